@@ -1,0 +1,43 @@
+//! Posting lists, and the indexes made of them.
+//!
+//! texts of documents -> [`TextColumn`] -> [`TrigramIndex`] -> ascending [`DocId`]s
+//! terms of documents -> [`TermIndexBuilder`] -> [`TermIndex`] -> [`PostingList`]
+//!
+//! Everything here is built once and never changes afterwards; it does no I/O and knows
+//! nothing of packages or HTTP.
+//!
+//! # An example
+//!
+//! ```
+//! use postings::{TextColumn, TrigramIndex};
+//!
+//! let fruit = TextColumn::from_texts(["BANANA", "CHERRY", "MANGO"]);
+//! let index = TrigramIndex::build(fruit);
+//! let found: Vec<u32> = index.containing("AN", 10).iter().map(|doc| doc.0).collect();
+//! assert_eq!(found, [0, 2]);
+//! ```
+//!
+//! BANANA is indexed under the trigrams BAN, ANA, NAN, ANA (once), NA· and A··, where `·` stands
+//! for the end of a text. A needle of three bytes or more is looked up by its rarest trigrams;
+//! a needle of one or two bytes is the union of all trigrams that begin with it, which the end
+//! marks make complete. Candidates are then checked against the text, so the answer is exact.
+//!
+//! # What it costs
+//!
+//! A posting takes one or two bytes (the difference to the previous document, as a variable-length
+//! number); a [`TrigramIndex`] adds one table of 262,145 offsets (1 MiB) and the texts themselves.
+//!
+//! # Quirks
+//!
+//! The index matches bytes. Folding of case and accents is done by whoever fills the columns, to
+//! texts and needles alike.
+
+mod column;
+mod list;
+mod term;
+mod trigram;
+
+pub use column::TextColumn;
+pub use list::{DocId, PostingList, Postings};
+pub use term::{TermIndex, TermIndexBuilder};
+pub use trigram::TrigramIndex;

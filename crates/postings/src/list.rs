@@ -1,0 +1,220 @@
+//! Sorted doc ids, stored as differences: the form in which every index here keeps its postings.
+
+/// Position of a document in one snapshot: dense, from 0, without meaning in any other snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocId(pub u32);
+
+/// Ascending doc ids of one term, no duplicates, possibly empty; decoded while iterating.
+#[derive(Clone, Copy, Debug)]
+pub struct PostingList<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> PostingList<'a> {
+    /// Size of the encoded list in bytes; a list has between a fifth of this and this many doc ids.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether the list has no doc ids.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The doc ids in ascending order.
+    pub fn iter(&self) -> PostingIter<'a> {
+        PostingIter { bytes: self.bytes, previous: BEFORE_FIRST }
+    }
+}
+
+impl<'a> IntoIterator for PostingList<'a> {
+    type Item = DocId;
+    type IntoIter = PostingIter<'a>;
+
+    fn into_iter(self) -> PostingIter<'a> {
+        self.iter()
+    }
+}
+
+/// One less than the first doc id, so that the first difference is coded like the others.
+const BEFORE_FIRST: u32 = u32::MAX;
+
+/// Iterator over a [`PostingList`]. Once exhausted it stays exhausted.
+#[derive(Clone, Debug)]
+pub struct PostingIter<'a> {
+    bytes: &'a [u8],
+    previous: u32,
+}
+
+impl Iterator for PostingIter<'_> {
+    type Item = DocId;
+
+    #[inline]
+    fn next(&mut self) -> Option<DocId> {
+        let (&first, mut rest) = self.bytes.split_first()?;
+        let mut difference = u32::from(first & 0x7f);
+        let mut byte = first;
+        let mut shift = 7;
+        while byte & 0x80 != 0 {
+            let (&next, after) = rest.split_first()?;
+            byte = next;
+            rest = after;
+            difference |= u32::from(byte & 0x7f) << shift;
+            shift += 7;
+        }
+        self.bytes = rest;
+        self.previous = self.previous.wrapping_add(difference);
+        Some(DocId(self.previous))
+    }
+}
+
+/// Number of bytes that `difference` takes.
+#[inline]
+fn coded_size(difference: u32) -> u32 {
+    match difference {
+        0..0x80 => 1,
+        0x80..0x4000 => 2,
+        0x4000..0x20_0000 => 3,
+        0x20_0000..0x1000_0000 => 4,
+        _ => 5,
+    }
+}
+
+/// Many posting lists, numbered from 0, in two allocations.
+#[derive(Debug)]
+pub struct Postings {
+    /// Where each list starts in `bytes`; one more entry than there are lists.
+    offsets: Box<[u32]>,
+    bytes: Box<[u8]>,
+}
+
+impl Postings {
+    /// Builds `list_count` lists for `doc_count` documents.
+    ///
+    /// `visit(doc, add)` calls `add(list)` for every list that `doc` belongs to, in any order and
+    /// with repetitions; it is called twice for each document, in ascending order, and must do the
+    /// same both times. The first run measures, the second writes, so nothing is ever moved.
+    ///
+    /// # Panics
+    ///
+    /// If a list number is out of range, or the lists together exceed 4 GiB.
+    pub fn build(
+        list_count: usize,
+        doc_count: u32,
+        mut visit: impl FnMut(DocId, &mut dyn FnMut(u32)),
+    ) -> Postings {
+        // Per list: last doc id seen, and bytes needed so far; side by side, as they are used together.
+        let mut lists = vec![(BEFORE_FIRST, 0_u32); list_count];
+        for doc in 0..doc_count {
+            visit(DocId(doc), &mut |list| {
+                let (last, size) = &mut lists[list as usize];
+                if *last != doc || *size == 0 {
+                    *size += coded_size(doc.wrapping_sub(*last));
+                    *last = doc;
+                }
+            });
+        }
+        let mut offsets = Vec::with_capacity(list_count + 1);
+        let mut end = 0_u32;
+        offsets.push(0);
+        for (last, size) in &mut lists {
+            let start = end;
+            end = end.checked_add(*size).expect("posting lists of one index exceed 4 GiB");
+            offsets.push(end);
+            *last = BEFORE_FIRST;
+            *size = start;
+        }
+        let mut bytes = vec![0_u8; end as usize].into_boxed_slice();
+        for doc in 0..doc_count {
+            visit(DocId(doc), &mut |list| {
+                let (last, write_at) = &mut lists[list as usize];
+                if *last == doc && *write_at != offsets[list as usize] {
+                    return;
+                }
+                let mut difference = doc.wrapping_sub(*last);
+                *last = doc;
+                let mut at = *write_at as usize;
+                while difference >= 0x80 {
+                    bytes[at] = difference as u8 | 0x80;
+                    difference >>= 7;
+                    at += 1;
+                }
+                bytes[at] = difference as u8;
+                *write_at = at as u32 + 1;
+            });
+        }
+        Postings { offsets: offsets.into_boxed_slice(), bytes }
+    }
+
+    /// The list with this number.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such list.
+    #[inline]
+    pub fn list(&self, list: u32) -> PostingList<'_> {
+        let at = list as usize;
+        PostingList { bytes: &self.bytes[self.offsets[at] as usize..self.offsets[at + 1] as usize] }
+    }
+
+    /// Number of lists, empty ones included.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there are no lists at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(documents: &[&[u32]], list_count: usize) {
+        let postings = Postings::build(list_count, documents.len() as u32, |doc, add| {
+            documents[doc.0 as usize].iter().for_each(|&list| add(list));
+        });
+        for list in 0..list_count as u32 {
+            let expected: Vec<u32> = (0..documents.len() as u32)
+                .filter(|&doc| documents[doc as usize].contains(&list))
+                .collect();
+            let found: Vec<u32> = postings.list(list).iter().map(|doc| doc.0).collect();
+            assert_eq!(found, expected, "list {list}");
+        }
+    }
+
+    #[test]
+    fn repeated_lists_count_once() {
+        check(&[&[0, 0, 2], &[], &[2, 1, 2], &[0]], 4);
+    }
+
+    #[test]
+    fn no_documents_and_no_lists() {
+        check(&[], 3);
+        check(&[], 0);
+    }
+
+    #[test]
+    fn differences_of_every_size() {
+        let gaps = [0_u32, 127, 128, 255, 256, 16_383, 16_384, 16_512, 2_097_152, 2_200_000];
+        let postings = Postings::build(1, 2_200_001, |doc, add| {
+            if gaps.contains(&doc.0) {
+                add(0);
+            }
+        });
+        let found: Vec<u32> = postings.list(0).iter().map(|doc| doc.0).collect();
+        assert_eq!(found, gaps);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn lists_are_what_was_added(documents in proptest::collection::vec(
+            proptest::collection::vec(0_u32..20, 0..30), 0..300)) {
+            let documents: Vec<&[u32]> = documents.iter().map(Vec::as_slice).collect();
+            check(&documents, 20);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Substring search over one [`TextColumn`].
+
+use memchr::memmem;
+
+use crate::{DocId, PostingList, Postings, TextColumn};
+
+/// Bytes fall into 64 symbols, so that a trigram is an 18-bit number and all trigrams fit a table.
+const SYMBOL_BITS: u32 = 6;
+const SYMBOL_COUNT: usize = 1 << SYMBOL_BITS;
+const TRIGRAM_COUNT: usize = 1 << (3 * SYMBOL_BITS);
+
+/// The symbol of the end of a text.
+const END: u8 = 0;
+
+/// Bytes with a symbol of their own, besides upper-case letters and digits: the commonest in
+/// package names and descriptions.
+const PUNCTUATION: &[u8] = b" -_.+,()/':;\"&@!#=";
+
+/// The first symbol that several bytes share: lower-case letters, the parts of characters outside
+/// ASCII, and rare punctuation.
+const SHARED: u8 = 1 + 26 + 10 + PUNCTUATION.len() as u8;
+
+const SYMBOLS: [u8; 256] = {
+    let mut symbols = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        symbols[byte] = SHARED + (byte % (SYMBOL_COUNT - SHARED as usize)) as u8;
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < 26 {
+        symbols[b'A' as usize + at] = 1 + at as u8;
+        at += 1;
+    }
+    at = 0;
+    while at < 10 {
+        symbols[b'0' as usize + at] = 27 + at as u8;
+        at += 1;
+    }
+    at = 0;
+    while at < PUNCTUATION.len() {
+        symbols[PUNCTUATION[at] as usize] = 37 + at as u8;
+        at += 1;
+    }
+    symbols
+};
+
+#[inline]
+fn trigram(first: u8, second: u8, third: u8) -> u32 {
+    (u32::from(first) << (2 * SYMBOL_BITS)) | (u32::from(second) << SYMBOL_BITS) | u32::from(third)
+}
+
+/// Finds the documents whose text contains a substring, exactly: same answer as scanning them all.
+#[derive(Debug)]
+pub struct TrigramIndex {
+    column: TextColumn,
+    postings: Postings,
+}
+
+impl TrigramIndex {
+    /// Indexes every text of `column`.
+    pub fn build(column: TextColumn) -> TrigramIndex {
+        let postings = Postings::build(TRIGRAM_COUNT, column.len(), |doc, add| {
+            let text = column.text(doc);
+            let Some((&first, rest)) = text.split_first() else { return };
+            let mut first = SYMBOLS[first as usize];
+            let mut second = rest.first().map_or(END, |&byte| SYMBOLS[byte as usize]);
+            for &byte in rest.iter().skip(1) {
+                let third = SYMBOLS[byte as usize];
+                add(trigram(first, second, third));
+                (first, second) = (second, third);
+            }
+            add(trigram(first, second, END));
+            if second != END {
+                add(trigram(second, END, END));
+            }
+        });
+        TrigramIndex { column, postings }
+    }
+
+    /// The texts.
+    pub fn column(&self) -> &TextColumn {
+        &self.column
+    }
+
+    /// The documents whose text contains `needle`: ascending, no duplicates, the first `limit` of
+    /// them. The empty needle is contained in every text.
+    pub fn containing(&self, needle: &str, limit: usize) -> Vec<DocId> {
+        let needle = needle.as_bytes();
+        let is_exact = needle.len() <= 3 && needle.iter().all(|&byte| SYMBOLS[byte as usize] < SHARED);
+        let candidates = match *needle {
+            [] => return (0..self.column.len()).take(limit).map(DocId).collect(),
+            [first] => self.union(trigram(SYMBOLS[first as usize], 0, 0), SYMBOL_COUNT * SYMBOL_COUNT),
+            [first, second] => {
+                self.union(trigram(SYMBOLS[first as usize], SYMBOLS[second as usize], 0), SYMBOL_COUNT)
+            }
+            _ => self.intersection(needle, if is_exact { limit } else { usize::MAX }),
+        };
+        if is_exact {
+            let mut found = candidates;
+            found.truncate(limit);
+            return found;
+        }
+        let finder = memmem::Finder::new(needle);
+        candidates
+            .into_iter()
+            .filter(|&doc| finder.find(self.column.text(doc)).is_some())
+            .take(limit)
+            .collect()
+    }
+
+    /// The documents of `count` lists from `first` on: all trigrams with the same beginning.
+    fn union(&self, first: u32, count: usize) -> Vec<DocId> {
+        let mut bits = vec![0_u64; self.column.len().div_ceil(64) as usize];
+        for list in first..first + count as u32 {
+            for doc in self.postings.list(list) {
+                bits[doc.0 as usize / 64] |= 1 << (doc.0 % 64);
+            }
+        }
+        let mut docs = Vec::new();
+        for (at, &word) in bits.iter().enumerate() {
+            let mut word = word;
+            while word != 0 {
+                docs.push(DocId(at as u32 * 64 + word.trailing_zeros()));
+                word &= word - 1;
+            }
+        }
+        docs
+    }
+
+    /// Documents that have the rarest trigrams of `needle` (three bytes or more): a superset of
+    /// those that contain it.
+    fn intersection(&self, needle: &[u8], limit: usize) -> Vec<DocId> {
+        /// Decoding one posting costs about a twelfth of checking one candidate's text.
+        const CHECK_COST_IN_POSTINGS: usize = 12;
+        /// Long needles have many trigrams; the rarest few decide.
+        const LISTS_MAX: usize = 5;
+
+        let mut trigrams: Vec<u32> = needle
+            .windows(3)
+            .map(|window| {
+                trigram(
+                    SYMBOLS[window[0] as usize],
+                    SYMBOLS[window[1] as usize],
+                    SYMBOLS[window[2] as usize],
+                )
+            })
+            .collect();
+        trigrams.sort_unstable();
+        trigrams.dedup();
+        let mut lists: Vec<PostingList<'_>> =
+            trigrams.into_iter().map(|trigram| self.postings.list(trigram)).collect();
+        lists.sort_unstable_by_key(PostingList::size_bytes);
+        let mut lists = lists.into_iter().take(LISTS_MAX);
+        let Some(rarest) = lists.next() else { return Vec::new() };
+        let mut docs: Vec<DocId> = rarest.iter().take(limit).collect();
+        for list in lists {
+            if docs.is_empty() || list.size_bytes() > docs.len() * CHECK_COST_IN_POSTINGS {
+                break;
+            }
+            let mut others = list.iter();
+            let mut other = others.next();
+            docs.retain(|&doc| {
+                while other.is_some_and(|candidate| candidate < doc) {
+                    other = others.next();
+                }
+                other == Some(doc)
+            });
+        }
+        docs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn scan(texts: &[String], needle: &str) -> Vec<DocId> {
+        (0_u32..).zip(texts).filter(|(_, text)| text.contains(needle)).map(|(doc, _)| DocId(doc)).collect()
+    }
+
+    #[track_caller]
+    fn check(texts: &[&str], needle: &str) {
+        let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
+        let index = TrigramIndex::build(TextColumn::from_texts(&texts));
+        assert_eq!(index.containing(needle, usize::MAX), scan(&texts, needle), "needle {needle:?}");
+    }
+
+    #[test]
+    fn short_needles_at_the_end_of_a_text() {
+        for needle in ["", "B", "AB", "ZZ", "CAB", "\0", "A\0"] {
+            check(&["AB", "B", "", "CAB", "BA", "A\0B"], needle);
+        }
+    }
+
+    #[test]
+    fn a_match_never_crosses_two_texts() {
+        check(&["ABC", "DEF"], "CD");
+        check(&["ABC", "DEF"], "C");
+        check(&["ABC", "DEF"], "C\u{0}D");
+    }
+
+    #[test]
+    fn the_limit_keeps_the_first() {
+        let index = TrigramIndex::build(TextColumn::from_texts(["AAA", "BBB", "AAAA", "XAAAX"]));
+        assert_eq!(index.containing("AAA", 2), [DocId(0), DocId(2)]);
+        assert_eq!(index.containing("AA", 1), [DocId(0)]);
+        assert_eq!(index.containing("AAAX", 0), []);
+    }
+
+    /// Texts over few characters, so that needles often match, of every width in UTF-8.
+    fn texts() -> impl Strategy<Value = String> {
+        proptest::collection::vec(
+            prop::sample::select(vec!['A', 'B', 'C', '-', '%', '_', '\0', 'a', 'É', '日', '本', '😀', '🦀']),
+            0..24,
+        )
+        .prop_map(|characters| characters.into_iter().collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn equals_a_naive_scan(texts in proptest::collection::vec(texts(), 0..80), needle in texts(), cut in 0_usize..8) {
+            let index = TrigramIndex::build(TextColumn::from_texts(&texts));
+            let short: String = needle.chars().take(cut).collect();
+            // A needle taken from the middle of a text is sure to match.
+            let inner: String = texts.first().map(|text| text.chars().skip(1).take(cut).collect()).unwrap_or_default();
+            for needle in [needle, short, inner] {
+                prop_assert_eq!(index.containing(&needle, usize::MAX), scan(&texts, &needle));
+                let mut first = scan(&texts, &needle);
+                first.truncate(3);
+                prop_assert_eq!(index.containing(&needle, 3), first);
+            }
+        }
+    }
+}
