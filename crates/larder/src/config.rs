@@ -1,0 +1,264 @@
+//! Configuration: every key of the program, written down once.
+//!
+//! flags, environment, file, defaults -> [`Inputs`] -> [`Inputs::load`] -> [`Config`], checked.
+//! The tables in this file are the only definition: the command line, `--help`, the names in the environment, the
+//! keys of the TOML file, `docs/config.md`, the template, the completions and the man page all come from them.
+//! Nothing here opens a socket or starts a task, and nothing below [`Config`] checks a setting again.
+
+mod file;
+mod goaurrpc;
+mod key;
+mod print;
+mod resolve;
+mod value;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tracing::level_filters::LevelFilter;
+
+pub use self::goaurrpc::import_goaurrpc;
+pub use self::key::{Key, Kind};
+pub use self::print::{docs, show, template};
+pub use self::resolve::{
+    ConfigError, Environment, Flags, Inputs, Loaded, Origin, Problem, Setting,
+};
+pub use self::value::{AurSource, ListenAddress, LogFormat, Network, Secret};
+
+use self::key::Table;
+use self::resolve::Settings;
+
+/// One section of the configuration: the typed struct and the table of its keys, from the same lines.
+///
+/// A line is `field: Type = "key", kind, default "text";` and its doc comment is the text of the help. The default is
+/// written as a user would write it (lists with commas), and an empty default means "not set" or "depends on the
+/// surroundings", which the doc comment then explains.
+macro_rules! section {
+    (
+        $(#[doc = $struct_doc:literal])*
+        pub struct $Struct:ident = $section:literal {
+            $(
+                $(#[doc = $doc:literal])*
+                $field:ident: $Type:ty = $name:literal, $kind:expr, default $default:literal;
+            )*
+        }
+        $(with {
+            $(
+                $(#[doc = $nested_doc:literal])*
+                $nested:ident: $Nested:ident;
+            )*
+        })?
+    ) => {
+        $(#[doc = $struct_doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $Struct {
+            $( $(#[doc = $doc])* pub $field: $Type, )*
+            $($( $(#[doc = $nested_doc])* pub $nested: $Nested, )*)?
+        }
+
+        impl $Struct {
+            const TABLE: Table = Table {
+                section: $section,
+                doc: &[$($struct_doc),*],
+                keys: &[$(Key {
+                    section: $section,
+                    name: $name,
+                    kind: $kind,
+                    default: $default,
+                    doc: &[$($doc),*],
+                }),*],
+            };
+
+            /// Takes every value of this section; `None` after a problem, with all problems noted in `settings`.
+            fn take(settings: &mut Settings) -> Option<Self> {
+                $( let $field = settings.take::<$Type>($section, $name); )*
+                $($( let $nested = $Nested::take(settings); )*)?
+                Some(Self { $($field: $field?,)* $($($nested: $nested?,)*)? })
+            }
+        }
+    };
+}
+
+section! {
+    /// Everything that a user can set, checked. [`Inputs::load`] makes it.
+    pub struct Config = "" {
+        /// Where to listen for HTTP: ADDRESS:PORT or unix:PATH; several are allowed.
+        listen: Vec<ListenAddress> = "listen", Kind::Addresses, default "127.0.0.1:8080";
+        /// Directory that holds everything larder keeps. Without it: $STATE_DIRECTORY, else $XDG_DATA_HOME/larder,
+        /// else ~/.local/share/larder; with `demo` a directory larder-demo of its own in the same place.
+        data_dir: PathBuf = "data_dir", Kind::Path, default "";
+        /// Serve a generated catalogue, to try things out: other data is left alone and the rate limit is off.
+        demo: bool = "demo", Kind::Switch, default "false";
+        /// Packages in the generated catalogue of `demo`.
+        demo_packages: usize = "demo_packages", Kind::whole(1, 10_000_000, "packages"), default "100000";
+        /// Form of the log on stderr; auto is text on a terminal and JSON otherwise.
+        log_format: LogFormat = "log_format", Kind::Choice(LogFormat::NAMES), default "auto";
+        /// Least severity that is logged. $RUST_LOG, where set, wins and may name modules.
+        log_level: LevelFilter = "log_level", Kind::Choice(value::LEVEL_NAMES), default "info";
+        /// Proxies whose X-Forwarded-For and X-Real-IP are believed: IP addresses or networks.
+        trusted_proxies: Vec<Network> = "trusted_proxies", Kind::Networks, default "127.0.0.1,::1";
+        /// URL under which users reach this server, for links and documentation.
+        public_url: Option<String> = "public_url", Kind::Url, default "";
+        /// Worker threads; 0 means one per core.
+        workers: usize = "workers", Kind::whole(0, 1024, "threads"), default "0";
+    }
+    with {
+        /// What one client, or all of them together, may take.
+        limits: Limits;
+        /// Encryption of the main listener.
+        tls: Tls;
+        /// The AUR surface.
+        aur: Aur;
+        /// The admin listener.
+        admin: Admin;
+        /// `/metrics`.
+        metrics: Metrics;
+    }
+}
+
+section! {
+    /// What one client, or all of them together, may take of connections, bytes and time.
+    pub struct Limits = "limits" {
+        /// Connections open at once; further ones wait in the accept queue.
+        connections_max: usize = "connections_max", Kind::whole(1, 1_000_000, "connections"), default "8192";
+        /// Connections open at once from one client; further ones are closed at once.
+        connections_per_client_max: usize = "connections_per_client_max", Kind::whole(1, 1_000_000, "connections"), default "2048";
+        /// Size of a request's header, its line included.
+        header_bytes_max: usize = "header_bytes_max", Kind::whole(8_192, 16_777_216, "bytes"), default "65536";
+        /// Length of a request's path and query.
+        url_bytes_max: usize = "url_bytes_max", Kind::whole(1_024, 1_048_576, "bytes"), default "32768";
+        /// Size of a request's body, where no surface allows more.
+        body_bytes_max: usize = "body_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "4194304";
+        /// Time for a client to send a whole header.
+        header_timeout: Duration = "header_timeout_seconds", Kind::seconds(1, 3_600), default "15";
+        /// Time for a client to send a whole body.
+        body_timeout: Duration = "body_timeout_seconds", Kind::seconds(1, 3_600), default "30";
+        /// Time without progress after which a client that does not read its answer is given up.
+        write_stall_timeout: Duration = "write_stall_timeout_seconds", Kind::seconds(1, 3_600), default "30";
+        /// Time that a connection may stay open without a request.
+        idle_timeout: Duration = "idle_timeout_seconds", Kind::seconds(1, 86_400), default "75";
+        /// Time for one request from its header to the start of its answer.
+        request_timeout: Duration = "request_timeout_seconds", Kind::seconds(1, 86_400), default "60";
+        /// Requests at once on one HTTP/2 connection.
+        http2_streams_max: u32 = "http2_streams_max", Kind::whole(1, 10_000, "streams"), default "128";
+        /// Time for open requests to finish after SIGTERM.
+        shutdown_grace: Duration = "shutdown_grace_seconds", Kind::seconds(0, 3_600), default "20";
+    }
+}
+
+section! {
+    /// Encryption of the main listener: both files or neither. Renewed files are noticed without a restart.
+    pub struct Tls = "tls" {
+        /// Certificate chain, PEM.
+        certificate: Option<PathBuf> = "certificate", Kind::Path, default "";
+        /// Private key of the certificate, PEM.
+        key: Option<PathBuf> = "key", Kind::Path, default "";
+        /// How often the two files are looked at for a renewal.
+        reload: Duration = "reload_seconds", Kind::seconds(1, 86_400), default "30";
+    }
+}
+
+section! {
+    /// The AUR surface: /rpc and the dumps, from one metadata file.
+    pub struct Aur = "aur" {
+        /// Whether the surface is served.
+        enabled: bool = "enabled", Kind::Switch, default "true";
+        /// Where the packages come from: path or http(s) URL of a packages-meta-ext-v1.json(.gz). Without it the last
+        /// good dump in the data directory is served.
+        source: Option<AurSource> = "source", Kind::Source, default "";
+        /// How often a URL is asked whether it has changed; files are noticed within a second.
+        refresh: Duration = "refresh_seconds", Kind::seconds(1, 604_800), default "300";
+        /// Time to connect to the URL.
+        connect_timeout: Duration = "connect_timeout_seconds", Kind::seconds(1, 3_600), default "10";
+        /// Time for the URL's server to begin its answer.
+        header_timeout: Duration = "header_timeout_seconds", Kind::seconds(1, 3_600), default "30";
+        /// Time without a byte after which a download is given up.
+        stall_timeout: Duration = "stall_timeout_seconds", Kind::seconds(1, 3_600), default "30";
+        /// A dump with more than this percentage fewer packages than the served one is refused; 100 refuses none.
+        shrink_percent_max: u8 = "shrink_percent_max", Kind::whole(0, 100, "percent"), default "50";
+        /// Size of a dump, inflated.
+        dump_bytes_max: u64 = "dump_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "4294967296";
+        /// Requests per client within one window; 0 switches the limit off.
+        rate_limit: u32 = "rate_limit", Kind::whole(0, 4_294_967_295, "requests"), default "4000";
+        /// Length of a client's window, from its first request.
+        rate_limit_window: Duration = "rate_limit_window_seconds", Kind::seconds(1, 31_536_000), default "86400";
+        /// Clients that are counted at once; beyond it the longest-unseen one is forgotten.
+        rate_limit_clients_max: usize = "rate_limit_clients_max", Kind::whole(1, 100_000_000, "clients"), default "200000";
+        /// Results in one answer; more is an error, as in aurweb.
+        results_max: usize = "results_max", Kind::whole(1, 10_000_000, "results"), default "5000";
+    }
+}
+
+section! {
+    /// The admin listener, which starts only where a key is set.
+    pub struct Admin = "admin" {
+        /// Where the admin API listens: ADDRESS:PORT or unix:PATH.
+        listen: ListenAddress = "listen", Kind::Address, default "127.0.0.1:8081";
+        /// Key that admin requests carry. There is no default; prefer `key_file`, since a command line is seen by others.
+        key: Option<Secret> = "key", Kind::Secret, default "";
+        /// File that holds the key instead. Without either, $CREDENTIALS_DIRECTORY/admin-key is taken where it exists.
+        key_file: Option<PathBuf> = "key_file", Kind::Path, default "";
+    }
+}
+
+section! {
+    /// Metrics for Prometheus.
+    pub struct Metrics = "metrics" {
+        /// Whether /metrics is served.
+        enabled: bool = "enabled", Kind::Switch, default "true";
+    }
+}
+
+/// Every section, in the order of documentation; the first one holds the keys at the top of the file.
+const TABLES: &[Table] =
+    &[Config::TABLE, Limits::TABLE, Tls::TABLE, Aur::TABLE, Admin::TABLE, Metrics::TABLE];
+
+/// Every key, in the order of documentation.
+pub fn keys() -> impl Iterator<Item = &'static Key> {
+    TABLES.iter().flat_map(|table| table.keys)
+}
+
+impl Default for Config {
+    /// The defaults with an empty environment and the data directory `larder-data` below the working directory: what
+    /// tests start from. The program itself starts from [`Inputs::load`].
+    fn default() -> Self {
+        let mut flags = Flags::default();
+        flags.set("data_dir", "larder-data");
+        let inputs =
+            Inputs { file: Some(PathBuf::new()), flags, environment: Environment::default() };
+        inputs.load().expect("the defaults in the table are valid").config
+    }
+}
+
+impl Tls {
+    /// Certificate and key, where both are set; [`Inputs::load`] refuses one without the other.
+    pub fn files(&self) -> Option<(&Path, &Path)> {
+        Some((self.certificate.as_deref()?, self.key.as_deref()?))
+    }
+}
+
+impl Config {
+    /// URL at which this machine reaches the main listener's `path`, and the socket to use instead of TCP, if any: for
+    /// `larder healthcheck`. A listener on every address is asked on loopback.
+    pub fn local_url(&self, path: &str) -> (String, Option<&Path>) {
+        let scheme = if self.tls.files().is_some() { "https" } else { "http" };
+        match self.listen.first() {
+            Some(ListenAddress::Unix(socket)) => {
+                (format!("{scheme}://localhost{path}"), Some(socket))
+            }
+            Some(ListenAddress::Tcp(address)) => {
+                let ip = match address.ip() {
+                    ip if !ip.is_unspecified() => ip,
+                    IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                    IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+                };
+                (format!("{scheme}://{}{path}", SocketAddr::new(ip, address.port())), None)
+            }
+            None => (format!("{scheme}://127.0.0.1:8080{path}"), None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

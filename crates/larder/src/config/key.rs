@@ -1,0 +1,315 @@
+//! What a key is: its place in the file, its names as a flag and in the environment, and which values it takes.
+//!
+//! Names are derived, never written: `aur.rate_limit` is `--aur-rate-limit` and `LARDER_AUR_RATE_LIMIT`.
+
+use std::time::Duration;
+
+/// One section of the file with its keys.
+pub(super) struct Table {
+    /// Name in brackets; empty for the top of the file.
+    pub(super) section: &'static str,
+    /// Doc comment of the section, a line each.
+    pub(super) doc: &'static [&'static str],
+    /// The keys, in the order of documentation.
+    pub(super) keys: &'static [Key],
+}
+
+/// One key of the configuration.
+#[derive(Debug)]
+pub struct Key {
+    /// Name of the section; empty for keys at the top of the file.
+    pub section: &'static str,
+    /// Name within the section.
+    pub name: &'static str,
+    /// Which values it takes.
+    pub kind: Kind,
+    /// Default as a user would write it, lists with commas; empty where there is none.
+    pub default: &'static str,
+    /// Lines of the doc comment; [`Key::help`] joins them.
+    pub(super) doc: &'static [&'static str],
+}
+
+/// Which values a key takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// True or false.
+    Switch,
+    /// A whole number within bounds, both included.
+    Whole {
+        /// Least value.
+        min: u64,
+        /// Greatest value.
+        max: u64,
+        /// What is counted, in the plural.
+        unit: &'static str,
+    },
+    /// A length of time in whole seconds within bounds, both included.
+    Seconds {
+        /// Least value.
+        min: u64,
+        /// Greatest value.
+        max: u64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A path of the file system.
+    Path,
+    /// An http or https URL.
+    Url,
+    /// ADDRESS:PORT or unix:PATH.
+    Address,
+    /// A list of [`Kind::Address`], at least one.
+    Addresses,
+    /// A list of IP addresses and networks, possibly empty.
+    Networks,
+    /// A path or an http(s) URL of a dump.
+    Source,
+    /// A text that is never shown.
+    Secret,
+}
+
+impl Kind {
+    /// A whole number of `unit` from `min` to `max`.
+    pub(super) const fn whole(min: u64, max: u64, unit: &'static str) -> Self {
+        Self::Whole { min, max, unit }
+    }
+
+    /// Whole seconds from `min` to `max`.
+    pub(super) const fn seconds(min: u64, max: u64) -> Self {
+        Self::Seconds { min, max }
+    }
+
+    /// Whether the key takes several values: an array in the file, commas elsewhere.
+    pub fn is_list(self) -> bool {
+        matches!(self, Self::Addresses | Self::Networks)
+    }
+
+    /// What a valid value is, to follow "expected".
+    pub fn expected(self) -> String {
+        match self {
+            Self::Switch => "true or false".to_owned(),
+            Self::Whole { min, max, unit } => {
+                format!("a whole number of {unit} from {min} to {max}")
+            }
+            Self::Seconds { min, max } => format!("whole seconds from {min} to {max}"),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Path => "a path".to_owned(),
+            Self::Url => {
+                "an http:// or https:// URL without query, such as https://aur.example.org"
+                    .to_owned()
+            }
+            Self::Address => {
+                "ADDRESS:PORT such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH".to_owned()
+            }
+            Self::Addresses => {
+                "a list of ADDRESS:PORT such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH"
+                    .to_owned()
+            }
+            Self::Networks => "a list of IP addresses or networks, such as 10.0.0.0/8".to_owned(),
+            Self::Source => {
+                "a path or an http(s) URL of a packages-meta-ext-v1.json(.gz)".to_owned()
+            }
+            Self::Secret => "a text without blanks and control characters".to_owned(),
+        }
+    }
+
+    /// What stands for the value in `--help`.
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Switch => "BOOL",
+            Self::Whole { .. } => "N",
+            Self::Seconds { .. } => "SECONDS",
+            Self::Choice(_) => "WORD",
+            Self::Path => "PATH",
+            Self::Url => "URL",
+            Self::Address | Self::Addresses => "ADDR",
+            Self::Networks => "NETWORK",
+            Self::Source => "PATH|URL",
+            Self::Secret => "SECRET",
+        }
+    }
+
+    /// How the value is written in the file.
+    pub(super) fn toml(self, texts: &[String]) -> String {
+        match self {
+            Self::Switch | Self::Whole { .. } | Self::Seconds { .. } => texts.concat(),
+            _ if self.is_list() => format!(
+                "[{}]",
+                texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ")
+            ),
+            _ => quoted(&texts.concat()),
+        }
+    }
+}
+
+impl Key {
+    /// The key as it is named everywhere: `aur.rate_limit`.
+    pub fn path(&self) -> String {
+        if self.section.is_empty() {
+            self.name.to_owned()
+        } else {
+            format!("{}.{}", self.section, self.name)
+        }
+    }
+
+    /// The flag, without its dashes: `aur-rate-limit`.
+    pub fn flag(&self) -> String {
+        self.path().replace(['.', '_'], "-")
+    }
+
+    /// The name in the environment: `LARDER_AUR_RATE_LIMIT`.
+    pub fn variable(&self) -> String {
+        format!("LARDER_{}", self.path().replace('.', "_").to_uppercase())
+    }
+
+    /// What the key does, as one line.
+    pub fn help(&self) -> String {
+        joined(self.doc)
+    }
+
+    /// The default as a list of values: none where it is empty.
+    pub(super) fn default_texts(&self) -> Vec<String> {
+        split(self.kind, self.default)
+    }
+}
+
+/// The lines of a doc comment as one line.
+pub(super) fn joined(doc: &[&str]) -> String {
+    doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+/// A value as given outside the file: lists are split at commas, an empty text is no value.
+pub(super) fn split(kind: Kind, text: &str) -> Vec<String> {
+    if text.is_empty() {
+        Vec::new()
+    } else if kind.is_list() {
+        text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    } else {
+        vec![text.to_owned()]
+    }
+}
+
+/// The text as a TOML string.
+pub(super) fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// A type that a key's value becomes, from its texts and back.
+pub(super) trait FromTexts: Sized {
+    /// Parses the texts of a key of this kind: none for a key that is not set, one, or several for a list.
+    ///
+    /// # Errors
+    /// What was expected, to follow the value in a message.
+    fn from_texts(texts: &[String], kind: Kind) -> Result<Self, String>;
+
+    /// The value as texts again, in one canonical spelling.
+    fn to_texts(&self) -> Vec<String>;
+}
+
+/// The complaint about a value that is not what its kind takes.
+pub(super) fn expected(kind: Kind) -> String {
+    format!("expected {}", kind.expected())
+}
+
+/// The only text of a key that takes one value.
+fn only(texts: &[String], kind: Kind) -> Result<&str, String> {
+    match texts {
+        [text] => Ok(text),
+        _ => Err(expected(kind)),
+    }
+}
+
+/// A type with one spelling: what most keys hold. Lists and optional values follow from it.
+pub(super) trait FromText: Sized {
+    /// Parses one text.
+    ///
+    /// # Errors
+    /// As [`FromTexts::from_texts`].
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String>;
+
+    /// The canonical spelling.
+    fn to_text(&self) -> String;
+}
+
+impl<T: FromText> FromTexts for T {
+    fn from_texts(texts: &[String], kind: Kind) -> Result<Self, String> {
+        T::from_text(only(texts, kind)?, kind)
+    }
+
+    fn to_texts(&self) -> Vec<String> {
+        vec![self.to_text()]
+    }
+}
+
+impl<T: FromText> FromTexts for Option<T> {
+    fn from_texts(texts: &[String], kind: Kind) -> Result<Self, String> {
+        if texts.is_empty() { Ok(None) } else { T::from_text(only(texts, kind)?, kind).map(Some) }
+    }
+
+    fn to_texts(&self) -> Vec<String> {
+        self.iter().map(T::to_text).collect()
+    }
+}
+
+impl<T: FromText> FromTexts for Vec<T> {
+    fn from_texts(texts: &[String], kind: Kind) -> Result<Self, String> {
+        if texts.is_empty() && kind == Kind::Addresses {
+            return Err(format!("{}, at least one", expected(kind)));
+        }
+        texts.iter().map(|text| T::from_text(text, kind)).collect()
+    }
+
+    fn to_texts(&self) -> Vec<String> {
+        self.iter().map(T::to_text).collect()
+    }
+}
+
+impl FromText for bool {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Ok(true),
+            "false" | "no" | "off" | "0" => Ok(false),
+            _ => Err(expected(kind)),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// The number, where `kind` allows it. Underscores may group digits, as in the file.
+fn whole(text: &str, kind: Kind) -> Result<u64, String> {
+    let (Kind::Whole { min, max, .. } | Kind::Seconds { min, max }) = kind else {
+        return Err(expected(kind));
+    };
+    let digits = text.replace('_', "");
+    let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = is_plain.then(|| digits.parse::<u64>().ok()).flatten();
+    number.filter(|number| (min..=max).contains(number)).ok_or_else(|| expected(kind))
+}
+
+macro_rules! whole_numbers {
+    ($($Type:ty),*) => {$(
+        impl FromText for $Type {
+            fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+                <$Type>::try_from(whole(text, kind)?).map_err(|_| expected(kind))
+            }
+
+            fn to_text(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+whole_numbers!(u8, u32, u64, usize);
+
+impl FromText for Duration {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        whole(text, kind).map(Duration::from_secs)
+    }
+
+    fn to_text(&self) -> String {
+        self.as_secs().to_string()
+    }
+}

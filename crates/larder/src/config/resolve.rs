@@ -1,0 +1,550 @@
+//! From the four layers to one checked configuration: flags, environment, file, defaults, in this order of precedence.
+//!
+//! [`Inputs`] is what the process was started with; [`Inputs::load`] reads the file and the key file anew each time, so
+//! a reload is a second load of the same inputs. All problems are collected, so that one run names them all.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use super::file::{self, nearest};
+use super::key::{FromTexts, Key, Kind, split};
+use super::value::{ListenAddress, MASK, Secret, without_password};
+use super::{Config, keys};
+
+/// The configuration of the whole machine, read where a user has none.
+const SYSTEM_FILE: &str = "/etc/larder/config.toml";
+
+/// The environment, taken once, so that tests bring their own.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+    not_unicode: Vec<String>,
+}
+
+impl Environment {
+    /// The environment of this process.
+    pub fn of_process() -> Self {
+        let mut environment = Self::default();
+        for (name, value) in std::env::vars_os() {
+            let Some(name) = name.to_str() else { continue };
+            match value.to_str() {
+                Some(value) => {
+                    drop(environment.variables.insert(name.to_owned(), value.to_owned()))
+                }
+                None => environment.not_unicode.push(name.to_owned()),
+            }
+        }
+        environment
+    }
+
+    /// The variable's value; an empty one counts as not set.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Names that begin as ours do.
+    fn own_names(&self) -> impl Iterator<Item = &String> {
+        self.variables.keys().chain(&self.not_unicode).filter(|name| name.starts_with("LARDER_"))
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        let variables =
+            pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { variables, not_unicode: Vec::new() }
+    }
+}
+
+/// Keys given on the command line, with their texts.
+#[derive(Clone, Debug, Default)]
+pub struct Flags(BTreeMap<String, Vec<String>>);
+
+impl Flags {
+    /// The keys among the matches; the first of several matches that has a key wins (a subcommand before its parent).
+    pub fn of_matches(matches: &[&ArgMatches]) -> Self {
+        let mut flags = Self::default();
+        for matches in matches.iter().rev() {
+            for key in keys() {
+                let path = key.path();
+                let is_given = matches.ids().any(|id| id.as_str() == path)
+                    && matches.value_source(&path) == Some(ValueSource::CommandLine);
+                if is_given && let Some(values) = matches.get_many::<String>(&path) {
+                    let texts = values.flat_map(|text| split(key.kind, text)).collect();
+                    flags.0.insert(path, texts);
+                }
+            }
+        }
+        flags
+    }
+
+    /// Sets a key by its path, as the flag would; lists with commas.
+    pub fn set(&mut self, path: &str, text: &str) {
+        let kind = keys().find(|key| key.path() == path).map_or(Kind::Path, |key| key.kind);
+        self.0.insert(path.to_owned(), split(kind, text));
+    }
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The table of keys.
+    Default,
+    /// The table of keys, changed because `demo` is on.
+    Demo,
+    /// The configuration file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Line, counted from 1.
+        line: usize,
+        /// Column in characters, counted from 1.
+        column: usize,
+    },
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag, without its dashes.
+    Flag(String),
+    /// A file that holds nothing but this value.
+    KeyFile(PathBuf),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => write!(f, "default"),
+            Self::Demo => write!(f, "default with demo"),
+            Self::File { path, line, column } => write!(f, "{}:{line}:{column}", path.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag --{name}"),
+            Self::KeyFile(path) => write!(f, "file {}", path.display()),
+        }
+    }
+}
+
+impl Origin {
+    /// Precedence of the layer: the greater one wins.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Default | Self::Demo => 0,
+            Self::File { .. } | Self::KeyFile(_) => 1,
+            Self::Environment(_) => 2,
+            Self::Flag(_) => 3,
+        }
+    }
+}
+
+/// One key with its value and where that came from.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The key.
+    pub key: &'static Key,
+    /// The value in its canonical spelling; none if it is not set; secrets masked.
+    pub texts: Vec<String>,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// One thing that is wrong with the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Key, value, origin and what was expected, on one line.
+    pub message: String,
+    /// Whether the command line is to blame, rather than the surroundings.
+    pub is_usage: bool,
+}
+
+impl Problem {
+    /// A problem with something from `origin`.
+    pub(super) fn new(origin: &Origin, message: String) -> Self {
+        Self { message, is_usage: matches!(origin, Origin::Flag(_)) }
+    }
+}
+
+/// Everything that is wrong with the configuration: at least one problem, a line each.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("\n"))]
+pub struct ConfigError {
+    /// The problems, in the order of the keys.
+    pub problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    /// The process' exit code: 2 if only flags are wrong, else 78 (EX_CONFIG of sysexits.h).
+    pub fn exit_code(&self) -> u8 {
+        if self.problems.iter().all(|problem| problem.is_usage) { 2 } else { 78 }
+    }
+}
+
+/// What a configuration is made from, apart from files.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// The file given with --config; an empty path reads no file at all.
+    pub file: Option<PathBuf>,
+    /// Keys from the command line.
+    pub flags: Flags,
+    /// The environment.
+    pub environment: Environment,
+}
+
+/// A checked configuration, with what it was made from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What is odd but not wrong, a line each; to be logged once logging works.
+    pub warnings: Vec<String>,
+    /// The configuration file that was read.
+    pub file: Option<PathBuf>,
+    /// Every key with its value and origin, in the order of documentation.
+    pub settings: Vec<Setting>,
+    inputs: Inputs,
+}
+
+impl Loaded {
+    /// Reads the files again, with the flags and the environment of the start.
+    ///
+    /// # Errors
+    /// As [`Inputs::load`]; the present configuration stays good.
+    pub fn reload(&self) -> Result<Self, ConfigError> {
+        self.inputs.load()
+    }
+
+    /// Keys whose value differs in `next`.
+    pub fn changed_keys(&self, next: &Self) -> Vec<&'static Key> {
+        let is_key_changed =
+            |key: &Key| key.kind == Kind::Secret && self.config.admin.key != next.config.admin.key;
+        let pairs = self.settings.iter().zip(&next.settings);
+        pairs
+            .filter(|(old, new)| old.texts != new.texts || is_key_changed(old.key))
+            .map(|(old, _)| old.key)
+            .collect()
+    }
+}
+
+impl Inputs {
+    /// Reads the configuration file, lays the layers over each other and checks every value.
+    ///
+    /// # Errors
+    /// Every problem found: each names the key, its value, where that came from, and what was expected.
+    pub fn load(&self) -> Result<Loaded, ConfigError> {
+        let mut settings = Settings::default();
+        let file = self.read_file(&mut settings);
+        self.read_environment(&mut settings);
+        for (path, texts) in &self.flags.0 {
+            if let Some(setting) = settings.of_path(path) {
+                setting.texts.clone_from(texts);
+                setting.origin = Origin::Flag(setting.key.flag());
+            }
+        }
+        let is_demo = bool::from_texts(&settings.one("demo").texts, Kind::Switch).unwrap_or(false);
+        if is_demo {
+            settings.adapt_to_demo();
+        }
+        self.place_data(&mut settings, is_demo);
+
+        let config = Config::take(&mut settings);
+        let config = config.map(|mut config| {
+            self.read_admin_key(&mut config, &mut settings);
+            check_together(&config, &mut settings);
+            config
+        });
+        match config {
+            Some(config) if settings.problems.is_empty() => Ok(Loaded {
+                config,
+                warnings: settings.warnings,
+                file,
+                settings: settings.entries,
+                inputs: self.clone(),
+            }),
+            _ => Err(ConfigError { problems: settings.problems }),
+        }
+    }
+
+    /// The file to read: the one asked for, else the user's, else the machine's, where these exist.
+    fn file_path(&self) -> Option<PathBuf> {
+        if let Some(path) = &self.file {
+            return Some(path.clone()).filter(|path| path.as_os_str() != OsStr::new(""));
+        }
+        if let Some(path) = self.environment.get("LARDER_CONFIG") {
+            return Some(path.into());
+        }
+        let user = self
+            .home_directory("XDG_CONFIG_HOME", ".config")
+            .map(|directory| directory.join("larder/config.toml"));
+        user.into_iter().chain([PathBuf::from(SYSTEM_FILE)]).find(|path| path.exists())
+    }
+
+    /// A base directory of the XDG specification: only absolute paths count.
+    fn home_directory(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
+        let given =
+            self.environment.get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        given.or_else(|| Some(Path::new(self.environment.get("HOME")?).join(below_home)))
+    }
+
+    fn read_file(&self, settings: &mut Settings) -> Option<PathBuf> {
+        let path = self.file_path()?;
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                let message =
+                    format!("{}: the configuration file cannot be read: {error}", path.display());
+                settings.problems.push(Problem { message, is_usage: false });
+                return None;
+            }
+        };
+        let (values, problems) = file::read(&text, &path);
+        settings.problems.extend(problems);
+        for value in values {
+            if let Some(setting) = settings.of_path(&value.key.path()) {
+                setting.texts = value.texts;
+                setting.origin = value.origin;
+            }
+        }
+        Some(path)
+    }
+
+    fn read_environment(&self, settings: &mut Settings) {
+        for name in self.environment.own_names() {
+            let Some(key) = keys().find(|key| key.variable() == *name) else {
+                if name != "LARDER_CONFIG" {
+                    let guess = nearest(
+                        name,
+                        keys().map(Key::variable).chain(["LARDER_CONFIG".to_owned()]),
+                    );
+                    let guess =
+                        guess.map_or_else(String::new, |guess| format!("; did you mean {guess}?"));
+                    settings
+                        .warnings
+                        .push(format!("unknown variable {name} in the environment{guess}"));
+                }
+                continue;
+            };
+            let origin = Origin::Environment(name.clone());
+            if self.environment.not_unicode.contains(name) {
+                let message = format!("{} ({origin}): the value is not valid UTF-8", key.path());
+                settings.problems.push(Problem::new(&origin, message));
+            } else if let Some(text) = self.environment.get(name)
+                && let Some(setting) = settings.of_path(&key.path())
+            {
+                setting.texts = split(key.kind, text);
+                setting.origin = origin;
+            }
+        }
+    }
+
+    /// Finds the data directory where none is named, and keeps the demo's data apart from real data.
+    fn place_data(&self, settings: &mut Settings, is_demo: bool) {
+        let demo_rank = settings.one("demo").origin.rank();
+        let setting = settings.one("data_dir");
+        if let [named] = setting.texts.as_slice() {
+            // `larder serve --demo` beside a configuration that names the real data must not write there.
+            if is_demo && setting.origin.rank() < demo_rank {
+                let apart = Path::new(named).join("larder-demo").display().to_string();
+                let origin = setting.origin.clone();
+                setting.texts = vec![apart.clone()];
+                settings.warnings.push(format!(
+                    "demo keeps its data apart, in {apart} (data_dir is from: {origin})"
+                ));
+            }
+            return;
+        }
+        // systemd may give several directories, and lets the service write nowhere else: the demo stays inside.
+        let state = self
+            .environment
+            .get("STATE_DIRECTORY")
+            .and_then(|list| list.split(':').find(|path| !path.is_empty()));
+        let place = match state {
+            Some(state) if is_demo => Some(Path::new(state).join("larder-demo")),
+            Some(state) => Some(PathBuf::from(state)),
+            None => {
+                let name = if is_demo { "larder-demo" } else { "larder" };
+                self.home_directory("XDG_DATA_HOME", ".local/share")
+                    .map(|directory| directory.join(name))
+            }
+        };
+        match place {
+            Some(place) => {
+                setting.texts = vec![place.display().to_string()];
+                setting.origin = if is_demo { Origin::Demo } else { Origin::Default };
+            }
+            None => {
+                let message = "data_dir has no default here, since none of STATE_DIRECTORY, XDG_DATA_HOME and HOME is \
+                    set: give --data-dir DIR or LARDER_DATA_DIR";
+                settings.problems.push(Problem { message: message.to_owned(), is_usage: false });
+                // Stands in, so that the other values are checked too.
+                setting_stand_in(settings);
+            }
+        }
+    }
+
+    /// The admin key from its file or from systemd's credentials, where it is not given itself.
+    fn read_admin_key(&self, config: &mut Config, settings: &mut Settings) {
+        let key_origin = settings.one("admin.key").origin.clone();
+        let file_origin = settings.one("admin.key_file").origin.clone();
+        let file = match (&config.admin.key, config.admin.key_file.clone()) {
+            (Some(_), Some(_)) => {
+                let message = format!(
+                    "admin.key ({key_origin}) and admin.key_file ({file_origin}) are both set: expected one of them"
+                );
+                settings.problems.push(Problem::new(&file_origin, message));
+                return;
+            }
+            (Some(_), None) => None,
+            (None, Some(file)) => Some(file),
+            (None, None) => self
+                .environment
+                .get("CREDENTIALS_DIRECTORY")
+                .map(|directory| Path::new(directory).join("admin-key"))
+                .filter(|file| file.exists()),
+        };
+        if let Some(file) = file {
+            let key = std::fs::read_to_string(&file)
+                .map_err(|error| format!("cannot be read: {error}"))
+                .and_then(|text| {
+                    Secret::from_texts(
+                        &[text.trim_end_matches(['\r', '\n']).to_owned()],
+                        Kind::Secret,
+                    )
+                });
+            match key {
+                Ok(key) => {
+                    config.admin.key = Some(key);
+                    let setting = settings.one("admin.key");
+                    setting.texts = vec![MASK.to_owned()];
+                    setting.origin = Origin::KeyFile(file);
+                }
+                Err(complaint) => {
+                    let message = format!(
+                        "admin.key_file = {:?} ({file_origin}): {complaint}",
+                        file.display().to_string()
+                    );
+                    settings.problems.push(Problem::new(&file_origin, message));
+                }
+            }
+        }
+        if config.admin.key.as_ref().is_some_and(|key| key.matches(b"change-me")) {
+            settings
+                .warnings
+                .push("admin.key is the well-known example `change-me`: choose another".to_owned());
+        }
+    }
+}
+
+/// Gives the data directory some value after a complaint about it.
+fn setting_stand_in(settings: &mut Settings) {
+    settings.one("data_dir").texts = vec![".".to_owned()];
+}
+
+/// What no value can be blamed for alone.
+fn check_together(config: &Config, settings: &mut Settings) {
+    for (given, missing) in [("certificate", "key"), ("key", "certificate")] {
+        let (given, missing) = (format!("tls.{given}"), format!("tls.{missing}"));
+        if !settings.one(&given).texts.is_empty() && settings.one(&missing).texts.is_empty() {
+            let origin = settings.one(&given).origin.clone();
+            let message =
+                format!("{given} ({origin}) is set but {missing} is not: expected both or neither");
+            settings.problems.push(Problem::new(&origin, message));
+        }
+    }
+    let has_fixed_place =
+        |address: &ListenAddress| !matches!(address, ListenAddress::Tcp(tcp) if tcp.port() == 0);
+    for (at, address) in config.listen.iter().enumerate() {
+        if has_fixed_place(address) && config.listen[..at].contains(address) {
+            let origin = settings.one("listen").origin.clone();
+            let message =
+                format!("listen ({origin}) names {address} twice: expected different addresses");
+            settings.problems.push(Problem::new(&origin, message));
+        }
+    }
+    let admin = &config.admin.listen;
+    if config.admin.key.is_some() && has_fixed_place(admin) && config.listen.contains(admin) {
+        let origin = settings.one("admin.listen").origin.clone();
+        let message = format!(
+            "admin.listen = \"{admin}\" ({origin}) is in `listen` too: expected an address of its own"
+        );
+        settings.problems.push(Problem::new(&origin, message));
+    }
+}
+
+/// The value as a message may show it: quoted, secrets and passwords masked.
+pub(super) fn shown(key: &Key, texts: &[String]) -> String {
+    match key.kind {
+        Kind::Secret => MASK.to_owned(),
+        _ => format!("{:?}", without_password(&texts.join(","))),
+    }
+}
+
+/// Every key with its texts from the highest layer that has it, and what was found wrong on the way.
+#[derive(Debug)]
+pub(super) struct Settings {
+    entries: Vec<Setting>,
+    problems: Vec<Problem>,
+    warnings: Vec<String>,
+}
+
+impl Default for Settings {
+    /// The defaults of the table.
+    fn default() -> Self {
+        let entries =
+            keys().map(|key| Setting { key, texts: key.default_texts(), origin: Origin::Default });
+        Self { entries: entries.collect(), problems: Vec::new(), warnings: Vec::new() }
+    }
+}
+
+impl Settings {
+    fn of_path(&mut self, path: &str) -> Option<&mut Setting> {
+        self.entries.iter_mut().find(|setting| setting.key.path() == path)
+    }
+
+    /// A key that is in the table.
+    fn one(&mut self, path: &str) -> &mut Setting {
+        self.of_path(path).expect("the path is one of the table's")
+    }
+
+    /// The value of a key; `None` after a problem, which is noted. The texts become the canonical spelling.
+    pub(super) fn take<T: FromTexts>(&mut self, section: &str, name: &str) -> Option<T> {
+        let at = self
+            .entries
+            .iter()
+            .position(|setting| setting.key.section == section && setting.key.name == name)?;
+        let Setting { key, texts, origin } = &mut self.entries[at];
+        // What is emptied on purpose falls back to the default, unless empty is a value (lists and optional keys).
+        if texts.is_empty() && !key.kind.is_list() {
+            *texts = key.default_texts();
+        }
+        match T::from_texts(texts, key.kind) {
+            Ok(value) => {
+                *texts = value.to_texts();
+                Some(value)
+            }
+            Err(complaint) => {
+                let message =
+                    format!("{} = {} ({origin}): {complaint}", key.path(), shown(key, texts));
+                self.problems.push(Problem::new(origin, message));
+                None
+            }
+        }
+    }
+
+    /// What `demo` changes about the defaults, and what it leaves alone of a real configuration.
+    fn adapt_to_demo(&mut self) {
+        let limit = self.one("aur.rate_limit");
+        if limit.origin == Origin::Default {
+            limit.texts = vec!["0".to_owned()];
+            limit.origin = Origin::Demo;
+        }
+        let source = self.one("aur.source");
+        if !source.texts.is_empty() {
+            let origin = std::mem::replace(&mut source.origin, Origin::Demo);
+            source.texts = Vec::new();
+            self.warnings
+                .push(format!("demo serves its own catalogue: aur.source ({origin}) is not read"));
+        }
+    }
+}

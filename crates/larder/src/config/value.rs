@@ -1,0 +1,303 @@
+//! The types of values that are more than a number or a word: addresses, networks, sources, secrets.
+//!
+//! Each is parsed here and nowhere else; none resolves a name, opens a file or shows a password.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+use tracing::level_filters::LevelFilter;
+
+use super::key::{FromText, Kind, expected};
+
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// An IP address and port; port 0 lets the system choose.
+    Tcp(SocketAddr),
+    /// A Unix domain socket at this path.
+    Unix(PathBuf),
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err(expected(Kind::Address)),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Tcp).map_err(|_| expected(Kind::Address)),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl FromText for ListenAddress {
+    fn from_text(text: &str, _: Kind) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// An IP address with the number of leading bits that count: `10.0.0.0/8`; a single address counts all bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Whether `ip` belongs to the network. An IPv4 address in IPv6 clothes (`::ffff:10.1.2.3`) counts as IPv4.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.address, ip.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(ip)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                own.to_bits() & mask == ip.to_bits() & mask
+            }
+            (IpAddr::V6(own), IpAddr::V6(ip)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                own.to_bits() & mask == ip.to_bits() & mask
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let complaint = || expected(Kind::Networks);
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits.parse::<u8>().map_err(|_| complaint())?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| complaint())?;
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.unwrap_or(bits_max);
+        if bits > bits_max { Err(complaint()) } else { Ok(Self { address, bits }) }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits_max = if self.address.is_ipv4() { 32 } else { 128 };
+        if self.bits == bits_max {
+            write!(f, "{}", self.address)
+        } else {
+            write!(f, "{}/{}", self.address, self.bits)
+        }
+    }
+}
+
+impl FromText for Network {
+    fn from_text(text: &str, _: Kind) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// Where the AUR's packages come from.
+#[derive(Clone, PartialEq, Eq)]
+pub enum AurSource {
+    /// A file, watched for replacement.
+    File(PathBuf),
+    /// An http or https URL, asked at an interval. It may hold a password: log it through `Display`.
+    Url(String),
+}
+
+impl FromStr for AurSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return if text.is_empty() {
+                Err(expected(Kind::Source))
+            } else {
+                Ok(Self::File(text.into()))
+            };
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "http" | "https" => match reqwest::Url::parse(text) {
+                Ok(_) => Ok(Self::Url(text.to_owned())),
+                Err(error) => Err(format!("{error}; {}", expected(Kind::Source))),
+            },
+            "file" if rest.starts_with('/') => Ok(Self::File(rest.into())),
+            "mysql" | "mariadb" => Err(
+                "this version of larder does not read databases yet; give the path or http(s) URL \
+                of a packages-meta-ext-v1.json(.gz), which aurweb's mkpkglists writes"
+                    .to_owned(),
+            ),
+            _ => Err(expected(Kind::Source)),
+        }
+    }
+}
+
+impl fmt::Display for AurSource {
+    /// The source, any password masked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Url(url) => f.write_str(&without_password(url)),
+        }
+    }
+}
+
+impl fmt::Debug for AurSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Url(url) => f.debug_tuple("Url").field(&without_password(url)).finish(),
+        }
+    }
+}
+
+impl FromText for AurSource {
+    fn from_text(text: &str, _: Kind) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// What is shown in the place of a secret.
+pub(super) const MASK: &str = "********";
+
+/// `scheme://user:password@host` with user and password masked; any other text as it is.
+pub(super) fn without_password(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..authority_end].rfind('@') {
+        Some(at) => format!("{scheme}://{MASK}{}", &rest[at..]),
+        None => text.to_owned(),
+    }
+}
+
+/// A text that must not be seen: it is never printed, and compared without telling how much of it was right.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a secret.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Whether `given` is the secret. Digests are compared, so that the time taken tells nothing about the text.
+    pub fn matches(&self, given: &[u8]) -> bool {
+        Sha256::digest(self.0.as_bytes()) == Sha256::digest(given)
+    }
+
+    /// The secret itself; keep it out of logs and answers.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({MASK})")
+    }
+}
+
+impl FromText for Secret {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        // It travels in a header, where blanks at the ends are lost and control characters are not allowed.
+        let is_fit = !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control());
+        if is_fit { Ok(Self(text.to_owned())) } else { Err(expected(kind)) }
+    }
+
+    fn to_text(&self) -> String {
+        MASK.to_owned()
+    }
+}
+
+/// Form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    Auto,
+    /// A line for people.
+    Text,
+    /// A JSON object per line.
+    Json,
+}
+
+impl LogFormat {
+    /// The words of the configuration.
+    pub(super) const NAMES: &'static [&'static str] = &["auto", "text", "json"];
+}
+
+impl FromText for LogFormat {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(expected(kind)),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        Self::NAMES[*self as usize].to_owned()
+    }
+}
+
+/// The words for [`LevelFilter`].
+pub(super) const LEVEL_NAMES: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+impl FromText for LevelFilter {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        if !LEVEL_NAMES.contains(&text) {
+            return Err(expected(kind));
+        }
+        text.parse().map_err(|_| expected(kind))
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl FromText for PathBuf {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        if text.is_empty() || text.contains('\0') { Err(expected(kind)) } else { Ok(text.into()) }
+    }
+
+    fn to_text(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+impl FromText for String {
+    /// A URL, its trailing slashes removed: the only plain text among the keys.
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        let url = reqwest::Url::parse(text).map_err(|_| expected(kind))?;
+        let is_fit = matches!(url.scheme(), "http" | "https")
+            && url.query().is_none()
+            && url.fragment().is_none();
+        if is_fit { Ok(text.trim_end_matches('/').to_owned()) } else { Err(expected(kind)) }
+    }
+
+    fn to_text(&self) -> String {
+        self.clone()
+    }
+}
