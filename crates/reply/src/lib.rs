@@ -1,1 +1,49 @@
-//! reply.
+//! A finished answer, before HTTP: its bytes, what they are, and the tag that names them.
+//!
+//! A surface makes a [`Reply`]; the server decides whether the client already has it
+//! ([`Reply::is_known_by`]), which encoding it gets ([`Encoding::negotiate`]) and sends it.
+//! Nothing here knows a header map, a status or a socket.
+
+mod encoding;
+mod etag;
+
+use bytes::Bytes;
+
+pub use encoding::Encoding;
+pub use etag::Etag;
+
+/// A finished answer. Cloning it copies no bytes.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Media type, exactly as sent.
+    pub content_type: &'static str,
+    /// The identity encoding.
+    pub body: Bytes,
+    /// Names the data of this reply; `None` where the contract has no tag.
+    pub etag: Option<Etag>,
+}
+
+impl Reply {
+    /// A reply whose tag is the digest of its body.
+    pub fn tagged(content_type: &'static str, body: impl Into<Bytes>) -> Reply {
+        let body = body.into();
+        Reply { content_type, etag: Some(Etag::of(&body)), body }
+    }
+
+    /// A reply without a tag: it is always sent whole.
+    pub fn untagged(content_type: &'static str, body: impl Into<Bytes>) -> Reply {
+        Reply { content_type, etag: None, body: body.into() }
+    }
+
+    /// Whether an `If-None-Match` header with this value says that the client has this reply.
+    ///
+    /// Besides RFC 9110 (lists, weak tags, `*`) two habits of the AUR's clients are understood:
+    /// a bare tag without quotes, and the MD5 of the body, which was aurweb's tag.
+    pub fn is_known_by(&self, if_none_match: &str) -> bool {
+        self.etag.as_ref().is_some_and(|etag| {
+            etag::candidates(if_none_match).any(|candidate| {
+                candidate == "*" || etag.names(candidate) || etag::is_md5_of(candidate, &self.body)
+            })
+        })
+    }
+}

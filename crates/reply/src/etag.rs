@@ -1,0 +1,104 @@
+//! Entity tags: made from a digest, compared with `If-None-Match`.
+
+use std::fmt;
+
+use md5::{Digest, Md5};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::Encoding;
+
+/// A strong entity tag (RFC 9110, 8.8.3) for one body; each encoding of it has its own spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Etag(u128);
+
+impl Etag {
+    /// The tag of these bytes: equal bytes have equal tags, in every process and after a restart.
+    pub fn of(body: &[u8]) -> Etag {
+        Etag(xxh3_128(body))
+    }
+
+    /// The header's value for a body sent in `encoding`, quotes included.
+    pub fn header_value(&self, encoding: Encoding) -> String {
+        match encoding.suffix() {
+            "" => format!("\"{self}\""),
+            suffix => format!("\"{self}-{suffix}\""),
+        }
+    }
+
+    /// Whether `tag` (without quotes) is this tag in any encoding.
+    pub(crate) fn names(&self, tag: &str) -> bool {
+        let (digits, suffix) = tag.split_at_checked(32).unwrap_or((tag, ""));
+        u128::from_str_radix(digits, 16) == Ok(self.0) && digits.len() == 32 && Encoding::is_suffix(suffix)
+    }
+}
+
+impl fmt::Display for Etag {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", self.0)
+    }
+}
+
+/// The tags in an `If-None-Match` value, without `W/` and quotes.
+pub(crate) fn candidates(if_none_match: &str) -> impl Iterator<Item = &str> {
+    if_none_match.split(',').map(|tag| {
+        let tag = tag.trim();
+        tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
+    })
+}
+
+/// Whether `tag` is the MD5 of `body` in hexadecimal. The body is only hashed for a tag of that form.
+pub(crate) fn is_md5_of(tag: &str, body: &[u8]) -> bool {
+    let is_hexadecimal = tag.len() == 32 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hexadecimal
+        && u128::from_str_radix(tag, 16)
+            .is_ok_and(|tag| tag == u128::from_be_bytes(Md5::digest(body).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Encoding, Reply};
+
+    #[track_caller]
+    fn check(if_none_match: &str, expected: bool) {
+        let reply = Reply::tagged("application/json", "[]".as_bytes());
+        let tag = reply.etag.expect("tagged").to_string();
+        assert_eq!(reply.is_known_by(&if_none_match.replace("TAG", &tag)), expected, "{if_none_match}");
+    }
+
+    #[test]
+    fn if_none_match() {
+        check("\"TAG\"", true);
+        check("\"TAG-gz\"", true);
+        check("\"TAG-zst\"", true);
+        check("\"TAG-br\"", false);
+        check("\"TAGx\"", false);
+        check("TAG", true);
+        check("W/\"TAG\"", true);
+        check("\"other\", \"TAG\"", true);
+        check("*", true);
+        check("\"other\"", false);
+        check("", false);
+        check("\"\"", false);
+        check("é,\u{1F600}", false);
+    }
+
+    #[test]
+    fn aurweb_tags_are_the_md5_of_the_body() {
+        // printf '[]' | md5sum
+        check("d751713988987e9331980363e24189ce", true);
+        check("\"d751713988987e9331980363e24189ce\"", true);
+        check("d751713988987e9331980363e24189cf", false);
+    }
+
+    #[test]
+    fn each_encoding_has_its_own_tag() {
+        let etag = Reply::tagged("", "[]".as_bytes()).etag.expect("tagged");
+        assert_ne!(etag.header_value(Encoding::Identity), etag.header_value(Encoding::Gzip));
+        assert!(etag.header_value(Encoding::Zstd).ends_with("-zst\""));
+    }
+
+    #[test]
+    fn untagged_replies_are_never_known() {
+        assert!(!Reply::untagged("", "[]".as_bytes()).is_known_by("*"));
+    }
+}
