@@ -1,0 +1,498 @@
+//! The command line: what can be asked of `larder`, and those answers that need no server.
+//!
+//! arguments -> [`parse`] -> [`Invocation`]; `main` runs the server or [`run_offline`], and turns an [`Exit`] into text
+//! and exit code. The flags of `serve` are the keys of [`crate::config`], derived and never listed here.
+//! Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap_complete::Shell;
+
+use crate::config::{self, AurSource, ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
+
+/// What the user asked for, checked.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Run the server. Its `warnings` are to be logged once logging works.
+    Serve(Box<Loaded>),
+    /// Write a generated catalogue as a dump.
+    DemoData {
+        /// How many packages.
+        packages: usize,
+        /// Equal seeds give equal bytes.
+        seed: u64,
+        /// Where to.
+        out: Output,
+    },
+    /// Anything that needs no server; [`run_offline`] does it.
+    Offline(Offline),
+}
+
+/// Where generated data goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Standard output, plain.
+    Stdout,
+    /// A file.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Whether to compress: the name ends in `.gz`.
+        gzip: bool,
+    },
+}
+
+/// A request that needs no server.
+#[derive(Debug)]
+pub enum Offline {
+    /// Say whether the configuration is valid.
+    ConfigCheck(Box<Loaded>),
+    /// Print the effective configuration.
+    ConfigShow(Box<Loaded>),
+    /// Print a commented template.
+    ConfigInit,
+    /// Print the reference of all keys.
+    ConfigDocs,
+    /// Print a goaurrpc configuration as one of larder.
+    ConfigImportGoaurrpc(PathBuf),
+    /// Print a shell's completions.
+    Completions(Shell),
+    /// Print the man page.
+    Man,
+    /// Ask a running server whether it is ready.
+    Healthcheck(Healthcheck),
+    /// Print the version.
+    Version {
+        /// As a JSON object.
+        json: bool,
+    },
+}
+
+/// Which server to ask, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Healthcheck {
+    /// The URL to get.
+    pub url: String,
+    /// The Unix socket to use instead of TCP.
+    pub socket: Option<PathBuf>,
+    /// Whether the certificate is checked: it is not for this machine's own listener, whose certificate names its
+    /// public host.
+    pub is_certificate_checked: bool,
+    /// Time for the whole answer.
+    pub timeout: Duration,
+}
+
+/// Why the process ends without having done what was asked, or with `--help` having been it.
+#[derive(Debug)]
+pub enum Exit {
+    /// What clap has to say: help and version (exit code 0), or a wrong command line (2).
+    Clap(Box<clap::Error>),
+    /// Anything else.
+    Message {
+        /// 1 failure, 2 usage, 78 bad configuration.
+        code: u8,
+        /// For stderr; may have several lines.
+        text: String,
+    },
+}
+
+impl Exit {
+    /// A failure (exit code 1).
+    pub fn failure(text: impl fmt::Display) -> Self {
+        Self::Message { code: 1, text: text.to_string() }
+    }
+
+    /// The exit code: 0, 1 failure, 2 usage, 78 bad configuration.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Clap(error) => u8::try_from(error.exit_code()).unwrap_or(2),
+            Self::Message { code, .. } => *code,
+        }
+    }
+
+    /// Prints the text to where it belongs and gives the exit code: the last thing that `main` does.
+    pub fn report(self) -> ExitCode {
+        let code = self.code();
+        match self {
+            // A reader that has gone away is no reason to complain.
+            Self::Clap(error) => drop(error.print()),
+            Self::Message { text, .. } => {
+                for line in text.lines() {
+                    drop(writeln!(io::stderr(), "larder: {line}"));
+                }
+            }
+        }
+        ExitCode::from(code)
+    }
+}
+
+impl From<clap::Error> for Exit {
+    fn from(error: clap::Error) -> Self {
+        Self::Clap(Box::new(error))
+    }
+}
+
+impl From<ConfigError> for Exit {
+    fn from(error: ConfigError) -> Self {
+        Self::Message { code: error.exit_code(), text: error.to_string() }
+    }
+}
+
+impl From<io::Error> for Exit {
+    fn from(error: io::Error) -> Self {
+        Self::failure(error)
+    }
+}
+
+/// The whole command line, with every flag of the configuration.
+pub fn command() -> Command {
+    let serve = Command::new("serve")
+        .about("Run the server (the default)")
+        .after_help(
+            "Every flag is also a variable of the environment and a key of the file; flags win over the \
+            environment, that over the file, that over the defaults.",
+        )
+        .args(key_args(false));
+    let config = Command::new("config")
+        .about("Check, show and make configuration files")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("check").about("Say whether the configuration is valid; exit code 78 if not").args(key_args(true)),
+        )
+        .subcommand(
+            Command::new("show")
+                .about("Print the effective configuration as TOML, with the origin of each value; secrets are left out")
+                .args(key_args(true)),
+        )
+        .subcommand(Command::new("init").about("Print a commented configuration file with every key and its default"))
+        .subcommand(
+            Command::new("import-goaurrpc")
+                .about("Print the equivalent of a goaurrpc configuration (JSON)")
+                .arg(Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf))),
+        )
+        .subcommand(Command::new("docs").about("Print docs/config.md").hide(true));
+    Command::new("larder")
+        .about("Answers the read-heavy APIs of package communities from memory")
+        .version(env!("CARGO_PKG_VERSION"))
+        .after_help("Without a command, `larder` serves: `larder serve --help` lists the flags, which may follow directly.")
+        .subcommand_precedence_over_arg(true)
+        .args(key_args(true))
+        .subcommand(serve)
+        .subcommand(
+            Command::new("demo-data")
+                .about("Write a generated catalogue as packages-meta-ext-v1.json(.gz)")
+                .arg(
+                    Arg::new("packages")
+                        .long("packages")
+                        .value_name("N")
+                        .help("How many packages")
+                        .default_value("100000")
+                        .value_parser(value_parser!(u64).range(1..=100_000_000)),
+                )
+                .arg(
+                    Arg::new("seed")
+                        .long("seed")
+                        .value_name("S")
+                        .help("Equal seeds give equal bytes")
+                        .default_value("1")
+                        .value_parser(value_parser!(u64)),
+                )
+                .arg(
+                    Arg::new("out")
+                        .long("out")
+                        .value_name("FILE")
+                        .help("Where to: - is stdout, a name ending in .gz is compressed")
+                        .required(true)
+                        .value_parser(value_parser!(PathBuf)),
+                ),
+        )
+        .subcommand(config)
+        .subcommand(
+            Command::new("completions")
+                .about("Print completions for a shell")
+                .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(value_parser!(Shell))),
+        )
+        .subcommand(Command::new("man").about("Print the man page, as roff"))
+        .subcommand(
+            Command::new("healthcheck")
+                .about("Ask a running server whether it is ready: exit code 0 if so, else 1")
+                .arg(
+                    Arg::new("url")
+                        .long("url")
+                        .value_name("URL")
+                        .help("URL to get instead of /readyz on the first address of `listen`"),
+                )
+                .arg(
+                    Arg::new("timeout")
+                        .long("timeout-seconds")
+                        .value_name("SECONDS")
+                        .help("Time for the whole answer")
+                        .default_value("5")
+                        .value_parser(value_parser!(u64).range(1..=3600)),
+                )
+                .args(key_args(true)),
+        )
+        .subcommand(
+            Command::new("version")
+                .about("Print the version")
+                .arg(Arg::new("json").long("json").help("As a JSON object").action(ArgAction::SetTrue)),
+        )
+}
+
+/// `--config` and a flag for every key; hidden ones work and stay out of the help.
+fn key_args(is_hidden: bool) -> Vec<Arg> {
+    let file = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .help("Configuration file (TOML)")
+        .long_help(
+            "Configuration file (TOML). Without it: $LARDER_CONFIG, else $XDG_CONFIG_HOME/larder/config.toml \
+            (~/.config without that variable), else /etc/larder/config.toml, where these exist. An empty name reads none.",
+        )
+        .value_parser(value_parser!(PathBuf));
+    let keys = config::keys().map(|key| key_arg(key).hide(is_hidden));
+    std::iter::once(file).chain(keys).collect()
+}
+
+/// The flag of one key. Values stay text here: they are checked where those of all layers are.
+fn key_arg(key: &'static Key) -> Arg {
+    let default =
+        if key.default.is_empty() { String::new() } else { format!(" [default: {}]", key.default) };
+    let arg = Arg::new(key.path())
+        .long(key.flag())
+        .value_name(key.kind.placeholder())
+        .help(format!("{}{default}", key.help()))
+        .long_help(format!("{}\n[env: {}]{default}", key.help(), key.variable()))
+        .help_heading(if key.section.is_empty() {
+            "Options".to_owned()
+        } else {
+            format!("Options of [{}]", key.section)
+        });
+    match key.kind {
+        Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        Kind::Choice(words) => arg.value_parser(PossibleValuesParser::new(words)),
+        kind if kind.is_list() => arg.action(ArgAction::Append),
+        _ => arg,
+    }
+}
+
+/// Reads the arguments (the program's name first) and, for what depends on it, the configuration.
+///
+/// # Errors
+/// Help and a wrong command line as clap words them; a bad configuration with every problem named.
+pub fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    environment: &Environment,
+) -> Result<Invocation, Exit> {
+    let root = command().try_get_matches_from(args)?;
+    let load = |matches: &ArgMatches| -> Result<Box<Loaded>, Exit> {
+        // Flags may stand before the command as well; those after it win.
+        let file = [matches, &root]
+            .into_iter()
+            .find_map(|matches| matches.get_one::<PathBuf>("config").cloned());
+        let flags = Flags::of_matches(&[matches, &root]);
+        Ok(Box::new(Inputs { file, flags, environment: environment.clone() }.load()?))
+    };
+    let offline = match root.subcommand() {
+        None => return Ok(Invocation::Serve(load(&root)?)),
+        Some(("serve", serve)) => return Ok(Invocation::Serve(load(serve)?)),
+        Some(("demo-data", matches)) => return Ok(demo_data(matches)),
+        Some(("config", matches)) => match matches.subcommand() {
+            Some(("check", matches)) => Offline::ConfigCheck(load(matches)?),
+            Some(("show", matches)) => Offline::ConfigShow(load(matches)?),
+            Some(("init", _)) => Offline::ConfigInit,
+            Some(("import-goaurrpc", matches)) => {
+                Offline::ConfigImportGoaurrpc(required(matches, "file"))
+            }
+            _ => Offline::ConfigDocs,
+        },
+        Some(("completions", matches)) => Offline::Completions(required(matches, "shell")),
+        Some(("man", _)) => Offline::Man,
+        Some(("healthcheck", matches)) => {
+            let timeout = Duration::from_secs(required(matches, "timeout"));
+            Offline::Healthcheck(match matches.get_one::<String>("url") {
+                Some(url) => Healthcheck {
+                    url: url.clone(),
+                    socket: None,
+                    is_certificate_checked: true,
+                    timeout,
+                },
+                None => {
+                    let loaded = load(matches)?;
+                    let (url, socket) = loaded.config.local_url("/readyz");
+                    Healthcheck {
+                        url,
+                        socket: socket.map(Path::to_owned),
+                        is_certificate_checked: false,
+                        timeout,
+                    }
+                }
+            })
+        }
+        Some((_, matches)) => Offline::Version { json: matches.get_flag("json") },
+    };
+    Ok(Invocation::Offline(offline))
+}
+
+/// The value of an argument that is required or has a default.
+fn required<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> T {
+    matches.get_one::<T>(id).cloned().expect("clap refuses a command line without it")
+}
+
+fn demo_data(matches: &ArgMatches) -> Invocation {
+    let path: PathBuf = required(matches, "out");
+    let packages: u64 = required(matches, "packages");
+    let out = if path.as_os_str() == "-" {
+        Output::Stdout
+    } else {
+        let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        Output::File { path, gzip }
+    };
+    Invocation::DemoData {
+        packages: usize::try_from(packages).unwrap_or(usize::MAX),
+        seed: required(matches, "seed"),
+        out,
+    }
+}
+
+/// Does what needs no server, with its output into `out`.
+///
+/// # Errors
+/// What went wrong, with the exit code. A reader of `out` that has gone away is no error.
+pub fn run_offline(offline: Offline, out: &mut dyn Write) -> Result<(), Exit> {
+    let text = match offline {
+        Offline::ConfigCheck(loaded) => check(&loaded)?,
+        Offline::ConfigShow(loaded) => config::show(&loaded),
+        Offline::ConfigInit => config::template(),
+        Offline::ConfigDocs => config::docs(),
+        Offline::ConfigImportGoaurrpc(path) => {
+            let problem = |text: String| Exit::Message {
+                code: 78,
+                text: format!("{}: {text}", path.display()),
+            };
+            let json = std::fs::read_to_string(&path)
+                .map_err(|error| problem(format!("cannot be read: {error}")))?;
+            config::import_goaurrpc(&json).map_err(problem)?
+        }
+        Offline::Completions(shell) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command(), "larder", &mut script);
+            String::from_utf8_lossy(&script).into_owned()
+        }
+        Offline::Man => man()?,
+        Offline::Healthcheck(healthcheck) => ask(&healthcheck)?,
+        Offline::Version { json } => version(json),
+    };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// What `config check` says about a valid configuration: the warnings, and files that it names but that are not there.
+fn check(loaded: &Loaded) -> Result<String, Exit> {
+    let config = &loaded.config;
+    let mut missing = Vec::new();
+    if let Some((certificate, key)) = config.tls.files() {
+        for (name, path) in [("tls.certificate", certificate), ("tls.key", key)] {
+            if let Err(error) = std::fs::File::open(path) {
+                missing.push(format!("{name} = {:?}: {error}", path.display().to_string()));
+            }
+        }
+    }
+    if !missing.is_empty() {
+        return Err(Exit::Message { code: 78, text: missing.join("\n") });
+    }
+    let mut warnings = loaded.warnings.clone();
+    if let Some(AurSource::File(path)) = &config.aur.source
+        && !path.exists()
+    {
+        // The file may appear later: the server waits for it.
+        warnings.push(format!("aur.source = {:?} does not exist yet", path.display().to_string()));
+    }
+    let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    let file = loaded
+        .file
+        .as_ref()
+        .map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
+    Ok(format!("{warnings}the configuration is valid ({file})\n"))
+}
+
+/// One man page for the program, the flags of `serve` included, since `serve` is what it does by default.
+fn man() -> Result<String, Exit> {
+    let mut page = command();
+    for key in config::keys() {
+        page = page.mut_arg(key.path(), |arg| arg.hide(false));
+    }
+    let mut roff = Vec::new();
+    clap_mangen::Man::new(page).render(&mut roff)?;
+    Ok(String::from_utf8_lossy(&roff).into_owned())
+}
+
+/// Version, and with `json` what a bug report needs.
+fn version(json: bool) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    // Set by whoever builds a release; a plain `cargo build` does not know.
+    let commit = option_env!("LARDER_BUILD_COMMIT");
+    if json {
+        let object = serde_json::json!({
+            "name": "larder",
+            "version": version,
+            "commit": commit,
+            "os": std::env::consts::OS,
+            "arch": std::env::consts::ARCH,
+        });
+        format!("{object}\n")
+    } else {
+        let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
+        format!("larder {version}{commit}\n")
+    }
+}
+
+/// Gets the URL once: its body if the status is a success.
+///
+/// # Errors
+/// Exit code 1 with the status and body, or why there was no answer.
+fn ask(healthcheck: &Healthcheck) -> Result<String, Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // A proxy of the environment is for the world outside, not for this server.
+        let mut client = reqwest::Client::builder().no_proxy().timeout(healthcheck.timeout);
+        if !healthcheck.is_certificate_checked {
+            client = client.tls_danger_accept_invalid_certs(true);
+        }
+        if let Some(socket) = &healthcheck.socket {
+            client = client.unix_socket(socket.as_path());
+        }
+        let url = &healthcheck.url;
+        let failed = |error: reqwest::Error| {
+            // The chain of causes holds what a person can act on, such as "connection refused".
+            let mut text = format!("{url}: {error}");
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                text.push_str(&format!(": {error}"));
+                cause = error.source();
+            }
+            Exit::failure(text)
+        };
+        let response = client.build().map_err(failed)?.get(url).send().await.map_err(failed)?;
+        let status = response.status();
+        let body = response.text().await.map_err(failed)?;
+        if status.is_success() {
+            Ok(format!("{}\n", body.trim_end()))
+        } else {
+            Err(Exit::failure(format!("{url}: {status}: {}", body.trim_end())))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;
