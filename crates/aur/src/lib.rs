@@ -1,1 +1,35 @@
-//! aur.
+//! The AUR's metadata and its query interface, `/rpc`, without the network.
+//!
+//! dump bytes -> [`dump::read`] -> [`Snapshot`] <- [`Query`] <- [`Params`]
+//!                                     |
+//!                                  [`Answer`]: finished bytes
+//!
+//! A [`Snapshot`] holds every package of one dump and never changes; a refresh builds the next one.
+//! Reading a dump needs an [`std::io::Read`] from the caller; beyond that nothing here does I/O,
+//! reads a clock or knows HTTP.
+//!
+//! The rules are aurweb's (the reference of the interface) and goaurrpc's (what its clients meet in
+//! production); where the two contradict each other, `docs/aur-differences.md` says which answer is
+//! given and why.
+
+pub mod dump;
+mod answer;
+mod error;
+mod field;
+mod fold;
+mod lists;
+mod package;
+mod params;
+mod query;
+mod record;
+mod snapshot;
+
+pub use answer::{Answer, Outcome};
+pub use dump::{DumpError, DumpLimits};
+pub use error::QueryError;
+pub use field::By;
+pub use fold::fold;
+pub use lists::List;
+pub use params::{Body, Params, PathParams};
+pub use query::{Kind, Mode, Query, Refusal, Version};
+pub use snapshot::{Snapshot, SnapshotBuilder};

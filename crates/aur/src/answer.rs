@@ -1,0 +1,308 @@
+//! From a question to finished bytes.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use postings::DocId;
+use reply::{Etag, Reply};
+
+use crate::error::QueryError;
+use crate::field::By;
+use crate::fold::fold;
+use crate::params::{Arg, Params};
+use crate::query::{Kind, Mode, Query, Refusal, Version};
+use crate::record::Shape;
+use crate::snapshot::Snapshot;
+
+const JSON: &str = "application/json";
+const JAVASCRIPT: &str = "text/javascript";
+const SUGGESTIONS: &str = "application/x-suggestions+json";
+
+/// Most names that a suggestion gives.
+const SUGGESTIONS_MAX: usize = 20;
+
+/// Typical size of a record in an answer, for a first guess at its buffer.
+const RECORD_BYTES: usize = 420;
+
+/// A finished answer, and what became of the question.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The bytes to send.
+    pub reply: Reply,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered.
+    Answered(Kind, By),
+    /// Refused; the version tells version 6, whose errors have a status of their own.
+    Refused(QueryError, Version),
+}
+
+impl Answer {
+    /// The answer to `params` from `snapshot`, with at most `results_max` packages.
+    pub fn to(params: Params, snapshot: &Snapshot, speaks_6: bool, results_max: usize) -> Answer {
+        match Query::parse(params, speaks_6) {
+            Ok(query) => snapshot.answer(&query, results_max),
+            Err(refusal) => refusal.answer(),
+        }
+    }
+
+    /// The answer for a client that has asked too often: `version` as it was given, where it was.
+    pub fn rate_limited(version: Option<i64>) -> Answer {
+        Refusal { error: QueryError::RateLimited, version, callback: None }.answer()
+    }
+
+    fn finish(json: Vec<u8>, content_type: &'static str, callback: Option<&str>, outcome: Outcome) -> Answer {
+        let json = Bytes::from(json);
+        let Some(callback) = callback else {
+            return Answer { reply: Reply::tagged(content_type, json), outcome };
+        };
+        let mut body = Vec::with_capacity(json.len() + callback.len() + 6);
+        body.extend_from_slice(b"/**/");
+        body.extend_from_slice(callback.as_bytes());
+        body.push(b'(');
+        body.extend_from_slice(&json);
+        body.push(b')');
+        let reply = Reply { content_type: JAVASCRIPT, body: body.into(), etag: Some(Etag::of(&json)) };
+        Answer { reply, outcome }
+    }
+}
+
+impl Refusal {
+    /// The error object; HTTP is not its business.
+    pub fn answer(&self) -> Answer {
+        let version = match self.version {
+            Some(version) => Cow::Owned(version.to_string()),
+            None => Cow::Borrowed("null"),
+        };
+        let error = self.error;
+        let spoken = if self.version == Some(6) { Version::V6 } else { Version::V5 };
+        let outcome = Outcome::Refused(error, spoken);
+        if error.is_untagged() {
+            let json = format!(
+                "{{\"version\":{version},\"results\":[],\"resultcount\":0,\"type\":\"error\",\"error\":\"{error}\"}}"
+            );
+            return Answer { reply: Reply::untagged(JSON, json), outcome };
+        }
+        let json = format!(
+            "{{\"error\":\"{error}\",\"resultcount\":0,\"results\":[],\"type\":\"error\",\"version\":{version}}}"
+        );
+        Answer::finish(json.into_bytes(), JSON, self.callback.as_deref(), outcome)
+    }
+}
+
+impl Snapshot {
+    /// Answers `query`, with at most `results_max` packages: a question that finds more is refused.
+    pub fn answer(&self, query: &Query, results_max: usize) -> Answer {
+        let outcome = Outcome::Answered(query.kind, query.by);
+        let callback = query.callback.as_deref();
+        let names = match query.kind {
+            Kind::Info | Kind::Search | Kind::MaintainerSearch => {
+                let found = if query.kind == Kind::Info {
+                    self.info(query, results_max + 1)
+                } else {
+                    self.search(query, results_max + 1)
+                };
+                if found.len() > results_max {
+                    let version = if query.version == Version::V6 { 6 } else { 5 };
+                    let refusal = Refusal {
+                        error: QueryError::TooMany,
+                        version: Some(version),
+                        callback: query.callback.clone(),
+                    };
+                    return refusal.answer();
+                }
+                return Answer::finish(self.render(query, &found), JSON, callback, outcome);
+            }
+            Kind::Suggest | Kind::OpensearchSuggest => self.suggest_names(query),
+            Kind::SuggestBase | Kind::OpensearchSuggestBase => self.suggest_bases(query),
+        };
+        let names = array(&names);
+        if matches!(query.kind, Kind::Suggest | Kind::SuggestBase) {
+            return Answer::finish(names, JSON, callback, outcome);
+        }
+        let arg = query.single().map_or("", |arg| arg.literal.as_str());
+        let mut json = b"[".to_vec();
+        serde_json::to_writer(&mut json, arg).expect("strings serialize into memory");
+        json.push(b',');
+        json.extend_from_slice(&names);
+        json.push(b']');
+        Answer::finish(json, SUGGESTIONS, callback, outcome)
+    }
+
+    /// The packages that `info` names, in the order of the request, each once.
+    fn info(&self, query: &Query, limit: usize) -> Vec<DocId> {
+        if query.by != By::Name {
+            // Version 6: the packages that any of the arguments finds, by name.
+            let mut found: Vec<DocId> =
+                query.args.iter().flat_map(|arg| self.find_by(query.by, arg, limit)).collect();
+            found.sort_unstable();
+            found.dedup();
+            found.truncate(limit);
+            return found;
+        }
+        let mut seen = HashSet::new();
+        let mut found = Vec::new();
+        for arg in &query.args {
+            // The collation ignores trailing spaces in comparisons for equality.
+            if let Some(doc) = self.find(arg.literal.trim_end_matches(' '))
+                && (query.args.len() == 1 || seen.insert(doc))
+            {
+                found.push(doc);
+                if found.len() == limit {
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    /// The packages that a search finds, by name.
+    fn search(&self, query: &Query, limit: usize) -> Vec<DocId> {
+        let empty = Arg { literal: String::new(), spaced: None };
+        let arg = query.single().unwrap_or(&empty);
+        match (query.by, query.version) {
+            (By::Name | By::NameDesc, Version::V5) => {
+                let first = arg.spaced.as_deref().unwrap_or(&arg.literal);
+                let found = self.find_text(query.by, query.mode, &fold(first), limit);
+                // A bare plus was meant as a space by most, as a plus by some.
+                if found.is_empty() && arg.spaced.is_some() {
+                    return self.find_text(query.by, query.mode, &fold(&arg.literal), limit);
+                }
+                found
+            }
+            (By::Name | By::NameDesc, Version::V6) => self.find_all_words(query, &arg.literal, limit),
+            (by, _) => self.find_by(by, arg, limit),
+        }
+    }
+
+    /// Version 6: packages in which every word is found.
+    fn find_all_words(&self, query: &Query, words: &str, limit: usize) -> Vec<DocId> {
+        let mut words = words.split(' ').filter(|word| !word.is_empty()).map(fold);
+        let Some(first) = words.next() else {
+            return self.find_text(query.by, query.mode, "", limit);
+        };
+        let mut rest = words.peekable();
+        if rest.peek().is_none() {
+            return self.find_text(query.by, query.mode, &first, limit);
+        }
+        let mut found = self.find_text(query.by, query.mode, &first, usize::MAX);
+        for word in rest {
+            let others = self.find_text(query.by, query.mode, &word, usize::MAX);
+            found.retain(|doc| others.binary_search(doc).is_ok());
+        }
+        found.truncate(limit);
+        found
+    }
+
+    /// The packages whose name, or name or description, contains or begins with the folded `needle`.
+    fn find_text(&self, by: By, mode: Mode, needle: &str, limit: usize) -> Vec<DocId> {
+        let names = match mode {
+            Mode::Contains => self.names().containing(needle, limit),
+            Mode::StartsWith => {
+                self.names().column().starting_with(needle.as_bytes()).take(limit).map(DocId).collect()
+            }
+        };
+        if by == By::Name {
+            return names;
+        }
+        let mut descriptions = match mode {
+            Mode::Contains => self.descriptions().containing(needle, limit),
+            Mode::StartsWith => self.descriptions().containing(needle, usize::MAX),
+        };
+        if mode == Mode::StartsWith {
+            let column = self.descriptions().column();
+            descriptions.retain(|&doc| column.text(doc).starts_with(needle.as_bytes()));
+        }
+        union(&names, &descriptions, limit)
+    }
+
+    /// The packages that have `arg` as a value of an exact field, by name.
+    fn find_by(&self, by: By, arg: &Arg, limit: usize) -> Vec<DocId> {
+        if matches!(by, By::Name | By::NameDesc) {
+            return self.find_text(by, Mode::Contains, &fold(&arg.literal), limit);
+        }
+        let term = fold(arg.literal.trim_end_matches(' '));
+        let found = self.terms().documents(by as u8, term.as_bytes(), limit);
+        if by == By::Provides {
+            let own: Vec<DocId> =
+                self.names().column().equal_to(term.as_bytes()).map(DocId).collect();
+            return union(&found, &own, limit);
+        }
+        found
+    }
+
+    fn suggest_names(&self, query: &Query) -> Vec<&[u8]> {
+        let Some(arg) = query.single() else { return Vec::new() };
+        self.names()
+            .column()
+            .starting_with(fold(&arg.literal).as_bytes())
+            .take(SUGGESTIONS_MAX)
+            .map(|doc| self.record(DocId(doc)).name())
+            .collect()
+    }
+
+    fn suggest_bases(&self, query: &Query) -> Vec<&[u8]> {
+        let Some(arg) = query.single() else { return Vec::new() };
+        self.bases()
+            .starting_with(fold(&arg.literal).as_bytes())
+            .take(SUGGESTIONS_MAX)
+            .map(|base| self.record(self.package_of_base(base)).package_base())
+            .collect()
+    }
+
+    fn render(&self, query: &Query, found: &[DocId]) -> Vec<u8> {
+        let (type_, shape, version) = match (query.kind, query.version) {
+            (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
+            (Kind::Info, Version::V6) => ("multiinfo", Shape::Version6, 6),
+            (kind, Version::V5) => (kind.name(), Shape::Search, 5),
+            (kind, Version::V6) => (kind.name(), Shape::Version6, 6),
+        };
+        let mut json = Vec::with_capacity(128 + found.len() * RECORD_BYTES * if shape == Shape::Info { 2 } else { 1 });
+        json.extend_from_slice(b"{\"resultcount\":");
+        json.extend_from_slice(found.len().to_string().as_bytes());
+        json.extend_from_slice(b",\"results\":[");
+        for (at, &doc) in found.iter().enumerate() {
+            if at > 0 {
+                json.push(b',');
+            }
+            self.record(doc).render(shape, &mut json);
+        }
+        json.extend_from_slice(b"],\"type\":\"");
+        json.extend_from_slice(type_.as_bytes());
+        json.extend_from_slice(b"\",\"version\":");
+        json.push(b'0' + version);
+        json.push(b'}');
+        json
+    }
+}
+
+/// The first `limit` of both ascending lists together, each doc id once.
+fn union(one: &[DocId], other: &[DocId], limit: usize) -> Vec<DocId> {
+    let mut merged = Vec::with_capacity((one.len() + other.len()).min(limit));
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    while merged.len() < limit {
+        let next = match (one.peek(), other.peek()) {
+            (Some(&&first), Some(&&second)) => first.min(second),
+            (Some(&&only), None) | (None, Some(&&only)) => only,
+            (None, None) => break,
+        };
+        one.next_if(|&&doc| doc == next);
+        other.next_if(|&&doc| doc == next);
+        merged.push(next);
+    }
+    merged
+}
+
+/// JSON strings as a JSON array.
+fn array(items: &[&[u8]]) -> Vec<u8> {
+    let mut json = b"[".to_vec();
+    json.extend_from_slice(&items.join(&b","[..]));
+    json.push(b']');
+    json
+}

@@ -1,0 +1,399 @@
+//! Reading `packages-meta-ext-v1.json`: a JSON array of package records, plain or gzip.
+//!
+//! The array is read record by record through a window, so a dump of any size needs little memory
+//! beside the snapshot that it becomes. Compression is found by its magic bytes, in a loop: servers
+//! name the file's own gzip as content encoding, as nothing, or apply a second one.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::package::Package;
+use crate::snapshot::{Snapshot, SnapshotBuilder};
+
+/// Bounds on what is read.
+#[derive(Clone, Copy, Debug)]
+pub struct DumpLimits {
+    /// Largest dump, in bytes after inflating.
+    pub dump_bytes_max: u64,
+    /// Largest single record, in bytes of JSON.
+    pub record_bytes_max: usize,
+}
+
+impl Default for DumpLimits {
+    /// 4 GiB, and 512 KiB for a record.
+    fn default() -> DumpLimits {
+        DumpLimits { dump_bytes_max: 4 << 30, record_bytes_max: 512 << 10 }
+    }
+}
+
+/// Why a dump was not taken. Lines and columns count from 1, in the inflated JSON.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// The bytes could not be read or inflated.
+    #[error("cannot read the dump: {0}")]
+    Read(#[from] io::Error),
+    /// The dump ends within the array, or before it began.
+    #[error("line {line} column {column}: the dump ends here, expected {expected}")]
+    Truncated {
+        /// Line of the end.
+        line: u64,
+        /// Column of the end, in bytes.
+        column: u64,
+        /// What should have followed.
+        expected: &'static str,
+    },
+    /// Not JSON, or not a record.
+    #[error("line {line} column {column}: {problem}")]
+    Malformed {
+        /// Line of the offending byte.
+        line: u64,
+        /// Column of the offending byte, in bytes.
+        column: u64,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// An array without records: no catalogue is empty.
+    #[error("the dump has no packages")]
+    Empty,
+    /// Larger than [`DumpLimits::dump_bytes_max`].
+    #[error("the dump has more than {dump_bytes_max} bytes")]
+    TooLarge {
+        /// The bound that was exceeded.
+        dump_bytes_max: u64,
+    },
+    /// Compressed more often than anyone does.
+    #[error("the dump is compressed more than {GZIP_LAYERS_MAX} times")]
+    TooDeep,
+}
+
+/// aurweb compresses once, a proxy in front of it once more.
+const GZIP_LAYERS_MAX: usize = 3;
+
+/// How much is read at once.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// Reads a whole dump and builds its snapshot.
+///
+/// # Errors
+///
+/// [`DumpError`], with the position where there is one. Nothing is built from half a dump.
+pub fn read<'a>(source: impl Read + Send + 'a, limits: &DumpLimits) -> Result<Snapshot, DumpError> {
+    let mut builder = SnapshotBuilder::default();
+    let mut input = Input::new(inflate(source)?, limits);
+    input.expect(b'[', "`[`, the start of the list of packages")?;
+    let mut is_first = true;
+    loop {
+        let next = input.next_byte("`]`, the end of the list")?;
+        match next {
+            b']' => break,
+            b',' if !is_first => input.consume(1),
+            _ if !is_first => return Err(input.malformed("expected `,` or `]` after a record")),
+            _ => {}
+        }
+        is_first = false;
+        input.record(|package| builder.add(package))?;
+    }
+    input.consume(1);
+    input.expect_end()?;
+    if is_first {
+        return Err(DumpError::Empty);
+    }
+    Ok(builder.build())
+}
+
+/// Takes off as many gzip layers as there are.
+fn inflate<'a>(source: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>, DumpError> {
+    let mut reader: Box<dyn BufRead + Send> = Box::new(BufReader::with_capacity(WINDOW_BYTES, source));
+    for _ in 0..GZIP_LAYERS_MAX {
+        if !reader.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+            return Ok(Box::new(reader));
+        }
+        reader = Box::new(BufReader::with_capacity(WINDOW_BYTES, MultiGzDecoder::new(reader)));
+    }
+    if reader.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+        return Err(DumpError::TooDeep);
+    }
+    Ok(Box::new(reader))
+}
+
+/// A window on the dump that moves forward, and knows where it is.
+struct Input<'a> {
+    source: Box<dyn Read + Send + 'a>,
+    limits: &'a DumpLimits,
+    buffer: Vec<u8>,
+    /// What of the buffer has been taken.
+    taken: usize,
+    /// How much of the buffer is known to be UTF-8.
+    valid: usize,
+    is_at_end: bool,
+    bytes_read: u64,
+    /// Line breaks, and bytes since the last one, in what has left the buffer.
+    lines_gone: u64,
+    column_gone: u64,
+}
+
+impl<'a> Input<'a> {
+    fn new(source: Box<dyn Read + Send + 'a>, limits: &'a DumpLimits) -> Input<'a> {
+        Input {
+            source,
+            limits,
+            buffer: Vec::with_capacity(2 * WINDOW_BYTES),
+            taken: 0,
+            valid: 0,
+            is_at_end: false,
+            bytes_read: 0,
+            lines_gone: 0,
+            column_gone: 0,
+        }
+    }
+
+    /// Reads on; drops what has been taken first.
+    fn fill(&mut self) -> Result<(), DumpError> {
+        (self.lines_gone, self.column_gone) = self.position_after(self.taken);
+        self.buffer.drain(..self.taken);
+        self.valid -= self.taken;
+        self.taken = 0;
+        let before = self.buffer.len();
+        self.buffer.resize(before + WINDOW_BYTES, 0);
+        let read = loop {
+            match self.source.read(&mut self.buffer[before..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.buffer.truncate(before + *read.as_ref().unwrap_or(&0));
+        let read = match read {
+            Ok(read) => read,
+            // A gzip stream that stops early: the file was cut off or is still being written.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.taken = self.buffer.len();
+                return Err(self.truncated("the rest of the compressed data"));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.is_at_end = read == 0;
+        self.bytes_read += read as u64;
+        if self.bytes_read > self.limits.dump_bytes_max {
+            return Err(DumpError::TooLarge { dump_bytes_max: self.limits.dump_bytes_max });
+        }
+        match std::str::from_utf8(&self.buffer[self.valid..]) {
+            Ok(_) => self.valid = self.buffer.len(),
+            Err(error) => {
+                self.valid += error.valid_up_to();
+                if error.error_len().is_some() || self.is_at_end {
+                    self.taken = self.valid;
+                    return Err(self.malformed("invalid UTF-8"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.buffer[self.taken..self.valid]).unwrap_or_default()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.taken += bytes;
+    }
+
+    /// The next byte that is not white space, which is taken away.
+    fn next_byte(&mut self, expected: &'static str) -> Result<u8, DumpError> {
+        self.peek()?.ok_or_else(|| self.truncated(expected))
+    }
+
+    fn peek(&mut self) -> Result<Option<u8>, DumpError> {
+        loop {
+            let rest = &self.buffer[self.taken..self.valid];
+            let blank = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+            let next = rest.get(blank).copied();
+            self.taken += blank;
+            if next.is_some() || self.is_at_end {
+                return Ok(next);
+            }
+            self.fill()?;
+        }
+    }
+
+    fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), DumpError> {
+        if self.next_byte(expected)? != byte {
+            return Err(self.malformed(&format!("expected {expected}")));
+        }
+        self.consume(1);
+        Ok(())
+    }
+
+    fn expect_end(&mut self) -> Result<(), DumpError> {
+        match self.peek()? {
+            None => Ok(()),
+            Some(_) => Err(self.malformed("expected nothing after the end of the list")),
+        }
+    }
+
+    /// Reads the record that begins here and hands it over.
+    fn record(&mut self, take: impl FnOnce(&Package<'_>)) -> Result<(), DumpError> {
+        let mut is_doubtful = true;
+        loop {
+            let text = self.text();
+            let mut parser = serde_json::Deserializer::from_str(text).into_iter::<Package<'_>>();
+            match parser.next() {
+                Some(Ok(package)) => {
+                    let size = parser.byte_offset();
+                    if size > self.limits.record_bytes_max {
+                        return Err(self.too_long());
+                    }
+                    take(&package);
+                    self.consume(size);
+                    return Ok(());
+                }
+                // `0.` at the end of the window is no number yet: an error counts once more is known.
+                Some(Err(error)) if !error.is_eof() && (self.is_at_end || !is_doubtful) => {
+                    return Err(self.at(&error));
+                }
+                _ if text.len() > self.limits.record_bytes_max => return Err(self.too_long()),
+                _ if self.is_at_end => {
+                    self.taken = self.valid;
+                    return Err(self.truncated("the rest of a record"));
+                }
+                Some(Err(error)) => {
+                    is_doubtful = error.is_eof();
+                    self.fill()?;
+                }
+                None => self.fill()?,
+            }
+        }
+    }
+
+    fn too_long(&self) -> DumpError {
+        self.malformed(&format!("a record of more than {} bytes", self.limits.record_bytes_max))
+    }
+
+    /// Line breaks and bytes since the last one, from the start of the dump to `end` in the buffer.
+    fn position_after(&self, end: usize) -> (u64, u64) {
+        let passed = &self.buffer[..end];
+        match memchr::memrchr(b'\n', passed) {
+            Some(last) => {
+                let lines = memchr::memchr_iter(b'\n', passed).count() as u64;
+                (self.lines_gone + lines, (end - last - 1) as u64)
+            }
+            None => (self.lines_gone, self.column_gone + end as u64),
+        }
+    }
+
+    fn truncated(&self, expected: &'static str) -> DumpError {
+        let (lines, column) = self.position_after(self.taken);
+        DumpError::Truncated { line: lines + 1, column: column + 1, expected }
+    }
+
+    fn malformed(&self, problem: &str) -> DumpError {
+        let (lines, column) = self.position_after(self.taken);
+        DumpError::Malformed { line: lines + 1, column: column + 1, problem: problem.to_owned() }
+    }
+
+    /// The parser's error with its place in the dump rather than in the record.
+    fn at(&self, error: &serde_json::Error) -> DumpError {
+        let (lines, column) = self.position_after(self.taken);
+        let text = error.to_string();
+        let problem = text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]).to_owned();
+        let column = if error.line() <= 1 { column + error.column() as u64 } else { error.column() as u64 };
+        DumpError::Malformed { line: lines + error.line().max(1) as u64, column: column.max(1), problem }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn record(name: &str) -> String {
+        format!(
+            "{{\"ID\":1,\"Name\":\"{name}\",\"PackageBaseID\":1,\"PackageBase\":\"{name}\",\"Version\":\"1\",\"NumVotes\":0,\
+             \"Popularity\":0.0,\"FirstSubmitted\":1,\"LastModified\":1}}"
+        )
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).expect("gzip");
+        encoder.finish().expect("gzip")
+    }
+
+    #[track_caller]
+    fn check(dump: &[u8], expected: Result<u32, &str>) {
+        let read = read(dump, &DumpLimits::default());
+        let found = read.map(|snapshot| snapshot.package_count()).map_err(|error| error.to_string());
+        assert_eq!(found, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn plain_gzip_and_gzip_of_gzip() {
+        let dump = format!("[\n{},\n{}\n]", record("a"), record("b"));
+        check(dump.as_bytes(), Ok(2));
+        check(&gzip(dump.as_bytes()), Ok(2));
+        check(&gzip(&gzip(dump.as_bytes())), Ok(2));
+        check(format!(" [{} ,\r\n\t{}]\n", record("a"), record("b")).as_bytes(), Ok(2));
+    }
+
+    #[test]
+    fn compressed_without_end() {
+        let layers = (0..5).fold(b"[]".to_vec(), |bytes, _| gzip(&bytes));
+        check(&layers, Err("the dump is compressed more than 3 times"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let one = record("a");
+        for (dump, error) in [
+            ("".to_owned(), "line 1 column 1: the dump ends here, expected `[`, the start of the list of packages"),
+            ("{}".to_owned(), "line 1 column 1: expected `[`, the start of the list of packages"),
+            ("[".to_owned(), "line 1 column 2: the dump ends here, expected `]`, the end of the list"),
+            ("[]".to_owned(), "the dump has no packages"),
+            (format!("[\n{one}\n{one}]"), "line 3 column 1: expected `,` or `]` after a record"),
+            (format!("[\n{one},\n]"), "line 3 column 1: expected value"),
+            (format!("[\n{one},\n{{\"ID\":\"x\"}}]"), "line 3 column 9: invalid type: string \"x\", expected u64"),
+            (format!("[\n{one}]x"), "line 2 column 137: expected nothing after the end of the list"),
+            (format!("[\n{one},\n{{\"ID\":1"), "line 3 column 8: the dump ends here, expected the rest of a record"),
+            (format!("[\n{{}},{one}]"), "line 2 column 2: missing field `ID`"),
+        ] {
+            check(dump.as_bytes(), Err(error));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text() {
+        let mut dump = format!("[\n{},\n", record("a")).into_bytes();
+        dump.extend_from_slice(b"{\"Name\":\"\xff\"}]");
+        check(&dump, Err("line 3 column 10: invalid UTF-8"));
+    }
+
+    #[test]
+    fn a_cut_off_gzip() {
+        let whole = gzip(format!("[{}]", record("a")).as_bytes());
+        let error = read(&whole[..whole.len() - 9], &DumpLimits::default()).expect_err("cut off");
+        assert!(matches!(error, DumpError::Truncated { .. }), "{error}");
+    }
+
+    #[test]
+    fn records_across_windows() {
+        let names: Vec<String> = (0..9_000).map(|number| record(&format!("é{number}"))).collect();
+        check(format!("[{}]", names.join(",")).as_bytes(), Ok(9_000));
+    }
+
+    #[test]
+    fn bounds() {
+        let dump = format!("[{}]", record("a"));
+        let small = DumpLimits { dump_bytes_max: 50, ..DumpLimits::default() };
+        assert!(matches!(read(dump.as_bytes(), &small), Err(DumpError::TooLarge { .. })));
+        let short = DumpLimits { record_bytes_max: 50, ..DumpLimits::default() };
+        let error = read(dump.as_bytes(), &short).expect_err("too long").to_string();
+        assert_eq!(error, "line 1 column 2: a record of more than 50 bytes");
+        let endless = format!("[{{\"Name\":\"{}", "x".repeat(2 << 20));
+        let error = read(endless.as_bytes(), &DumpLimits::default()).expect_err("too long").to_string();
+        assert_eq!(error, "line 1 column 2: a record of more than 524288 bytes");
+    }
+}

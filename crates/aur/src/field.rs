@@ -1,0 +1,209 @@
+//! The fields of a record as the interface names them, and the fields that can be searched.
+
+/// A key of a package record. The order is that of the keys in an answer: ascending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Field {
+    CheckDepends,
+    CoMaintainers,
+    Conflicts,
+    Depends,
+    Description,
+    FirstSubmitted,
+    Groups,
+    Id,
+    Keywords,
+    LastModified,
+    License,
+    Maintainer,
+    MakeDepends,
+    Name,
+    NumVotes,
+    OptDepends,
+    OutOfDate,
+    PackageBase,
+    PackageBaseId,
+    Popularity,
+    Provides,
+    Replaces,
+    Submitter,
+    Url,
+    UrlPath,
+    Version,
+}
+
+impl Field {
+    /// All fields, in order.
+    pub(crate) const ALL: [Field; 26] = [
+        Field::CheckDepends,
+        Field::CoMaintainers,
+        Field::Conflicts,
+        Field::Depends,
+        Field::Description,
+        Field::FirstSubmitted,
+        Field::Groups,
+        Field::Id,
+        Field::Keywords,
+        Field::LastModified,
+        Field::License,
+        Field::Maintainer,
+        Field::MakeDepends,
+        Field::Name,
+        Field::NumVotes,
+        Field::OptDepends,
+        Field::OutOfDate,
+        Field::PackageBase,
+        Field::PackageBaseId,
+        Field::Popularity,
+        Field::Provides,
+        Field::Replaces,
+        Field::Submitter,
+        Field::Url,
+        Field::UrlPath,
+        Field::Version,
+    ];
+
+    /// The key as it stands in an object: quoted, with its colon.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Field::CheckDepends => "\"CheckDepends\":",
+            Field::CoMaintainers => "\"CoMaintainers\":",
+            Field::Conflicts => "\"Conflicts\":",
+            Field::Depends => "\"Depends\":",
+            Field::Description => "\"Description\":",
+            Field::FirstSubmitted => "\"FirstSubmitted\":",
+            Field::Groups => "\"Groups\":",
+            Field::Id => "\"ID\":",
+            Field::Keywords => "\"Keywords\":",
+            Field::LastModified => "\"LastModified\":",
+            Field::License => "\"License\":",
+            Field::Maintainer => "\"Maintainer\":",
+            Field::MakeDepends => "\"MakeDepends\":",
+            Field::Name => "\"Name\":",
+            Field::NumVotes => "\"NumVotes\":",
+            Field::OptDepends => "\"OptDepends\":",
+            Field::OutOfDate => "\"OutOfDate\":",
+            Field::PackageBase => "\"PackageBase\":",
+            Field::PackageBaseId => "\"PackageBaseID\":",
+            Field::Popularity => "\"Popularity\":",
+            Field::Provides => "\"Provides\":",
+            Field::Replaces => "\"Replaces\":",
+            Field::Submitter => "\"Submitter\":",
+            Field::Url => "\"URL\":",
+            Field::UrlPath => "\"URLPath\":",
+            Field::Version => "\"Version\":",
+        }
+    }
+
+    /// What stands for the field in a version 5 record that has no value for it; `None` if the key
+    /// is left out.
+    pub(crate) const fn absent_value(self) -> Option<&'static str> {
+        match self {
+            Field::Description
+            | Field::Maintainer
+            | Field::OutOfDate
+            | Field::Submitter
+            | Field::Url => Some("null"),
+            Field::Keywords | Field::License => Some("[]"),
+            _ => None,
+        }
+    }
+
+    /// Whether the field is one of the 14 of a search record.
+    pub(crate) const fn is_in_search(self) -> bool {
+        !matches!(
+            self,
+            Field::CheckDepends
+                | Field::CoMaintainers
+                | Field::Conflicts
+                | Field::Depends
+                | Field::Groups
+                | Field::Keywords
+                | Field::License
+                | Field::MakeDepends
+                | Field::OptDepends
+                | Field::Provides
+                | Field::Replaces
+                | Field::Submitter
+        )
+    }
+}
+
+/// What a search looks at: the values of the `by` parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum By {
+    /// Substring of the package's name.
+    Name,
+    /// Substring of the package's name or description.
+    NameDesc,
+    /// User name of the maintainer; the empty name finds orphans.
+    Maintainer,
+    /// User name of who submitted the package base.
+    Submitter,
+    /// Name of a dependency, without its version condition.
+    Depends,
+    /// Name of a dependency for building.
+    MakeDepends,
+    /// Name of an optional dependency.
+    OptDepends,
+    /// Name of a dependency for checking.
+    CheckDepends,
+    /// Name of what the package provides, its own name included.
+    Provides,
+    /// Name of what it conflicts with.
+    Conflicts,
+    /// Name of what it replaces.
+    Replaces,
+    /// One keyword of its base.
+    Keywords,
+    /// A group that it belongs to.
+    Groups,
+    /// User name of a co-maintainer.
+    CoMaintainers,
+}
+
+impl By {
+    /// All values, in the order of their numbers.
+    pub const ALL: [By; 14] = [
+        By::Name,
+        By::NameDesc,
+        By::Maintainer,
+        By::Submitter,
+        By::Depends,
+        By::MakeDepends,
+        By::OptDepends,
+        By::CheckDepends,
+        By::Provides,
+        By::Conflicts,
+        By::Replaces,
+        By::Keywords,
+        By::Groups,
+        By::CoMaintainers,
+    ];
+
+    /// The value on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            By::Name => "name",
+            By::NameDesc => "name-desc",
+            By::Maintainer => "maintainer",
+            By::Submitter => "submitter",
+            By::Depends => "depends",
+            By::MakeDepends => "makedepends",
+            By::OptDepends => "optdepends",
+            By::CheckDepends => "checkdepends",
+            By::Provides => "provides",
+            By::Conflicts => "conflicts",
+            By::Replaces => "replaces",
+            By::Keywords => "keywords",
+            By::Groups => "groups",
+            By::CoMaintainers => "comaintainers",
+        }
+    }
+
+    /// The value with this spelling; upper case is not accepted, as in aurweb.
+    pub fn parse(name: &str) -> Option<By> {
+        By::ALL.into_iter().find(|by| by.name() == name)
+    }
+}

@@ -1,0 +1,92 @@
+//! The lists that aurweb publishes beside its dump, made from a snapshot.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use postings::DocId;
+
+use crate::field::Field;
+use crate::record::Shape;
+use crate::snapshot::Snapshot;
+
+/// A list that clients download whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// `packages.gz`: names of packages, one a line.
+    Packages,
+    /// `pkgbase.gz`: names of package bases, one a line.
+    Bases,
+    /// `users.gz`: names of the users that occur in the dump, one a line.
+    Users,
+    /// `packages-meta-v1.json.gz`: records without lists.
+    Metadata,
+}
+
+impl List {
+    /// All lists.
+    pub const ALL: [List; 4] = [List::Packages, List::Bases, List::Users, List::Metadata];
+
+    /// The file's name.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            List::Packages => "packages.gz",
+            List::Bases => "pkgbase.gz",
+            List::Users => "users.gz",
+            List::Metadata => "packages-meta-v1.json.gz",
+        }
+    }
+}
+
+impl Snapshot {
+    /// The list, as gzip. Takes up to some seconds of CPU for the larger ones.
+    pub fn list(&self, list: List) -> Vec<u8> {
+        let mut out = GzEncoder::new(Vec::new(), Compression::new(6));
+        let written = match list {
+            List::Packages => self.docs().try_for_each(|doc| write_line(&mut out, self.record(doc).name())),
+            List::Bases => (0..self.package_base_count())
+                .try_for_each(|base| write_line(&mut out, self.record(self.package_of_base(base)).package_base())),
+            List::Users => self.users().iter().try_for_each(|user| writeln!(out, "{user}")),
+            List::Metadata => self.write_metadata(&mut out),
+        };
+        written.and_then(|()| out.finish()).expect("gzip into memory does not fail")
+    }
+
+    fn docs(&self) -> impl Iterator<Item = DocId> {
+        (0..self.package_count()).map(DocId)
+    }
+
+    fn users(&self) -> BTreeSet<String> {
+        let mut users = BTreeSet::new();
+        for doc in self.docs() {
+            let record = self.record(doc);
+            for field in [Field::Maintainer, Field::Submitter] {
+                if let Some(user) = record.value(field).and_then(|json| serde_json::from_slice(json).ok()) {
+                    users.insert(user);
+                }
+            }
+            if let Some(json) = record.value(Field::CoMaintainers) {
+                users.extend(serde_json::from_slice::<Vec<String>>(json).unwrap_or_default());
+            }
+        }
+        users
+    }
+
+    fn write_metadata(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let mut object = Vec::new();
+        for doc in self.docs() {
+            object.clear();
+            object.extend_from_slice(if doc.0 == 0 { b"[\n" } else { b",\n" });
+            self.record(doc).render(Shape::Metadata, &mut object);
+            out.write_all(&object)?;
+        }
+        out.write_all(b"\n]")
+    }
+}
+
+/// A JSON string as a line of text.
+fn write_line(out: &mut impl Write, json: &[u8]) -> std::io::Result<()> {
+    let text: String = serde_json::from_slice(json).unwrap_or_default();
+    writeln!(out, "{text}")
+}

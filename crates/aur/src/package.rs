@@ -1,0 +1,148 @@
+//! One record of a dump, as it is read: the wire form of `packages-meta-ext-v1.json`.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// One package as the dump gives it. Unknown keys are ignored; keys that older dumps lack are optional.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Package<'a> {
+    /// Number of the package; it changes with every push.
+    #[serde(rename = "ID")]
+    pub id: u64,
+    #[serde(borrow)]
+    pub name: Text<'a>,
+    /// Number of the package base; stable.
+    #[serde(rename = "PackageBaseID")]
+    pub package_base_id: u64,
+    #[serde(borrow)]
+    pub package_base: Text<'a>,
+    #[serde(borrow)]
+    pub version: Text<'a>,
+    #[serde(borrow, default)]
+    pub description: Option<Text<'a>>,
+    #[serde(rename = "URL", borrow, default)]
+    pub url: Option<Text<'a>>,
+    pub num_votes: u64,
+    /// Kept as written, so that every digit survives.
+    #[serde(borrow)]
+    pub popularity: Number<'a>,
+    /// When it was flagged, in Unix seconds.
+    #[serde(default)]
+    pub out_of_date: Option<i64>,
+    #[serde(borrow, default)]
+    pub maintainer: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub submitter: Option<Text<'a>>,
+    /// Unix seconds.
+    pub first_submitted: i64,
+    /// Unix seconds.
+    pub last_modified: i64,
+    #[serde(borrow, default)]
+    pub depends: Texts<'a>,
+    #[serde(borrow, default)]
+    pub make_depends: Texts<'a>,
+    #[serde(borrow, default)]
+    pub check_depends: Texts<'a>,
+    #[serde(borrow, default)]
+    pub opt_depends: Texts<'a>,
+    #[serde(borrow, default)]
+    pub conflicts: Texts<'a>,
+    #[serde(borrow, default)]
+    pub provides: Texts<'a>,
+    #[serde(borrow, default)]
+    pub replaces: Texts<'a>,
+    #[serde(borrow, default)]
+    pub groups: Texts<'a>,
+    #[serde(borrow, default)]
+    pub license: Texts<'a>,
+    #[serde(borrow, default)]
+    pub keywords: Texts<'a>,
+    #[serde(borrow, default)]
+    pub co_maintainers: Texts<'a>,
+}
+
+/// A string of the dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Text<'a> {
+    /// Written without escapes: its bytes in the dump are its value, and may be sent as they are.
+    Verbatim(&'a str),
+    /// Written with escapes: this is the value.
+    Unescaped(String),
+}
+
+impl Text<'_> {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Text::Verbatim(text) => text,
+            Text::Unescaped(text) => text,
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for TextVisitor<'a> {
+            type Value = Text<'a>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a string")
+            }
+            // The parser lends a string only if it stands in the input as it is, without escapes.
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'a>, E> {
+                Ok(Text::Verbatim(text))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Text<'a>, E> {
+                Ok(Text::Unescaped(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_str(TextVisitor(PhantomData))
+    }
+}
+
+/// A list of strings; `null` is read as the empty list.
+#[derive(Debug, Default)]
+pub(crate) struct Texts<'a>(pub(crate) Vec<Text<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextsVisitor<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for TextsVisitor<'a> {
+            type Value = Texts<'a>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list of strings")
+            }
+            fn visit_unit<E>(self) -> Result<Texts<'a>, E> {
+                Ok(Texts::default())
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Texts<'a>, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = items.next_element()? {
+                    texts.push(text);
+                }
+                Ok(Texts(texts))
+            }
+        }
+        deserializer.deserialize_any(TextsVisitor(PhantomData))
+    }
+}
+
+/// A number of the dump, as written.
+#[derive(Debug)]
+pub(crate) struct Number<'a>(pub(crate) &'a str);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Number<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&'a RawValue>::deserialize(deserializer)?.get();
+        if raw.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
+            Ok(Number(raw))
+        } else {
+            Err(D::Error::custom(format_args!("invalid value: {raw}, expected a number")))
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! From the parts of a request to parameters, by aurweb's rules for where each is taken from.
+//!
+//! A query string decides alone about the arguments; path and body count only where it has none
+//! (the path even beside other parameters: there aurweb drops it, and its clients' searches).
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+use crate::error::QueryError;
+
+/// An argument. In a query string a bare `+` is a plus to aurweb and a space to most clients'
+/// encoders; both readings are kept, and the field that is searched decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arg {
+    /// With `+` as plus.
+    pub literal: String,
+    /// With `+` as space, where that makes a difference.
+    pub spaced: Option<String>,
+}
+
+impl From<String> for Arg {
+    fn from(literal: String) -> Arg {
+        Arg { literal, spaced: None }
+    }
+}
+
+/// What the path gave: `/rpc/v5/search/{arg}` and its like. Values are percent-decoded.
+#[derive(Clone, Debug, Default)]
+pub struct PathParams {
+    /// The version after `v`, as written.
+    pub version: Option<String>,
+    /// The type.
+    pub type_: Option<String>,
+    /// The field (version 6).
+    pub by: Option<String>,
+    /// The mode (version 6).
+    pub mode: Option<String>,
+    /// The argument.
+    pub arg: Option<String>,
+}
+
+/// The body of a POST.
+#[derive(Clone, Copy, Debug)]
+pub enum Body<'a> {
+    /// `application/x-www-form-urlencoded`, or of no declared type.
+    Form(&'a [u8]),
+    /// `application/json`.
+    Json(&'a [u8]),
+    /// The fields of `multipart/form-data`.
+    Fields(&'a [(String, String)]),
+}
+
+/// The parameters of a question, not yet understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params {
+    pub(crate) version: Option<String>,
+    pub(crate) type_: Option<String>,
+    pub(crate) by: Option<String>,
+    pub(crate) mode: Option<String>,
+    pub(crate) callback: Option<String>,
+    /// The arguments in the order of the request.
+    pub(crate) args: Vec<Arg>,
+    /// Which of them a question about one thing takes.
+    pub(crate) single: usize,
+    /// What is wrong with a JSON body; reported after what is wrong with version, field and type.
+    pub(crate) malformed: Option<QueryError>,
+}
+
+impl Params {
+    /// The parameters of a GET.
+    pub fn from_query(path: PathParams, query: Option<&str>) -> Params {
+        let mut params = Params { version: path.version.clone(), ..Params::default() };
+        params.take_query(query.unwrap_or_default());
+        params.take_path(path);
+        params
+    }
+
+    /// The parameters of a POST.
+    pub fn from_body(path: PathParams, query: Option<&str>, body: Body<'_>) -> Params {
+        let query = query.unwrap_or_default();
+        let mut params = Params::default();
+        let is_typed = path.type_.is_some();
+        match body {
+            Body::Json(bytes) => params.take_json(bytes, &path),
+            // Clients that post JSON without saying so, where aurweb expects nothing else.
+            Body::Form(bytes) if is_typed && looks_like_json(bytes) => {
+                params.take_json(bytes, &path);
+            }
+            Body::Form(bytes) => {
+                let fields = form_pairs(bytes);
+                params.take_form(fields.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+            }
+            Body::Fields(pairs) => {
+                params.take_form(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+            }
+        }
+        if !query.is_empty() {
+            let form = std::mem::take(&mut params);
+            params.version = path.version.clone().or(form.version.clone());
+            params.take_query(query);
+            params.version = form.version.or(params.version);
+            params.type_ = form.type_.or(params.type_);
+            params.by = form.by.or(params.by);
+            params.mode = form.mode.or(params.mode);
+            params.callback = form.callback.or(params.callback);
+            params.malformed = form.malformed;
+        }
+        params.take_path(path);
+        params
+    }
+
+    fn take_path(&mut self, path: PathParams) {
+        self.version = path.version.or(self.version.take());
+        self.type_ = path.type_.or(self.type_.take());
+        self.by = path.by.or(self.by.take());
+        self.mode = path.mode.or(self.mode.take());
+        if self.args.is_empty()
+            && let Some(arg) = path.arg
+        {
+            self.args = vec![arg.into()];
+            self.single = 0;
+        }
+    }
+
+    /// Takes one named parameter; the last of several counts.
+    fn set(&mut self, key: &str, value: &str) {
+        let slot = match key {
+            "v" => &mut self.version,
+            "type" => &mut self.type_,
+            "by" => &mut self.by,
+            "mode" => &mut self.mode,
+            "callback" => &mut self.callback,
+            _ => return,
+        };
+        *slot = Some(value.to_owned());
+    }
+
+    fn take_query(&mut self, query: &str) {
+        let path_version = self.version.take();
+        for pair in query.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let key = decode(key, true);
+            // The other parameters may hold anything; only the known ones are decoded.
+            if matches!(key.as_ref(), "v" | "type" | "by" | "mode" | "callback") {
+                self.set(&key, &decode(value, true));
+            }
+        }
+        self.version = path_version.or(self.version.take());
+        if self.version.as_deref() == Some("6") {
+            self.take_all_query_args(query);
+        } else {
+            self.take_query_args(query);
+        }
+    }
+
+    /// Version 6 takes every argument, and a bare plus is a space.
+    fn take_all_query_args(&mut self, query: &str) {
+        for pair in query.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if matches!(decode(key, true).as_ref(), "arg" | "arg[]") {
+                self.args.push(decode(value, true).into_owned().into());
+            }
+        }
+    }
+
+    /// aurweb percent-decodes the whole query before it splits it, and looks at the last argument:
+    /// `arg` stands alone; `arg[]` makes a list with those before it, up to an `arg`.
+    fn take_query_args(&mut self, query: &str) {
+        /// Stands for a bare plus while the query is decoded; no UTF-8 text has it.
+        const BARE_PLUS: u8 = 0xff;
+        let mut bytes: Vec<u8> = Vec::with_capacity(query.len());
+        let mut rest = query.as_bytes();
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = after;
+            match byte {
+                b'+' => bytes.push(BARE_PLUS),
+                b'%' => match hexadecimal(rest) {
+                    Some(decoded) => {
+                        // An encoded 0xff is no text either; it becomes what lossy decoding makes of it.
+                        if decoded == BARE_PLUS {
+                            bytes.extend_from_slice("\u{fffd}".as_bytes());
+                        } else {
+                            bytes.push(decoded);
+                        }
+                        rest = &rest[2..];
+                    }
+                    None => bytes.push(b'%'),
+                },
+                _ => bytes.push(byte),
+            }
+        }
+        for piece in bytes.rsplit(|&byte| byte == b'&') {
+            let (is_list, value) = match piece {
+                [b'a', b'r', b'g', b'=', value @ ..] => (false, value),
+                [b'a', b'r', b'g', b'[', b']', b'=', value @ ..] => (true, value),
+                _ => continue,
+            };
+            if !is_list && !self.args.is_empty() {
+                break;
+            }
+            let with = |plus: u8| {
+                let value: Vec<u8> =
+                    value.iter().map(|&byte| if byte == BARE_PLUS { plus } else { byte }).collect();
+                String::from_utf8_lossy(&value).into_owned()
+            };
+            let spaced = value.contains(&BARE_PLUS).then(|| with(b' '));
+            self.args.push(Arg { literal: with(b'+'), spaced });
+            if !is_list {
+                break;
+            }
+        }
+        // The last of the request came first.
+        self.args.reverse();
+        self.single = self.args.len().saturating_sub(1);
+    }
+
+    /// A form's `arg` and all its `arg[]` together, empty ones left out.
+    fn take_form<'f>(&mut self, fields: impl Iterator<Item = (&'f str, &'f str)>) {
+        let mut single = None;
+        for (key, value) in fields {
+            match key {
+                "arg" => single = Some(value),
+                "arg[]" if !value.is_empty() => self.args.push(value.to_owned().into()),
+                _ => self.set(key, value),
+            }
+        }
+        if let Some(single) = single.filter(|single| !single.is_empty()) {
+            self.args.insert(0, single.to_owned().into());
+        }
+        // In a form an empty field is one that was not filled in.
+        for slot in [&mut self.by, &mut self.mode, &mut self.version, &mut self.type_] {
+            if slot.as_deref() == Some("") {
+                *slot = None;
+            }
+        }
+    }
+
+    fn take_json(&mut self, bytes: &[u8], path: &PathParams) {
+        if path.type_.is_none() {
+            // aurweb knows JSON on the typed paths only; elsewhere such a body says nothing.
+            return;
+        }
+        let Ok(Value::Object(members)) = serde_json::from_slice(bytes) else {
+            self.malformed = Some(QueryError::BodyNotJson);
+            return;
+        };
+        match members.get("by") {
+            None => {}
+            Some(Value::String(by)) => self.by = Some(by.clone()),
+            Some(_) => self.malformed = Some(QueryError::ByNotString),
+        }
+        if let Some(Value::String(mode)) = members.get("mode") {
+            self.mode = Some(mode.clone());
+        }
+        let takes_list = matches!(path.type_.as_deref(), Some("info" | "multiinfo"));
+        match members.get("arg") {
+            None => {}
+            Some(Value::Array(items)) if takes_list || path.version.as_deref() == Some("6") => {
+                for item in items {
+                    match item {
+                        Value::Null => {}
+                        Value::String(text) if text.is_empty() => {}
+                        Value::String(text) => self.args.push(text.clone().into()),
+                        Value::Array(_) | Value::Object(_) => {
+                            self.malformed.get_or_insert(QueryError::ArgNotString);
+                        }
+                        other => self.args.push(other.to_string().into()),
+                    }
+                }
+            }
+            Some(Value::String(text)) if !takes_list => self.args.push(text.clone().into()),
+            Some(_) => {
+                let error = if takes_list { QueryError::ArgNotList } else { QueryError::ArgNotString };
+                self.malformed.get_or_insert(error);
+            }
+        }
+    }
+}
+
+/// The value of two hexadecimal digits at the start of `bytes`.
+fn hexadecimal(bytes: &[u8]) -> Option<u8> {
+    let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
+    Some((digit(0)? * 16 + digit(1)?) as u8)
+}
+
+fn looks_like_json(bytes: &[u8]) -> bool {
+    matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// Percent-decodes; bytes that are no UTF-8 become U+FFFD.
+fn decode(text: &str, plus_is_space: bool) -> Cow<'_, str> {
+    if plus_is_space && text.contains('+') {
+        let spaced = text.replace('+', " ");
+        return Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned());
+    }
+    percent_decode_str(text).decode_utf8_lossy()
+}
+
+/// The pairs of an urlencoded form. Empty pieces (a leading `&`) are passed over.
+fn form_pairs(bytes: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(bytes);
+    text.split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key, true).into_owned(), decode(value, true).into_owned())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(params: &Params) -> String {
+        let args: Vec<&str> = params.args.iter().map(|arg| arg.literal.as_str()).collect();
+        let single = params.args.get(params.single).map_or("-", |arg| arg.literal.as_str());
+        format!("{} ({single})", args.join(" "))
+    }
+
+    #[track_caller]
+    fn check(query: &str, expected: &str) {
+        assert_eq!(shown(&Params::from_query(PathParams::default(), Some(query))), expected, "{query}");
+    }
+
+    #[test]
+    fn arguments_of_a_query() {
+        check("arg[]=a&arg=b", "b (b)");
+        check("arg=a&arg[]=b", "b (b)");
+        check("arg=a&arg[]=b&type=info&arg[]=c", "b c (c)");
+        check("arg=a&arg=b", "b (b)");
+        check("arg[]=a&arg[]=b", "a b (b)");
+        check("arg=libstdc++5", "libstdc++5 (libstdc++5)");
+        check("arg=a%26arg%3Db", "b (b)");
+        check("arg%5B%5D=x&arg%5b%5d=y", "x y (y)");
+        check("arg[]", " (-)");
+        check("arg=", " ()");
+        check("%61rg=a%FFb", "a\u{fffd}b (a\u{fffd}b)");
+        check("arg=100%", "100% (100%)");
+        check("arg=%zz%4", "%zz%4 (%zz%4)");
+    }
+
+    #[test]
+    fn version_6_takes_every_argument() {
+        check("v=6&arg=a+b&arg=c&arg[]=d", "a b c d (a b)");
+    }
+
+    #[test]
+    fn a_bare_plus_has_two_readings() {
+        let params = Params::from_query(PathParams::default(), Some("arg=a+b%2B"));
+        assert_eq!(params.args, [Arg { literal: "a+b+".into(), spaced: Some("a b+".into()) }]);
+    }
+
+    #[track_caller]
+    fn check_body(type_: &str, query: &str, body: Body<'_>, expected: &str) {
+        let type_ = (!type_.is_empty()).then(|| type_.to_owned());
+        let path = PathParams { version: type_.as_ref().map(|_| "5".into()), type_, ..PathParams::default() };
+        let params = Params::from_body(path, Some(query), body);
+        assert_eq!(shown(&params), expected, "{body:?}");
+    }
+
+    #[test]
+    fn arguments_of_a_body() {
+        check_body("", "", Body::Form(b"&arg[]=a&arg[]=b+c"), "a b c (a)");
+        check_body("", "", Body::Form(b"arg%5B%5D=b&arg=a&arg[]=c"), "a b c (a)");
+        check_body("", "x=1", Body::Form(b"arg=a"), " (-)");
+        check_body("", "arg=q", Body::Form(b"arg=a"), "q (q)");
+        check_body("info", "", Body::Json(br#"{"arg":["a",null,"",1]}"#), "a 1 (a)");
+        check_body("info", "", Body::Form(br#" {"arg":["a"]}"#), "a (a)");
+        check_body("", "", Body::Json(br#"{"arg":["a"]}"#), " (-)");
+        check_body("search", "", Body::Json(br#"{"arg":"a","by":"name"}"#), "a (a)");
+    }
+
+    #[test]
+    fn malformed_bodies() {
+        for (type_, body, error) in [
+            ("info", "{", QueryError::BodyNotJson),
+            ("info", "[]", QueryError::BodyNotJson),
+            ("info", r#"{"arg":"a"}"#, QueryError::ArgNotList),
+            ("info", r#"{"arg":null}"#, QueryError::ArgNotList),
+            ("search", r#"{"arg":["a"]}"#, QueryError::ArgNotString),
+            ("search", r#"{"by":null,"arg":"a"}"#, QueryError::ByNotString),
+        ] {
+            let path = PathParams { type_: Some(type_.into()), ..PathParams::default() };
+            let params = Params::from_body(path, None, Body::Json(body.as_bytes()));
+            assert_eq!(params.malformed, Some(error), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_path_argument_stands_beside_other_parameters() {
+        let path = PathParams { arg: Some("x".into()), ..PathParams::default() };
+        assert_eq!(shown(&Params::from_query(path.clone(), Some("by=name"))), "x (x)");
+        assert_eq!(shown(&Params::from_query(path, Some("arg=y"))), "y (y)");
+    }
+}

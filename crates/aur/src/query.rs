@@ -1,0 +1,261 @@
+//! A question, understood: every rule about versions, types, fields and their errors.
+
+use crate::error::QueryError;
+use crate::field::By;
+use crate::params::{Arg, Params};
+
+/// Version of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// aurweb's and goaurrpc's.
+    V5,
+    /// goaurrpc's successor draft.
+    V6,
+}
+
+/// What is asked for: the values of the `type` parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Packages by name (`info`, and its older name `multiinfo`).
+    Info,
+    /// Packages by one of the fields of [`By`].
+    Search,
+    /// Packages by maintainer.
+    MaintainerSearch,
+    /// Names that begin with the argument.
+    Suggest,
+    /// Names of package bases that begin with the argument.
+    SuggestBase,
+    /// [`Kind::Suggest`] in the form that browsers take.
+    OpensearchSuggest,
+    /// [`Kind::SuggestBase`] in the form that browsers take.
+    OpensearchSuggestBase,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Kind; 7] = [
+        Kind::Info,
+        Kind::Search,
+        Kind::MaintainerSearch,
+        Kind::Suggest,
+        Kind::SuggestBase,
+        Kind::OpensearchSuggest,
+        Kind::OpensearchSuggestBase,
+    ];
+
+    /// The value on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Info => "info",
+            Kind::Search => "search",
+            Kind::MaintainerSearch => "msearch",
+            Kind::Suggest => "suggest",
+            Kind::SuggestBase => "suggest-pkgbase",
+            Kind::OpensearchSuggest => "opensearch-suggest",
+            Kind::OpensearchSuggestBase => "opensearch-suggest-pkgbase",
+        }
+    }
+
+    /// The kind with this spelling; upper case is not accepted, as in aurweb.
+    pub fn parse(name: &str) -> Option<Kind> {
+        if name == "multiinfo" {
+            return Some(Kind::Info);
+        }
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// How a text is compared with the argument in searches for names and descriptions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It contains the argument.
+    #[default]
+    Contains,
+    /// It begins with the argument.
+    StartsWith,
+}
+
+/// A question that can be answered.
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub(crate) version: Version,
+    pub(crate) kind: Kind,
+    pub(crate) by: By,
+    pub(crate) mode: Mode,
+    pub(crate) args: Vec<Arg>,
+    /// Which of `args` a question about one thing takes.
+    pub(crate) single: usize,
+    pub(crate) callback: Option<String>,
+}
+
+/// A question that cannot be answered, with what its error needs.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// Why.
+    pub(crate) error: QueryError,
+    /// The version as given, if it was a number.
+    pub(crate) version: Option<i64>,
+    pub(crate) callback: Option<String>,
+}
+
+impl Query {
+    /// Understands `params`. Version 6 is spoken only where `speaks_6`: aurweb, whose paths these
+    /// are, refuses it elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// What aurweb finds first, in its order: callback, version, field, type, mode, argument.
+    pub fn parse(params: Params, speaks_6: bool) -> Result<Query, Refusal> {
+        let given = params.version.as_deref().and_then(integer);
+        let callback = params.callback.filter(|callback| !callback.is_empty());
+        let refuse = |error| Refusal { error, version: given, callback: callback.clone() };
+        if callback.as_deref().is_some_and(|callback| !is_callback(callback)) {
+            return Err(Refusal { error: QueryError::InvalidCallback, version: given, callback: None });
+        }
+        let version = match (params.version.as_deref(), given) {
+            (None | Some(""), _) => return Err(refuse(QueryError::NoVersion)),
+            (_, Some(5)) => Version::V5,
+            (_, Some(6)) if speaks_6 => Version::V6,
+            _ => return Err(refuse(QueryError::InvalidVersion)),
+        };
+        let by = match params.by.as_deref() {
+            None => None,
+            Some(by) => Some(By::parse(by).ok_or_else(|| {
+                // A body whose `by` is no string says so rather than this.
+                refuse(params.malformed.unwrap_or(QueryError::IncorrectBy))
+            })?),
+        };
+        let kind = match params.type_.as_deref() {
+            None | Some("") => return Err(refuse(QueryError::NoData)),
+            Some(type_) => Kind::parse(type_).ok_or_else(|| refuse(QueryError::IncorrectType))?,
+        };
+        let mode = match params.mode.as_deref() {
+            None | Some("" | "contains") => Mode::Contains,
+            Some("starts-with") => Mode::StartsWith,
+            Some(_) => return Err(refuse(QueryError::IncorrectMode)),
+        };
+        if let Some(error) = params.malformed {
+            return Err(refuse(error));
+        }
+        let by = match kind {
+            Kind::MaintainerSearch => By::Maintainer,
+            Kind::Info if version == Version::V5 => By::Name,
+            Kind::Info => by.unwrap_or(By::Name),
+            _ => by.unwrap_or(By::NameDesc),
+        };
+        let query = Query { version, kind, by, mode, args: params.args, single: params.single, callback };
+        match query.check_args() {
+            Ok(()) => Ok(query),
+            Err(error) => Err(Refusal { error, version: given, callback: query.callback }),
+        }
+    }
+
+    fn check_args(&self) -> Result<(), QueryError> {
+        if self.version == Version::V6 && self.args.is_empty() {
+            return Err(QueryError::NoData6);
+        }
+        match self.kind {
+            Kind::Info if self.args.is_empty() => Err(QueryError::NoData),
+            Kind::Search if self.by != By::Maintainer => match self.single() {
+                None => Err(QueryError::NoData),
+                Some(arg) if arg.literal.chars().take(2).count() < 2 => Err(QueryError::TooSmall),
+                Some(_) => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// The argument of a question about one thing.
+    pub(crate) fn single(&self) -> Option<&Arg> {
+        self.args.get(self.single)
+    }
+
+    /// What is asked for.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The field that is looked at.
+    pub fn by(&self) -> By {
+        self.by
+    }
+}
+
+/// A version as aurweb's framework reads integers: with sign, leading zeros, a fraction of zero.
+fn integer(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let whole = match text.split_once('.') {
+        Some((whole, fraction)) if !fraction.is_empty() && fraction.bytes().all(|digit| digit == b'0') => whole,
+        Some(_) => return None,
+        None => text,
+    };
+    whole.parse().ok()
+}
+
+/// `^[a-zA-Z0-9()_.]{1,128}$`, where `$` also matches before a last line break, as in Python.
+fn is_callback(callback: &str) -> bool {
+    let name = callback.strip_suffix('\n').unwrap_or(callback);
+    (1..=128).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'(' | b')' | b'_' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::PathParams;
+
+    #[track_caller]
+    fn check(query: &str, expected: Result<(Kind, By), QueryError>) {
+        let params = Params::from_query(PathParams::default(), Some(query));
+        let parsed = Query::parse(params, false);
+        assert_eq!(parsed.map(|query| (query.kind, query.by)).map_err(|refusal| refusal.error), expected, "{query}");
+    }
+
+    #[test]
+    fn errors_come_in_aurwebs_order() {
+        check("callback=x-y", Err(QueryError::InvalidCallback));
+        check("by=wrong", Err(QueryError::NoVersion));
+        check("v=&by=wrong", Err(QueryError::NoVersion));
+        check("v=4&by=wrong", Err(QueryError::InvalidVersion));
+        check("v=6&type=info&arg=x", Err(QueryError::InvalidVersion));
+        check("v=5&by=wrong", Err(QueryError::IncorrectBy));
+        check("v=5&by=&type=info", Err(QueryError::IncorrectBy));
+        check("v=5", Err(QueryError::NoData));
+        check("v=5&type=INFO&arg=x", Err(QueryError::IncorrectType));
+        check("v=5&type=info", Err(QueryError::NoData));
+        check("v=5&type=info&mode=x", Err(QueryError::IncorrectMode));
+        check("v=5&type=search", Err(QueryError::NoData));
+        check("v=5&type=search&arg=é", Err(QueryError::TooSmall));
+        check("v=5&type=search&arg=", Err(QueryError::TooSmall));
+        check("v=5&type=search&by=submitter&arg=", Err(QueryError::TooSmall));
+    }
+
+    #[test]
+    fn questions() {
+        check("v=5&type=info&arg=x", Ok((Kind::Info, By::Name)));
+        check("v=05&type=multiinfo&arg=x", Ok((Kind::Info, By::Name)));
+        check("v=%2B5&type=search&arg=xy", Ok((Kind::Search, By::NameDesc)));
+        check("v=5.0&type=search&by=maintainer", Ok((Kind::Search, By::Maintainer)));
+        check("v=6&v=5&type=msearch&by=name", Ok((Kind::MaintainerSearch, By::Maintainer)));
+        check("v=5&type=suggest", Ok((Kind::Suggest, By::NameDesc)));
+    }
+
+    #[test]
+    fn versions() {
+        for (text, expected) in
+            [("5", Some(5)), ("-1", Some(-1)), ("abc", None), ("5.1", None), ("5.", None), ("99999999999999999999", None)]
+        {
+            assert_eq!(integer(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn callbacks() {
+        for (callback, expected) in [("f()", true), ("a.b_9", true), ("x\n", true), ("x\n\n", false), ("", false), ("x[0]", false)] {
+            assert_eq!(is_callback(callback), expected, "{callback:?}");
+        }
+        assert!(is_callback(&"a".repeat(128)) && !is_callback(&"a".repeat(129)));
+    }
+}

@@ -1,0 +1,139 @@
+//! aurweb's own answers, recorded, against ours: parsed JSON is equal, or the difference is one that
+//! `docs/aur-differences.md` lists with its reason.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use aur::{Answer, Body, DumpLimits, Params, PathParams, Snapshot};
+use serde_json::Value;
+
+#[derive(serde::Deserialize)]
+struct Golden {
+    group: String,
+    note: Option<String>,
+    request: Request,
+    status: u16,
+    content_type: Option<String>,
+    body: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+struct Request {
+    method: String,
+    path: String,
+    headers: BTreeMap<String, String>,
+    body: Option<Value>,
+}
+
+fn testdata(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/aur").join(name)
+}
+
+/// What `/rpc...` gives for this request; `None` where that is not an answer of the interface.
+fn ask(snapshot: &Snapshot, request: &Request) -> Option<Answer> {
+    let (path, query) = match request.path.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (request.path.as_str(), None),
+    };
+    let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let mut from_path = PathParams::default();
+    match segments.as_slice() {
+        ["rpc" | "rpc.php"] | ["rpc" | "rpc.php", ""] => {}
+        ["rpc", version, rest @ ..] if version.starts_with('v') && !rest.contains(&"") => {
+            from_path.version = Some(version[1..].to_owned());
+            from_path.type_ = rest.first().map(|text| decode(text));
+            from_path.arg = rest.get(1).map(|text| decode(text));
+        }
+        _ => return None,
+    }
+    let speaks_6 = from_path.version.is_some();
+    let body = match &request.body {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let params = match request.method.as_str() {
+        "GET" => Params::from_query(from_path, query),
+        "POST" => {
+            let is_json = request.headers.get("Content-Type").is_some_and(|value| value.contains("json"));
+            let body = if is_json { Body::Json(body.as_bytes()) } else { Body::Form(body.as_bytes()) };
+            Params::from_body(from_path, query, body)
+        }
+        _ => return None,
+    };
+    Some(Answer::to(params, snapshot, speaks_6, 5_000))
+}
+
+/// Takes out of aurweb's answer what a dump cannot know, and orders results by name on both sides.
+fn comparable(mut answer: Value) -> Value {
+    if let Some(results) = answer.get_mut("results").and_then(Value::as_array_mut) {
+        for record in results.iter_mut().filter_map(Value::as_object_mut) {
+            record.remove("PendingRequests");
+        }
+        results.sort_by_key(|record| record["Name"].as_str().unwrap_or_default().to_owned());
+    }
+    answer
+}
+
+#[test]
+fn answers_equal_aurwebs() {
+    let snapshot = aur::dump::read(
+        File::open(testdata("packages-meta-ext-v1.json.gz")).expect("the dump"),
+        &DumpLimits::default(),
+    )
+    .expect("a good dump");
+    assert_eq!(snapshot.package_count(), 106_983);
+
+    let allowed = fs::read_to_string(testdata("golden-differences.txt")).expect("the list of differences");
+    let allowed: BTreeMap<&str, &str> = allowed
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| line.split_once(' ').expect("id and request"))
+        .map(|(id, request)| (request, id))
+        .collect();
+    let mut used = Vec::new();
+    let mut compared = 0;
+    let mut wrong = Vec::new();
+    let goldens = fs::read_to_string(testdata("golden.jsonl")).expect("the goldens");
+    for line in goldens.lines() {
+        let golden: Golden = serde_json::from_str(line).expect("a golden");
+        let Some(expected) = golden.body.as_deref().filter(|body| !body.is_empty()) else { continue };
+        if golden.content_type.as_deref() == Some("text/plain; charset=utf-8") {
+            // A request that aurweb's HTTP server did not understand.
+            continue;
+        }
+        let Some(answer) = ask(&snapshot, &golden.request) else { continue };
+        compared += 1;
+        let found = std::str::from_utf8(&answer.reply.body).expect("UTF-8");
+        let is_same = match (serde_json::from_str(expected), serde_json::from_str(found)) {
+            (Ok(expected), Ok(found)) => comparable(expected) == comparable(found),
+            _ => expected == found,
+        };
+        let key = format!(
+            "{} {} {}",
+            golden.request.method,
+            golden.request.path.replace('\n', "%0A"),
+            golden.request.body.as_ref().map(Value::to_string).unwrap_or_default()
+        );
+        let key: String = key.trim_end().chars().take(200).collect();
+        match (is_same, allowed.get(key.as_str())) {
+            (true, None) => {}
+            (true, Some(id)) => wrong.push(format!("{id} lists a difference that is none: {key}")),
+            (false, Some(_)) => used.push(key),
+            (false, None) => wrong.push(format!(
+                "{} ({}) {key}\n   status {}\n   expected {}\n   found    {}",
+                golden.group,
+                golden.note.unwrap_or_default(),
+                golden.status,
+                expected.chars().take(400).collect::<String>(),
+                found.chars().take(400).collect::<String>()
+            )),
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 250, "only {compared} goldens were compared");
+    let unused: Vec<_> = allowed.keys().filter(|key| !used.iter().any(|used| used == *key)).collect();
+    assert!(unused.is_empty(), "listed, but not among the goldens: {unused:?}");
+}
