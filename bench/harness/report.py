@@ -1,0 +1,383 @@
+"""The report: results.json -> RESULTS.md (tables beside their targets) and results.svg.
+
+Reads nothing but the results, so that the text can be improved without measuring again. A target that is missed is
+written as missed; one whose section has not been measured says so.
+"""
+
+import json
+from pathlib import Path
+
+import plot
+
+INFO_RATIO_MIN = 0.95
+INFO_CPU_RATIO_MAX = 1.15
+SEARCH_RATIO_MIN = 0.35
+ATTEST_RATIO_MIN = 200
+READY_BYTES_MAX = 120e6
+PEAK_BYTES_MAX = 240e6
+LOAD_CPU_SECONDS_MAX = 0.4
+RELOAD_P99_US_MAX = 10_000
+GROWTH_MEMORY_RATIO_MAX = 12
+GROWTH_SEARCH_RATIO_MAX = 4
+# Above this share of the machine's CPU time in other hands, a figure is not worth comparing.
+OTHER_CPU_MAX = 0.05
+
+TITLES = {
+    "info": "info, one package", "info_1000": "info, 1,000 random packages", "suggest": "suggest, one prefix",
+    "suggest_1000": "suggest, 1,000 random prefixes", "search_mix": "search, mix of 1,000",
+    "search_attest": "search, `attest`",
+}
+ENCODED = ("info", "info_1000", "search_mix")
+
+
+def read(path):
+    """The results kept in `path`; empty ones if there is no such file."""
+    if not Path(path).exists():
+        return {"format": 1, "sections": {}}
+    return json.loads(Path(path).read_text())
+
+
+def write(results, out, quick):
+    """Writes results.json, RESULTS.md and results.svg into the directory `out`."""
+    (out / "results.json").write_text(json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    (out / "RESULTS.md").write_text(text(results, quick))
+    (out / "results.svg").write_text(plot.draw(works(results)))
+
+
+def problems(results):
+    """What was wrong with answers, in sentences: a benchmark of wrong answers is worth nothing."""
+    found = []
+    for work, facts in works(results).items():
+        for name, answers in facts["answers"].items():
+            if name == "larder":
+                for key, words in (("not_200", "were not 200"), ("broken", "were broken"), ("other_count", "had another count")):
+                    if answers[key]:
+                        found.append(f"{work}: {answers[key]} of {answers['asked']} answers {words}: {answers['examples']}")
+        row = facts["servers"].get("larder")
+        if row and row["errors"]:
+            found.append(f"{work}: {row['errors']} errors under load")
+    reload = data(results, "reload")
+    if reload:
+        if reload["checked"]["client"]["failed"]:
+            found.append(f"reload: {reload['checked']['client']['failures']} {reload['checked']['client']['examples']}")
+        for name, row in reload.get("latency", {}).items():
+            if row["reloading"]["errors"]:
+                found.append(f"reload, {name}: {row['reloading']['errors']} errors")
+    return found
+
+
+def data(results, section):
+    return results["sections"].get(section, {}).get("data")
+
+
+def works(results):
+    """All works that were compared by wrk, in the order of the tables."""
+    found = {}
+    for section in ("info", "suggest", "search", "encoding"):
+        for work, facts in (data(results, section) or {}).items():
+            if work != "mix":
+                found[work] = facts
+    return found
+
+
+def title(work):
+    for encoding in ("gzip", "zstd"):
+        if work.endswith(f"_{encoding}"):
+            return f"{TITLES[work.removesuffix(f'_{encoding}')]}, {encoding}"
+    return TITLES[work]
+
+
+# -- targets ------------------------------------------------------------------------------------------------------
+
+
+def targets(results):
+    """Rows (what, target, measured, met): met is None where nothing was measured."""
+    rows = []
+    all_works = works(results)
+
+    def pair(work, other):
+        servers = all_works.get(work, {}).get("servers", {})
+        return (servers["larder"], servers[other]) if "larder" in servers and other in servers else (None, None)
+
+    for work in ("info", "info_1000", "suggest", "suggest_1000"):
+        larder, nginx = pair(work, "nginx")
+        ratio = larder and larder["per_second"] / nginx["per_second"]
+        cpu = larder and larder["cpu_us"] / nginx["cpu_us"]
+        rows.append((f"{TITLES[work]}: requests/s", f"≥ {INFO_RATIO_MIN} × nginx", ratio and f"{ratio:.2f} ×",
+                     ratio and ratio >= INFO_RATIO_MIN))
+        rows.append((f"{TITLES[work]}: CPU per request", f"≤ {INFO_CPU_RATIO_MAX} × nginx", cpu and f"{cpu:.2f} ×",
+                     cpu and cpu <= INFO_CPU_RATIO_MAX))
+    larder, nginx = pair("search_mix", "nginx")
+    ratio = larder and larder["per_second"] / nginx["per_second"]
+    rows.append(("search, mix: requests/s", f"≥ {SEARCH_RATIO_MIN} × nginx at the mean body size", ratio and f"{ratio:.2f} ×",
+                 ratio and ratio >= SEARCH_RATIO_MIN))
+    larder, peer = pair("search_attest", "goaurrpc")
+    ratio = larder and larder["per_second"] / peer["per_second"]
+    rows.append(("search, `attest`: requests/s", f"≥ {ATTEST_RATIO_MIN} × goaurrpc", ratio and f"{ratio:.0f} ×",
+                 ratio and ratio >= ATTEST_RATIO_MIN))
+    memory, reload = data(results, "memory"), data(results, "reload")
+    packages = memory and memory["packages"]
+    size = f" ({packages:,} packages)" if packages else ""
+    ready = memory and max(memory["median"]["rss"], memory["median"]["rss_rested"])
+    rows.append((f"memory when ready{size}", "≤ 120 MB", ready and megabytes(ready), ready and ready <= READY_BYTES_MAX))
+    peak = reload and reload["after"]["peak"]
+    rows.append(("peak memory over ten reloads under load", "≤ 240 MB", peak and megabytes(peak), peak and peak <= PEAK_BYTES_MAX))
+    cpu = memory and memory["median"]["cpu"]
+    rows.append(("load to ready: CPU", "≤ 0.40 s", cpu and f"{cpu:.2f} s", cpu and cpu <= LOAD_CPU_SECONDS_MAX))
+    failed = reload and reload["checked"]["client"]["failed"] + sum(row["reloading"]["errors"]
+                                                                   for row in reload.get("latency", {}).values())
+    rows.append(("failed requests during reloads", "0", None if failed is None else str(failed), None if failed is None else failed == 0))
+    for name, row in (reload or {}).get("latency", {"back-to-back reloads": None}).items():
+        p99 = row and row["reloading"]["p99"]
+        rows.append((f"p99 during reloads: {name}", "< 10 ms", p99 and f"{p99 / 1e3:.2f} ms", p99 and p99 < RELOAD_P99_US_MAX))
+    growth = {row["packages"]: row for row in data(results, "growth") or []}
+    small, large = growth.get(100_000), growth.get(1_000_000)
+    both = small and large
+    for what, key in (("memory", "rss_rested"), ("load time (CPU)", "cpu")):
+        ratio = both and large["start"][key] / small["start"][key]
+        rows.append((f"100 k → 1 M packages: {what}", f"≤ {GROWTH_MEMORY_RATIO_MAX} ×", ratio and f"{ratio:.1f} ×",
+                     ratio and ratio <= GROWTH_MEMORY_RATIO_MAX))
+    ratios = {work: (large["searches"][work]["cpu_us"] / row["cpu_us"], large["searches"][work]["alone_us"] / row["alone_us"])
+              for work, row in small["searches"].items() if row and large["searches"].get(work)} if both else {}
+    worst = max((max(pair), work) for work, pair in ratios.items()) if ratios else None
+    rows.append(("100 k → 1 M packages: search time, equal result counts", f"≤ {GROWTH_SEARCH_RATIO_MAX} ×",
+                 worst and f"{worst[0]:.1f} × at worst ({worst[1]})", worst and worst[0] <= GROWTH_SEARCH_RATIO_MAX))
+    return rows
+
+
+# -- text ---------------------------------------------------------------------------------------------------------
+
+
+def text(results, quick):
+    parts = ["# Measured", ""]
+    if quick:
+        parts += ["**A smoke test of the scripts: one short round on a small catalogue. No figure here means anything.**", ""]
+    parts += [
+        "Written by `bench/run` from `bench/results.json`; how and what is measured: [README.md](README.md).",
+        "Absolute figures belong to one machine on one day; the ratios, taken in turn in one run, are what can be compared.", "",
+        *circumstances(results), "## Targets", "",
+        *table(["what", "target", "measured", "met"],
+               [(what, target, measured or "not measured", {None: "–", True: "yes", False: "**no**"}[met])
+                for what, target, measured, met in targets(results)]),
+        "![requests per second and CPU per request](results.svg)", "",
+        *throughput(results), *ab_tables(results), *memory_table(results), *reload_tables(results), *growth_tables(results),
+        "## Instruction counts", "",
+        "Not taken yet: the regression gate (instructions per request, which other work on the machine does not change) will be listed here.", "",
+        *drawn(results),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def circumstances(results):
+    groups = {}
+    for section, kept in results["sections"].items():
+        meta = kept["meta"]
+        key = (meta["commit"], meta["changed"], meta["larder"], meta["command"], meta["date"][:10], meta["note"], meta["cpu"],
+               meta["system"], meta["kernel"])
+        groups.setdefault(key, []).append(section)
+    lines = []
+    for key, sections in groups.items():
+        meta = results["sections"][sections[0]]["meta"]
+        changed = " with uncommitted changes" if meta["changed"] else ""
+        first = min(results["sections"][section]["meta"]["date"] for section in sections)
+        lines += [
+            f"- **{', '.join(sections)}**: {first}, commit {meta['commit']}{changed}, {meta['larder'] or 'without larder'}, "
+            f"nginx {(meta['nginx'] or 'none').removeprefix('nginx/')}, {meta['wrk'] or 'no wrk'}; {meta['cpu']}, "
+            f"{meta['cpus']} cores, {meta['memory_bytes'] / 2**30:.0f} GiB, {meta['system']}, Linux {meta['kernel']}; "
+            f"{meta['rounds']} rounds of {meta['seconds']} s; load average {meta['load_average']:.1f} at the end.",
+            f"  `{meta['command']}`" + (f" — settings {', '.join(meta['settings'])}" if meta["settings"] else ""),
+        ]
+        for name, peer in meta["peers"].items():
+            lines.append(f"  Peer {name}: {peer['note'] or 'no note'}.")
+        if meta["note"]:
+            lines.append(f"  **{meta['note']}**")
+    noisy = sorted(title(work) for work, facts in works(results).items()
+                   if any(row.get("other_cpu", 0) > OTHER_CPU_MAX for row in facts["servers"].values()))
+    if noisy:
+        lines += ["", f"**Not a quiet machine:** other processes took more than {OTHER_CPU_MAX:.0%} of its CPU time in some round of: "
+                  f"{'; '.join(noisy)}."]
+    wrong = problems(results)
+    if wrong:
+        lines += ["", "**Answers went wrong:**", *[f"- {problem}" for problem in wrong]]
+    return [*lines, ""]
+
+
+def throughput(results):
+    all_works = works(results)
+    if not all_works:
+        return []
+    names = []
+    for facts in all_works.values():
+        names += [name for name in facts["servers"] if name not in names]
+    reference = "larder" if "larder" in names else "nginx"
+    others = [name for name in names if name != reference]
+    lines = ["## Throughput", "",
+             "`wrk -t1 -c10`, medians of the rounds. Each cell: requests/s · CPU per request · p99; beside it, how many times as many "
+             f"requests/s {reference} answers. nginx serves the very bytes of each answer as static files; in the search mix one file of the mean size.", ""]
+    head = ["work", "mean body", reference]
+    for other in others:
+        head += [other, f"{reference} ÷ {other}"]
+    rows = []
+    for work, facts in all_works.items():
+        row = [title(work), size_text(facts["body_mean"]), cell(facts["servers"].get(reference))]
+        for other in others:
+            mine, theirs = facts["servers"].get(reference), facts["servers"].get(other)
+            row += [cell(theirs), f"{mine['per_second'] / theirs['per_second']:.3g}" if mine and theirs and theirs["per_second"] else "–"]
+        rows.append(row)
+    lines += table(head, rows)
+    spread = [f"{title(work)}: " + ", ".join(f"{name} {row['lowest']:,.0f}–{row['highest']:,.0f}" for name, row in facts["servers"].items())
+              for work, facts in all_works.items()]
+    lines += ["Lowest and highest round (requests/s): " + "; ".join(spread) + ".", ""]
+    differing = [f"- {title(work)}, {name}: {answers['other_count']} of {answers['asked']} counts differ from a plain scan of the dump, "
+                 f"{answers['broken']} answers broken, {answers['not_200']} not 200"
+                 + (f"; such as {code(answers['examples'][0])}" if answers["examples"] else "")
+                 for work, facts in all_works.items() for name, answers in facts["answers"].items()
+                 if answers["other_count"] or answers["broken"] or answers["not_200"]]
+    if differing:
+        lines += ["Each answer was fetched once before the timing and its number of results compared with a plain scan of the dump:", "",
+                  *differing, ""]
+    failing = [f"{title(work)}, {name}: {row['errors']}" for work, facts in all_works.items()
+               for name, row in facts["servers"].items() if row["errors"]]
+    lines += [f"Errors under load: {'; '.join(failing) or 'none'}.", ""]
+    origins = {facts["bytes_from"] for facts in all_works.values()} - {"larder"}
+    if origins:
+        lines += [f"**nginx served the bytes of {', '.join(sorted(origins))} here, since larder was not measured.**", ""]
+    return lines
+
+
+def ab_tables(results):
+    works_by_ab = data(results, "ab")
+    if not works_by_ab:
+        return []
+    lines = ["## ab, as goaurrpc's published figures were taken", "",
+             "`ab -n 1000 -c 10`, a new connection for each request unless `-k`; requests/s, medians. 1,000 requests last a moment: these "
+             "figures scatter more than wrk's. (goaurrpc published 8,345 suggest, 9,326 info, 853 search on four cores over Gigabit Ethernet.)", ""]
+    names = list(next(iter(works_by_ab.values()))["close"])
+    rows = [[work, "-k" if kind == "keep-alive" else "", *[f"{by_name[name]['per_second']:,.0f}" + (
+        f" ({by_name[name]['errors']} failed)" if by_name[name]["errors"] else "") if name in by_name else "–" for name in names]]
+        for work, kinds in works_by_ab.items() for kind, by_name in kinds.items()]
+    return [*lines, *table(["work", "", *names], rows)]
+
+
+def memory_table(results):
+    memory = data(results, "memory")
+    lines = ["## Start and memory", ""]
+    if memory:
+        median = memory["median"]
+        after = memory["after_searches"]
+        lines += [f"{memory['packages']:,} packages, from `.json.gz`, page cache warm; medians of {len(memory['starts'])} starts on an empty data directory.", "",
+                  *table(["", "larder"], [
+                      ["start to ready, wall", f"{median['wall'] * 1e3:.0f} ms"], ["start to ready, CPU", f"{median['cpu'] * 1e3:.0f} ms"],
+                      ["resident when ready", megabytes(median["rss"])], ["resident three seconds later", megabytes(median["rss_rested"])],
+                      ["peak while loading", megabytes(median["peak"])],
+                      ["resident after the search mix", megabytes(after["rss"]) if after else "–"]])]
+    peers = {}
+    for kept in results["sections"].values():
+        for name, facts in kept["meta"]["peers"].items():
+            if facts["begin"]["rss"]:
+                seen = peers.setdefault(name, {"begin": facts["begin"]["rss"], "peak": 0, "end": 0})
+                seen["begin"] = min(seen["begin"], facts["begin"]["rss"])
+                seen["peak"] = max(seen["peak"], facts["end"]["peak"])
+                seen["end"] = max(seen["end"], facts["end"]["rss"])
+    if peers:
+        lines += ["Peers run on when the benchmark begins, so what they need to start is not seen here:", "",
+                  *table(["", *peers], [
+                      ["resident before the first question", *[megabytes(peer["begin"]) for peer in peers.values()]],
+                      ["resident at most after a section", *[megabytes(peer["end"]) for peer in peers.values()]],
+                      ["peak", *[megabytes(peer["peak"]) for peer in peers.values()]]])]
+    return lines if memory or peers else []
+
+
+def reload_tables(results):
+    reload = data(results, "reload")
+    if not reload:
+        return []
+    checked, idle = reload["checked"], reload["idle"]
+    client, resting = checked["client"], checked["client_idle"]
+    failures = ", ".join(f"{kind} {count}" for kind, count in client["failures"].items()) or "none"
+    lines = [
+        "## Reloads", "",
+        f"{checked['reloads']} reloads while 50 keep-alive clients searched the mix and checked every answer: {client['requests']:,} answers, "
+        f"{client['failed']} failed ({failures}); {client['marker_answers']:,} of them listed {len(client['revisions'])} revisions of the catalogue, "
+        "and none may mix two. "
+        f"A new catalogue showed {statistics_text(checked['visible_after'])} after the rename. Peak memory since the start: "
+        f"**{megabytes(reload['after']['peak'])}**, resident afterwards {megabytes(reload['after']['rss'])}.", "",
+        f"One reload with nobody asking: {idle['cpu'] * 1e3:.0f} ms of CPU, visible after {idle['visible_after'] * 1e3:.0f} ms "
+        f"(at most {idle['visible_after_max'] * 1e3:.0f} ms); watching the file costs {idle['resting_cpu_share']:.2%} of a core.", "",
+        f"The checking client is Python and takes a core of its own; its latencies are for orientation: p50 {resting['p50'] / 1e3:.1f} ms and p99 "
+        f"{resting['p99'] / 1e3:.1f} ms without reloads, {client['p50'] / 1e3:.1f} ms and {client['p99'] / 1e3:.1f} ms with.", ""]
+    if reload.get("latency"):
+        lines += ["wrk's figures, without and with back-to-back reloads (rename and SIGHUP, the next as soon as one is visible):", ""]
+        rows = [[name, *[f"{row[kind]['per_second']:,.0f} · {row[kind]['p50'] / 1e3:.2f} · {row[kind]['p99'] / 1e3:.2f} · {row[kind]['max'] / 1e3:.0f}"
+                         for kind in ("resting", "reloading")], row["reloads"], f"{row['visible_after'] * 1e3:.0f} ms",
+                 row["reloading"]["errors"]] for name, row in reload["latency"].items()]
+        lines += table(["load", "without: requests/s · p50 · p99 · max (ms)", "with: requests/s · p50 · p99 · max (ms)", "reloads",
+                        "visible after", "errors"], rows)
+    return lines
+
+
+def growth_tables(results):
+    growth = data(results, "growth")
+    if not growth:
+        return []
+    lines = ["## Growth", "", "Generated catalogues (`larder demo-data`); medians of three starts.", ""]
+    lines += table(["packages", "dump", "load, CPU", "load, wall", "resident when ready", "three seconds later", "peak"], [
+        [f"{row['packages']:,}", size_text(row["dump_bytes"]), f"{row['start']['cpu']:.2f} s", f"{row['start']['wall']:.2f} s",
+         megabytes(row["start"]["rss"]), megabytes(row["start"]["rss_rested"]), megabytes(row["start"]["peak"])] for row in growth])
+    names = [name for name in growth[0]["searches"]]
+    lines += ["Searches with equal result counts; each cell: CPU per request under ten connections · time of a request on one connection "
+              "(that includes the loopback round trip).", ""]
+    lines += table(["search by", *[f"{row['packages']:,}" for row in growth]], [
+        [name, *[f"{row['searches'][name]['cpu_us']:.0f} µs · {row['searches'][name]['alone_us']:.0f} µs"
+                 if row["searches"].get(name) else "no such question" for row in growth]] for name in names])
+    return lines
+
+
+def drawn(results):
+    mix = (data(results, "search") or {}).get("mix")
+    if not mix:
+        return []
+    facts = data(results, "search")["search_mix"]
+    return [
+        "## The search mix", "",
+        f"{sum(mix['by'].values()):,} different questions drawn from the {mix['packages']:,} packages with seed {mix['seed']}; asked in one fixed random order. "
+        f"{mix['missing']} find nothing, {mix['too_many']} are refused (\"Too many package results.\"); the others and the missing ones find "
+        f"{mix['results_mean']:.0f} packages on average (median {mix['results_median']:.0f}, at most {mix['results_max']:,}). Bodies: mean "
+        f"{size_text(facts['body_mean'])}, median {size_text(facts['body_median'])}, largest {size_text(facts['body_max'])}.", "",
+        "By field: " + ", ".join(f"{by} {count}" for by, count in sorted(mix["by"].items())) + ". By kind: "
+        + ", ".join(f"{kind} {count}" for kind, count in sorted(mix["kind"].items())) + ".", ""]
+
+
+def table(head, rows):
+    if not rows:
+        return []
+    return ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head),
+            *["| " + " | ".join(str(value) for value in row) + " |" for row in rows], ""]
+
+
+def cell(row):
+    if not row:
+        return "–"
+    cpu = f" · {significant(row['cpu_us'])} µs" if row["cpu_us"] is not None else ""
+    return f"{row['per_second']:,.0f}{cpu} · {row['p99'] / 1e3:.2f} ms"
+
+
+def significant(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def size_text(size):
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB" if size >= 1e3 else f"{size:,.0f} B"
+
+
+def megabytes(size):
+    return f"{size / 1e6:.1f} MB"
+
+
+def code(value):
+    return "`" + value.replace("|", "\\|").replace("`", "'") + "`"
+
+
+def statistics_text(seconds):
+    low, high = min(seconds) * 1e3, max(seconds) * 1e3
+    return f"{low:.0f} to {high:.0f} ms"

@@ -1,0 +1,269 @@
+"""Servers under test: started in a session of their own, measured from /proc, always stopped.
+
+command line or address -> Server -> CPU seconds, resident bytes -> stop.
+Nothing here sends a request other than the one that asks whether a server is ready, and nothing listens on or
+talks to any address but 127.0.0.1.
+"""
+
+import ctypes
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+READY_SECONDS_MAX = 300.0
+STOP_SECONDS_MAX = 10.0
+
+_started = []
+
+
+class Trouble(Exception):
+    """What stops the benchmark, said in one sentence for the person who runs it."""
+
+
+class Server:
+    """One server: its name in the tables, its port on 127.0.0.1, and the root of its process tree.
+
+    `pid` is None where it is not known (a peer of another user): then CPU and memory stay unknown, and are None.
+    """
+
+    def __init__(self, name, port, pid, child=None, log=None):
+        self.name, self.port, self.pid, self.child, self.log = name, port, pid, child, log
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def cpu_seconds(self):
+        """User and system time of the process tree so far, exited and reaped children included."""
+        if self.pid is None:
+            return None
+        ticks = 0
+        for pid in _tree(self.pid):
+            fields = _stat(pid)
+            if fields:
+                ticks += sum(int(field) for field in fields[11:15])
+        return ticks / TICKS_PER_SECOND
+
+    def memory(self):
+        """Resident bytes now and at their highest, summed over the tree: `{"rss": …, "peak": …}`."""
+        if self.pid is None:
+            return {"rss": None, "peak": None}
+        rss = peak = 0
+        for pid in _tree(self.pid):
+            try:
+                lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            except OSError:
+                continue
+            values = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("VmRSS", "VmHWM"))}
+            rss += int(values.get("VmRSS", 0)) * 1024
+            peak += int(values.get("VmHWM", 0)) * 1024
+        return {"rss": rss, "peak": peak}
+
+    def stop(self):
+        """Ends the session that was started for this server; a peer that somebody else started is left alone."""
+        if self.child is None:
+            return
+        child, self.child = self.child, None
+        _signal_group(child.pid, signal.SIGTERM)
+        try:
+            child.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            pass
+        _signal_group(child.pid, signal.SIGKILL)
+        child.wait()
+        if self in _started:
+            _started.remove(self)
+
+
+def stop_all():
+    """Stops every server that this module started, newest first."""
+    for server in reversed(list(_started)):
+        server.stop()
+
+
+def start(name, command, port, log, environment=None):
+    """Starts `command`, which must serve on `port`; its output goes to the file `log`. Does not wait."""
+    with open(log, "ab") as output:
+        child = subprocess.Popen(
+            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            env=environment, start_new_session=True, preexec_fn=_die_with_parent)
+    server = Server(name, port, child.pid, child, log)
+    _started.append(server)
+    return server
+
+
+def wait_ready(server, path):
+    """Waits until `path` answers 200; asks every 2 ms, since the time until then is itself a figure.
+
+    Raises Trouble with the end of the server's log when it exits or is not ready in time.
+    """
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if server.child is not None and server.child.poll() is not None:
+            raise Trouble(f"{server.name} exited with {server.child.returncode} before it was ready:\n{_tail(server.log)}")
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        try:
+            connection.request("GET", path)
+            if connection.getresponse().status == 200:
+                return
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+        time.sleep(0.002)
+    raise Trouble(f"{server.name} was not ready within {READY_SECONDS_MAX:.0f} s:\n{_tail(server.log)}")
+
+
+def start_larder(binary, dump, scratch, settings=()):
+    """Starts larder on `dump` and waits until it is ready.
+
+    Returns the server and `{"wall": s, "cpu": s, "rss": bytes, "peak": bytes}` as they were at that moment.
+    `settings` are further `LARDER_…=value` strings; those of the caller's own environment are not inherited.
+    """
+    port = free_port()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LARDER_")}
+    environment["LARDER_AUR_RATE_LIMIT"] = "0"
+    environment.update(setting.split("=", 1) for setting in settings)
+    data_dir = Path(scratch) / f"larder-data-{port}"
+    data_dir.mkdir()
+    command = [binary, "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", data_dir, "--aur-source", dump]
+    begun = time.monotonic()
+    server = start("larder", command, port, Path(scratch) / f"larder-{port}.log", environment)
+    wait_ready(server, "/readyz")
+    facts = {"wall": time.monotonic() - begun, "cpu": server.cpu_seconds(), **server.memory()}
+    return server, facts
+
+
+NGINX_CONFIG = """\
+# A static file server tuned as its manual advises for many small answers.
+worker_processes auto;
+daemon off;
+pid {scratch}/nginx.pid;
+error_log stderr warn;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    sendfile on;
+    {push}
+    tcp_nodelay on;
+    keepalive_timeout 3600;
+    keepalive_requests 1000000000;
+    open_file_cache max=20000 inactive=1h;
+    open_file_cache_valid 1h;
+    open_file_cache_min_uses 1;
+    server_tokens off;
+    default_type application/json;
+    client_body_temp_path {scratch}/nginx-body;
+    proxy_temp_path {scratch}/nginx-proxy;
+    fastcgi_temp_path {scratch}/nginx-fastcgi;
+    uwsgi_temp_path {scratch}/nginx-uwsgi;
+    scgi_temp_path {scratch}/nginx-scgi;
+    server {{
+        listen 127.0.0.1:{port};
+        root {root};
+        location /gzip/ {{ add_header Content-Encoding gzip; }}
+        location /zstd/ {{ add_header Content-Encoding zstd; }}
+    }}
+}}
+"""
+
+
+def start_nginx(binary, root, scratch, push="tcp_nopush on;"):
+    """Starts nginx over the directory `root`, with a configuration of its own in `scratch`."""
+    port = free_port()
+    home = Path(scratch) / f"nginx-{port}"
+    home.mkdir()
+    home.chmod(0o755)
+    (Path(root) / "ready").write_text("ready\n")
+    config = home / "nginx.conf"
+    config.write_text(NGINX_CONFIG.format(scratch=home, root=root, port=port, push=push))
+    server = start("nginx", [binary, "-e", "stderr", "-p", home, "-c", config], port, home / "log")
+    wait_ready(server, "/ready")
+    return server
+
+
+def find_peer(name, port):
+    """A server that somebody else started on 127.0.0.1:`port`; its process is looked up by the listening socket."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+    except OSError as error:
+        raise Trouble(f"peer {name} does not answer at 127.0.0.1:{port}: {error}") from None
+    return Server(name, port, _listener(port))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def machine_busy_seconds():
+    """CPU seconds that all processes of the machine have used so far (interrupts, idle and steal are left out)."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    return sum(int(field) for field in fields[1:4]) / TICKS_PER_SECOND
+
+
+def _tail(log):
+    return "\n".join(Path(log).read_text(errors="replace").splitlines()[-15:])
+
+
+def _signal_group(group, number):
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        pass
+
+
+def _die_with_parent():
+    # If the benchmark itself is killed, its `finally` never runs: then the kernel ends the server.
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def _stat(pid):
+    """The fields of /proc/PID/stat from the third on (the second may hold blanks and brackets); None when gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return None
+
+
+def _tree(root):
+    """`root` and all that descend from it, as far as they still live."""
+    children = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (fields := _stat(entry)):
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    found, queue = [], [root]
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        queue += children.get(pid, [])
+    return found
+
+
+def _listener(port):
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, lines):
+            if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == port:
+                inodes.add(f"socket:[{fields[9]}]")
+    owners = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if any(os.readlink(f"/proc/{entry}/fd/{fd}") in inodes for fd in os.listdir(f"/proc/{entry}/fd")):
+                owners.append(int(entry))
+        except OSError:
+            continue
+    # Workers share the socket with the parent that opened it: the parent is the root of the tree.
+    roots = [pid for pid in owners if (fields := _stat(pid)) and int(fields[1]) not in owners]
+    return roots[0] if roots else None
