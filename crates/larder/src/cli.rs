@@ -151,6 +151,9 @@ impl From<io::Error> for Exit {
     }
 }
 
+/// For commands that take the configuration's flags without listing them.
+const FLAGS_TOO: &str = "The flags of `larder serve` are accepted too.";
+
 /// The whole command line, with every flag of the configuration.
 pub fn command() -> Command {
     let serve = Command::new("serve")
@@ -165,11 +168,12 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
-            Command::new("check").about("Say whether the configuration is valid; exit code 78 if not").args(key_args(true)),
+            Command::new("check").about("Say whether the configuration is valid; exit code 78 if not").after_help(FLAGS_TOO).args(key_args(true)),
         )
         .subcommand(
             Command::new("show")
                 .about("Print the effective configuration as TOML, with the origin of each value; secrets are left out")
+                .after_help(FLAGS_TOO)
                 .args(key_args(true)),
         )
         .subcommand(Command::new("init").about("Print a commented configuration file with every key and its default"))
@@ -270,12 +274,11 @@ fn key_arg(key: &'static Key) -> Arg {
         .long(key.flag())
         .value_name(key.kind.placeholder())
         .help(format!("{}{default}", key.help()))
-        .long_help(format!("{}\n[env: {}]{default}", key.help(), key.variable()))
-        .help_heading(if key.section.is_empty() {
-            "Options".to_owned()
-        } else {
-            format!("Options of [{}]", key.section)
-        });
+        .long_help(format!("{}\n[env: {}]{default}", key.help(), key.variable()));
+    let arg = match key.section {
+        "" => arg,
+        section => arg.help_heading(format!("Options of [{section}]")),
+    };
     match key.kind {
         Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
         Kind::Choice(words) => arg.value_parser(PossibleValuesParser::new(words)),
@@ -426,15 +429,63 @@ fn check(loaded: &Loaded) -> Result<String, Exit> {
     Ok(format!("{warnings}the configuration is valid ({file})\n"))
 }
 
-/// One man page for the program, the flags of `serve` included, since `serve` is what it does by default.
+/// One man page for the program: the flags of `serve`, which is what it does by default, and the other commands below.
 fn man() -> Result<String, Exit> {
     let mut page = command();
     for key in config::keys() {
         page = page.mut_arg(key.path(), |arg| arg.hide(false));
     }
+    page.build();
     let mut roff = Vec::new();
-    clap_mangen::Man::new(page).render(&mut roff)?;
+    let man = clap_mangen::Man::new(page.clone());
+    man.render_title(&mut roff)?;
+    man.render_name_section(&mut roff)?;
+    writeln!(
+        roff,
+        ".SH SYNOPSIS\n\\fBlarder\\fR [\\fBserve\\fR] [\\fIOPTIONS\\fR]\n.br\n\\fBlarder\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR]"
+    )?;
+    man.render_description_section(&mut roff)?;
+    man.render_options_section(&mut roff)?;
+    writeln!(roff, ".SH COMMANDS")?;
+    describe_commands(&page, &mut roff)?;
+    writeln!(
+        roff,
+        ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailure.\n.TP\n2\nWrong command line.\n.TP\n78\nBad configuration.\n\
+        .SH SIGNALS\n.TP\nSIGTERM, SIGINT\nNot ready at once; open requests are finished, then the process ends.\n\
+        .TP\nSIGHUP\nThe configuration and the data are read again."
+    )?;
     Ok(String::from_utf8_lossy(&roff).into_owned())
+}
+
+/// The commands below `parent` with their arguments, as roff.
+fn describe_commands(parent: &Command, roff: &mut Vec<u8>) -> io::Result<()> {
+    for command in parent
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set() && command.get_name() != "help")
+    {
+        if command.has_subcommands() {
+            describe_commands(command, roff)?;
+            continue;
+        }
+        let usage = command.clone().render_usage().to_string();
+        let usage = usage.trim_start_matches("Usage: ").replace('-', "\\-");
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        writeln!(roff, ".TP\n\\fB{usage}\\fR\n{about}.")?;
+        // The flags of the configuration are above.
+        let is_own = |arg: &&Arg| {
+            !arg.is_hide_set() && !config::keys().any(|key| arg.get_id().as_str() == key.path())
+        };
+        for arg in command
+            .get_arguments()
+            .filter(is_own)
+            .filter(|arg| arg.get_id() != "help" && arg.get_id() != "config")
+        {
+            if let (Some(long), Some(help)) = (arg.get_long(), arg.get_help()) {
+                writeln!(roff, ".br\n\\fB\\-\\-{}\\fR: {help}.", long.replace('-', "\\-"))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Version, and with `json` what a bug report needs.

@@ -26,7 +26,7 @@ pub use self::resolve::{
 };
 pub use self::value::{AurSource, ListenAddress, LogFormat, Network, Secret};
 
-use self::key::Table;
+use self::key::{FromTexts, Table};
 use self::resolve::Settings;
 
 /// One section of the configuration: the typed struct and the table of its keys, from the same lines.
@@ -66,6 +66,7 @@ macro_rules! section {
                     name: $name,
                     kind: $kind,
                     default: $default,
+                    check: |texts, kind| <$Type>::from_texts(texts, kind).map(|value| value.to_texts()),
                     doc: &[$($doc),*],
                 }),*],
             };

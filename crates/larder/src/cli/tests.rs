@@ -1,0 +1,212 @@
+//! Command lines, and what they ask for or print.
+
+use super::*;
+
+fn parsed(line: &str) -> Result<Invocation, Exit> {
+    let environment = [("HOME", "/home/ada"), ("LARDER_CONFIG", "/dev/null")].into_iter().collect();
+    parse(
+        std::iter::once("larder").chain(line.split_whitespace()).map(OsString::from),
+        &environment,
+    )
+}
+
+/// The configuration that a command line serves with.
+#[track_caller]
+fn served(line: &str) -> config::Config {
+    match parsed(line) {
+        Ok(Invocation::Serve(loaded)) => loaded.config,
+        other => panic!("`{line}` should serve: {other:?}"),
+    }
+}
+
+/// What a command prints, or its exit code and text.
+fn printed(line: &str) -> Result<String, (u8, String)> {
+    let invocation = parsed(line).map_err(|exit| match exit {
+        Exit::Clap(error) => (u8::try_from(error.exit_code()).unwrap(), error.to_string()),
+        Exit::Message { code, text } => (code, text),
+    })?;
+    let Invocation::Offline(offline) = invocation else { panic!("`{line}` needs a server") };
+    let mut out = Vec::new();
+    match run_offline(offline, &mut out) {
+        Ok(()) => Ok(String::from_utf8(out).unwrap()),
+        Err(Exit::Message { code, text }) => Err((code, text)),
+        Err(exit) => panic!("{exit:?}"),
+    }
+}
+
+#[test]
+fn the_command_line_is_well_formed() {
+    command().debug_assert();
+}
+
+#[test]
+fn serve_is_the_default_and_its_flags_may_stand_anywhere() {
+    assert_eq!(served(""), served("serve"));
+    assert_eq!(served("--workers 3").workers, 3);
+    assert_eq!(served("serve --workers=3 --aur-rate-limit 0").workers, 3);
+    assert_eq!(served("--workers 3 serve --aur-rate-limit 0").workers, 3);
+    assert_eq!(served("--workers 3 serve --workers 4").workers, 4);
+    assert_eq!(
+        served("serve --listen 127.0.0.1:1 --listen unix:/run/l,127.0.0.1:2").listen.len(),
+        3
+    );
+}
+
+#[test]
+fn a_switch_stands_alone_or_has_a_value() {
+    assert!(served("serve --demo").demo);
+    assert!(served("--demo").demo);
+    assert!(!served("serve --demo=false").demo);
+    assert!(!served("serve --metrics-enabled=no").metrics.enabled);
+}
+
+#[test]
+fn every_key_is_a_flag_of_serve() {
+    let mut root = command();
+    let serve = root.find_subcommand_mut("serve").unwrap();
+    let help = serve.render_long_help().to_string();
+    for key in config::keys() {
+        assert!(help.contains(&format!("--{}", key.flag())), "{}", key.path());
+        assert!(help.contains(&format!("[env: {}]", key.variable())), "{}", key.path());
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2() {
+    for line in [
+        "serve --nonsense",
+        "frobnicate",
+        "demo-data",
+        "serve --workers x",
+        "completions cobol",
+        "config",
+    ] {
+        let Err(exit) = parsed(line) else { panic!("`{line}` should be refused") };
+        assert_eq!(exit.code(), 2, "{line}");
+    }
+    assert_eq!(parsed("--help").unwrap_err().code(), 0);
+    assert_eq!(parsed("--version").unwrap_err().code(), 0);
+}
+
+#[test]
+fn a_bad_configuration_is_exit_code_78() {
+    let (code, text) = printed("config check --config /nowhere.toml").unwrap_err();
+    assert_eq!(code, 78);
+    assert!(text.starts_with("/nowhere.toml: the configuration file cannot be read"), "{text}");
+    let (code, text) =
+        printed("config check --tls-certificate /nowhere.c --tls-key /nowhere.k").unwrap_err();
+    assert_eq!(code, 78);
+    assert!(text.starts_with("tls.certificate = \"/nowhere.c\": "), "{text}");
+}
+
+#[test]
+fn demo_data_goes_to_stdout_or_a_file() {
+    let out = |line: &str| match parsed(line) {
+        Ok(Invocation::DemoData { packages, seed, out }) => (packages, seed, out),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(out("demo-data --out -"), (100_000, 1, Output::Stdout));
+    let file = |path: &str, gzip| Output::File { path: path.into(), gzip };
+    assert_eq!(out("demo-data --packages 7 --seed 9 --out a.json"), (7, 9, file("a.json", false)));
+    assert_eq!(out("demo-data --out a.json.gz"), (100_000, 1, file("a.json.gz", true)));
+}
+
+#[test]
+fn config_commands_print() {
+    assert_eq!(printed("config check").unwrap(), "the configuration is valid (/dev/null)\n");
+    assert!(
+        printed("config check --aur-source /nowhere.json")
+            .unwrap()
+            .starts_with("warning: aur.source")
+    );
+    assert!(
+        printed("config show --workers 3").unwrap().contains("workers = 3  # flag --workers\n")
+    );
+    assert_eq!(printed("config init").unwrap(), config::template());
+    assert_eq!(printed("config docs").unwrap(), config::docs());
+    let (code, text) = printed("config import-goaurrpc /nowhere.json").unwrap_err();
+    assert_eq!((code, text.starts_with("/nowhere.json: cannot be read: ")), (78, true), "{text}");
+}
+
+#[test]
+fn completions_and_the_man_page_know_every_flag() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            printed(&format!("completions {shell}")).unwrap().contains("aur-rate-limit"),
+            "{shell}"
+        );
+    }
+    let page = printed("man").unwrap();
+    assert!(page.contains(".TH larder"), "{page}");
+    assert!(page.contains("aur\\-rate\\-limit"), "{page}");
+}
+
+#[test]
+fn the_version_is_text_or_json() {
+    assert!(printed("version").unwrap().starts_with("larder "));
+    let json: serde_json::Value =
+        serde_json::from_str(&printed("version --json").unwrap()).unwrap();
+    assert_eq!(json["name"], "larder");
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+}
+
+/// A server on loopback that answers one request with these bytes; gives its URL.
+fn answering(answer: &'static str) -> String {
+    use std::io::Read;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/readyz", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 1024];
+        let length = stream.read(&mut request).unwrap();
+        assert!(request[..length].starts_with(b"GET /readyz HTTP/1.1\r\n"));
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    url
+}
+
+#[test]
+fn a_healthcheck_tells_ready_from_not_ready_from_absent() {
+    let url = answering("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nready\n");
+    assert_eq!(printed(&format!("healthcheck --url {url}")).unwrap(), "ready\n");
+    let url = answering("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 7\r\n\r\nloading");
+    let expected = format!("{url}: 503 Service Unavailable: loading");
+    assert_eq!(printed(&format!("healthcheck --url {url}")), Err((1, expected)));
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (code, text) = printed(&format!("healthcheck --url http://{free}/readyz")).unwrap_err();
+    assert_eq!(code, 1);
+    assert!(text.to_lowercase().contains("refused"), "{text}");
+}
+
+#[test]
+fn a_healthcheck_goes_through_a_socket() {
+    use std::io::Read;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("larder.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nready").unwrap();
+    });
+    assert_eq!(
+        printed(&format!("healthcheck --listen unix:{}", path.display())).unwrap(),
+        "ready\n"
+    );
+}
+
+#[test]
+fn a_healthcheck_asks_the_configured_listener() {
+    let Ok(Invocation::Offline(Offline::Healthcheck(healthcheck))) =
+        parsed("healthcheck --listen unix:/run/l --timeout-seconds 2")
+    else {
+        panic!("a healthcheck")
+    };
+    let expected = Healthcheck {
+        url: "http://localhost/readyz".to_owned(),
+        socket: Some("/run/l".into()),
+        is_certificate_checked: false,
+        timeout: Duration::from_secs(2),
+    };
+    assert_eq!(healthcheck, expected);
+}

@@ -31,7 +31,9 @@ pub(super) fn read(text: &str, path: &Path) -> (Vec<FileValue>, Vec<Problem>) {
             reader.complain(error.span().map_or(0, |span| span.start), &message);
         }
     }
-    (reader.values, reader.problems)
+    // The parser's tables are sorted by name; a reader of the messages goes through the file from top to bottom.
+    reader.problems.sort_by_key(|(at, _)| *at);
+    (reader.values, reader.problems.into_iter().map(|(_, problem)| problem).collect())
 }
 
 /// The file, what was found in it, and what was wrong with it.
@@ -39,7 +41,8 @@ struct Reader<'a> {
     text: &'a str,
     path: &'a Path,
     values: Vec<FileValue>,
-    problems: Vec<Problem>,
+    /// With the byte of the file that each is about.
+    problems: Vec<(usize, Problem)>,
 }
 
 impl Reader<'_> {
@@ -102,22 +105,20 @@ impl Reader<'_> {
                 let written = self.text.get(span).unwrap_or_default().to_owned();
                 let written =
                     if key.kind == Kind::Secret { shown(key, &[written]) } else { written };
-                self.problems.push(Problem::new(
-                    &origin,
-                    format!(
-                        "{} = {written} ({origin}): expected {}{}",
-                        key.path(),
-                        key.kind.expected(),
-                        unquoted(key.kind)
-                    ),
-                ));
+                let message = format!(
+                    "{} = {written} ({origin}): expected {}{}",
+                    key.path(),
+                    key.kind.expected(),
+                    unquoted(key.kind)
+                );
+                self.problems.push((at, Problem::new(&origin, message)));
             }
         }
     }
 
     fn complain(&mut self, at: usize, message: &str) {
         let origin = self.origin(at);
-        self.problems.push(Problem::new(&origin, format!("{origin}: {message}")));
+        self.problems.push((at, Problem::new(&origin, format!("{origin}: {message}"))));
     }
 
     fn origin(&self, at: usize) -> Origin {

@@ -25,6 +25,8 @@ pub struct Key {
     pub kind: Kind,
     /// Default as a user would write it, lists with commas; empty where there is none.
     pub default: &'static str,
+    /// Parses texts as the key's type and gives their canonical spelling, or what was expected.
+    pub(super) check: fn(&[String], Kind) -> Result<Vec<String>, String>,
     /// Lines of the doc comment; [`Key::help`] joins them.
     pub(super) doc: &'static [&'static str],
 }

@@ -217,13 +217,16 @@ impl Loaded {
 
     /// Keys whose value differs in `next`.
     pub fn changed_keys(&self, next: &Self) -> Vec<&'static Key> {
-        let is_key_changed =
-            |key: &Key| key.kind == Kind::Secret && self.config.admin.key != next.config.admin.key;
+        // Texts mask secrets, and a new password is a change too.
+        let is_secret_changed = |key: &Key| match key.kind {
+            Kind::Secret => self.config.admin.key != next.config.admin.key,
+            Kind::Source => self.config.aur.source != next.config.aur.source,
+            _ => false,
+        };
         let pairs = self.settings.iter().zip(&next.settings);
-        pairs
-            .filter(|(old, new)| old.texts != new.texts || is_key_changed(old.key))
-            .map(|(old, _)| old.key)
-            .collect()
+        let changed =
+            pairs.filter(|(old, new)| old.texts != new.texts || is_secret_changed(old.key));
+        changed.map(|(old, _)| old.key).collect()
     }
 }
 
