@@ -1,0 +1,298 @@
+//! Where an AUR dump comes from: a file that is watched or a URL that is asked, and the copy of the
+//! last good one in the data directory.
+//!
+//! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`Kept`].
+//! Bytes only: nothing here parses a dump, and nothing here decides whether it is good. Whoever
+//! builds the snapshot says so by [`Source::accepted`] or [`Source::rejected`], and it is only then
+//! that a dump is remembered as seen. No text or log that leaves this module holds a credential.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), larder::source::SourceError> {
+//! use larder::source::{Kept, Source, SourceOptions, SourceSpec};
+//!
+//! let mut kept = Kept::open("/var/lib/larder".as_ref())?;
+//! let spec = SourceSpec::parse("https://example.org/packages-meta-ext-v1.json.gz")?;
+//! let mut source = Source::open(spec, SourceOptions::default(), kept.spool_dir())?;
+//! if let Some(arrival) = kept.load()? {
+//!     // build a snapshot from `arrival.reader()` and publish it; if that worked:
+//!     source.accepted(&arrival);
+//! }
+//! loop {
+//!     source.wait().await; // beside it in a `select!`: reload requests, changes of the interval
+//!     if let Some(arrival) = source.poll(false).await? {
+//!         // build on a blocking thread, `arrival.check_unchanged()`, publish; if that worked:
+//!         source.accepted(&arrival);
+//!         kept.keep(&arrival)?; // on a blocking thread as well
+//!     }
+//! }
+//! # }
+//! ```
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+mod arrival;
+mod error;
+mod file;
+mod kept;
+mod lock;
+pub mod schedule;
+mod spec;
+mod url;
+
+pub use arrival::{Arrival, FileReader};
+pub use error::SourceError;
+pub use kept::{KEPT_FILE_NAME, Kept, KeptFile};
+pub use lock::DataDirLock;
+pub use spec::SourceSpec;
+pub use url::{REDIRECTS_MAX, RETRY_AFTER_MAX};
+
+use arrival::ArrivalKind;
+use file::FileWatch;
+use schedule::Jitter;
+use url::UrlFetch;
+
+/// Shorter intervals are raised to this, longer ones lowered to [`INTERVAL_MAX`].
+pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// See [`INTERVAL_MIN`].
+pub const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The bounds and intervals of a source.
+#[derive(Debug, Clone)]
+pub struct SourceOptions {
+    /// How often a URL is asked, before jitter. From 1 s to a year. Default 5 minutes.
+    pub interval: Duration,
+    /// How often a file is looked at. Default 500 ms.
+    pub file_look_interval: Duration,
+    /// From the start of a connection to its end, TLS included. Default 10 s.
+    pub connect_timeout: Duration,
+    /// From the start of a request, connection and redirects included, to the header of the answer.
+    /// Default 30 s.
+    pub response_header_timeout: Duration,
+    /// The longest pause between two pieces of a body. Default 30 s.
+    pub body_stall_timeout: Duration,
+    /// From the start of a request to the end of the body, however steadily it trickles. Default 30 min.
+    pub transfer_time_max: Duration,
+    /// The largest dump as stored or sent, before inflating. Default 2 GiB.
+    pub dump_bytes_max: u64,
+    /// Whether `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of the environment count. Default: yes.
+    pub environment_proxy: bool,
+    /// Makes the jitter repeatable. Default: different in each process.
+    pub jitter_seed: Option<u64>,
+}
+
+impl Default for SourceOptions {
+    fn default() -> SourceOptions {
+        SourceOptions {
+            interval: Duration::from_secs(300),
+            file_look_interval: Duration::from_millis(500),
+            connect_timeout: Duration::from_secs(10),
+            response_header_timeout: Duration::from_secs(30),
+            body_stall_timeout: Duration::from_secs(30),
+            transfer_time_max: Duration::from_secs(30 * 60),
+            dump_bytes_max: 2 << 30,
+            environment_proxy: true,
+            jitter_seed: None,
+        }
+    }
+}
+
+/// One source, with what it remembers from one question to the next.
+#[derive(Debug)]
+pub struct Source {
+    spec: SourceSpec,
+    kind: Kind,
+    interval: Duration,
+    jitter: Jitter,
+    /// When [`Source::wait`] ends.
+    next_at: Instant,
+    polled_at: Instant,
+    failures: u32,
+    error: Option<String>,
+    retry_after: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    File(FileWatch),
+    Url(Box<UrlFetch>),
+}
+
+impl Source {
+    /// Prepares a source; nothing is read or asked yet, and the first poll is due at once.
+    /// `spool_dir` is [`Kept::spool_dir`].
+    ///
+    /// # Errors
+    /// [`SourceError::Client`] if an HTTP client cannot be built.
+    pub fn open(
+        spec: SourceSpec,
+        options: SourceOptions,
+        spool_dir: &Path,
+    ) -> Result<Source, SourceError> {
+        let interval = options.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+        let jitter = options.jitter_seed.map_or_else(Jitter::from_system, Jitter::seeded);
+        let fingerprint = spec.fingerprint();
+        let kind = match &spec {
+            SourceSpec::File(path) => Kind::File(FileWatch::new(
+                path.clone(),
+                fingerprint,
+                options.dump_bytes_max,
+                options.file_look_interval,
+            )),
+            SourceSpec::Url(url) => Kind::Url(Box::new(UrlFetch::new(
+                url.clone(),
+                fingerprint,
+                options,
+                spool_dir.to_owned(),
+            )?)),
+        };
+        let now = Instant::now();
+        Ok(Source {
+            spec,
+            kind,
+            interval,
+            jitter,
+            next_at: now,
+            polled_at: now,
+            failures: 0,
+            error: None,
+            retry_after: None,
+        })
+    }
+
+    /// What was configured; its `Display` may be logged.
+    pub fn spec(&self) -> &SourceSpec {
+        &self.spec
+    }
+
+    /// Waits until the next poll is due. May be dropped and called again at any time.
+    pub async fn wait(&self) {
+        sleep_until(self.next_at).await;
+    }
+
+    /// Looks or asks now, due or not. `None`: nothing new since the last accepted dump.
+    ///
+    /// `force` is for people who ask for a reload. A URL is asked as always, conditionally. A file that
+    /// is being written is waited for, up to ten looks; one that was rejected is handed out again;
+    /// and trouble with the file is reported even if the last poll reported it (otherwise once, when it
+    /// begins; meanwhile [`Source::error`] holds it).
+    ///
+    /// Dropping the future gives up a download and leaves nothing behind.
+    ///
+    /// # Errors
+    /// Any [`SourceError`] but those of keeping; the next poll is then scheduled by
+    /// [`schedule::delay`], or for a file at the next look.
+    pub async fn poll(&mut self, force: bool) -> Result<Option<Arrival>, SourceError> {
+        let outcome = match &mut self.kind {
+            Kind::File(watch) => watch.poll(force).await,
+            Kind::Url(fetch) => fetch.poll().await,
+        };
+        self.polled_at = Instant::now();
+        match (&outcome, &self.kind) {
+            (Err(error), _) => self.failed(error.to_string(), error.retry_after()),
+            (Ok(None), Kind::File(watch)) if watch.trouble().is_some() => {}
+            // As long as nobody could use the file that lies there, that is the state of affairs.
+            (Ok(None), Kind::File(watch)) if watch.is_rejected() => {}
+            // Whether the trouble is over shows when the dump is accepted.
+            (Ok(Some(_)), _) => {}
+            (Ok(None), _) => self.recovered(),
+        }
+        self.schedule();
+        outcome
+    }
+
+    /// Waits and polls until a dump comes or a poll fails. For callers with nothing else to wait for.
+    ///
+    /// # Errors
+    /// As for [`Source::poll`]; call again to go on.
+    pub async fn wait_for_change(&mut self) -> Result<Arrival, SourceError> {
+        loop {
+            self.wait().await;
+            if let Some(arrival) = self.poll(false).await? {
+                return Ok(arrival);
+            }
+        }
+    }
+
+    /// A snapshot was built from this dump: from now on only later ones are of interest. Also for the
+    /// arrival of [`Kept::load`], which matters only if it once came from this very source.
+    pub fn accepted(&mut self, arrival: &Arrival) {
+        let is_ours = arrival.source_fingerprint == self.spec.fingerprint();
+        let is_kept = matches!(arrival.kind, ArrivalKind::Kept);
+        match &mut self.kind {
+            Kind::File(watch) if is_ours && !is_kept => watch.accepted(),
+            Kind::Url(fetch) if is_ours => fetch.accepted(&arrival.validators),
+            _ => {}
+        }
+        if !is_kept {
+            self.recovered();
+            self.schedule();
+        }
+    }
+
+    /// No snapshot could be built from the last arrival, for this reason. A URL is asked again as after
+    /// a failed download, a file when it changes or when forced.
+    pub fn rejected(&mut self, reason: &str) {
+        if let Kind::File(watch) = &mut self.kind {
+            watch.rejected();
+        }
+        self.failed(reason.to_owned(), None);
+        self.schedule();
+    }
+
+    /// The present trouble: of the last poll, or of the last arrival. `None` when all is well.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Failed polls and rejected arrivals in a row.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// How often a URL is asked, before jitter.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Changes the interval, counted from the last poll; the next may be due at once. No effect on files.
+    pub fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+        self.schedule();
+    }
+
+    /// How long until the next poll is due; zero if it is due.
+    pub fn due_in(&self) -> Duration {
+        self.next_at.saturating_duration_since(Instant::now())
+    }
+
+    fn failed(&mut self, error: String, retry_after: Option<Duration>) {
+        self.failures = self.failures.saturating_add(1);
+        self.error = Some(error);
+        self.retry_after = retry_after;
+    }
+
+    fn recovered(&mut self) {
+        self.failures = 0;
+        self.error = None;
+        self.retry_after = None;
+    }
+
+    fn schedule(&mut self) {
+        let wait = match &self.kind {
+            Kind::File(watch) => watch.next_look(),
+            Kind::Url(_) => schedule::delay(
+                self.failures,
+                self.interval,
+                self.retry_after,
+                self.jitter.chance(),
+            ),
+        };
+        self.next_at = self.polled_at + wait;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! A dump that has come in: one open file, and what is known about it.
+//!
+//! The bytes are as sent or stored: plain, gzip, or gzip in gzip. They are read through the handle
+//! that was opened when the dump was noticed, so that a later dump of the same name never mixes in.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tempfile::TempPath;
+
+use super::SourceError;
+
+/// One dump, ready to be read any number of times. Dropping it removes its spool file, if it has one.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Where it came from, for logs and `/readyz`: a path or a URL without its secrets.
+    pub origin: String,
+    /// Size as stored or sent, in bytes (before inflating).
+    pub bytes: u64,
+    /// When the dump was last modified, as its server or file system says; `None` if nobody said.
+    pub modified_at: Option<SystemTime>,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<File>,
+    pub(crate) stamp: Stamp,
+    /// [`super::SourceSpec::fingerprint`] of the source, empty for a file opened by hand.
+    pub(crate) source_fingerprint: String,
+    pub(crate) validators: Validators,
+    /// Of the bytes as stored, where they were hashed on the way.
+    pub(crate) sha256: Option<String>,
+    pub(crate) kind: ArrivalKind,
+}
+
+/// Who owns the file behind an arrival, which decides how it becomes the kept copy.
+#[derive(Debug)]
+pub(crate) enum ArrivalKind {
+    /// The operator's file: it may only be copied, since a link would follow its next rewriting.
+    Foreign,
+    /// A spool file of ours: it may be linked. The path is removed on drop.
+    Spooled(TempPath),
+    /// The kept copy itself.
+    Kept,
+}
+
+impl Arrival {
+    /// Opens a regular file as a dump, once: everything else about it is asked of the handle.
+    ///
+    /// # Errors
+    /// [`SourceError::File`] if it cannot be opened, [`SourceError::NotAFile`] for a directory, a pipe
+    /// or a device, [`SourceError::TooLarge`] above `bytes_max`.
+    pub fn open(path: &Path, bytes_max: u64) -> Result<Arrival, SourceError> {
+        let failed = |cause| SourceError::File { path: path.to_owned(), cause };
+        // Before opening, because opening a pipe would wait for its writer.
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(SourceError::NotAFile { path: path.to_owned() });
+        }
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(SourceError::NotAFile { path: path.to_owned() });
+        }
+        let origin = path.display().to_string();
+        if metadata.len() > bytes_max {
+            return Err(SourceError::TooLarge { origin, bytes_max });
+        }
+        Ok(Arrival {
+            origin,
+            bytes: metadata.len(),
+            modified_at: metadata.modified().ok(),
+            path: path.to_owned(),
+            file: Arc::new(file),
+            stamp: Stamp::of(&metadata),
+            source_fingerprint: String::new(),
+            validators: Validators::default(),
+            sha256: None,
+            kind: ArrivalKind::Foreign,
+        })
+    }
+
+    /// The file that is read, for messages: by now another file may have this name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A reader from the first byte on, independent of other readers. Unbuffered, and blocking.
+    pub fn reader(&self) -> FileReader {
+        FileReader::new(Arc::clone(&self.file))
+    }
+
+    /// Whether the bytes read since [`Arrival::open`] are of one piece. Call it after reading: a file
+    /// that is rewritten in place, rather than replaced, can hand out half of each.
+    ///
+    /// # Errors
+    /// [`SourceError::ChangedWhileRead`], or [`SourceError::File`] if the system no longer knows it.
+    pub fn check_unchanged(&self) -> Result<(), SourceError> {
+        // Files of ours are only ever replaced, and keeping one sets its time.
+        if !matches!(self.kind, ArrivalKind::Foreign) {
+            return Ok(());
+        }
+        let metadata = (self.file.metadata())
+            .map_err(|cause| SourceError::File { path: self.path.clone(), cause })?;
+        if Stamp::of(&metadata) == self.stamp {
+            Ok(())
+        } else {
+            Err(SourceError::ChangedWhileRead { origin: self.origin.clone() })
+        }
+    }
+}
+
+/// Reads an open file by position, so that readers of the same handle do not disturb each other.
+#[derive(Debug, Clone)]
+pub struct FileReader {
+    file: Arc<File>,
+    offset: u64,
+}
+
+impl FileReader {
+    pub(crate) fn new(file: Arc<File>) -> FileReader {
+        FileReader { file, offset: 0 }
+    }
+}
+
+impl Read for FileReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+/// What a server said about the version of a dump, to be sent back when asking for the next one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Validators {
+    /// The `ETag` as sent, with quotes and `W/`.
+    pub(crate) etag: Option<String>,
+    /// The `Last-Modified` as sent: servers compare the text.
+    pub(crate) last_modified: Option<String>,
+}
+
+impl Validators {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+}
+
+/// What tells one version of a file from another without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Which file. The time of birth is there because a freed inode number is soon used again.
+    pub(crate) identity: (u64, u64, Option<SystemTime>),
+    pub(crate) modified_at: (i64, i64),
+    pub(crate) size_bytes: u64,
+}
+
+impl Stamp {
+    pub(crate) fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            identity: (metadata.dev(), metadata.ino(), metadata.created().ok()),
+            modified_at: (metadata.mtime(), metadata.mtime_nsec()),
+            size_bytes: metadata.size(),
+        }
+    }
+}

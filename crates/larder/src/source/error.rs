@@ -1,0 +1,166 @@
+//! What can go wrong between a source and the kept copy, each case naming the value at fault.
+//!
+//! No text holds a credential: URLs come in already masked, see [`super::SourceSpec`].
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+
+/// Why no dump arrived, or why it could not be kept. None of these ends the server: the old
+/// snapshot goes on serving, and whoever gives up logs the error once.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The text of the setting is neither a path nor a URL that can be fetched.
+    #[error("`{text}` is no source of a dump: {reason}")]
+    Spec {
+        /// The setting as given, credentials masked.
+        text: String,
+        /// What is wrong with it and what is accepted.
+        reason: String,
+    },
+    /// The file is missing, unreadable, or became unreadable while it was read.
+    #[error("cannot read the dump `{}`: {cause}", path.display())]
+    File {
+        /// The path as configured.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+    /// The path names a directory, a pipe or a device.
+    #[error("cannot read the dump `{}`: it is not a regular file", path.display())]
+    NotAFile {
+        /// The path as configured.
+        path: PathBuf,
+    },
+    /// The file was rewritten in place while it was read, so what was read may be a mixture.
+    #[error("the dump `{origin}` was rewritten while it was read; it is read again once it rests")]
+    ChangedWhileRead {
+        /// The path as configured.
+        origin: String,
+    },
+    /// More bytes than the bound allows, as stored or sent, before inflating.
+    #[error(
+        "the dump from `{origin}` has more than {bytes_max} bytes, the largest that is accepted"
+    )]
+    TooLarge {
+        /// Path or masked URL.
+        origin: String,
+        /// The bound that was exceeded, in bytes.
+        bytes_max: u64,
+    },
+    /// The server answered, but neither with a dump (200) nor with "unchanged" (304).
+    #[error("`{url}` answered {status}, expected 200 or 304")]
+    Status {
+        /// The URL that answered, masked; after redirects it is the last one.
+        url: String,
+        /// The status it answered with.
+        status: StatusCode,
+        /// The wait it asked for by `Retry-After`, bounded by [`super::RETRY_AFTER_MAX`].
+        retry_after: Option<Duration>,
+    },
+    /// The server answered 304 although nothing was known that could be unchanged.
+    #[error("`{url}` answered 304 to a request without a condition, expected 200")]
+    NotModifiedUnasked {
+        /// The URL that answered, masked.
+        url: String,
+    },
+    /// No connection, no TLS, too many redirects, or a broken answer.
+    #[error("cannot fetch `{url}`: {cause}")]
+    Transfer {
+        /// The configured URL, masked.
+        url: String,
+        /// The chain of reasons in one line.
+        cause: String,
+    },
+    /// A step took longer than its bound.
+    #[error("cannot fetch `{url}`: {step} took longer than {bound:?}")]
+    TimedOut {
+        /// The configured URL, masked.
+        url: String,
+        /// Which step: connecting, the response header, the next bytes, the whole transfer.
+        step: &'static str,
+        /// The bound that was exceeded.
+        bound: Duration,
+    },
+    /// The body ended before the announced length, or the connection broke within the body.
+    #[error("the dump from `{url}` was truncated: {received} bytes came, expected {} ({cause})",
+        expected.map_or_else(|| "more".to_owned(), |length| length.to_string()))]
+    Truncated {
+        /// The configured URL, masked.
+        url: String,
+        /// Bytes that came.
+        received: u64,
+        /// The `Content-Length`, if there was one.
+        expected: Option<u64>,
+        /// How the end showed itself.
+        cause: String,
+    },
+    /// The HTTP client could not be built, for example because the system has no CA certificates.
+    #[error("cannot prepare a client for `{url}`: {cause}")]
+    Client {
+        /// The configured URL, masked.
+        url: String,
+        /// The chain of reasons in one line.
+        cause: String,
+    },
+    /// A dump could not be written to the data directory: full, read-only or gone.
+    #[error("cannot write `{}`: {cause}", path.display())]
+    Write {
+        /// The file or directory that was being written.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+    /// A dump that is compressed more often than anything sensible.
+    #[error("the dump from `{origin}` is compressed more than {layers_max} times")]
+    TooManyLayers {
+        /// Path or masked URL.
+        origin: String,
+        /// The number of gzip layers that are still unwrapped.
+        layers_max: usize,
+    },
+    /// Another process holds the lock of the data directory.
+    #[error("the data directory `{}` is in use by {} (lock file `{}`)", data_dir.display(),
+        process.as_ref().map_or_else(|| "another process".to_owned(), |id| format!("process {id}")),
+        lock_path.display())]
+    Locked {
+        /// The directory that was asked for.
+        data_dir: PathBuf,
+        /// The file whose lock is taken.
+        lock_path: PathBuf,
+        /// The process id that the holder wrote into it, if it can be read.
+        process: Option<u32>,
+    },
+}
+
+impl SourceError {
+    /// A short, stable word for a metric's label.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            SourceError::Spec { .. } => "spec",
+            SourceError::File { .. } | SourceError::NotAFile { .. } => "file",
+            SourceError::ChangedWhileRead { .. } => "changed",
+            SourceError::TooLarge { .. } => "too_large",
+            SourceError::Status { .. } | SourceError::NotModifiedUnasked { .. } => "status",
+            SourceError::Transfer { .. } => "transfer",
+            SourceError::TimedOut { .. } => "timeout",
+            SourceError::Truncated { .. } => "truncated",
+            SourceError::Client { .. } => "client",
+            SourceError::Write { .. } => "write",
+            SourceError::TooManyLayers { .. } => "layers",
+            SourceError::Locked { .. } => "locked",
+        }
+    }
+
+    /// The wait that the other side asked for, if it did.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            SourceError::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}

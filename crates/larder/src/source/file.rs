@@ -1,0 +1,171 @@
+//! A dump in a file: noticed by looking, since notifications miss bind mounts, network file
+//! systems and the target of a symbolic link.
+//!
+//! path -> [`Stamp`] every half second -> changed and at rest -> opened once -> [`Arrival`].
+//! A file with a new identity was renamed into place and is taken at once; one that is rewritten
+//! under the same identity is taken when two looks agree. The file is never written or linked.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::sleep;
+
+use super::SourceError;
+use super::arrival::{Arrival, Stamp};
+
+/// How long a new file is watched before it is believed to be complete, if it is very young.
+const SETTLE: Duration = Duration::from_millis(50);
+/// A file that was modified longer ago than this is not being written.
+const YOUNG: Duration = Duration::from_secs(2);
+/// How many times a forced look waits for a file that is being written, before it takes it as it is.
+const FORCED_LOOKS_MAX: usize = 10;
+
+/// Watches one path.
+#[derive(Debug)]
+pub(crate) struct FileWatch {
+    path: PathBuf,
+    fingerprint: String,
+    bytes_max: u64,
+    look_interval: Duration,
+    /// The version that was handed out last.
+    taken: Option<Stamp>,
+    /// The version handed out last could not be used.
+    rejected: bool,
+    /// A version that was seen once and may still be growing.
+    growing: Option<Stamp>,
+    /// The trouble reported last, so that it is reported once and not twice a second.
+    trouble: Option<String>,
+}
+
+impl FileWatch {
+    pub(crate) fn new(
+        path: PathBuf,
+        fingerprint: String,
+        bytes_max: u64,
+        look_interval: Duration,
+    ) -> FileWatch {
+        FileWatch {
+            path,
+            fingerprint,
+            bytes_max,
+            look_interval,
+            taken: None,
+            rejected: false,
+            growing: None,
+            trouble: None,
+        }
+    }
+
+    /// The time to the next look: sooner while a file is growing, so that the second look at a
+    /// rewritten file still comes within a second of the change.
+    pub(crate) fn next_look(&self) -> Duration {
+        if self.growing.is_some() { self.look_interval / 2 } else { self.look_interval }
+    }
+
+    /// The present trouble, if the last look met one.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// The version handed out last could not be used, and no other has come.
+    pub(crate) fn is_rejected(&self) -> bool {
+        self.rejected
+    }
+
+    pub(crate) fn accepted(&mut self) {
+        self.rejected = false;
+    }
+
+    pub(crate) fn rejected(&mut self) {
+        self.rejected = true;
+    }
+
+    /// Looks once. Unless forced, trouble that the last look met as well is passed over in silence;
+    /// forced, a file at rest that was rejected is handed out again.
+    pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<Arrival>, SourceError> {
+        let outcome = self.look(force).await;
+        match outcome {
+            Ok(arrival) => {
+                self.trouble = None;
+                Ok(arrival)
+            }
+            Err(error) => {
+                let text = error.to_string();
+                let repeated = self.trouble.replace(text.clone()) == Some(text);
+                // Whatever lies there after trouble is new, even if it looks as before.
+                self.growing = None;
+                if std::mem::take(&mut self.rejected) {
+                    self.taken = None;
+                }
+                if repeated && !force { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+
+    async fn look(&mut self, force: bool) -> Result<Option<Arrival>, SourceError> {
+        let mut stamp = self.stamp().await?;
+        if Some(stamp) == self.taken && !(force && self.rejected) {
+            self.growing = None;
+            return Ok(None);
+        }
+        if force {
+            for _ in 0..FORCED_LOOKS_MAX {
+                if self.is_at_rest(stamp).await? {
+                    break;
+                }
+                sleep(self.look_interval).await;
+                stamp = self.stamp().await?;
+            }
+        } else if self.growing != Some(stamp) {
+            let is_new = self.taken.is_none_or(|taken| taken.identity != stamp.identity);
+            if !is_new || !self.is_at_rest(stamp).await? {
+                self.growing = Some(stamp);
+                return Ok(None);
+            }
+        }
+        let (path, bytes_max) = (self.path.clone(), self.bytes_max);
+        let mut arrival = blocking(move || Arrival::open(&path, bytes_max)).await?;
+        arrival.source_fingerprint = self.fingerprint.clone();
+        // The handle's stamp, not the path's: if the name has moved on since, the next look sees it.
+        self.taken = Some(arrival.stamp);
+        self.rejected = false;
+        self.growing = None;
+        Ok(Some(arrival))
+    }
+
+    /// Whether this version was finished a while ago, or at least does not move for a moment.
+    async fn is_at_rest(&self, stamp: Stamp) -> Result<bool, SourceError> {
+        let (seconds, nanoseconds) = stamp.modified_at;
+        let modified_at = u64::try_from(seconds).ok().and_then(|seconds| {
+            SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds as u32))
+        });
+        let age = modified_at.and_then(|modified_at| modified_at.elapsed().ok());
+        if age.is_some_and(|age| age > YOUNG) {
+            return Ok(true);
+        }
+        sleep(SETTLE).await;
+        Ok(self.stamp().await? == stamp)
+    }
+
+    async fn stamp(&self) -> Result<Stamp, SourceError> {
+        let path = self.path.clone();
+        blocking(move || match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_file() => Ok(Stamp::of(&metadata)),
+            Ok(_) => Err(SourceError::NotAFile { path }),
+            Err(cause) => Err(SourceError::File { path, cause }),
+        })
+        .await
+    }
+}
+
+/// File calls may wait for a disk or a network, so they leave the threads that answer requests.
+async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(call).await {
+        Ok(value) => value,
+        // It is not cancelled while it runs, so the only way here is its own panic.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

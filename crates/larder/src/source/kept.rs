@@ -1,0 +1,350 @@
+//! The kept copy: the last good dump in the data directory, so that a restart serves at once and
+//! other servers can fetch the dump from this one.
+//!
+//! accepted [`Arrival`] -> one gzip layer -> written aside, synced, renamed -> [`KeptFile`].
+//! Beside it lies what its server said about it, tied to it by its digest: if the machine stops
+//! between the two, the saying is not believed. Nothing here judges a dump; only good ones come.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use flate2::bufread::MultiGzDecoder;
+use flate2::{Compression, GzBuilder};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::SourceError;
+use super::arrival::{Arrival, ArrivalKind, FileReader, Validators};
+use super::lock::DataDirLock;
+use super::spec::hex;
+use super::url::SPOOL_PREFIX;
+
+/// The name of the kept dump, the AUR's own.
+pub const KEPT_FILE_NAME: &str = "packages-meta-ext-v1.json.gz";
+const DIRECTORY_NAME: &str = "aur";
+const STATE_FILE_NAME: &str = "source.json";
+/// One layer is usual and two have been met; a dump with more than this is not kept.
+const GZIP_LAYERS_MAX: usize = 8;
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// A quick level: a plain dump may come every few minutes, and the processor has requests to answer.
+const RECOMPRESSION_LEVEL: u32 = 3;
+const COPY_BUFFER_BYTES: usize = 128 * 1024;
+
+/// The kept copy of one data directory, which stays locked while this lives.
+#[derive(Debug)]
+pub struct Kept {
+    lock: Arc<DataDirLock>,
+    directory: PathBuf,
+    current: Option<KeptFile>,
+}
+
+/// The kept dump as it can be served: one gzip layer. Cheap to clone; an old one stays readable after
+/// the next has replaced it.
+#[derive(Debug, Clone)]
+pub struct KeptFile {
+    /// Where it lies; by now a later dump may have this name.
+    pub path: PathBuf,
+    /// Size of the compressed file, in bytes.
+    pub size_bytes: u64,
+    /// Of the compressed file: 64 lower-case hex digits.
+    pub sha256: String,
+    /// For `Last-Modified`: when the dump was modified at its source, as far as that is known.
+    pub modified_at: SystemTime,
+    file: Arc<File>,
+}
+
+impl KeptFile {
+    /// A reader of exactly the bytes that `sha256` describes, from the first on. Blocking.
+    pub fn reader(&self) -> FileReader {
+        FileReader::new(Arc::clone(&self.file))
+    }
+
+    /// The text of the `.sha256` file beside the dump, as the AUR writes it: no newline at the end.
+    pub fn sha256_line(&self) -> String {
+        format!("SHA256 ({KEPT_FILE_NAME}) = {}", self.sha256)
+    }
+}
+
+/// What is remembered beside the kept dump. Wire form: `source.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    /// Of the kept file that the rest is about.
+    sha256: String,
+    /// For people; without credentials.
+    origin: String,
+    /// [`super::SourceSpec::fingerprint`].
+    source_fingerprint: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_modified: Option<String>,
+}
+
+impl Kept {
+    /// Creates the directory if it is missing, takes its lock, and clears away what a killed process
+    /// left. A read-only directory is accepted: then [`Kept::load`] works and [`Kept::keep`] fails.
+    ///
+    /// # Errors
+    /// Those of [`DataDirLock::acquire`].
+    pub fn open(data_dir: &Path) -> Result<Kept, SourceError> {
+        Ok(Kept::with_lock(Arc::new(DataDirLock::acquire(data_dir)?)))
+    }
+
+    /// The same, for a data directory that is locked already.
+    pub fn with_lock(lock: Arc<DataDirLock>) -> Kept {
+        let directory = lock.data_dir().join(DIRECTORY_NAME);
+        // Each of these shows again, with its reason, when a dump is to be kept.
+        let _ = std::fs::create_dir(&directory);
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(SPOOL_PREFIX) || name.ends_with(".tmp") {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Kept { lock, directory, current: None }
+    }
+
+    /// Where dumps on their way are spooled: on the same file system as the kept copy.
+    pub fn spool_dir(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The lock, for other parts of the process that use the same data directory.
+    pub fn lock(&self) -> &Arc<DataDirLock> {
+        &self.lock
+    }
+
+    /// The dump that was kept or loaded last.
+    pub fn current(&self) -> Option<&KeptFile> {
+        self.current.as_ref()
+    }
+
+    /// Opens the dump of an earlier run, if there is one; reads it once for its digest. Blocking.
+    ///
+    /// # Errors
+    /// [`SourceError::File`] or [`SourceError::NotAFile`] if it is there but cannot be read.
+    pub fn load(&mut self) -> Result<Option<Arrival>, SourceError> {
+        let path = self.path();
+        let mut arrival = match Arrival::open(&path, u64::MAX) {
+            Err(SourceError::File { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            outcome => outcome?,
+        };
+        let mut sink = Hashing::new(io::sink());
+        copy(&mut arrival.reader(), &mut sink, &path, &path)?;
+        let sha256 = sink.finish().1;
+        arrival.origin = format!("{} (kept)", path.display());
+        arrival.kind = ArrivalKind::Kept;
+        arrival.sha256 = Some(sha256.clone());
+        if let Some(state) = self.state().filter(|state| state.sha256 == sha256) {
+            arrival.origin = format!("{} (kept from {})", path.display(), state.origin);
+            arrival.source_fingerprint = state.source_fingerprint;
+            arrival.validators =
+                Validators { etag: state.etag, last_modified: state.last_modified };
+        }
+        self.current = Some(KeptFile {
+            path,
+            size_bytes: arrival.bytes,
+            sha256,
+            modified_at: arrival.modified_at.unwrap_or_else(SystemTime::now),
+            file: Arc::clone(&arrival.file),
+        });
+        Ok(Some(arrival))
+    }
+
+    /// Makes an arrival the kept copy; to be called once a snapshot was built from it. A dump in one
+    /// gzip layer is kept byte for byte, one in several is unwrapped to the last, a plain one is
+    /// compressed. Durable when it returns. Blocking, and seconds long for a large plain dump.
+    ///
+    /// # Errors
+    /// [`SourceError::Write`] if the disk is full or read-only; [`SourceError::File`],
+    /// [`SourceError::ChangedWhileRead`] or [`SourceError::TooManyLayers`] for the arrival. The former
+    /// copy is then untouched, except that if only `source.json` failed, the new copy is in place and
+    /// the next start asks without a condition.
+    pub fn keep(&mut self, arrival: &Arrival) -> Result<KeptFile, SourceError> {
+        if let (ArrivalKind::Kept, Some(current)) = (&arrival.kind, &self.current) {
+            return Ok(current.clone());
+        }
+        // It may have been missing, or removed by hand, when the process started.
+        match std::fs::create_dir(&self.directory) {
+            Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
+                return Err(SourceError::Write { path: self.directory.clone(), cause });
+            }
+            _ => {}
+        }
+        let aside = self.directory.join(format!("{KEPT_FILE_NAME}.tmp"));
+        let outcome = self.keep_aside(arrival, &aside).and_then(|kept| {
+            std::fs::rename(&aside, self.path()).map_err(unwritten(&kept.path))?;
+            Ok(kept)
+        });
+        if outcome.is_err() {
+            let _ = std::fs::remove_file(&aside);
+        }
+        let kept = self.current.insert(outcome?).clone();
+        self.sync_directory()?;
+        self.remember(&State {
+            sha256: kept.sha256.clone(),
+            origin: arrival.origin.clone(),
+            source_fingerprint: arrival.source_fingerprint.clone(),
+            etag: arrival.validators.etag.clone(),
+            last_modified: arrival.validators.last_modified.clone(),
+        })?;
+        Ok(kept)
+    }
+
+    /// Writes the arrival in its kept form under a name of its own, and syncs it.
+    fn keep_aside(&self, arrival: &Arrival, aside: &Path) -> Result<KeptFile, SourceError> {
+        let _ = std::fs::remove_file(aside);
+        let layers = gzip_layers(arrival)?;
+        let linked = match (&arrival.kind, &arrival.sha256) {
+            // Fails where the spool had to go to another file system: then it is copied.
+            (ArrivalKind::Spooled(path), Some(sha256)) if layers == 1 => {
+                std::fs::hard_link(path, aside)
+                    .ok()
+                    .map(|()| (Arc::clone(&arrival.file), sha256.clone()))
+            }
+            _ => None,
+        };
+        let (file, sha256) = match linked {
+            Some(linked) => linked,
+            None => {
+                let file = (OpenOptions::new().read(true).write(true).create_new(true).open(aside))
+                    .map_err(unwritten(aside))?;
+                let mut output = Hashing::new(&file);
+                if layers == 0 {
+                    // Without a time or a name in its header, the same dump gives the same bytes.
+                    let level = Compression::new(RECOMPRESSION_LEVEL);
+                    let mut encoder = GzBuilder::new().write(&mut output, level);
+                    copy(&mut arrival.reader(), &mut encoder, &arrival.path, aside)?;
+                    encoder.finish().map_err(unwritten(aside))?;
+                } else {
+                    copy(&mut unwrapped(arrival, layers - 1), &mut output, &arrival.path, aside)?;
+                }
+                arrival.check_unchanged()?;
+                let sha256 = output.finish().1;
+                (Arc::new(file), sha256)
+            }
+        };
+        let modified_at = arrival.modified_at.unwrap_or_else(SystemTime::now);
+        // Carries the time over a restart. Some file systems refuse; then it is the time of keeping.
+        let _ = file.set_modified(modified_at);
+        file.sync_all().map_err(unwritten(aside))?;
+        let size_bytes = file.metadata().map_err(unwritten(aside))?.len();
+        Ok(KeptFile { path: self.path(), size_bytes, sha256, modified_at, file })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(KEPT_FILE_NAME)
+    }
+
+    /// What was remembered; a missing or damaged file counts as nothing, at the cost of one download.
+    fn state(&self) -> Option<State> {
+        let text = std::fs::read(self.directory.join(STATE_FILE_NAME)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    fn remember(&self, state: &State) -> Result<(), SourceError> {
+        let path = self.directory.join(STATE_FILE_NAME);
+        let aside = self.directory.join(format!("{STATE_FILE_NAME}.tmp"));
+        let write = || {
+            let mut text = serde_json::to_vec_pretty(state)?;
+            text.push(b'\n');
+            let mut file = File::create(&aside)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&aside, &path)
+        };
+        write().map_err(unwritten(&path))?;
+        self.sync_directory()
+    }
+
+    /// Makes the renames durable.
+    fn sync_directory(&self) -> Result<(), SourceError> {
+        File::open(&self.directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(unwritten(&self.directory))
+    }
+}
+
+fn unwritten(path: &Path) -> impl Fn(io::Error) -> SourceError {
+    let path = path.to_owned();
+    move |cause| SourceError::Write { path: path.clone(), cause }
+}
+
+/// How often the arrival is compressed: 0 for a plain one.
+fn gzip_layers(arrival: &Arrival) -> Result<usize, SourceError> {
+    for layers in 0..=GZIP_LAYERS_MAX {
+        let mut start = Vec::new();
+        (unwrapped(arrival, layers).take(GZIP_MAGIC.len() as u64).read_to_end(&mut start))
+            .map_err(|cause| SourceError::File { path: arrival.path.clone(), cause })?;
+        if start != GZIP_MAGIC {
+            return Ok(layers);
+        }
+    }
+    Err(SourceError::TooManyLayers { origin: arrival.origin.clone(), layers_max: GZIP_LAYERS_MAX })
+}
+
+/// The arrival's bytes without the outermost so many layers.
+fn unwrapped(arrival: &Arrival, layers: usize) -> Box<dyn Read> {
+    let mut reader: Box<dyn Read> = Box::new(arrival.reader());
+    for _ in 0..layers {
+        let buffered = io::BufReader::with_capacity(COPY_BUFFER_BYTES, reader);
+        reader = Box::new(MultiGzDecoder::new(buffered));
+    }
+    reader
+}
+
+/// Copies to the end, telling trouble with the one side from trouble with the other.
+fn copy(
+    input: &mut dyn Read,
+    output: &mut dyn Write,
+    input_path: &Path,
+    output_path: &Path,
+) -> Result<(), SourceError> {
+    let mut buffer = vec![0; COPY_BUFFER_BYTES];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => output.write_all(&buffer[..count]).map_err(unwritten(output_path))?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(cause) => return Err(SourceError::File { path: input_path.to_owned(), cause }),
+        }
+    }
+}
+
+/// Hashes what passes through.
+struct Hashing<W> {
+    inner: W,
+    hasher: Sha256,
+}
+
+impl<W: Write> Hashing<W> {
+    fn new(inner: W) -> Hashing<W> {
+        Hashing { inner, hasher: Sha256::new() }
+    }
+
+    /// The writer back, and the digest in hex.
+    fn finish(self) -> (W, String) {
+        (self.inner, hex(&self.hasher.finalize()))
+    }
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests;

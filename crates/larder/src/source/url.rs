@@ -1,0 +1,275 @@
+//! A dump behind a URL: asked for conditionally, spooled to a file, never held in memory.
+//!
+//! validators of the last good dump -> GET -> 304, or 200 -> spool file, hashed on the way -> [`Arrival`].
+//! The body is kept as sent: nothing is decompressed here whatever `Content-Encoding` says, since
+//! servers disagree about it and the loader looks at the bytes. Nothing is remembered about a dump
+//! until the caller has accepted it, so a broken one is asked for again.
+
+use std::error::Error;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, ETAG, HeaderMap, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    LAST_MODIFIED, RETRY_AFTER,
+};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, StatusCode, Url};
+use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
+use tokio::io::{AsyncWriteExt, BufWriter};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::arrival::{Arrival, ArrivalKind, Stamp, Validators};
+use super::spec::{hex, mask_url};
+use super::{SourceError, SourceOptions};
+
+/// A server may ask for a longer wait than this by `Retry-After`, but does not get it.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// How many redirects one request follows.
+pub const REDIRECTS_MAX: usize = 5;
+/// Begins the names of spool files; those of a killed process are removed at the next start.
+pub(crate) const SPOOL_PREFIX: &str = ".spool-";
+const SPOOL_BUFFER_BYTES: usize = 256 * 1024;
+
+/// Fetches one URL.
+#[derive(Debug)]
+pub(crate) struct UrlFetch {
+    url: Url,
+    fingerprint: String,
+    client: Client,
+    options: SourceOptions,
+    spool_dir: PathBuf,
+    /// Of the last accepted dump.
+    validators: Validators,
+}
+
+impl UrlFetch {
+    pub(crate) fn new(
+        url: Url,
+        fingerprint: String,
+        options: SourceOptions,
+        spool_dir: PathBuf,
+    ) -> Result<UrlFetch, SourceError> {
+        let client = client(&url, &options)
+            .map_err(|error| SourceError::Client { url: mask_url(&url), cause: reasons(&error) })?;
+        Ok(UrlFetch {
+            url,
+            fingerprint,
+            client,
+            options,
+            spool_dir,
+            validators: Validators::default(),
+        })
+    }
+
+    /// Remembers what to compare with from now on.
+    pub(crate) fn accepted(&mut self, validators: &Validators) {
+        self.validators = validators.clone();
+    }
+
+    /// Asks once. `None` means that the last accepted dump is still the latest.
+    pub(crate) async fn poll(&self) -> Result<Option<Arrival>, SourceError> {
+        let deadline = Instant::now() + self.options.transfer_time_max;
+        let response = self.ask().await?;
+        let answered_by = mask_url(response.url());
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_MODIFIED if self.validators.is_empty() => {
+                return Err(SourceError::NotModifiedUnasked { url: answered_by });
+            }
+            StatusCode::NOT_MODIFIED => return Ok(None),
+            status => {
+                let retry_after = retry_after(response.headers(), SystemTime::now());
+                return Err(SourceError::Status { url: answered_by, status, retry_after });
+            }
+        }
+        let validators = Validators {
+            etag: text(response.headers(), ETAG),
+            last_modified: text(response.headers(), LAST_MODIFIED),
+        };
+        // Some servers send an ETag but never compare it; a strong one spares us the body.
+        if validators.etag.as_ref().is_some_and(|etag| etag.starts_with('"'))
+            && validators.etag == self.validators.etag
+        {
+            return Ok(None);
+        }
+        self.spool(response, validators, deadline).await.map(Some)
+    }
+
+    /// Sends the request and waits for the header of the last answer.
+    async fn ask(&self) -> Result<Response, SourceError> {
+        let mut request = (self.client.get(self.url.clone()))
+            .header(ACCEPT, "*/*")
+            // Without this a server may compress the .gz once more.
+            .header(ACCEPT_ENCODING, "identity");
+        if let Some(etag) = &self.validators.etag {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
+        if let Some(last_modified) = &self.validators.last_modified {
+            request = request.header(IF_MODIFIED_SINCE, last_modified);
+        }
+        let bound = self.options.response_header_timeout;
+        match timeout(bound, request.send()).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) if error.is_timeout() => {
+                Err(self.timed_out("connecting", self.options.connect_timeout))
+            }
+            Ok(Err(error)) => Err(SourceError::Transfer {
+                url: mask_url(&self.url),
+                cause: reasons(&error.without_url()),
+            }),
+            Err(_) => Err(self.timed_out("waiting for the response header", bound)),
+        }
+    }
+
+    /// Writes the body to a file of ours.
+    async fn spool(
+        &self,
+        mut response: Response,
+        validators: Validators,
+        deadline: Instant,
+    ) -> Result<Arrival, SourceError> {
+        let origin = mask_url(&self.url);
+        let bytes_max = self.options.dump_bytes_max;
+        let expected = response.content_length();
+        if expected.is_some_and(|length| length > bytes_max) {
+            return Err(SourceError::TooLarge { origin, bytes_max });
+        }
+        let spool = spool_file(&self.spool_dir)
+            .map_err(|cause| SourceError::Write { path: self.spool_dir.clone(), cause })?;
+        let (file, path) = spool.into_parts();
+        let unwritten = |cause| SourceError::Write { path: path.to_path_buf(), cause };
+        let handle = tokio::fs::File::from_std(file.try_clone().map_err(unwritten)?);
+        let mut writer = BufWriter::with_capacity(SPOOL_BUFFER_BYTES, handle);
+        let mut hasher = Sha256::new();
+        let mut received: u64 = 0;
+        let truncated = |received, cause| SourceError::Truncated {
+            url: origin.clone(),
+            received,
+            expected,
+            cause,
+        };
+        loop {
+            let stalled_at = Instant::now() + self.options.body_stall_timeout;
+            let chunk = match timeout_at(stalled_at.min(deadline), response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => return Err(truncated(received, reasons(&error.without_url()))),
+                Err(_) if stalled_at <= deadline => {
+                    let step = "waiting for the next bytes of the body";
+                    return Err(self.timed_out(step, self.options.body_stall_timeout));
+                }
+                Err(_) => {
+                    return Err(self.timed_out("the transfer", self.options.transfer_time_max));
+                }
+            };
+            received += chunk.len() as u64;
+            if received > bytes_max {
+                return Err(SourceError::TooLarge { origin, bytes_max });
+            }
+            hasher.update(&chunk);
+            writer.write_all(&chunk).await.map_err(unwritten)?;
+        }
+        if expected.is_some_and(|length| length != received) {
+            return Err(truncated(received, "the body ended".to_owned()));
+        }
+        writer.flush().await.map_err(unwritten)?;
+        let metadata = file.metadata().map_err(unwritten)?;
+        Ok(Arrival {
+            bytes: received,
+            modified_at: (validators.last_modified.as_deref())
+                .and_then(|text| httpdate::parse_http_date(text).ok()),
+            path: path.to_path_buf(),
+            file: Arc::new(file),
+            stamp: Stamp::of(&metadata),
+            source_fingerprint: self.fingerprint.clone(),
+            validators,
+            sha256: Some(hex(&hasher.finalize())),
+            kind: ArrivalKind::Spooled(path),
+            origin,
+        })
+    }
+
+    fn timed_out(&self, step: &'static str, bound: Duration) -> SourceError {
+        SourceError::TimedOut { url: mask_url(&self.url), step, bound }
+    }
+}
+
+fn client(url: &Url, options: &SourceOptions) -> reqwest::Result<Client> {
+    let builder = || {
+        let builder = Client::builder()
+            .user_agent(concat!("larder/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(options.connect_timeout)
+            .redirect(redirects())
+            .referer(false)
+            // The next request is minutes away: a connection kept until then would only go stale.
+            .pool_max_idle_per_host(0);
+        if options.environment_proxy { builder } else { builder.no_proxy() }
+    };
+    match builder().build() {
+        // A machine without CA certificates can still fetch over plain http.
+        Err(_) if url.scheme() == "http" => builder().tls_certs_only([]).build(),
+        outcome => outcome,
+    }
+}
+
+fn redirects() -> Policy {
+    Policy::custom(|attempt| {
+        let downgrade = attempt.url().scheme() == "http"
+            && attempt.previous().last().is_some_and(|previous| previous.scheme() == "https");
+        if downgrade {
+            attempt.error("a redirect from https to http is not followed")
+        } else if attempt.previous().len() > REDIRECTS_MAX {
+            attempt.error(format!("more than {REDIRECTS_MAX} redirects"))
+        } else {
+            attempt.follow()
+        }
+    })
+}
+
+/// A file beside the kept copy, so that it can be linked to it; where nothing can be created there, in
+/// the system's directory, since a read-only data directory is no reason to serve an old dump.
+fn spool_file(directory: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    // As for any new file: the umask decides, since the spool may become the kept copy.
+    builder.prefix(SPOOL_PREFIX).permissions(Permissions::from_mode(0o666));
+    builder.tempfile_in(directory).or_else(|error| builder.tempfile().map_err(|_| error))
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// `Retry-After`, as seconds or as a date, bounded.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let value = text(headers, RETRY_AFTER)?;
+    let value = value.trim();
+    let wait = match value.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).ok()?,
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+/// An error and what caused it, in one line, without saying the same twice.
+fn reasons(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let next_text = next.to_string();
+        if !text.ends_with(&next_text) {
+            text.push_str(": ");
+            text.push_str(&next_text);
+        }
+        cause = next.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
