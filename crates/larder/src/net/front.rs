@@ -1,0 +1,172 @@
+//! Between hyper and the router: who sent the request, how long its URL is, and what its bodies are waiting for.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, ready};
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::future::RouteFuture;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Version, header};
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use tower::Service as _;
+
+use super::Peer;
+use super::progress::{Handling, Progress, Responding, Waits};
+
+/// The text of a 414, whoever sends it.
+pub(super) fn url_too_long(url_bytes_max: usize) -> String {
+    format!(
+        "the URL is longer than {url_bytes_max} bytes; send the parameters as the body of a POST instead\n"
+    )
+}
+
+/// One connection's way to the router.
+pub(super) struct Front {
+    pub(super) router: Router,
+    pub(super) peer: Peer,
+    pub(super) progress: Arc<Progress>,
+    pub(super) url_bytes_max: usize,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Front {
+    type Response = Response<Outgoing>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn call(&self, request: Request<Incoming>) -> Answer {
+        self.progress.record_request(request.version() == Version::HTTP_2);
+        let handling = Some(Handling::new(&self.progress));
+        let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
+        if url_bytes > self.url_bytes_max {
+            let mut response = Response::new(Body::from(url_too_long(self.url_bytes_max)));
+            *response.status_mut() = StatusCode::URI_TOO_LONG;
+            let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
+            response.headers_mut().insert(header::CONTENT_TYPE, plain);
+            return Answer { source: Source::Ready(Some(response)), handling };
+        }
+        let (mut head, body) = request.into_parts();
+        head.extensions.insert(self.peer);
+        let body = if body.is_end_stream() {
+            Body::empty()
+        } else {
+            Body::new(Inbound {
+                body,
+                progress: self.progress.clone(),
+                waits: Waits::for_client(),
+                has_ended: false,
+            })
+        };
+        Answer {
+            source: Source::Route(self.router.clone().call(Request::from_parts(head, body))),
+            handling,
+        }
+    }
+}
+
+/// A response in the making.
+pub(super) struct Answer {
+    source: Source,
+    /// Present until the response is there.
+    handling: Option<Handling>,
+}
+
+enum Source {
+    Route(RouteFuture<Infallible>),
+    Ready(Option<Response<Body>>),
+}
+
+impl Future for Answer {
+    type Output = Result<Response<Outgoing>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let response = match &mut this.source {
+            Source::Route(route) => ready!(Pin::new(route).poll(cx))?,
+            Source::Ready(response) => {
+                response.take().expect("an answer is not polled after it is there")
+            }
+        };
+        let responding =
+            this.handling.take().expect("an answer is not polled after it is there").responds();
+        Poll::Ready(Ok(response.map(|body| Outgoing { body, responding })))
+    }
+}
+
+/// A request's body, which tells when a handler waits for it.
+struct Inbound {
+    body: Incoming,
+    progress: Arc<Progress>,
+    waits: Waits,
+    has_ended: bool,
+}
+
+impl hyper::body::Body for Inbound {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        this.waits.set(&this.progress, frame.is_pending());
+        this.has_ended |= !matches!(frame, Poll::Pending | Poll::Ready(Some(Ok(_))));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Inbound {
+    fn drop(&mut self) {
+        self.waits.set(&self.progress, false);
+        if !self.has_ended && !self.body.is_end_stream() {
+            self.progress.left_body_unread.store(true, Relaxed);
+        }
+    }
+}
+
+/// A response's body, which tells whether the client or the handler is the slower one.
+pub(super) struct Outgoing {
+    body: Body,
+    responding: Responding,
+}
+
+impl hyper::body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        this.responding.is_not_ready(frame.is_pending());
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(bytes) = frame.data_ref()
+        {
+            this.responding.progress().record_body_sent(bytes.len());
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,507 @@
+//! Who is holding up a connection, and since when.
+//!
+//! The connection's task counts into [`Progress`] as bytes and requests pass; the sweep of the listener compares two
+//! looks at it through a [`Watch`]. Nothing here reads a clock on behalf of a request: time exists only at the sweep.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::Limits;
+
+/// What one connection has done so far. Written by its tasks, read by the sweep; no field depends on another.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Requests whose head is complete. Only the connection's own task writes it.
+    started: AtomicU64,
+    /// Handlers that have not returned a response yet.
+    handlers: AtomicU32,
+    /// Responses that hyper still draws from.
+    responses: AtomicU32,
+    /// Those of `responses` that wait for us, not for the client.
+    responses_not_ready: AtomicU32,
+    /// Request bodies that a handler is waiting for.
+    bodies_awaited: AtomicU32,
+    /// Body bytes handed to hyper, which takes them when the client does.
+    body_bytes_sent: AtomicU64,
+    /// Successful writes to the socket. Only the connection's own task writes it.
+    writes: AtomicU64,
+    /// The last write had to wait for the client.
+    is_write_blocked: AtomicBool,
+    /// Bytes have arrived that belong to no complete request.
+    has_partial_head: AtomicBool,
+    is_http2: AtomicBool,
+    is_in_handshake: AtomicBool,
+    /// A request's body was given up before its end, so that unread bytes may be in the socket.
+    pub(super) left_body_unread: AtomicBool,
+    /// The request line does not end: set by the wire, answered by the connection's task.
+    pub(super) is_url_too_long: AtomicBool,
+    /// The wire is to be kept, for a last word, when hyper lets go of it.
+    pub(super) keeps_wire: AtomicBool,
+    /// The connection is being cut: no more patience with the bytes still in flight.
+    pub(super) is_cut: AtomicBool,
+    /// The task has ended.
+    pub(super) is_done: AtomicBool,
+    closes: AtomicBool,
+    waker: OnceLock<Waker>,
+}
+
+impl Progress {
+    /// A request's head is complete.
+    pub(super) fn record_request(&self, is_http2: bool) {
+        self.started.store(self.started.load(Relaxed) + 1, Relaxed);
+        self.has_partial_head.store(false, Relaxed);
+        if is_http2 {
+            self.is_http2.store(true, Relaxed);
+        }
+    }
+
+    /// Bytes have arrived. Whether they are the first ones after a request (or at all).
+    pub(super) fn record_read(&self) -> bool {
+        let is_first = !self.has_partial_head.load(Relaxed);
+        if is_first {
+            self.has_partial_head.store(true, Relaxed);
+        }
+        is_first
+    }
+
+    /// A write took bytes.
+    pub(super) fn record_write(&self) {
+        self.writes.store(self.writes.load(Relaxed) + 1, Relaxed);
+        self.is_write_blocked.store(false, Relaxed);
+    }
+
+    /// A write or a flush has to wait for the client, or not any more.
+    pub(super) fn record_write_blocked(&self, is_blocked: bool) {
+        self.is_write_blocked.store(is_blocked, Relaxed);
+    }
+
+    pub(super) fn record_body_sent(&self, bytes: usize) {
+        self.body_bytes_sent.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(super) fn record_handshake(&self, is_running: bool) {
+        self.is_in_handshake.store(is_running, Relaxed);
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.is_http2.load(Relaxed)
+    }
+
+    pub(super) fn is_in_handshake(&self) -> bool {
+        self.is_in_handshake.load(Relaxed)
+    }
+
+    /// Whether a request has ever been read.
+    pub(super) fn has_started(&self) -> bool {
+        self.started.load(Relaxed) > 0
+    }
+
+    /// Asks the connection to finish what it is doing and close.
+    pub(super) fn close(&self) {
+        self.closes.store(true, SeqCst);
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(super) fn closes(&self) -> bool {
+        self.closes.load(SeqCst)
+    }
+
+    /// Remembers how to wake the connection. Its task's waker is the same one for ever, so the first one counts.
+    pub(super) fn register(&self, waker: &Waker) {
+        if self.waker.get().is_none() {
+            let _ = self.waker.set(waker.clone());
+        }
+    }
+}
+
+/// A count in [`Progress`] that goes down again by itself.
+#[derive(Debug)]
+struct Counted {
+    progress: Arc<Progress>,
+    count: fn(&Progress) -> &AtomicU32,
+}
+
+impl Counted {
+    fn new(progress: Arc<Progress>, count: fn(&Progress) -> &AtomicU32) -> Self {
+        count(&progress).fetch_add(1, Relaxed);
+        Self { progress, count }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.count)(&self.progress).fetch_sub(1, Relaxed);
+    }
+}
+
+/// A handler at work.
+#[derive(Debug)]
+pub(super) struct Handling(Counted);
+
+impl Handling {
+    pub(super) fn new(progress: &Arc<Progress>) -> Self {
+        Self(Counted::new(progress.clone(), |progress| &progress.handlers))
+    }
+
+    /// The handler has returned a response.
+    pub(super) fn responds(self) -> Responding {
+        let progress = self.0.progress.clone();
+        Responding {
+            waits: Waits::new(|progress| &progress.responses_not_ready),
+            counted: Counted::new(progress, |progress| &progress.responses),
+        }
+    }
+}
+
+/// A response on its way.
+#[derive(Debug)]
+pub(super) struct Responding {
+    waits: Waits,
+    counted: Counted,
+}
+
+impl Responding {
+    pub(super) fn progress(&self) -> &Progress {
+        &self.counted.progress
+    }
+
+    /// Whether the body's next part is ours to make.
+    pub(super) fn is_not_ready(&mut self, is_not_ready: bool) {
+        self.waits.set(&self.counted.progress, is_not_ready);
+    }
+}
+
+impl Drop for Responding {
+    fn drop(&mut self) {
+        self.waits.set(&self.counted.progress, false);
+        // What came after the head was this request's body, not the start of the next head.
+        self.counted.progress.has_partial_head.store(false, Relaxed);
+    }
+}
+
+/// A flag of one body that is counted in [`Progress`] while it is up.
+#[derive(Debug)]
+pub(super) struct Waits {
+    is_up: bool,
+    count: fn(&Progress) -> &AtomicU32,
+}
+
+impl Waits {
+    fn new(count: fn(&Progress) -> &AtomicU32) -> Self {
+        Self { is_up: false, count }
+    }
+
+    /// The flag of a request body that a handler waits for.
+    pub(super) fn for_client() -> Self {
+        Self::new(|progress| &progress.bodies_awaited)
+    }
+
+    pub(super) fn set(&mut self, progress: &Progress, is_up: bool) {
+        match (self.is_up, is_up) {
+            (false, true) => (self.count)(progress).fetch_add(1, Relaxed),
+            (true, false) => (self.count)(progress).fetch_sub(1, Relaxed),
+            _ => return,
+        };
+        self.is_up = is_up;
+    }
+}
+
+/// What a connection is waiting for. The clock of a phase starts anew whenever the phase or its number changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The last word is being said, which has a time limit of its own.
+    Leave,
+    /// The client is to finish the TLS handshake.
+    Handshake,
+    /// A handler works: its own time limits apply.
+    Handler,
+    /// We have not made the next part of the body.
+    Source,
+    /// The client is to take bytes from the socket; number of writes so far.
+    Write(u64),
+    /// The client is to open its HTTP/2 window; body bytes taken so far.
+    Window(u64),
+    /// The client is to send its body; requests so far.
+    Body(u64),
+    /// The client is to finish the head that it has begun; requests so far.
+    Head(u64),
+    /// The client may send a request; requests so far.
+    Idle(u64),
+    /// It was asked to close; writes so far.
+    Closing(u64),
+}
+
+impl Phase {
+    fn of(progress: &Progress) -> Self {
+        let started = progress.started.load(Relaxed);
+        let writes = progress.writes.load(Relaxed);
+        let responses = progress.responses.load(Relaxed);
+        let is_http2 = progress.is_http2();
+        if progress.keeps_wire.load(Relaxed) {
+            Self::Leave
+        } else if progress.is_in_handshake() {
+            Self::Handshake
+        } else if progress.is_write_blocked.load(Relaxed) {
+            Self::Write(writes)
+        } else if progress.bodies_awaited.load(Relaxed) > 0 {
+            Self::Body(started)
+        } else if progress.handlers.load(Relaxed) > 0 {
+            Self::Handler
+        } else if responses > progress.responses_not_ready.load(Relaxed) {
+            Self::Window(progress.body_bytes_sent.load(Relaxed))
+        } else if responses > 0 {
+            Self::Source
+        } else if progress.closes() {
+            Self::Closing(writes)
+        } else if started == 0 || (progress.has_partial_head.load(Relaxed) && !is_http2) {
+            // HTTP/2 sends frames of its own between requests; half a head there counts as idling.
+            Self::Head(started)
+        } else {
+            Self::Idle(started)
+        }
+    }
+
+    fn timeout(self, limits: &Limits) -> Option<Duration> {
+        match self {
+            Self::Leave | Self::Handler | Self::Source => None,
+            Self::Write(_) | Self::Window(_) | Self::Closing(_) => Some(limits.write_stall_timeout),
+            Self::Body(_) => Some(limits.body_timeout),
+            Self::Handshake | Self::Head(_) => Some(limits.header_timeout),
+            Self::Idle(_) => Some(limits.idle_timeout),
+        }
+    }
+}
+
+/// What the sweep is to do with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Leave it alone.
+    Keep,
+    /// Let it finish and close.
+    Close,
+    /// Drop it: the client holds it up.
+    Cut,
+}
+
+/// The sweep's memory of one connection.
+#[derive(Debug)]
+pub(super) struct Watch {
+    phase: Phase,
+    since: Instant,
+}
+
+impl Watch {
+    /// Starts watching a new connection.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { phase: Phase::Head(0), since: now }
+    }
+
+    /// What to do with the connection now.
+    pub(super) fn check(&mut self, progress: &Progress, limits: &Limits, now: Instant) -> Verdict {
+        let phase = Phase::of(progress);
+        if phase != self.phase {
+            *self = Self { phase, since: now };
+        }
+        match phase.timeout(limits) {
+            Some(timeout) if now.saturating_duration_since(self.since) >= timeout => match phase {
+                Phase::Idle(_) => Verdict::Close,
+                _ => Verdict::Cut,
+            },
+            _ => Verdict::Keep,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The verdicts at 0, 1, 2 .. seconds, where `act` says what happens just before each look.
+    #[track_caller]
+    fn check(act: impl Fn(&Arc<Progress>, u64), verdicts: &str) {
+        let limits = Limits {
+            header_timeout: Duration::from_secs(2),
+            body_timeout: Duration::from_secs(3),
+            write_stall_timeout: Duration::from_secs(4),
+            idle_timeout: Duration::from_secs(5),
+            ..Limits::default()
+        };
+        let progress = Arc::new(Progress::default());
+        let start = Instant::now();
+        let mut watch = Watch::new(start);
+        let found = (0..verdicts.len() as u64)
+            .map(|second| {
+                act(&progress, second);
+                match watch.check(&progress, &limits, start + Duration::from_secs(second)) {
+                    Verdict::Keep => '.',
+                    Verdict::Close => {
+                        progress.close();
+                        'c'
+                    }
+                    Verdict::Cut => 'X',
+                }
+            })
+            .collect::<String>();
+        assert_eq!(found, verdicts);
+    }
+
+    fn answer(progress: &Arc<Progress>) {
+        progress.record_read();
+        progress.record_request(false);
+        drop(Handling::new(progress).responds());
+        progress.record_write();
+    }
+
+    #[test]
+    fn a_client_that_sends_nothing_is_cut_after_the_header_timeout() {
+        check(|_, _| (), "..X");
+    }
+
+    #[test]
+    fn the_handshake_and_the_first_head_have_a_timeout_each() {
+        check(|progress, second| progress.record_handshake(second < 2), "....X");
+        check(|progress, _| progress.record_handshake(true), "..X");
+    }
+
+    #[test]
+    fn a_head_that_trickles_in_is_cut_after_the_header_timeout() {
+        check(|progress, _| drop(progress.record_read()), "..X");
+    }
+
+    #[test]
+    fn an_idle_connection_is_closed_and_then_cut() {
+        check(
+            |progress, second| {
+                if second == 0 {
+                    answer(progress);
+                }
+            },
+            ".....c....X",
+        );
+    }
+
+    #[test]
+    fn requests_keep_a_connection_open() {
+        check(|progress, _| answer(progress), "................");
+    }
+
+    #[test]
+    fn half_a_second_head_is_cut() {
+        check(
+            |progress, second| {
+                if second == 0 {
+                    answer(progress);
+                    progress.record_read();
+                }
+            },
+            "..X",
+        );
+    }
+
+    #[test]
+    fn http2_frames_between_requests_are_no_head() {
+        check(
+            |progress, second| {
+                if second == 0 {
+                    progress.record_request(true);
+                    drop(Handling::new(progress).responds());
+                }
+                progress.record_read();
+            },
+            ".....c",
+        );
+    }
+
+    #[test]
+    fn a_working_handler_is_left_alone() {
+        check(
+            |progress, second| {
+                if second == 0 {
+                    progress.record_request(false);
+                    std::mem::forget(Handling::new(progress));
+                }
+            },
+            "................",
+        );
+    }
+
+    #[test]
+    fn a_body_that_does_not_come_is_cut_after_the_body_timeout() {
+        check(
+            |progress, second| {
+                if second == 0 {
+                    progress.record_request(false);
+                    std::mem::forget(Handling::new(progress));
+                    Waits::for_client().set(progress, true);
+                }
+                progress.record_read();
+            },
+            "...X",
+        );
+    }
+
+    #[test]
+    fn a_reader_without_progress_is_cut_and_a_slow_one_is_not() {
+        let stalled = |progress: &Arc<Progress>, _| progress.record_write_blocked(true);
+        check(stalled, "....X");
+        let slow = |progress: &Arc<Progress>, second: u64| {
+            if second.is_multiple_of(3) {
+                progress.record_write();
+            }
+            progress.record_write_blocked(true);
+        };
+        check(slow, "................");
+    }
+
+    #[test]
+    fn a_window_that_stays_shut_is_cut() {
+        check(
+            |progress, second| {
+                if second == 0 {
+                    progress.record_request(true);
+                    std::mem::forget(Handling::new(progress).responds());
+                    progress.record_body_sent(10);
+                }
+                // Pings and their answers are no progress of the body.
+                progress.record_read();
+                progress.record_write();
+            },
+            "....X",
+        );
+    }
+
+    #[test]
+    fn a_body_that_we_are_slow_to_make_is_not_the_clients_fault() {
+        check(
+            |progress, second| {
+                if second == 0 {
+                    progress.record_request(false);
+                    let mut responding = Handling::new(progress).responds();
+                    responding.is_not_ready(true);
+                    std::mem::forget(responding);
+                }
+            },
+            "................",
+        );
+    }
+
+    #[test]
+    fn after_a_body_the_connection_is_idle() {
+        check(
+            |progress, second| {
+                if second == 0 {
+                    progress.record_read();
+                    progress.record_request(false);
+                    let handling = Handling::new(progress);
+                    progress.record_read();
+                    drop(handling.responds());
+                }
+            },
+            ".....c",
+        );
+    }
+}

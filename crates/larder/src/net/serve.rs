@@ -1,0 +1,405 @@
+//! The accept loop, the connections' tasks and the drain.
+//!
+//! accept -> admission (bounds on connections) -> one task: TLS -> hyper -> [`Front`] -> router. Between accepts the
+//! loop sweeps over its connections. At the end: stop accepting, let everybody finish, cut who does not.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::client::{ClientAddress, ClientKey, TrustedProxies};
+use super::front::{Front, url_too_long};
+use super::listener::{Accepting, Listener};
+use super::progress::{Progress, Verdict, Watch};
+use super::tls::TlsReloader;
+use super::wire::{Layer, Parking, Stream, Wire};
+use super::{Counters, Limits, Peer};
+
+/// HTTP/2 streams that a client may open and reset before we have looked at them; more is an attack ("rapid reset").
+const HTTP2_PENDING_RESETS_MAX: usize = 20;
+/// Streams reset because of the client's own mistakes before the connection is given up.
+const HTTP2_LOCAL_RESETS_MAX: usize = 256;
+/// Unread bytes of one HTTP/2 request's body, and of all bodies of a connection: memory that a client can claim.
+const HTTP2_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+
+/// Pauses after errors of accept(2), such as a lack of file descriptors: the first and the longest.
+const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long a shutdown waits for the first request on a connection that has just been accepted.
+const FRESH_PATIENCE: Duration = Duration::from_millis(250);
+/// How often a shutdown looks whether everybody has finished.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The bounds and counts that several listeners share.
+pub struct Server {
+    limits: Limits,
+    counters: Counters,
+    trusted: TrustedProxies,
+    http: auto::Builder<TokioExecutor>,
+    open: Mutex<Open>,
+}
+
+/// Connections open now.
+#[derive(Default)]
+struct Open {
+    total: usize,
+    /// Clients with at least one connection.
+    per_client: HashMap<ClientKey, usize>,
+}
+
+impl Server {
+    /// A server with these bounds. Connections of `trusted` proxies are exempt from the bound per client.
+    pub fn new(limits: Limits, counters: Counters, trusted: TrustedProxies) -> Arc<Self> {
+        let mut http = auto::Builder::new(TokioExecutor::new());
+        let head_bytes_max = limits.head_buffer_bytes();
+        // hyper's own header timeout counts idle time and costs a timer per request: the sweep does it.
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_buf_size(head_bytes_max);
+        http.http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits.http2_streams_max)
+            .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))
+            .max_pending_accept_reset_streams(HTTP2_PENDING_RESETS_MAX)
+            .max_local_error_reset_streams(HTTP2_LOCAL_RESETS_MAX)
+            .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES);
+        Arc::new(Self { limits, counters, trusted, http, open: Mutex::default() })
+    }
+
+    /// Serves `router` on `listener` until `shutdown`, then drains: it stops accepting, HTTP/1.1 connections finish
+    /// their running request, HTTP/2 connections get a GOAWAY and finish their streams. Whoever has not finished after
+    /// `grace` is cut off. Returns when every connection is closed; the socket is closed, and its file removed, when
+    /// the drain begins.
+    ///
+    /// # Errors
+    /// The runtime cannot wait on the socket. Nothing else ends it: errors of accept(2) are counted and logged.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: Listener,
+        tls: Option<Arc<TlsReloader>>,
+        router: Router,
+        shutdown: CancellationToken,
+        grace: Duration,
+    ) -> io::Result<()> {
+        let address = listener.address().to_string();
+        let listener = Accepting::new(listener)?;
+        let mut connections = Connections {
+            sweep_interval: self.limits.sweep_interval(),
+            server: self,
+            tls: tls.map(|tls| tls.acceptor()),
+            router,
+            tracker: TaskTracker::new(),
+            watched: Vec::new(),
+            watched_after_sweep: 0,
+        };
+        connections.accept_until(&listener, &address, &shutdown).await;
+        if !listener.is_handed_over {
+            // Whoever is in the queue believes to be connected. A handed-over queue waits for our successor instead.
+            connections.accept_queued(&listener).await;
+        }
+        drop(listener);
+        connections.drain(grace).await;
+        Ok(())
+    }
+
+    /// Lets a connection in, if the bounds allow it.
+    fn admit(self: &Arc<Self>, client: ClientAddress) -> Option<Admission> {
+        let key = client.key();
+        let per_client_max = match self.limits.connections_per_client_max {
+            0 => usize::MAX,
+            _ if client == ClientAddress::Unix || self.trusted.contains(client) => usize::MAX,
+            max => max,
+        };
+        let mut open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let is_full = open.total >= self.limits.connections_max
+            || open.per_client.get(&key).is_some_and(|count| *count >= per_client_max);
+        if is_full {
+            drop(open);
+            self.counters.connections_refused.inc();
+            return None;
+        }
+        open.total += 1;
+        *open.per_client.entry(key).or_default() += 1;
+        drop(open);
+        self.counters.connections_accepted.inc();
+        self.counters.connections_open.inc();
+        Some(Admission { server: self.clone(), key, progress: Arc::default() })
+    }
+}
+
+/// One connection's place among the open ones, given back when its task ends, however it ends.
+struct Admission {
+    server: Arc<Server>,
+    key: ClientKey,
+    progress: Arc<Progress>,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.progress.is_done.store(true, Relaxed);
+        self.server.counters.connections_open.dec();
+        let mut open = self.server.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        open.total -= 1;
+        if let Some(count) = open.per_client.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                open.per_client.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// The connections of one listener.
+struct Connections {
+    server: Arc<Server>,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    tracker: TaskTracker,
+    sweep_interval: Duration,
+    /// Every connection that was open at the last sweep or has come since; some have ended.
+    watched: Vec<Watched>,
+    watched_after_sweep: usize,
+}
+
+struct Watched {
+    progress: Arc<Progress>,
+    watch: Watch,
+    task: AbortHandle,
+}
+
+impl Watched {
+    fn cut(&self, counters: &Counters) {
+        if self.progress.is_cut.swap(true, Relaxed) {
+            // The task was told already; it may take a moment to be gone.
+            return;
+        }
+        if self.progress.is_in_handshake() {
+            counters.tls_errors.inc();
+        }
+        counters.connections_cut.inc();
+        self.task.abort();
+    }
+}
+
+impl Connections {
+    async fn accept_until(
+        &mut self,
+        listener: &Accepting,
+        address: &str,
+        shutdown: &CancellationToken,
+    ) {
+        let mut cancelled = pin!(shutdown.cancelled());
+        let mut sweeps = tokio::time::interval(self.sweep_interval);
+        sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pause = Duration::ZERO;
+        let mut paused_until = None;
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut cancelled => return,
+                _ = sweeps.tick() => self.sweep(),
+                accepted = accept_after(paused_until, listener) => match accepted {
+                    Ok((stream, client)) => {
+                        (pause, paused_until) = (Duration::ZERO, None);
+                        self.start(stream, client);
+                    }
+                    Err(error) if is_of_one_connection(&error) => {}
+                    Err(error) => {
+                        self.server.counters.accept_errors.inc();
+                        if pause.is_zero() {
+                            tracing::error!(%error, address, "cannot accept connections; trying again");
+                        }
+                        pause = (pause * 2).clamp(ACCEPT_PAUSE_MIN, ACCEPT_PAUSE_MAX);
+                        paused_until = Some(tokio::time::Instant::now() + pause);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Takes what is in the queue without waiting for more.
+    async fn accept_queued(&mut self, listener: &Accepting) {
+        while let Poll::Ready(Ok((stream, client))) =
+            poll_fn(|cx| Poll::Ready(listener.poll_accept(cx))).await
+        {
+            self.start(stream, client);
+        }
+    }
+
+    fn start(&mut self, stream: Stream, client: ClientAddress) {
+        let Some(admission) = self.server.admit(client) else { return };
+        let progress = admission.progress.clone();
+        let peer = Peer { address: client, tls: self.tls.is_some() };
+        let connection = run(admission, stream, peer, self.tls.clone(), self.router.clone());
+        let task = self.tracker.spawn(connection).abort_handle();
+        self.watched.push(Watched { progress, watch: Watch::new(Instant::now()), task });
+        if self.watched.len() > 2 * self.watched_after_sweep + 1024 {
+            // Many short connections: forget the dead before the interval is over.
+            self.sweep();
+        }
+    }
+
+    /// Forgets connections that have ended and deals with those that hold something up.
+    fn sweep(&mut self) {
+        let now = Instant::now();
+        let Self { server, watched, .. } = self;
+        watched.retain_mut(|connection| {
+            if connection.progress.is_done.load(Relaxed) {
+                return false;
+            }
+            match connection.watch.check(&connection.progress, &server.limits, now) {
+                Verdict::Keep => {}
+                Verdict::Close => connection.progress.close(),
+                Verdict::Cut => connection.cut(&server.counters),
+            }
+            true
+        });
+        self.watched_after_sweep = self.watched.len();
+    }
+
+    async fn drain(mut self, grace: Duration) {
+        self.tracker.close();
+        let start = Instant::now();
+        let tracker = self.tracker.clone();
+        let mut finished = pin!(tracker.wait());
+        let mut looks = tokio::time::interval(DRAIN_INTERVAL);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut finished => return,
+                _ = looks.tick() => {}
+            }
+            self.sweep();
+            let waited = start.elapsed();
+            for connection in &self.watched {
+                if waited >= grace {
+                    connection.cut(&self.server.counters);
+                } else if connection.progress.has_started()
+                    || waited >= FRESH_PATIENCE.min(grace / 2)
+                {
+                    // Asked again at each look, in case it was about to wait when it was asked first.
+                    connection.progress.close();
+                }
+            }
+        }
+    }
+}
+
+async fn accept_after(
+    paused_until: Option<tokio::time::Instant>,
+    listener: &Accepting,
+) -> io::Result<(Stream, ClientAddress)> {
+    if let Some(deadline) = paused_until {
+        tokio::time::sleep_until(deadline).await;
+    }
+    poll_fn(|cx| listener.poll_accept(cx)).await
+}
+
+/// Whether an error of accept(2) belongs to a connection that died in the queue, so that the next one may be well.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// How hyper's work on a connection ended.
+enum End {
+    /// Nothing more to say.
+    Done,
+    /// hyper has said no to something that may still be arriving.
+    Refused,
+    /// The request line does not end.
+    UrlTooLong,
+}
+
+/// One connection, from accept to close.
+async fn run(
+    admission: Admission,
+    stream: Stream,
+    peer: Peer,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+) {
+    let Admission { server, progress, .. } = &admission;
+    let layer = match tls {
+        None => Layer::Plain(stream),
+        Some(tls) => {
+            progress.record_handshake(true);
+            let shaken = tls.accept(stream).await;
+            progress.record_handshake(false);
+            match shaken {
+                Ok(stream) => Layer::Tls(Box::new(stream)),
+                Err(error) => {
+                    server.counters.tls_errors.inc();
+                    tracing::debug!(client = %peer.address, %error, "the TLS handshake failed");
+                    return;
+                }
+            }
+        }
+    };
+    let parking = Parking::default();
+    let url_bytes_max = server.limits.url_bytes_max;
+    let wire = Wire::new(layer, progress.clone(), parking.clone(), url_bytes_max);
+    let end = {
+        let front = Front { router, peer, progress: progress.clone(), url_bytes_max };
+        let mut connection = pin!(server.http.serve_connection(TokioIo::new(wire), front));
+        let mut is_closing = false;
+        let result = poll_fn(|cx| {
+            progress.register(cx.waker());
+            if !is_closing && progress.closes() {
+                is_closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            connection.as_mut().poll(cx)
+        })
+        .await;
+        let is_refused = result.as_ref().is_err_and(|error| {
+            error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
+        });
+        let end = if progress.is_url_too_long.load(Relaxed) {
+            End::UrlTooLong
+        } else if is_refused || (progress.left_body_unread.load(Relaxed) && !progress.is_http2()) {
+            End::Refused
+        } else {
+            End::Done
+        };
+        if let Err(error) = &result {
+            tracing::debug!(client = %peer.address, error, "a connection ended early");
+        }
+        // Read when the wire is dropped, which is at the end of this block.
+        progress.keeps_wire.store(!matches!(end, End::Done), Relaxed);
+        end
+    };
+    let layer = parking.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let Some(layer) = layer else { return };
+    match end {
+        End::Done => {}
+        End::Refused => layer.take_leave(b"").await,
+        End::UrlTooLong => {
+            let text = url_too_long(url_bytes_max);
+            let answer = format!(
+                "HTTP/1.1 414 URI Too Long\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\
+                 connection: close\r\n\r\n{text}",
+                text.len()
+            );
+            layer.take_leave(answer.as_bytes()).await;
+        }
+    }
+}
