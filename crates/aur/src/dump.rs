@@ -82,24 +82,28 @@ pub fn read<'a>(source: impl Read + Send + 'a, limits: &DumpLimits) -> Result<Sn
     let mut builder = SnapshotBuilder::default();
     let mut input = Input::new(inflate(source)?, limits);
     input.expect(b'[', "`[`, the start of the list of packages")?;
-    let mut is_first = true;
-    loop {
-        let next = input.next_byte("`]`, the end of the list")?;
-        match next {
-            b']' => break,
-            b',' if !is_first => input.consume(1),
-            _ if !is_first => return Err(input.malformed("expected `,` or `]` after a record")),
-            _ => {}
-        }
-        is_first = false;
-        input.record(|package| builder.add(package))?;
+    let mut next = Next::FirstRecord;
+    while next != Next::Nothing {
+        next = input.records(next, |package| builder.add(package))?;
     }
-    input.consume(1);
     input.expect_end()?;
-    if is_first {
+    if builder.is_empty() {
         return Err(DumpError::Empty);
     }
     Ok(builder.build())
+}
+
+/// What the list has next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// A record, or the end of an empty list.
+    FirstRecord,
+    /// A record.
+    Record,
+    /// A comma, or the end of the list.
+    Separator,
+    /// The list has ended.
+    Nothing,
 }
 
 /// Takes off as many gzip layers as there are.
@@ -115,6 +119,25 @@ fn inflate<'a>(source: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a
         return Err(DumpError::TooDeep);
     }
     Ok(Box::new(reader))
+}
+
+/// Why no more records are read from a window.
+enum Stop {
+    NoSeparator,
+    TooLong,
+    Unreadable(serde_json::Error),
+}
+
+/// The longest piece of JSON whose beginning is not told from an error: a number or an escape.
+const DOUBTFUL_BYTES: usize = 64;
+
+/// Where in `text` the parser met `error`, in bytes.
+fn error_offset(error: &serde_json::Error, text: &str) -> usize {
+    let line_start = match error.line() {
+        0 | 1 => 0,
+        line => memchr::memchr_iter(b'\n', text.as_bytes()).nth(line - 2).map_or(0, |at| at + 1),
+    };
+    (line_start + error.column()).min(text.len())
 }
 
 /// A window on the dump that moves forward, and knows where it is.
@@ -190,10 +213,6 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    fn text(&self) -> &str {
-        std::str::from_utf8(&self.buffer[self.taken..self.valid]).unwrap_or_default()
-    }
-
     fn consume(&mut self, bytes: usize) {
         self.taken += bytes;
     }
@@ -231,38 +250,74 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads the record that begins here and hands it over.
-    fn record(&mut self, take: impl FnOnce(&Package<'_>)) -> Result<(), DumpError> {
-        let mut is_doubtful = true;
-        loop {
-            let text = self.text();
-            let mut parser = serde_json::Deserializer::from_str(text).into_iter::<Package<'_>>();
-            match parser.next() {
-                Some(Ok(package)) => {
-                    let size = parser.byte_offset();
-                    if size > self.limits.record_bytes_max {
-                        return Err(self.too_long());
+    /// Hands over the records that the window has, then reads on; gives what is to come after them.
+    fn records(&mut self, mut next: Next, mut take: impl FnMut(&Package<'_>)) -> Result<Next, DumpError> {
+        let text = std::str::from_utf8(&self.buffer[self.taken..self.valid]).unwrap_or_default();
+        let mut rest = text;
+        let stopped: Option<Stop> = loop {
+            rest = rest.trim_ascii_start();
+            match (next, rest.as_bytes().first()) {
+                (Next::Nothing, _) => break None,
+                (_, None) => break None,
+                (Next::FirstRecord | Next::Separator, Some(b']')) => {
+                    rest = &rest[1..];
+                    next = Next::Nothing;
+                }
+                (Next::Separator, Some(b',')) => {
+                    rest = &rest[1..];
+                    next = Next::Record;
+                }
+                (Next::Separator, Some(_)) => break Some(Stop::NoSeparator),
+                (Next::FirstRecord | Next::Record, Some(_)) => {
+                    let mut parser = serde_json::Deserializer::from_str(rest).into_iter::<Package<'_>>();
+                    match parser.next() {
+                        Some(Ok(package)) => {
+                            let size = parser.byte_offset();
+                            if size > self.limits.record_bytes_max {
+                                break Some(Stop::TooLong);
+                            }
+                            take(&package);
+                            rest = &rest[size..];
+                            next = Next::Separator;
+                        }
+                        Some(Err(error)) => break Some(Stop::Unreadable(error)),
+                        None => break None,
                     }
-                    take(&package);
-                    self.consume(size);
-                    return Ok(());
                 }
-                // `0.` at the end of the window is no number yet: an error counts once more is known.
-                Some(Err(error)) if !error.is_eof() && (self.is_at_end || !is_doubtful) => {
-                    return Err(self.at(&error));
-                }
-                _ if text.len() > self.limits.record_bytes_max => return Err(self.too_long()),
-                _ if self.is_at_end => {
+            }
+        };
+        let left = rest.len();
+        self.taken = self.valid - left;
+        match stopped {
+            Some(Stop::NoSeparator) => return Err(self.malformed("expected `,` or `]` after a record")),
+            Some(Stop::TooLong) => return Err(self.too_long()),
+            Some(Stop::Unreadable(error)) => {
+                // A record that is cut off by the window's end is read again with what follows. `0.`
+                // at the end is an error, too, that more bytes may mend; they mend none far from it.
+                let is_at_window_end = error.is_eof() || left - error_offset(&error, rest) < DOUBTFUL_BYTES;
+                if self.is_at_end && error.is_eof() {
                     self.taken = self.valid;
                     return Err(self.truncated("the rest of a record"));
                 }
-                Some(Err(error)) => {
-                    is_doubtful = error.is_eof();
-                    self.fill()?;
+                if self.is_at_end || !is_at_window_end {
+                    return Err(self.at(&error));
                 }
-                None => self.fill()?,
+                if left > self.limits.record_bytes_max {
+                    return Err(self.too_long());
+                }
             }
+            None => {}
         }
+        if next != Next::Nothing {
+            if self.is_at_end {
+                return Err(self.truncated(match next {
+                    Next::Record => "a record",
+                    _ => "`]`, the end of the list",
+                }));
+            }
+            self.fill()?;
+        }
+        Ok(next)
     }
 
     fn too_long(&self) -> DumpError {
@@ -351,6 +406,7 @@ mod tests {
         for (dump, error) in [
             ("".to_owned(), "line 1 column 1: the dump ends here, expected `[`, the start of the list of packages"),
             ("{}".to_owned(), "line 1 column 1: expected `[`, the start of the list of packages"),
+            (format!("[{one},"), "line 1 column 138: the dump ends here, expected a record"),
             ("[".to_owned(), "line 1 column 2: the dump ends here, expected `]`, the end of the list"),
             ("[]".to_owned(), "the dump has no packages"),
             (format!("[\n{one}\n{one}]"), "line 3 column 1: expected `,` or `]` after a record"),

@@ -189,7 +189,6 @@ impl SnapshotBuilder {
         for (by, texts) in [
             (By::Depends, &package.depends),
             (By::MakeDepends, &package.make_depends),
-            (By::OptDepends, &package.opt_depends),
             (By::CheckDepends, &package.check_depends),
             (By::Provides, &package.provides),
             (By::Conflicts, &package.conflicts),
@@ -197,6 +196,7 @@ impl SnapshotBuilder {
         ] {
             self.add_terms(by, texts, relation_name);
         }
+        self.add_terms(By::OptDepends, &package.opt_depends, optional_name);
         self.add_terms(By::Keywords, &package.keywords, |keyword| keyword);
         self.add_terms(By::Groups, &package.groups, |group| group);
         self.add_terms(By::CoMaintainers, &package.co_maintainers, |user| user);
@@ -214,6 +214,11 @@ impl SnapshotBuilder {
         // The collation ignores trailing spaces in comparisons for equality.
         fold_into(term.trim_end_matches(' '), &mut self.folded);
         self.terms.add(by as u8, self.folded.as_bytes());
+    }
+
+    /// Whether no package was added yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
     }
 
     pub(crate) fn build(mut self) -> Snapshot {
@@ -285,17 +290,21 @@ impl SnapshotBuilder {
     }
 }
 
-/// The name in a dependency or relation, without version condition and without the description
-/// that optional dependencies may have.
+/// The name in a dependency or relation, without version condition.
 fn relation_name(relation: &str) -> &str {
-    let end = relation.find(['<', '>', '=']).unwrap_or(relation.len());
-    let name = &relation[..end];
+    let end = memchr::memchr3(b'<', b'>', b'=', relation.as_bytes()).unwrap_or(relation.len());
+    &relation[..end]
+}
+
+/// As [`relation_name`], without the description that older dumps give optional dependencies.
+fn optional_name(relation: &str) -> &str {
+    let name = relation_name(relation);
     name.split_once(": ").map_or(name, |(name, _)| name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::relation_name;
+    use super::{optional_name, relation_name};
 
     #[test]
     fn relation_names() {
@@ -303,11 +312,12 @@ mod tests {
             ("pacman>5", "pacman"),
             ("libfoo.so=1-64", "libfoo.so"),
             ("lib:libfoo.so", "lib:libfoo.so"),
-            ("gtk: for the window", "gtk"),
             ("a<=2", "a"),
             ("", ""),
         ] {
             assert_eq!(relation_name(relation), name);
         }
+        assert_eq!(optional_name("gtk: for the window"), "gtk");
+        assert_eq!(optional_name("lib:gtk>=3"), "lib:gtk");
     }
 }

@@ -38,6 +38,6 @@ mod term;
 mod trigram;
 
 pub use column::TextColumn;
-pub use list::{DocId, PostingList, Postings};
+pub use list::{DocId, Documents, PostingList, Postings};
 pub use term::{TermIndex, TermIndexBuilder};
 pub use trigram::TrigramIndex;

@@ -80,6 +80,13 @@ fn coded_size(difference: u32) -> u32 {
     }
 }
 
+/// Documents that know which lists they belong to.
+pub trait Documents {
+    /// Calls `add` for every list that `doc` belongs to, in any order and with repetitions; the
+    /// same at every call.
+    fn each_list(&self, doc: DocId, add: impl FnMut(u32));
+}
+
 /// Many posting lists, numbered from 0, in two allocations.
 #[derive(Debug)]
 pub struct Postings {
@@ -91,9 +98,8 @@ pub struct Postings {
 impl Postings {
     /// Builds `list_count` lists for `doc_count` documents.
     ///
-    /// `visit(doc, add)` calls `add(list)` for every list that `doc` belongs to, in any order and
-    /// with repetitions; it is called twice for each document, in ascending order, and must do the
-    /// same both times. The first run measures, the second writes, so nothing is ever moved.
+    /// The documents are gone through twice, in ascending order: the first run measures, the second
+    /// writes, so nothing is ever moved.
     ///
     /// # Panics
     ///
@@ -101,12 +107,12 @@ impl Postings {
     pub fn build(
         list_count: usize,
         doc_count: u32,
-        mut visit: impl FnMut(DocId, &mut dyn FnMut(u32)),
+        documents: &impl Documents,
     ) -> Postings {
         // Per list: last doc id seen, and bytes needed so far; side by side, as they are used together.
         let mut lists = vec![(BEFORE_FIRST, 0_u32); list_count];
         for doc in 0..doc_count {
-            visit(DocId(doc), &mut |list| {
+            documents.each_list(DocId(doc), |list| {
                 let (last, size) = &mut lists[list as usize];
                 if *last != doc || *size == 0 {
                     *size += coded_size(doc.wrapping_sub(*last));
@@ -126,7 +132,7 @@ impl Postings {
         }
         let mut bytes = vec![0_u8; end as usize].into_boxed_slice();
         for doc in 0..doc_count {
-            visit(DocId(doc), &mut |list| {
+            documents.each_list(DocId(doc), |list| {
                 let (last, write_at) = &mut lists[list as usize];
                 if *last == doc && *write_at != offsets[list as usize] {
                     return;
@@ -172,11 +178,27 @@ impl Postings {
 mod tests {
     use super::*;
 
+    struct Lists<'a>(&'a [&'a [u32]]);
+
+    impl Documents for Lists<'_> {
+        fn each_list(&self, doc: DocId, add: impl FnMut(u32)) {
+            self.0[doc.0 as usize].iter().copied().for_each(add);
+        }
+    }
+
+    struct Gaps<'a>(&'a [u32]);
+
+    impl Documents for Gaps<'_> {
+        fn each_list(&self, doc: DocId, mut add: impl FnMut(u32)) {
+            if self.0.contains(&doc.0) {
+                add(0);
+            }
+        }
+    }
+
     #[track_caller]
     fn check(documents: &[&[u32]], list_count: usize) {
-        let postings = Postings::build(list_count, documents.len() as u32, |doc, add| {
-            documents[doc.0 as usize].iter().for_each(|&list| add(list));
-        });
+        let postings = Postings::build(list_count, documents.len() as u32, &Lists(documents));
         for list in 0..list_count as u32 {
             let expected: Vec<u32> = (0..documents.len() as u32)
                 .filter(|&doc| documents[doc as usize].contains(&list))
@@ -200,11 +222,7 @@ mod tests {
     #[test]
     fn differences_of_every_size() {
         let gaps = [0_u32, 127, 128, 255, 256, 16_383, 16_384, 16_512, 2_097_152, 2_200_000];
-        let postings = Postings::build(1, 2_200_001, |doc, add| {
-            if gaps.contains(&doc.0) {
-                add(0);
-            }
-        });
+        let postings = Postings::build(1, 2_200_001, &Gaps(&gaps));
         let found: Vec<u32> = postings.list(0).iter().map(|doc| doc.0).collect();
         assert_eq!(found, gaps);
     }

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::{DocId, PostingList, Postings};
+use crate::{DocId, Documents, PostingList, Postings};
 
 /// All distinct terms, and how to find one.
 #[derive(Debug, Default)]
@@ -93,14 +93,26 @@ impl TermIndexBuilder {
     ///
     /// If `order` names a document that was not added.
     pub fn build(mut self, order: &[u32]) -> TermIndex {
-        let postings = Postings::build(self.dictionary.ends.len(), order.len() as u32, |doc, add| {
-            let added = order[doc.0 as usize] as usize;
-            let start = if added == 0 { 0 } else { self.ends[added - 1] as usize };
-            self.terms[start..self.ends[added] as usize].iter().for_each(|&term| add(term));
-        });
+        let documents = Terms { order, terms: &self.terms, ends: &self.ends };
+        let postings = Postings::build(self.dictionary.ends.len(), order.len() as u32, &documents);
         self.dictionary.bytes.shrink_to_fit();
         self.dictionary.ends.shrink_to_fit();
         TermIndex { dictionary: self.dictionary, postings }
+    }
+}
+
+/// The terms of documents in their final order.
+struct Terms<'a> {
+    order: &'a [u32],
+    terms: &'a [u32],
+    ends: &'a [u32],
+}
+
+impl Documents for Terms<'_> {
+    fn each_list(&self, doc: DocId, add: impl FnMut(u32)) {
+        let added = self.order[doc.0 as usize] as usize;
+        let start = if added == 0 { 0 } else { self.ends[added - 1] as usize };
+        self.terms[start..self.ends[added] as usize].iter().copied().for_each(add);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use crate::{DocId, PostingList, Postings, TextColumn};
+use crate::{DocId, Documents, PostingList, Postings, TextColumn};
 
 /// Bytes fall into 64 symbols, so that a trigram is an 18-bit number and all trigrams fit a table.
 const SYMBOL_BITS: u32 = 6;
@@ -57,24 +57,28 @@ pub struct TrigramIndex {
     postings: Postings,
 }
 
+impl Documents for TextColumn {
+    /// The trigrams of a text; its last two begin with the last bytes and end with the end marks.
+    fn each_list(&self, doc: DocId, mut add: impl FnMut(u32)) {
+        let Some((&first, rest)) = self.text(doc).split_first() else { return };
+        let mut first = SYMBOLS[first as usize];
+        let mut second = rest.first().map_or(END, |&byte| SYMBOLS[byte as usize]);
+        for &byte in rest.iter().skip(1) {
+            let third = SYMBOLS[byte as usize];
+            add(trigram(first, second, third));
+            (first, second) = (second, third);
+        }
+        add(trigram(first, second, END));
+        if second != END {
+            add(trigram(second, END, END));
+        }
+    }
+}
+
 impl TrigramIndex {
     /// Indexes every text of `column`.
     pub fn build(column: TextColumn) -> TrigramIndex {
-        let postings = Postings::build(TRIGRAM_COUNT, column.len(), |doc, add| {
-            let text = column.text(doc);
-            let Some((&first, rest)) = text.split_first() else { return };
-            let mut first = SYMBOLS[first as usize];
-            let mut second = rest.first().map_or(END, |&byte| SYMBOLS[byte as usize]);
-            for &byte in rest.iter().skip(1) {
-                let third = SYMBOLS[byte as usize];
-                add(trigram(first, second, third));
-                (first, second) = (second, third);
-            }
-            add(trigram(first, second, END));
-            if second != END {
-                add(trigram(second, END, END));
-            }
-        });
+        let postings = Postings::build(TRIGRAM_COUNT, column.len(), &column);
         TrigramIndex { column, postings }
     }
 
