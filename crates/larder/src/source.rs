@@ -116,7 +116,7 @@ pub struct Source {
 
 #[derive(Debug)]
 enum Kind {
-    File(FileWatch),
+    File(Box<FileWatch>),
     Url(Box<UrlFetch>),
 }
 
@@ -135,12 +135,12 @@ impl Source {
         let jitter = options.jitter_seed.map_or_else(Jitter::from_system, Jitter::seeded);
         let fingerprint = spec.fingerprint();
         let kind = match &spec {
-            SourceSpec::File(path) => Kind::File(FileWatch::new(
+            SourceSpec::File(path) => Kind::File(Box::new(FileWatch::new(
                 path.clone(),
                 fingerprint,
                 options.dump_bytes_max,
                 options.file_look_interval,
-            )),
+            ))),
             SourceSpec::Url(url) => Kind::Url(Box::new(UrlFetch::new(
                 url.clone(),
                 fingerprint,

@@ -1,1 +1,250 @@
+//! What becomes of each form of a dump, what a restart finds, and what a disk may refuse.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use flate2::write::GzEncoder;
+
+use super::*;
+use crate::source::spec::sha256_hex;
+
+const JSON: &[u8] = b"[\n{\"Name\":\"attest\"}\n]";
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn gunzip(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    MultiGzDecoder::new(bytes).read_to_end(&mut plain).unwrap();
+    plain
+}
+
+/// A dump that lies in a file of the operator.
+fn foreign(directory: &Path, bytes: &[u8]) -> Arrival {
+    let path = directory.join("dump");
+    fs::write(&path, bytes).unwrap();
+    let mut arrival = Arrival::open(&path, u64::MAX).unwrap();
+    arrival.source_fingerprint = "fingerprint".to_owned();
+    arrival.validators.etag = Some("\"a\"".to_owned());
+    arrival
+}
+
+/// The same dump as if it had been fetched.
+fn spooled(spool_dir: &Path, bytes: &[u8]) -> Arrival {
+    let mut spool = tempfile::Builder::new().prefix(SPOOL_PREFIX).tempfile_in(spool_dir).unwrap();
+    spool.write_all(bytes).unwrap();
+    let (file, path) = spool.into_parts();
+    Arrival {
+        file: Arc::new(file),
+        path: path.to_path_buf(),
+        sha256: Some(sha256_hex(bytes)),
+        kind: ArrivalKind::Spooled(path),
+        ..foreign(tempfile::tempdir().unwrap().path(), bytes)
+    }
+}
+
+fn read(mut reader: FileReader) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Keeps `bytes`, from a file and as spooled, and expects `expected` to be kept, to be described
+/// rightly, and to be found again after a restart.
+#[track_caller]
+fn check(bytes: &[u8], expected: impl Fn(&[u8]) -> bool) {
+    for is_spooled in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = directory.path().join("data");
+        let mut kept = Kept::open(&data_dir).unwrap();
+        let mut arrival = if is_spooled {
+            spooled(kept.spool_dir(), bytes)
+        } else {
+            foreign(directory.path(), bytes)
+        };
+        let modified_at = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        arrival.modified_at = Some(modified_at);
+        let file = kept.keep(&arrival).unwrap();
+        drop(arrival);
+
+        let on_disk = fs::read(data_dir.join("aur/packages-meta-ext-v1.json.gz")).unwrap();
+        assert!(expected(&on_disk), "spooled: {is_spooled}");
+        assert_eq!(read(file.reader()), on_disk);
+        assert_eq!(file.size_bytes, on_disk.len() as u64);
+        assert_eq!(file.modified_at, modified_at);
+        let digest = sha256_hex(&on_disk);
+        assert_eq!(file.sha256_line(), format!("SHA256 (packages-meta-ext-v1.json.gz) = {digest}"));
+        assert_eq!(names(kept.spool_dir()), ["packages-meta-ext-v1.json.gz", "source.json"]);
+        drop(kept);
+
+        let mut kept = Kept::open(&data_dir).unwrap();
+        let arrival = kept.load().unwrap().unwrap();
+        assert_eq!(read(arrival.reader()), on_disk);
+        assert_eq!(arrival.modified_at, Some(modified_at));
+        assert_eq!(arrival.validators.etag.as_deref(), Some("\"a\""));
+        assert_eq!(arrival.source_fingerprint, "fingerprint");
+        assert_eq!(kept.current().unwrap().sha256, digest);
+        // Keeping the kept copy changes nothing.
+        assert_eq!(kept.keep(&arrival).unwrap().sha256, digest);
+        assert_eq!(fs::read(arrival.path()).unwrap(), on_disk);
+    }
+}
+
+#[test]
+fn one_layer_is_kept_byte_for_byte() {
+    check(&gzip(JSON), |kept| kept == gzip(JSON));
+    let members = [gzip(&JSON[..5]), gzip(&JSON[5..])].concat();
+    check(&members, |kept| kept == members);
+}
+
+#[test]
+fn two_layers_become_the_inner_one() {
+    check(&gzip(&gzip(JSON)), |kept| kept == gzip(JSON));
+    check(&gzip(&gzip(&gzip(JSON))), |kept| kept == gzip(JSON));
+}
+
+#[test]
+fn a_plain_dump_is_compressed_repeatably() {
+    check(JSON, |kept| kept.starts_with(&GZIP_MAGIC) && gunzip(kept) == JSON);
+    let large: Vec<u8> = (0..COPY_BUFFER_BYTES * 3 + 1).map(|index| (index % 251) as u8).collect();
+    check(&large, |kept| gunzip(kept) == large);
+    let digest = |_| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut kept = Kept::open(directory.path()).unwrap();
+        kept.keep(&foreign(directory.path(), JSON)).unwrap().sha256
+    };
+    assert_eq!(digest(1), digest(2));
+}
+
+#[test]
+fn endless_wrapping_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(directory.path()).unwrap();
+    let bytes = (0..9).fold(JSON.to_vec(), |bytes, _| gzip(&bytes));
+    let error = kept.keep(&foreign(directory.path(), &bytes)).unwrap_err();
+    let origin = directory.path().join("dump");
+    assert_eq!(
+        error.to_string(),
+        format!("the dump from `{}` is compressed more than 8 times", origin.display())
+    );
+    assert_eq!(names(kept.spool_dir()), [""; 0]);
+}
+
+#[test]
+fn the_operators_file_is_not_tied_to_the_copy() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(directory.path()).unwrap();
+    let arrival = foreign(directory.path(), &gzip(JSON));
+    let file = kept.keep(&arrival).unwrap();
+    fs::write(arrival.path(), "rewritten in place").unwrap();
+    assert_eq!(fs::read(&file.path).unwrap(), gzip(JSON));
+}
+
+#[test]
+fn a_file_rewritten_since_is_not_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(directory.path()).unwrap();
+    kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
+    let arrival = foreign(directory.path(), &gzip(b"[]"));
+    fs::write(arrival.path(), "rewritten in place, at another length").unwrap();
+    let error = kept.keep(&arrival).unwrap_err();
+    assert!(matches!(error, SourceError::ChangedWhileRead { .. }), "{error}");
+    assert_eq!(fs::read(&kept.current().unwrap().path).unwrap(), gzip(JSON));
+    assert_eq!(names(kept.spool_dir()), ["packages-meta-ext-v1.json.gz", "source.json"]);
+}
+
+#[test]
+fn a_former_copy_stays_readable() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(directory.path()).unwrap();
+    let former = kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
+    kept.keep(&spooled(kept.spool_dir(), &gzip(b"[]"))).unwrap();
+    assert_eq!(read(former.reader()), gzip(JSON));
+    assert_eq!(gunzip(&read(kept.current().unwrap().reader())), b"[]");
+}
+
+#[test]
+fn what_was_said_of_another_dump_is_not_believed() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path().join("data");
+    let file = {
+        let mut kept = Kept::open(&data_dir).unwrap();
+        kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap()
+    };
+    // As if the machine had stopped between the two files.
+    fs::write(&file.path, gzip(b"[]")).unwrap();
+    let arrival = Kept::open(&data_dir).unwrap().load().unwrap().unwrap();
+    assert!(arrival.validators.is_empty());
+    assert_eq!(arrival.origin, format!("{} (kept)", file.path.display()));
+
+    fs::write(&file.path, gzip(JSON)).unwrap();
+    fs::write(data_dir.join("aur/source.json"), "{\"sha256\":").unwrap();
+    let arrival = Kept::open(&data_dir).unwrap().load().unwrap().unwrap();
+    assert!(arrival.validators.is_empty());
+}
+
+#[test]
+fn an_empty_directory_has_nothing_and_remains_of_a_kill_are_cleared() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("aur")).unwrap();
+    for name in [".spool-x", "packages-meta-ext-v1.json.gz.tmp", "source.json.tmp", "mine"] {
+        fs::write(directory.path().join("aur").join(name), "").unwrap();
+    }
+    let mut kept = Kept::open(directory.path()).unwrap();
+    assert!(kept.load().unwrap().is_none());
+    assert!(kept.current().is_none());
+    assert_eq!(names(kept.spool_dir()), ["mine"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_an_error_value() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(directory.path()).unwrap();
+    // A file in its place refuses everybody, root as well.
+    fs::remove_dir(kept.spool_dir()).unwrap();
+    fs::write(kept.spool_dir(), "").unwrap();
+    let error = kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap_err();
+    let place = kept.spool_dir().join("packages-meta-ext-v1.json.gz.tmp");
+    assert_eq!(
+        error.to_string(),
+        format!("cannot write `{}`: Not a directory (os error 20)", place.display())
+    );
+    assert_eq!(error.kind(), "write");
+    // It heals once the place is free again.
+    fs::remove_file(kept.spool_dir()).unwrap();
+    kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
+}
+
+#[test]
+fn a_read_only_directory_is_loaded_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path().join("data");
+    Kept::open(&data_dir).unwrap().keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
+    let set_mode = |mode| {
+        for path in [&data_dir.join("aur"), &data_dir.join("larder.lock"), &data_dir] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    set_mode(0o555);
+    // Root is not bound by modes, and then there is nothing to be seen here but the loading.
+    let is_bound = fs::write(data_dir.join("probe"), "").is_err();
+    let mut kept = Kept::open(&data_dir).unwrap();
+    let arrival = kept.load().unwrap().unwrap();
+    assert_eq!(read(arrival.reader()), gzip(JSON));
+    let outcome = kept.keep(&foreign(directory.path(), JSON));
+    assert_eq!(outcome.is_err(), is_bound);
+    set_mode(0o755);
+}
