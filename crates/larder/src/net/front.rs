@@ -17,6 +17,9 @@ use tower::Service as _;
 use super::Peer;
 use super::progress::{Handling, Progress, Responding, Waits};
 
+/// Size of the largest HTTP/2 frame that clients accept by default: smaller pieces would make more frames.
+const HTTP2_PIECE_BYTES: usize = 16 * 1024;
+
 /// The text of a 414, whoever sends it.
 pub(super) fn url_too_long(url_bytes_max: usize) -> String {
     format!(
@@ -92,7 +95,7 @@ impl Future for Answer {
         };
         let responding =
             this.handling.take().expect("an answer is not polled after it is there").responds();
-        Poll::Ready(Ok(response.map(|body| Outgoing { body, responding })))
+        Poll::Ready(Ok(response.map(|body| Outgoing { body, rest: Bytes::new(), responding })))
     }
 }
 
@@ -140,7 +143,22 @@ impl Drop for Inbound {
 /// A response's body, which tells whether the client or the handler is the slower one.
 pub(super) struct Outgoing {
     body: Body,
+    /// What is left of a frame that is handed out in pieces.
+    rest: Bytes,
     responding: Responding,
+}
+
+impl Outgoing {
+    /// hyper takes a frame as soon as an HTTP/2 client takes one byte of it, and that would be the last we heard of the
+    /// body. In pieces, it stays with us until the client has taken nearly all of it. Over HTTP/1.1, where the socket
+    /// itself tells, large writes are cheaper.
+    fn piece(&mut self, mut bytes: Bytes) -> Bytes {
+        if bytes.len() > HTTP2_PIECE_BYTES && self.responding.progress().is_http2() {
+            self.rest = bytes.split_off(HTTP2_PIECE_BYTES);
+        }
+        self.responding.progress().record_body_sent(bytes.len());
+        bytes
+    }
 }
 
 impl hyper::body::Body for Outgoing {
@@ -152,21 +170,29 @@ impl hyper::body::Body for Outgoing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
+        if !this.rest.is_empty() {
+            let rest = std::mem::take(&mut this.rest);
+            return Poll::Ready(Some(Ok(Frame::data(this.piece(rest)))));
+        }
         let frame = Pin::new(&mut this.body).poll_frame(cx);
         this.responding.is_not_ready(frame.is_pending());
-        if let Poll::Ready(Some(Ok(frame))) = &frame
-            && let Some(bytes) = frame.data_ref()
-        {
-            this.responding.progress().record_body_sent(bytes.len());
-        }
-        frame
+        frame.map_ok(|frame| match frame.into_data() {
+            Ok(bytes) => Frame::data(this.piece(bytes)),
+            Err(trailers) => trailers,
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let mut hint = self.body.size_hint();
+        let rest = self.rest.len() as u64;
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
     }
 }

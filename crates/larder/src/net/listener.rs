@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::task::{Context, Poll, ready};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::client::ClientAddress;
 use super::wire::Stream;
@@ -234,7 +234,7 @@ pub fn sockets_from_systemd() -> io::Result<Vec<Listener>> {
 #[derive(Debug)]
 pub(super) struct Accepting {
     socket: Waiting,
-    pub(super) is_handed_over: bool,
+    is_handed_over: bool,
     _file: Option<SocketFile>,
 }
 
@@ -260,15 +260,48 @@ impl Accepting {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<(Stream, ClientAddress)>> {
         Poll::Ready(match &self.socket {
-            Waiting::Tcp(socket) => ready!(socket.poll_accept(cx)).map(|(stream, address)| {
-                // A reply must never wait for a delayed acknowledgement. It fails only when the client has gone.
-                let _ = stream.set_nodelay(true);
-                (Stream::Tcp(stream), address.ip().into())
-            }),
+            Waiting::Tcp(socket) => ready!(socket.poll_accept(cx))
+                .map(|(stream, address)| accepted_tcp(stream, address)),
             Waiting::Unix(socket) => ready!(socket.poll_accept(cx))
                 .map(|(stream, _)| (Stream::Unix(stream), ClientAddress::Unix)),
         })
     }
+
+    /// Stops listening; returns the connections that the kernel has made in the meantime. One that comes between the
+    /// last look and the closing is reset by the kernel, which no program can help.
+    pub(super) fn close(self) -> Vec<(Stream, ClientAddress)> {
+        let mut queued = Vec::new();
+        if self.is_handed_over {
+            // The queue outlives us: our successor will take it.
+            return queued;
+        }
+        // The runtime tells only what it has heard of already; the socket itself knows.
+        match self.socket {
+            Waiting::Tcp(socket) => {
+                let Ok(socket) = socket.into_std() else { return queued };
+                while let Ok((stream, address)) = socket.accept() {
+                    let stream =
+                        stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                    queued.extend(stream.map(|stream| accepted_tcp(stream, address)));
+                }
+            }
+            Waiting::Unix(socket) => {
+                let Ok(socket) = socket.into_std() else { return queued };
+                while let Ok((stream, _)) = socket.accept() {
+                    let stream =
+                        stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
+                    queued.extend(stream.map(|stream| (Stream::Unix(stream), ClientAddress::Unix)));
+                }
+            }
+        }
+        queued
+    }
+}
+
+fn accepted_tcp(stream: TcpStream, address: SocketAddr) -> (Stream, ClientAddress) {
+    // A reply must never wait for a delayed acknowledgement. It fails only when the client has gone.
+    let _ = stream.set_nodelay(true);
+    (Stream::Tcp(stream), address.ip().into())
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use std::io;
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -111,11 +110,10 @@ impl Server {
             watched_after_sweep: 0,
         };
         connections.accept_until(&listener, &address, &shutdown).await;
-        if !listener.is_handed_over {
-            // Whoever is in the queue believes to be connected. A handed-over queue waits for our successor instead.
-            connections.accept_queued(&listener).await;
+        // Whoever is in the queue believes to be connected.
+        for (stream, client) in listener.close() {
+            connections.start(stream, client);
         }
-        drop(listener);
         connections.drain(grace).await;
         Ok(())
     }
@@ -232,15 +230,6 @@ impl Connections {
                     }
                 },
             }
-        }
-    }
-
-    /// Takes what is in the queue without waiting for more.
-    async fn accept_queued(&mut self, listener: &Accepting) {
-        while let Poll::Ready(Ok((stream, client))) =
-            poll_fn(|cx| Poll::Ready(listener.poll_accept(cx))).await
-        {
-            self.start(stream, client);
         }
     }
 

@@ -1,0 +1,782 @@
+//! Connections over real sockets: who is answered, who is cut off, and what a shutdown does.
+//!
+//! Timeouts are short and nothing is timed: a test that waits for the wrong thing hangs until [`PATIENCE`] ends it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::routing::{get, post};
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+use larder::config::ListenAddress;
+use larder::net::{
+    ClientAddress, Counters, Limits, Listener, Peer, Reload, Server, TlsReloader, TrustedProxies,
+    bind, install_crypto_provider, sockets_from_systemd,
+};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How long a test waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A limit that a test wants to see reached.
+const SHORT: Duration = Duration::from_millis(400);
+
+fn limits() -> Limits {
+    Limits {
+        header_timeout: PATIENCE,
+        body_timeout: PATIENCE,
+        write_stall_timeout: PATIENCE,
+        idle_timeout: PATIENCE,
+        ..Limits::default()
+    }
+}
+
+/// Lets the test look into, and end, a handler at `/slow`.
+#[derive(Clone, Default)]
+struct Gate {
+    entered: Arc<Notify>,
+    opened: Arc<Notify>,
+}
+
+fn router(gate: Gate) -> Router {
+    let slow = move || async move {
+        gate.entered.notify_one();
+        gate.opened.notified().await;
+        "slow"
+    };
+    Router::new()
+        .route("/", get(|| async { "hello" }))
+        .route("/slow", get(slow))
+        .route(
+            "/peer",
+            get(|request: Request| async move {
+                let Peer { address, tls } = request.extensions().get::<Peer>().copied().unwrap();
+                format!("{address} {tls} {:?}", request.version())
+            }),
+        )
+        .route("/large", get(|| async { Bytes::from(vec![b'x'; 64 << 20]) }))
+        .route(
+            "/echo",
+            post(|body: Body| async move {
+                body.collect()
+                    .await
+                    .map(|body| body.to_bytes())
+                    .map_err(|_| StatusCode::BAD_REQUEST)
+            }),
+        )
+        .route("/refuse", post(|| async { (StatusCode::PAYLOAD_TOO_LARGE, "too large") }))
+}
+
+struct Running {
+    address: ListenAddress,
+    counters: Counters,
+    gate: Gate,
+    shutdown: CancellationToken,
+    served: JoinHandle<std::io::Result<()>>,
+}
+
+impl Running {
+    fn start(limits: Limits) -> Self {
+        Self::start_on(tcp(), limits, None, TrustedProxies::default(), PATIENCE)
+    }
+
+    fn start_on(
+        listener: Listener,
+        limits: Limits,
+        tls: Option<Arc<TlsReloader>>,
+        trusted: TrustedProxies,
+        grace: Duration,
+    ) -> Self {
+        let address = listener.address().clone();
+        let counters = Counters::unregistered();
+        let gate = Gate::default();
+        let shutdown = CancellationToken::new();
+        let server = Server::new(limits, counters.clone(), trusted);
+        let served = tokio::spawn(server.serve(
+            listener,
+            tls,
+            router(gate.clone()),
+            shutdown.clone(),
+            grace,
+        ));
+        Self { address, counters, gate, shutdown, served }
+    }
+
+    fn tcp(&self) -> SocketAddr {
+        match &self.address {
+            ListenAddress::Tcp(address) => *address,
+            ListenAddress::Unix(path) => panic!("{} is no TCP address", path.display()),
+        }
+    }
+
+    /// Sends `request` on a new connection and reads until the server closes it.
+    async fn exchange(&self, request: impl Into<Vec<u8>>) -> String {
+        let mut client = self.connect();
+        let request = request.into();
+        blocking(move || {
+            // A server that refuses may close before it has read everything.
+            let _ = client.write_all(&request);
+            read_to_end(&mut client)
+        })
+        .await
+    }
+
+    fn connect(&self) -> TcpStream {
+        let client = TcpStream::connect(self.tcp()).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_write_timeout(Some(PATIENCE)).unwrap();
+        client
+    }
+
+    async fn is_alive(&self) {
+        let answer = self.exchange("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"), "{answer}");
+    }
+
+    /// Asks the server to end and waits for it.
+    async fn stop(self) {
+        self.shutdown.cancel();
+        within(self.served).await.unwrap().unwrap();
+        assert_eq!(self.counters.connections_open.get(), 0);
+    }
+}
+
+fn tcp() -> Listener {
+    bind(&["127.0.0.1:0".parse().unwrap()]).unwrap().remove(0)
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    within(tokio::task::spawn_blocking(work)).await.unwrap()
+}
+
+/// What the server says until it closes; a reset is a way of closing, silence is not.
+fn read_to_end(client: &mut impl Read) -> String {
+    let mut answer = Vec::new();
+    match client.read_to_end(&mut answer) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            panic!("the server keeps the connection open")
+        }
+        _ => String::from_utf8_lossy(&answer).into_owned(),
+    }
+}
+
+/// Waits until `condition` holds.
+async fn until(condition: impl Fn() -> bool) {
+    within(async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+fn http1_client() -> reqwest::Client {
+    install_crypto_provider();
+    reqwest::Client::builder().no_proxy().http1_only().timeout(PATIENCE).build().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_requests_on_one_connection() {
+    let server = Running::start(limits());
+    let client = http1_client();
+    for _ in 0..20 {
+        let answer = client
+            .get(format!("http://{}/peer", server.tcp()))
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
+        assert_eq!(answer, "127.0.0.1 false HTTP/1.1");
+    }
+    assert_eq!(server.counters.connections_accepted.get(), 1);
+    drop(client);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http2_with_prior_knowledge() {
+    let server = Running::start(limits());
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .http2_prior_knowledge()
+        .timeout(PATIENCE)
+        .build()
+        .unwrap();
+    let url = format!("http://{}/peer", server.tcp());
+    assert_eq!(
+        client.get(&url).send().await.unwrap().text().await.unwrap(),
+        "127.0.0.1 false HTTP/2.0"
+    );
+    let body = "b".repeat(1 << 20);
+    let echo = client
+        .post(format!("http://{}/echo", server.tcp()))
+        .body(body.clone())
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(echo.text().await.unwrap(), body);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_head_is_cut_off_while_others_are_answered() {
+    let server = Running::start(Limits { header_timeout: SHORT, ..limits() });
+    let mut silent = server.connect();
+    let mut slow = server.connect();
+    let trickle = tokio::task::spawn_blocking(move || {
+        let mut written = 0;
+        while slow.write_all(b"GET / HTTP/1.1\r\nx: y\r\n").is_ok() && written < 1000 {
+            written += 1;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        written
+    });
+    server.is_alive().await;
+    assert_eq!(blocking(move || read_to_end(&mut silent)).await, "");
+    server.is_alive().await;
+    assert!(within(trickle).await.unwrap() < 1000);
+    until(|| server.counters.connections_cut.get() == 2).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_a_head_after_a_good_request_is_cut_off() {
+    let server = Running::start(Limits { header_timeout: SHORT, ..limits() });
+    let mut client = server.connect();
+    let answer = blocking(move || {
+        let mut buffer = [0; 1024];
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let read = client.read(&mut buffer).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhos").unwrap();
+        String::from_utf8_lossy(&buffer[..read]).into_owned() + &read_to_end(&mut client)
+    })
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello"), "{answer}");
+    assert_eq!(server.counters.connections_cut.get(), 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_is_closed_and_not_counted_as_cut() {
+    let server = Running::start(Limits { idle_timeout: SHORT, ..limits() });
+    let answer = server.exchange("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(answer.ends_with("hello"), "{answer}");
+    assert_eq!(server.counters.connections_cut.get(), 0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_http2_connection_is_closed() {
+    let server = Running::start(Limits { idle_timeout: SHORT, ..limits() });
+    let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
+    client.get(format!("http://{}/", server.tcp())).send().await.unwrap().text().await.unwrap();
+    until(|| server.counters.connections_open.get() == 0).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_does_not_come_is_cut_off() {
+    let server = Running::start(Limits { body_timeout: SHORT, ..limits() });
+    let answer =
+        server.exchange("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc").await;
+    assert_eq!(answer, "");
+    assert_eq!(server.counters.connections_cut.get(), 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_reads_nothing_is_cut_off_while_others_are_answered() {
+    let server = Running::start(Limits { write_stall_timeout: SHORT, ..limits() });
+    let mut client = server.connect();
+    client.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    server.is_alive().await;
+    until(|| server.counters.connections_cut.get() == 1).await;
+    until(|| server.counters.connections_open.get() == 0).await;
+    let answer = blocking(move || read_to_end(&mut client)).await;
+    assert!(answer.len() < 64 << 20);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_http2_client_that_opens_no_window_is_cut_off() {
+    let server = Running::start(Limits { write_stall_timeout: SHORT, ..limits() });
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .http2_prior_knowledge()
+        .http2_initial_stream_window_size(16_384)
+        .build()
+        .unwrap();
+    // The response is held, its body is not read: the window stays shut.
+    let response = client.get(format!("http://{}/large", server.tcp())).send().await.unwrap();
+    until(|| server.counters.connections_cut.get() == 1).await;
+    assert!(response.bytes().await.is_err());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_gets_everything() {
+    let server = Running::start(Limits {
+        write_stall_timeout: Duration::from_secs(2),
+        idle_timeout: SHORT,
+        ..limits()
+    });
+    let mut client = server.connect();
+    client.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let bytes = blocking(move || {
+        let mut buffer = vec![0; 4 << 20];
+        let mut bytes = 0;
+        while let Ok(read) = client.read(&mut buffer) {
+            if read == 0 {
+                break;
+            }
+            bytes += read;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bytes
+    })
+    .await;
+    assert!(bytes > 64 << 20, "{bytes}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_over_the_total_are_closed_at_once() {
+    let server = Running::start(Limits { connections_max: 2, ..limits() });
+    let (mut first, second) = (server.connect(), server.connect());
+    until(|| server.counters.connections_open.get() == 2).await;
+    assert_eq!(server.exchange("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await, "");
+    assert_eq!(server.counters.connections_refused.get(), 1);
+    drop(second);
+    until(|| server.counters.connections_open.get() == 1).await;
+    server.is_alive().await;
+    first.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    assert!(blocking(move || read_to_end(&mut first)).await.ends_with("hello"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_over_the_clients_share_are_closed_at_once_except_for_proxies() {
+    let limits = Limits { connections_per_client_max: 1, ..limits() };
+    let server = Running::start(limits.clone());
+    let _first = server.connect();
+    until(|| server.counters.connections_open.get() == 1).await;
+    assert_eq!(server.exchange("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await, "");
+    assert_eq!(server.counters.connections_refused.get(), 1);
+
+    let trusted = TrustedProxies::new(["127.0.0.1".parse().unwrap()]);
+    let server = Running::start_on(tcp(), limits, None, trusted, PATIENCE);
+    let _first = server.connect();
+    until(|| server.counters.connections_open.get() == 1).await;
+    server.is_alive().await;
+    assert_eq!(server.counters.connections_refused.get(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_finishes_running_requests_and_refuses_new_connections() {
+    let server = Running::start(limits());
+    let mut idle = server.connect();
+    idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let slow = tokio::spawn(http1_client().get(format!("http://{}/slow", server.tcp())).send());
+    let http2 = reqwest::Client::builder()
+        .no_proxy()
+        .http2_prior_knowledge()
+        .timeout(PATIENCE)
+        .build()
+        .unwrap();
+    within(server.gate.entered.notified()).await;
+    let slow_http2 = tokio::spawn(http2.get(format!("http://{}/slow", server.tcp())).send());
+    within(server.gate.entered.notified()).await;
+
+    server.shutdown.cancel();
+    assert!(
+        blocking(move || read_to_end(&mut idle)).await.ends_with("hello"),
+        "idle connections are closed"
+    );
+    let address = server.tcp();
+    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert!(!server.served.is_finished());
+    server.gate.opened.notify_waiters();
+    for slow in [slow, slow_http2] {
+        let response = within(slow).await.unwrap().unwrap();
+        assert_eq!(response.text().await.unwrap(), "slow");
+    }
+    assert_eq!(server.counters.connections_cut.get(), 0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_grace_period_connections_are_dropped() {
+    let server = Running::start_on(tcp(), limits(), None, TrustedProxies::default(), SHORT);
+    let slow = tokio::spawn(http1_client().get(format!("http://{}/slow", server.tcp())).send());
+    within(server.gate.entered.notified()).await;
+    let counters = server.counters.clone();
+    server.stop().await;
+    assert!(within(slow).await.unwrap().is_err());
+    assert_eq!(counters.connections_cut.get(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_in_the_queue_is_answered_although_a_shutdown_has_begun() {
+    // Listening begins with the listener, so the client is in the queue before anybody serves.
+    let listener = tcp();
+    let mut client = TcpStream::connect(listener.tcp_address().unwrap()).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let shutdown = CancellationToken::new();
+    shutdown.cancel();
+    let server = Server::new(limits(), Counters::unregistered(), TrustedProxies::default());
+    within(server.serve(listener, None, router(Gate::default()), shutdown, PATIENCE))
+        .await
+        .unwrap();
+    let answer = blocking(move || read_to_end(&mut client)).await;
+    assert!(answer.ends_with("hello"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unix_socket_serves_and_its_file_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("larder.sock");
+    let listener = bind(&[ListenAddress::Unix(path.clone())]).unwrap().remove(0);
+    let server = Running::start_on(listener, limits(), None, TrustedProxies::default(), PATIENCE);
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"GET /peer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let answer = blocking(move || read_to_end(&mut client)).await;
+    assert!(answer.ends_with(&format!("{} false HTTP/1.1", ClientAddress::Unix)), "{answer}");
+    server.stop().await;
+    assert!(!path.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_urls_get_414_however_long_they_are() {
+    let server =
+        Running::start(Limits { url_bytes_max: 8_192, header_bytes_max: 16_384, ..limits() });
+    let request = |bytes: usize| {
+        format!("GET /{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "a".repeat(bytes - 1))
+    };
+    assert!(
+        server.exchange(request(8_192)).await.starts_with("HTTP/1.1 404 "),
+        "the longest that is allowed"
+    );
+    for bytes in [8_193, 9_000, 16_000, 17_000, 100_000, 1_000_000] {
+        let answer = server.exchange(request(bytes)).await;
+        assert!(answer.starts_with("HTTP/1.1 414 URI Too Long\r\n"), "{bytes}: {answer}");
+        assert!(answer.contains("longer than 8192 bytes"), "{bytes}: {answer}");
+    }
+    // The same later on a connection.
+    let answer =
+        server.exchange(format!("GET / HTTP/1.1\r\nhost: x\r\n\r\n{}", request(50_000))).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("HTTP/1.1 4"), "{answer}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_heads_get_431_however_large_they_are() {
+    let server =
+        Running::start(Limits { url_bytes_max: 8_192, header_bytes_max: 16_384, ..limits() });
+    for bytes in [17_000, 100_000, 1_000_000] {
+        let answer = server
+            .exchange(format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "a".repeat(bytes)))
+            .await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{bytes}: {answer}");
+    }
+    let many = (0..200).map(|number| format!("x-{number}: y\r\n")).collect::<String>();
+    let answer = server.exchange(format!("GET / HTTP/1.1\r\nhost: x\r\n{many}\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let allowed = format!(
+        "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx: {}\r\n\r\n",
+        "a".repeat(12_000)
+    );
+    assert!(server.exchange(allowed).await.starts_with("HTTP/1.1 200 "));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http2_has_the_same_bounds() {
+    let server =
+        Running::start(Limits { url_bytes_max: 8_192, header_bytes_max: 16_384, ..limits() });
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .http2_prior_knowledge()
+        .timeout(PATIENCE)
+        .build()
+        .unwrap();
+    let url = |bytes: usize| format!("http://{}/{}", server.tcp(), "a".repeat(bytes - 1));
+    assert_eq!(client.get(url(8_192)).send().await.unwrap().status(), 404);
+    assert_eq!(client.get(url(8_193)).send().await.unwrap().status(), 414);
+    let mut headers = HeaderMap::new();
+    headers.insert("x", "a".repeat(17_000).parse().unwrap());
+    // hyper's client heeds the server's SETTINGS and may refuse by itself.
+    if let Ok(response) = client.get(url(1)).headers(headers).send().await {
+        assert_eq!(response.status(), 431);
+    }
+    assert_eq!(client.get(url(1)).send().await.unwrap().status(), 200);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_before_the_end_of_the_body_arrives() {
+    let server = Running::start(limits());
+    let mut request =
+        b"POST /refuse HTTP/1.1\r\nhost: x\r\ncontent-length: 900000\r\n\r\n".to_vec();
+    request.resize(request.len() + 900_000, b'x');
+    let answer = server.exchange(request).await;
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.ends_with("too large"), "{answer}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_is_refused_and_harms_nobody() {
+    let server = Running::start(Limits { header_timeout: SHORT, idle_timeout: SHORT, ..limits() });
+    let mut garbage: Vec<Vec<u8>> = vec![
+        b"\0\0\0\0\r\n\r\n".to_vec(),
+        b"GET\r\n\r\n".to_vec(),
+        b"GET / HTTP/9.9\r\n\r\n".to_vec(),
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n".to_vec(),
+        b"POST /echo HTTP/1.1\r\ncontent-length: -1\r\n\r\n".to_vec(),
+        b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_vec(),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\ngarbage garbage garbage".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        b"\r\n".repeat(10_000),
+    ];
+    // A small generator of our own: the same bytes in each run.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    garbage.extend((0..30).map(|_| {
+        let mut bytes = vec![0; 400];
+        bytes.fill_with(|| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        });
+        bytes
+    }));
+    for bytes in garbage {
+        let answer = server.exchange(bytes.clone()).await;
+        assert!(
+            !answer.contains("HTTP/1.1 2") && !answer.contains("HTTP/1.1 5"),
+            "{bytes:?}: {answer}"
+        );
+    }
+    server.is_alive().await;
+    server.stop().await;
+}
+
+/// Runs the test `name` of this file in a process of its own, where it finds `LARDER_TEST_CHILD` set.
+fn in_child(name: &str, prepare: impl FnOnce(&mut Command)) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture"])
+        .env("LARDER_TEST_CHILD", "1")
+        .stdout(Stdio::null());
+    prepare(&mut command);
+    command.spawn().unwrap()
+}
+
+fn is_child() -> bool {
+    std::env::var_os("LARDER_TEST_CHILD").is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sockets_that_are_handed_over_are_served_and_left_open() {
+    if is_child() {
+        let listener = sockets_from_systemd().unwrap().remove(0);
+        let server =
+            Running::start_on(listener, limits(), None, TrustedProxies::default(), PATIENCE);
+        within(server.gate.entered.notified()).await;
+        server.gate.opened.notify_one();
+        return server.stop().await;
+    }
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let handed_over = OwnedFd::from(socket.try_clone().unwrap());
+    let mut child = in_child("sockets_that_are_handed_over_are_served_and_left_open", |command| {
+        // Descriptors usually begin at 3; only 0 to 2 can be set without unsafe code.
+        command.stdin(handed_over).env("LISTEN_FDS", "1").env("LISTEN_FDS_FIRST_FD", "0");
+    });
+    let answer = http1_client()
+        .get(format!("http://{address}/slow"))
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    assert_eq!(answer, "slow");
+    assert!(blocking(move || child.wait()).await.unwrap().success());
+    let mut late = TcpStream::connect(address).unwrap();
+    late.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert!(socket.accept().is_ok(), "the queue is the successor's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lack_of_file_descriptors_passes() {
+    if !is_child() {
+        let mut child = in_child("a_lack_of_file_descriptors_passes", |_| ());
+        return assert!(blocking(move || child.wait()).await.unwrap().success());
+    }
+    let server = Running::start(limits());
+    server.is_alive().await;
+    let (_, hard) = rlimit::Resource::NOFILE.get().unwrap();
+    rlimit::Resource::NOFILE.set(64, hard).unwrap();
+    let mut spare = Some(fs::File::open("/dev/null").unwrap());
+    let mut clients = Vec::new();
+    loop {
+        // Each client takes a descriptor here and one where it is accepted.
+        match TcpStream::connect(server.tcp()) {
+            Ok(client) => clients.push(client),
+            Err(_) if spare.take().is_some() => {}
+            Err(_) => break,
+        }
+    }
+    until(|| server.counters.accept_errors.get() > 0).await;
+    drop(clients);
+    server.is_alive().await;
+    server.stop().await;
+}
+
+/// A certificate for localhost in files.
+struct Certificate {
+    directory: tempfile::TempDir,
+}
+
+impl Certificate {
+    fn new() -> Self {
+        let certificate = Self { directory: tempfile::tempdir().unwrap() };
+        certificate.renew();
+        certificate
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes a new pair.
+    fn renew(&self) {
+        let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        for (name, text) in
+            [("certificate", pair.cert.pem()), ("key", pair.signing_key.serialize_pem())]
+        {
+            fs::write(self.path("new"), text).unwrap();
+            fs::rename(self.path("new"), self.path(name)).unwrap();
+        }
+    }
+
+    fn load(&self) -> Arc<TlsReloader> {
+        TlsReloader::load(self.path("certificate"), self.path("key")).unwrap()
+    }
+
+    /// A client that trusts the certificate in the files now, and no other.
+    fn client(&self, server: &Running, is_http1_only: bool) -> reqwest::Client {
+        let root =
+            reqwest::Certificate::from_pem(&fs::read(self.path("certificate")).unwrap()).unwrap();
+        let builder = reqwest::Client::builder()
+            .no_proxy()
+            .tls_certs_only([root])
+            .resolve("localhost", server.tcp())
+            .timeout(PATIENCE);
+        if is_http1_only { builder.http1_only() } else { builder }.build().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_speaks_http2_and_http1() {
+    install_crypto_provider();
+    let certificate = Certificate::new();
+    let server = Running::start_on(
+        tcp(),
+        limits(),
+        Some(certificate.load()),
+        TrustedProxies::default(),
+        PATIENCE,
+    );
+    let url = format!("https://localhost:{}/peer", server.tcp().port());
+    for (is_http1_only, version) in [(false, "HTTP/2.0"), (true, "HTTP/1.1")] {
+        let client = certificate.client(&server, is_http1_only);
+        let answer = client.get(&url).send().await.unwrap().text().await.unwrap();
+        assert_eq!(answer, format!("127.0.0.1 true {version}"));
+    }
+    let client = certificate.client(&server, true);
+    let large = client
+        .get(format!("https://localhost:{}/large", server.tcp().port()))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(large.bytes().await.unwrap().len(), 64 << 20);
+    let long = format!("https://localhost:{}/{}", server.tcp().port(), "a".repeat(50_000));
+    assert_eq!(client.get(long).send().await.unwrap().status(), 414);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_certificate_is_used_for_new_connections() {
+    install_crypto_provider();
+    let certificate = Certificate::new();
+    let reloader = certificate.load();
+    let server = Running::start_on(
+        tcp(),
+        limits(),
+        Some(reloader.clone()),
+        TrustedProxies::default(),
+        PATIENCE,
+    );
+    let url = format!("https://localhost:{}/", server.tcp().port());
+    let old = certificate.client(&server, true);
+    assert_eq!(old.get(&url).send().await.unwrap().status(), 200);
+
+    certificate.renew();
+    let new = certificate.client(&server, true);
+    assert!(new.get(&url).send().await.is_err(), "nobody has looked at the files yet");
+    let watch = tokio::spawn(reloader.watch(Duration::from_millis(10), server.shutdown.clone()));
+    within(async {
+        while new.get(&url).send().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert_eq!(certificate.load().reload(), Reload::Unchanged);
+    assert_eq!(
+        old.get(&url).send().await.unwrap().status(),
+        200,
+        "the open connection keeps its certificate"
+    );
+    server.stop().await;
+    within(watch).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_handshake_is_counted_and_cut_off() {
+    let certificate = Certificate::new();
+    let limits = Limits { header_timeout: SHORT, ..limits() };
+    let server = Running::start_on(
+        tcp(),
+        limits,
+        Some(certificate.load()),
+        TrustedProxies::default(),
+        PATIENCE,
+    );
+    let answer = server.exchange("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(!answer.contains("HTTP/1.1 2"), "{answer}");
+    assert_eq!(server.counters.tls_errors.get(), 1);
+    assert_eq!(server.exchange("").await, "", "silence");
+    assert_eq!(server.counters.tls_errors.get(), 2);
+    server.stop().await;
+}
