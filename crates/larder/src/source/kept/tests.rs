@@ -1,7 +1,7 @@
 //! What becomes of each form of a dump, what a restart finds, and what a disk may refuse.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use flate2::write::GzEncoder;
@@ -151,6 +151,16 @@ fn the_operators_file_is_not_tied_to_the_copy() {
     let file = kept.keep(&arrival).unwrap();
     fs::write(arrival.path(), "rewritten in place").unwrap();
     assert_eq!(fs::read(&file.path).unwrap(), gzip(JSON));
+}
+
+#[test]
+fn a_fetched_dump_is_linked_rather_than_copied() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(directory.path()).unwrap();
+    let arrival = spooled(kept.spool_dir(), &gzip(JSON));
+    let file = kept.keep(&arrival).unwrap();
+    let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+    assert_eq!(inode(&file.path), inode(arrival.path()));
 }
 
 #[test]
