@@ -145,6 +145,12 @@ def targets(results):
     return rows
 
 
+def target_table(results):
+    return table(["what", "target", "measured", "met"],
+                 [(what, target, measured or "not measured", {None: "–", True: "yes", False: "**no**"}[met])
+                  for what, target, measured, met in targets(results)])
+
+
 # -- text ---------------------------------------------------------------------------------------------------------
 
 
@@ -155,10 +161,7 @@ def text(results, quick):
     parts += [
         "Written by `bench/run` from `bench/results.json`; how and what is measured: [README.md](README.md).",
         "Absolute figures belong to one machine on one day; the ratios, taken in turn in one run, are what can be compared.", "",
-        *circumstances(results), "## Targets", "",
-        *table(["what", "target", "measured", "met"],
-               [(what, target, measured or "not measured", {None: "–", True: "yes", False: "**no**"}[met])
-                for what, target, measured, met in targets(results)]),
+        *circumstances(results), *([] if quick else ["## Targets", "", *target_table(results)]),
         "![requests per second and CPU per request](results.svg)", "",
         *throughput(results), *ab_tables(results), *memory_table(results), *reload_tables(results), *growth_tables(results),
         "## Instruction counts", "",
@@ -213,7 +216,7 @@ def throughput(results):
     others = [name for name in names if name != reference]
     lines = ["## Throughput", "",
              "`wrk -t1 -c10`, medians of the rounds. Each cell: requests/s · CPU per request · p99; beside it, how many times as many "
-             f"requests/s {reference} answers. nginx serves the very bytes of each answer as static files; in the search mix one file of the mean size.", ""]
+             f"requests/s {reference} answers. nginx serves the very bytes of each answer as static files (small ones without sendfile, which is cheaper for it); in the search mix one file of the mean size.", ""]
     head = ["work", "mean body", reference]
     for other in others:
         head += [other, f"{reference} ÷ {other}"]

@@ -149,7 +149,7 @@ events {{ worker_connections 1024; }}
 http {{
     access_log off;
     sendfile on;
-    {push}
+    tcp_nopush on;
     tcp_nodelay on;
     keepalive_timeout 3600;
     keepalive_requests 1000000000;
@@ -166,22 +166,29 @@ http {{
     server {{
         listen 127.0.0.1:{port};
         root {root};
-        location /gzip/ {{ add_header Content-Encoding gzip; }}
-        location /zstd/ {{ add_header Content-Encoding zstd; }}
+        location /small/ {{ {small} }}
+        location /small/gzip/ {{ {small} add_header Content-Encoding gzip; }}
+        location /small/zstd/ {{ {small} add_header Content-Encoding zstd; }}
+        location /large/gzip/ {{ add_header Content-Encoding gzip; }}
+        location /large/zstd/ {{ add_header Content-Encoding zstd; }}
     }}
 }}
 """
 
 
-def start_nginx(binary, root, scratch, push="tcp_nopush on;"):
-    """Starts nginx over the directory `root`, with a configuration of its own in `scratch`."""
+def start_nginx(binary, root, scratch, sendfile_always=False):
+    """Starts nginx over the directory `root`, with a configuration of its own in `scratch`.
+
+    Files in `small/` are read into the buffer that holds the header and sent with it in one call: for bodies of a few
+    kilobytes that takes nginx 20 to 30 % less CPU than sendfile, so it is the fair ceiling. `sendfile_always` leaves that out.
+    """
     port = free_port()
     home = Path(scratch) / f"nginx-{port}"
     home.mkdir()
     home.chmod(0o755)
     (Path(root) / "ready").write_text("ready\n")
     config = home / "nginx.conf"
-    config.write_text(NGINX_CONFIG.format(scratch=home, root=root, port=port, push=push))
+    config.write_text(NGINX_CONFIG.format(scratch=home, root=root, port=port, small="" if sendfile_always else "sendfile off;"))
     server = start("nginx", [binary, "-e", "stderr", "-p", home, "-c", config], port, home / "log")
     wait_ready(server, "/ready")
     return server
