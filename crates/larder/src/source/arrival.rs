@@ -123,6 +123,13 @@ impl FileReader {
     }
 }
 
+impl FileReader {
+    /// The same file, read from this byte on.
+    pub fn starting_at(self, offset: u64) -> FileReader {
+        FileReader { offset, ..self }
+    }
+}
+
 impl Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read_at(buffer, self.offset)?;

@@ -1,0 +1,126 @@
+//! All that a request may touch.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use aur::Snapshot;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::Config;
+use crate::http::dumps::Dumps;
+use crate::live::Live;
+use crate::metrics::Metrics;
+use crate::net::TrustedProxies;
+use crate::rate_limit::RateLimiter;
+use crate::source::KeptFile;
+
+/// What is served of the AUR: one snapshot and what was made of it, replaced together.
+pub struct AurPublished {
+    /// The packages.
+    pub snapshot: Snapshot,
+    /// Where they came from, for people.
+    pub origin: String,
+    /// When the dump was last modified at its source.
+    pub modified_at: SystemTime,
+    /// When this snapshot was published.
+    pub published_at: SystemTime,
+    /// The dump itself, once it is kept.
+    pub kept: OnceLock<KeptFile>,
+    /// The lists made of it, each when it is first asked for.
+    pub dumps: Dumps,
+}
+
+/// How a wished-for reload ended: whether the data was new, or why it failed.
+pub type ReloadOutcome = Result<bool, String>;
+
+/// What the refresh task can be asked.
+pub enum RefreshRequest {
+    /// Look at the source now.
+    Reload(oneshot::Sender<ReloadOutcome>),
+    /// Ask a URL this often from now on.
+    SetInterval(Duration),
+}
+
+/// State shared by all requests and tasks.
+pub struct App {
+    /// The configuration of the start.
+    pub config: Config,
+    /// The AUR's snapshot.
+    pub aur: Live<AurPublished>,
+    /// Everything that is counted.
+    pub metrics: Metrics,
+    /// Requests per client.
+    pub rate_limiter: RateLimiter,
+    /// Proxies whose word about their clients is taken.
+    pub trusted: TrustedProxies,
+    /// Most packages in one answer; can be changed while running.
+    pub results_max: AtomicUsize,
+    /// How often a URL is asked, in seconds; can be changed while running.
+    pub refresh_seconds: AtomicUsize,
+    /// Why the last look at the source failed, if it did.
+    pub aur_trouble: Mutex<Option<String>>,
+    /// Wishes for the refresh task.
+    pub refresh: mpsc::Sender<RefreshRequest>,
+    is_stopping: AtomicBool,
+}
+
+impl App {
+    /// The state of a server that has loaded nothing yet, and the wishes that its refresh task gets.
+    pub fn new(config: Config) -> (App, mpsc::Receiver<RefreshRequest>) {
+        let (refresh, requests) = mpsc::channel(16);
+        let aur = &config.aur;
+        let app = App {
+            aur: Live::default(),
+            metrics: Metrics::new(),
+            rate_limiter: RateLimiter::new(aur.rate_limit, aur.rate_limit_window, aur.rate_limit_clients_max),
+            trusted: TrustedProxies::new(config.trusted_proxies.iter().copied()),
+            results_max: AtomicUsize::new(aur.results_max),
+            refresh_seconds: AtomicUsize::new(usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX)),
+            aur_trouble: Mutex::new(None),
+            refresh,
+            is_stopping: AtomicBool::new(false),
+            config,
+        };
+        (app, requests)
+    }
+
+    /// Why the server is not ready: a line for each reason, none if it is.
+    pub fn obstacles(&self) -> Vec<String> {
+        let mut obstacles = Vec::new();
+        if self.is_stopping.load(Relaxed) {
+            obstacles.push("shutdown: the server is stopping".to_owned());
+        }
+        if self.config.aur.enabled && self.aur.snapshot().is_none() {
+            let trouble = self.aur_trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
+            obstacles.push(format!("aur: no snapshot has been published yet{trouble}"));
+        }
+        obstacles
+    }
+
+    /// Why the last look at the AUR's source failed, if it did.
+    pub fn aur_trouble(&self) -> Option<String> {
+        self.aur_trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Notes how the last look at the AUR's source went; says whether the trouble is new.
+    pub fn set_aur_trouble(&self, trouble: Option<String>) -> bool {
+        let mut current = self.aur_trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let is_new = *current != trouble;
+        *current = trouble;
+        is_new
+    }
+
+    /// Asks for a look at the source, and waits for how it went.
+    pub async fn reload(&self) -> ReloadOutcome {
+        let (outcome, answer) = oneshot::channel();
+        let gone = || "the data is not refreshed: the server is stopping, or has no source".to_owned();
+        self.refresh.send(RefreshRequest::Reload(outcome)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// From now on the server is not ready.
+    pub fn begin_shutdown(&self) {
+        self.is_stopping.store(true, Relaxed);
+    }
+}

@@ -1,0 +1,109 @@
+//! Everything we answer, on one page; `docs/urls.md` is the same table for users.
+//!
+//! request -> router -> handler of a surface -> [`reply::Reply`] -> [`respond`] -> response
+
+pub mod admin;
+mod aur;
+pub mod dumps;
+mod error;
+mod health;
+mod pages;
+mod respond;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use http::StatusCode;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::app::App;
+use crate::metrics::Surface;
+
+pub use error::HttpError;
+
+/// The routes of the main listener.
+pub fn router(app: Arc<App>) -> Router {
+    let mut router = Router::new()
+        // For people.
+        .route("/", get(pages::index))
+        .route("/docs", get(pages::documentation))
+        .route("/docs/", get(pages::documentation))
+        .route("/openapi.json", get(pages::openapi))
+        .route("/robots.txt", get(pages::robots))
+        .route("/favicon.ico", get(pages::favicon))
+        // Operations.
+        .route("/livez", get(health::alive))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/ready", get(health::ready))
+        .route("/version", get(health::version));
+    if app.config.metrics.enabled {
+        router = router.route("/metrics", get(health::metrics)).route("/rpc/metrics", get(health::metrics));
+    }
+    let mut router = router.method_not_allowed_fallback(error::wrong_method);
+    if app.config.aur.enabled {
+        router = router
+            // Questions; these handlers answer every method.
+            .route("/rpc", any(aur::answer))
+            .route("/rpc/", any(aur::answer))
+            .route("/rpc.php", any(aur::answer))
+            .route("/rpc.php/", any(aur::answer))
+            .route("/rpc/{*rest}", any(aur::answer))
+            .route("/api", any(aur::answer))
+            .route("/api/", any(aur::answer))
+            .route("/api/{*rest}", any(aur::answer))
+            // goaurrpc's old paths of documentation.
+            .route("/rpc/swagger", get(pages::documentation))
+            .route("/rpc/swagger/", get(pages::documentation))
+            .route("/rpc/olddoc.html", get(pages::documentation))
+            .route("/rpc/openapi.json", get(pages::openapi))
+            .route("/rpc/stats", get(pages::statistics))
+            .route("/api/swagger", get(pages::documentation))
+            .route("/api/swagger/", get(pages::documentation))
+            .route("/api/openapi.json", get(pages::openapi));
+        for name in dumps::FILE_NAMES {
+            router = router
+                .route(&format!("/{name}"), get(dumps::file))
+                .route(&format!("/{name}.sha256"), get(dumps::digest));
+        }
+    }
+    finish(router, app, Surface::House)
+}
+
+/// The routes of the admin listener.
+pub fn admin_router(app: Arc<App>) -> Router {
+    finish(admin::routes(app.clone()), app, Surface::Admin)
+}
+
+/// What every listener has: errors in one form, counting, and survival of a handler's panic.
+fn finish(router: Router<Arc<App>>, app: Arc<App>, surface: Surface) -> Router {
+    router
+        .fallback(error::not_found)
+        .layer(middleware::from_fn_with_state((app.clone(), surface), count))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(app)
+}
+
+async fn count(State((app, surface)): State<(Arc<App>, Surface)>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_aur = ["/rpc", "/api", "/packages", "/pkgbase", "/users"].iter().any(|start| path.starts_with(start));
+    let surface = if is_aur && surface == Surface::House { Surface::Aur } else { surface };
+    let response = next.run(request).await;
+    app.metrics.responded(surface, response.status());
+    response
+}
+
+fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
+    let cause = cause
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| cause.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown");
+    tracing::error!(cause, "a request handler panicked");
+    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; it has been logged").into_response()
+}

@@ -1,0 +1,209 @@
+//! The admin listener: goaurrpc's endpoints under a key that has no default.
+//!
+//! - `/admin/run-job/{reload-data|wipe-ratelimits|cleanup-ratelimits|wipe-cache|cleanup-cache}`
+//! - `/admin/settings`, `/admin/settings/{name}`
+//! - `/admin/openapi.json`, without a key
+//!
+//! Texts are goaurrpc's, as scripts read them. Settings changed here last until the next start.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use super::error::wrong_method;
+use super::pages;
+use crate::app::{App, RefreshRequest};
+
+/// The routes; all but the OpenAPI document need the key.
+pub(super) fn routes(app: Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/admin/run-job/{name}", get(run_job).post(run_job))
+        .route("/admin/settings", get(all_settings))
+        .route("/admin/settings/", get(all_settings))
+        .route("/admin/settings/{name}", get(setting).post(setting))
+        .route_layer(middleware::from_fn_with_state(app, check_key))
+        .route("/admin/openapi.json", get(pages::admin_openapi))
+        .method_not_allowed_fallback(wrong_method)
+}
+
+async fn check_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let given = request.headers().get("APIKey").map(|value| value.as_bytes());
+    let is_right = match (&app.config.admin.key, given) {
+        (Some(key), Some(given)) => key.matches(given),
+        _ => false,
+    };
+    if is_right { next.run(request).await } else { text(StatusCode::UNAUTHORIZED, "Unauthorized") }
+}
+
+async fn run_job(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
+    match name.as_str() {
+        "reload-data" => match app.reload().await {
+            Ok(true) => text(StatusCode::ACCEPTED, "Successfully reloaded data"),
+            Ok(false) => text(StatusCode::ACCEPTED, "Reload skipped. Data has not changed"),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error),
+        },
+        "wipe-ratelimits" => {
+            let removed = app.rate_limiter.wipe();
+            text(StatusCode::ACCEPTED, format!("Wiped rate-limits ({removed} entries removed)"))
+        }
+        "cleanup-ratelimits" => {
+            app.rate_limiter.clean_up(Instant::now());
+            text(StatusCode::ACCEPTED, "Cleaned up rate-limits")
+        }
+        // There is no cache of search results to wipe or clean up.
+        "wipe-cache" => text(StatusCode::ACCEPTED, "Wiped search-cache (0 entries removed)"),
+        "cleanup-cache" => text(StatusCode::ACCEPTED, "Cleaned up search-cache"),
+        _ => text(StatusCode::BAD_REQUEST, "Job not found"),
+    }
+}
+
+async fn all_settings(State(app): State<Arc<App>>) -> Response {
+    let mut settings = serde_json::Map::new();
+    for setting in Setting::ALL {
+        settings.insert(setting.title().to_owned(), setting.value(&app));
+    }
+    settings.insert("AdminAPIKey".to_owned(), json!("********"));
+    let body = serde_json::to_string_pretty(&settings).unwrap_or_default();
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], body).into_response()
+}
+
+async fn setting(State(app): State<Arc<App>>, Path(name): Path<String>, request: Request) -> Response {
+    let Some(setting) = Setting::ALL.into_iter().find(|setting| setting.name() == name) else {
+        return text(StatusCode::BAD_REQUEST, "Setting not found");
+    };
+    let shown = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let current = shown(&setting.value(&app));
+    if request.method() != Method::POST {
+        return text(StatusCode::OK, format!("Current setting for '{}' is '{current}'", setting.title()));
+    }
+    let pairs = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+    let Some(value) = pairs.filter(|(key, _)| key == "value").map(|(_, value)| value.into_owned()).last() else {
+        return text(StatusCode::INTERNAL_SERVER_ERROR, "Need new value: ?value=...");
+    };
+    match setting.change(&app, &value).await {
+        Ok(()) => {
+            let changed = format!("Changed '{}' from '{current}' to '{value}'", setting.title());
+            tracing::info!(setting = setting.title(), from = current, to = value, "changed a setting");
+            text(StatusCode::ACCEPTED, changed)
+        }
+        Err(problem) => text(StatusCode::INTERNAL_SERVER_ERROR, problem),
+    }
+}
+
+fn text(status: StatusCode, body: impl Into<String>) -> Response {
+    (status, [(CONTENT_TYPE, "text/plain; charset=utf-8"), (CACHE_CONTROL, "no-store")], body.into()).into_response()
+}
+
+/// goaurrpc's settings.
+#[derive(Clone, Copy)]
+enum Setting {
+    AurFileLocation,
+    MaxResults,
+    RefreshInterval,
+    RateLimit,
+    RateLimitCleanupInterval,
+    RateLimitTimeWindow,
+    CacheCleanupInterval,
+    CacheExpirationTime,
+    EnableSearchCache,
+}
+
+impl Setting {
+    const ALL: [Setting; 9] = [
+        Setting::AurFileLocation,
+        Setting::MaxResults,
+        Setting::RefreshInterval,
+        Setting::RateLimit,
+        Setting::RateLimitCleanupInterval,
+        Setting::RateLimitTimeWindow,
+        Setting::CacheCleanupInterval,
+        Setting::CacheExpirationTime,
+        Setting::EnableSearchCache,
+    ];
+
+    /// In a path.
+    const fn name(self) -> &'static str {
+        match self {
+            Setting::AurFileLocation => "aur-file-location",
+            Setting::MaxResults => "max-results",
+            Setting::RefreshInterval => "refresh-interval",
+            Setting::RateLimit => "rate-limit",
+            Setting::RateLimitCleanupInterval => "rate-limit-cleanup-interval",
+            Setting::RateLimitTimeWindow => "rate-limit-time-window",
+            Setting::CacheCleanupInterval => "cache-cleanup-interval",
+            Setting::CacheExpirationTime => "cache-expiration-time",
+            Setting::EnableSearchCache => "enable-search-cache",
+        }
+    }
+
+    /// In goaurrpc's configuration.
+    const fn title(self) -> &'static str {
+        match self {
+            Setting::AurFileLocation => "AurFileLocation",
+            Setting::MaxResults => "MaxResults",
+            Setting::RefreshInterval => "RefreshInterval",
+            Setting::RateLimit => "RateLimit",
+            Setting::RateLimitCleanupInterval => "RateLimitCleanupInterval",
+            Setting::RateLimitTimeWindow => "RateLimitTimeWindow",
+            Setting::CacheCleanupInterval => "CacheCleanupInterval",
+            Setting::CacheExpirationTime => "CacheExpirationTime",
+            Setting::EnableSearchCache => "EnableSearchCache",
+        }
+    }
+
+    fn value(self, app: &App) -> serde_json::Value {
+        match self {
+            Setting::AurFileLocation => {
+                json!(app.config.aur.source.as_ref().map_or_else(String::new, ToString::to_string))
+            }
+            Setting::MaxResults => json!(app.results_max.load(Relaxed)),
+            Setting::RefreshInterval => json!(app.refresh_seconds.load(Relaxed)),
+            Setting::RateLimit => json!(app.rate_limiter.limit()),
+            Setting::RateLimitTimeWindow => json!(app.rate_limiter.window().as_secs()),
+            Setting::RateLimitCleanupInterval | Setting::CacheCleanupInterval | Setting::CacheExpirationTime => json!(0),
+            Setting::EnableSearchCache => json!(false),
+        }
+    }
+
+    async fn change(self, app: &App, value: &str) -> Result<(), String> {
+        let number = || {
+            value.parse::<u32>().map_err(|_| format!("'{value}' is not a whole number from 0 to {}", u32::MAX))
+        };
+        let positive = || match number()? {
+            0 => Err("Value can not be 0".to_owned()),
+            number => Ok(number),
+        };
+        match self {
+            Setting::MaxResults => app.results_max.store(positive()? as usize, Relaxed),
+            Setting::RateLimit => app.rate_limiter.set_limit(number()?),
+            Setting::RateLimitTimeWindow => {
+                app.rate_limiter.set_window(Duration::from_secs(positive()?.into()));
+            }
+            Setting::RefreshInterval => {
+                let seconds = positive()?;
+                let wish = RefreshRequest::SetInterval(Duration::from_secs(seconds.into()));
+                app.refresh.send(wish).await.map_err(|_| "the data is not refreshed: there is no source".to_owned())?;
+                app.refresh_seconds.store(seconds as usize, Relaxed);
+            }
+            Setting::AurFileLocation => {
+                return Err("the source is set in the configuration, as aur.source, and needs a restart".to_owned());
+            }
+            Setting::RateLimitCleanupInterval => {
+                return Err("there is nothing to set: the memory of the rate limit is bounded without cleaning".to_owned());
+            }
+            Setting::CacheCleanupInterval | Setting::CacheExpirationTime | Setting::EnableSearchCache => {
+                return Err("there is nothing to set: searches are fast enough without a cache".to_owned());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,275 @@
+//! The files that clients download whole: the dump as it came, and the lists made of it.
+//!
+//! A list is made when it is first asked for, by one thread however many ask, and kept with its
+//! snapshot. The dump itself is read from the data directory and sent in pieces.
+
+use std::io::Read;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use aur::List;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{
+    ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
+};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use sha2::{Digest, Sha256};
+
+use super::error::HttpError;
+use crate::app::{App, AurPublished};
+use crate::source::{KEPT_FILE_NAME, KeptFile};
+
+/// All files, without their `.sha256`.
+pub const FILE_NAMES: [&str; 5] =
+    [KEPT_FILE_NAME, "packages-meta-v1.json.gz", "packages.gz", "pkgbase.gz", "users.gz"];
+
+/// How much of a file is read at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// The lists of one snapshot, each made once.
+#[derive(Default)]
+pub struct Dumps {
+    made: [OnceLock<MadeList>; List::ALL.len()],
+}
+
+struct MadeList {
+    body: Bytes,
+    sha256: String,
+}
+
+impl Dumps {
+    fn list(&self, published: &AurPublished, list: List) -> &MadeList {
+        let at = List::ALL.iter().position(|&other| other == list).unwrap_or_default();
+        self.made[at].get_or_init(|| {
+            let body = published.snapshot.list(list);
+            let sha256 = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+            MadeList { body: body.into(), sha256 }
+        })
+    }
+}
+
+/// A file that can be sent.
+enum Download {
+    Memory(Bytes),
+    File(KeptFile),
+}
+
+struct Found {
+    download: Download,
+    sha256: String,
+    modified_at: SystemTime,
+}
+
+async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
+    let published =
+        app.aur.snapshot_full().ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))?;
+    let modified_at = published.modified_at;
+    if name == KEPT_FILE_NAME {
+        let kept = published.kept.get().ok_or_else(|| {
+            HttpError::unavailable("the dump is not kept in the data directory, yet or for lack of space", 2)
+        })?;
+        return Ok(Found { sha256: kept.sha256.clone(), download: Download::File(kept.clone()), modified_at });
+    }
+    let list = List::ALL.into_iter().find(|list| list.file_name() == name).ok_or_else(|| {
+        HttpError::new(StatusCode::NOT_FOUND, format!("`{name}` is not one of the files: {}", FILE_NAMES.join(", ")))
+    })?;
+    let making = tokio::task::spawn_blocking(move || {
+        let made = published.dumps.list(&published, list);
+        Found { download: Download::Memory(made.body.clone()), sha256: made.sha256.clone(), modified_at }
+    });
+    making.await.map_err(|error| {
+        tracing::error!(%error, list = list.file_name(), "a list cannot be made");
+        HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the list cannot be made; it has been logged")
+    })
+}
+
+/// `/packages.gz` and the other files: conditional, and in ranges.
+pub(super) async fn file(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
+    let name = uri.path().trim_start_matches('/').to_owned();
+    match find(&app, &name).await {
+        Ok(found) => send(found, &headers),
+        Err(error) => error.into_response(),
+    }
+}
+
+/// `/packages.gz.sha256` and the others.
+pub(super) async fn digest(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    let name = uri.path().trim_start_matches('/').trim_end_matches(".sha256").to_owned();
+    match find(&app, &name).await {
+        Ok(found) => {
+            let body = format!("SHA256 ({name}) = {}", found.sha256);
+            let mut response = body.into_response();
+            insert_validators(response.headers_mut(), &found, ".sha256");
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+            response
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+fn insert_validators(headers: &mut HeaderMap, found: &Found, suffix: &str) {
+    let values = [
+        (ETAG, etag(found, suffix)),
+        (LAST_MODIFIED, httpdate::fmt_http_date(found.modified_at)),
+    ];
+    for (name, value) in values {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(name, value);
+        }
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+}
+
+fn etag(found: &Found, suffix: &str) -> String {
+    format!("\"{}{suffix}\"", &found.sha256[..found.sha256.len().min(32)])
+}
+
+fn send(found: Found, request: &HeaderMap) -> Response {
+    let size_bytes = match &found.download {
+        Download::Memory(body) => body.len() as u64,
+        Download::File(kept) => kept.size_bytes,
+    };
+    let etag = etag(&found, "");
+    let mut response = if is_current(request, &etag, found.modified_at) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        match range(request, &etag, found.modified_at, size_bytes) {
+            Wanted::Whole => part(&found.download, 0, size_bytes, StatusCode::OK),
+            Wanted::Part { start, end } => {
+                let mut response = part(&found.download, start, end, StatusCode::PARTIAL_CONTENT);
+                let value = format!("bytes {start}-{}/{size_bytes}", end - 1);
+                if let Ok(value) = HeaderValue::from_str(&value) {
+                    response.headers_mut().insert(CONTENT_RANGE, value);
+                }
+                response
+            }
+            Wanted::Unsatisfiable => {
+                let detail = format!("the range lies outside of the file's {size_bytes} bytes");
+                let mut response = HttpError::new(StatusCode::RANGE_NOT_SATISFIABLE, detail).into_response();
+                if let Ok(value) = HeaderValue::from_str(&format!("bytes */{size_bytes}")) {
+                    response.headers_mut().insert(CONTENT_RANGE, value);
+                }
+                return response;
+            }
+        }
+    };
+    let headers = response.headers_mut();
+    insert_validators(headers, &found, "");
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/gzip"));
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    response
+}
+
+/// Bytes from `start` up to `end` of the file.
+fn part(download: &Download, start: u64, end: u64, status: StatusCode) -> Response {
+    let body = match download {
+        Download::Memory(bytes) => Body::from(bytes.slice(start as usize..end as usize)),
+        Download::File(kept) => Body::from_stream(pieces(kept, start, end)),
+    };
+    (status, [(CONTENT_LENGTH, end - start)], body).into_response()
+}
+
+/// The file in pieces, each read when the client has taken the one before.
+fn pieces(kept: &KeptFile, start: u64, end: u64) -> impl stream::Stream<Item = std::io::Result<Bytes>> + use<> {
+    let reader = kept.reader().starting_at(start).take(end - start);
+    stream::unfold(Some(reader), |reader| async move {
+        let mut reader = reader?;
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut piece = Vec::with_capacity(PIECE_BYTES);
+            let read = (&mut reader).take(PIECE_BYTES as u64).read_to_end(&mut piece);
+            (read.map(|_| piece), reader)
+        });
+        match reading.await {
+            Ok((Ok(piece), _)) if piece.is_empty() => None,
+            Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece)), Some(reader))),
+            Ok((Err(error), _)) => Some((Err(error), None)),
+            Err(error) => Some((Err(std::io::Error::other(error)), None)),
+        }
+    })
+}
+
+/// Whether the client has the file already (RFC 9110, 13.2.2: tags before dates).
+fn is_current(request: &HeaderMap, etag: &str, modified_at: SystemTime) -> bool {
+    if let Some(tags) = request.get(IF_NONE_MATCH) {
+        let tags = String::from_utf8_lossy(tags.as_bytes());
+        return tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == "*" || tag == etag);
+    }
+    header_date(request, IF_MODIFIED_SINCE).is_some_and(|since| whole_seconds(modified_at) <= since)
+}
+
+fn header_date(request: &HeaderMap, name: http::HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(request.get(name)?.to_str().ok()?).ok()
+}
+
+/// HTTP dates have no fractions.
+fn whole_seconds(time: SystemTime) -> SystemTime {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(time, |since| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(since.as_secs()))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    Whole,
+    /// From `start` up to, not including, `end`.
+    Part {
+        start: u64,
+        end: u64,
+    },
+    Unsatisfiable,
+}
+
+/// What of the file is wanted. Several ranges at once, and what cannot be understood, get it whole.
+fn range(request: &HeaderMap, etag: &str, modified_at: SystemTime, size_bytes: u64) -> Wanted {
+    if let Some(condition) = request.get(IF_RANGE) {
+        let is_same = condition.as_bytes() == etag.as_bytes()
+            || header_date(request, IF_RANGE).is_some_and(|date| date == whole_seconds(modified_at));
+        if !is_same {
+            return Wanted::Whole;
+        }
+    }
+    let ranges = request
+        .get(RANGE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| http_range_header::parse_range_header(value).ok());
+    let Some(ranges) = ranges else { return Wanted::Whole };
+    if ranges.ranges.len() != 1 {
+        return Wanted::Whole;
+    }
+    match ranges.validate(size_bytes).ok().as_deref() {
+        Some([only]) => Wanted::Part { start: *only.start(), end: *only.end() + 1 },
+        _ => Wanted::Unsatisfiable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(headers: &[(http::HeaderName, &'static str)], expected: Wanted) {
+        let headers =
+            headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+        assert_eq!(range(&headers, "\"tag\"", SystemTime::UNIX_EPOCH, 100), expected);
+    }
+
+    #[test]
+    fn ranges() {
+        check(&[], Wanted::Whole);
+        check(&[(RANGE, "bytes=0-3")], Wanted::Part { start: 0, end: 4 });
+        check(&[(RANGE, "bytes=90-")], Wanted::Part { start: 90, end: 100 });
+        check(&[(RANGE, "bytes=-10")], Wanted::Part { start: 90, end: 100 });
+        check(&[(RANGE, "bytes=50-1000")], Wanted::Part { start: 50, end: 100 });
+        check(&[(RANGE, "bytes=100-")], Wanted::Unsatisfiable);
+        check(&[(RANGE, "bytes=0-1,5-6")], Wanted::Whole);
+        check(&[(RANGE, "lines=1-2")], Wanted::Whole);
+        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "\"tag\"")], Wanted::Part { start: 0, end: 4 });
+        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "\"old\"")], Wanted::Whole);
+        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "Thu, 01 Jan 1970 00:00:00 GMT")], Wanted::Part { start: 0, end: 4 });
+    }
+}

@@ -1,0 +1,63 @@
+//! Errors outside the surfaces' own envelopes: `application/problem+json` (RFC 9457).
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+/// A status and what the client should know.
+#[derive(Clone, Debug)]
+pub struct HttpError {
+    status: StatusCode,
+    detail: String,
+    retry_after_seconds: Option<u32>,
+    allow: Option<&'static str>,
+}
+
+impl HttpError {
+    /// An error with this status; `detail` names the bad value and what was expected.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> HttpError {
+        HttpError { status, detail: detail.into(), retry_after_seconds: None, allow: None }
+    }
+
+    /// 503, with the time after which to try again.
+    pub fn unavailable(detail: impl Into<String>, retry_after_seconds: u32) -> HttpError {
+        let error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+        HttpError { retry_after_seconds: Some(retry_after_seconds), ..error }
+    }
+
+    /// 405, with the methods that the path has.
+    pub fn method_not_allowed(method: &http::Method, path: &str, allow: &'static str) -> HttpError {
+        let detail = format!("`{method}` is not a method of `{path}`, expected one of: {allow}");
+        HttpError { allow: Some(allow), ..HttpError::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
+    }
+}
+
+impl IntoResponse for HttpError {
+    fn into_response(self) -> Response {
+        let title = self.status.canonical_reason().unwrap_or("Error");
+        let body = json!({"type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.detail});
+        let mut response = (self.status, body.to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        response
+    }
+}
+
+/// 404 for a path that nothing answers.
+pub(super) async fn not_found(request: Request) -> HttpError {
+    let path = request.uri().path();
+    HttpError::new(StatusCode::NOT_FOUND, format!("nothing is at `{path}`; `/docs` says what there is"))
+}
+
+/// 405 for the routes that answer GET alone.
+pub(super) async fn wrong_method(request: Request) -> HttpError {
+    HttpError::method_not_allowed(request.method(), request.uri().path(), "GET, HEAD")
+}

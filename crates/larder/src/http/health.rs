@@ -1,0 +1,76 @@
+//! For operators and their machines: alive, ready, version, metrics.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use serde_json::json;
+
+use crate::app::App;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// `/livez`: the process answers.
+pub(super) async fn alive() -> Response {
+    text(StatusCode::OK, "ok\n")
+}
+
+/// `/readyz`: every surface has a snapshot and the server is not stopping. With `?verbose` each check
+/// is listed, and what troubles the source of a surface that still serves its old snapshot.
+pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Response {
+    let obstacles = app.obstacles();
+    let status = if obstacles.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut body = String::new();
+    for obstacle in &obstacles {
+        // Writing to a string does not fail.
+        let _ = writeln!(body, "[-] {obstacle}");
+    }
+    let query = request.uri().query().unwrap_or_default();
+    if query.split('&').any(|pair| pair.split('=').next() == Some("verbose")) {
+        if let Some(published) = app.aur.snapshot() {
+            let _ = writeln!(
+                body,
+                "[+] aur: {} packages from {}, modified {}, published {}",
+                published.snapshot.package_count(),
+                published.origin,
+                httpdate::fmt_http_date(published.modified_at),
+                httpdate::fmt_http_date(published.published_at),
+            );
+            if let Some(trouble) = app.aur_trouble() {
+                let _ = writeln!(body, "[!] aur: the last refresh failed, the snapshot above stays: {trouble}");
+            }
+        } else if !app.config.aur.enabled {
+            body.push_str("[+] aur: switched off\n");
+        }
+    } else if obstacles.is_empty() {
+        body.push_str("ok\n");
+    }
+    let mut response = text(status, body);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(http::header::RETRY_AFTER, 1.into());
+    }
+    response
+}
+
+/// `/version`
+pub(super) async fn version() -> Response {
+    let body = json!({
+        "name": "larder",
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": option_env!("LARDER_BUILD_COMMIT").unwrap_or(""),
+    });
+    ([(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+/// `/metrics`
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    app.metrics.rate_limit_clients.set(app.rate_limiter.len() as i64);
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()).into_response()
+}
+
+fn text(status: StatusCode, body: impl Into<String>) -> Response {
+    (status, [(CONTENT_TYPE, TEXT), (CACHE_CONTROL, "no-store")], body.into()).into_response()
+}

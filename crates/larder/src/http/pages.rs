@@ -1,0 +1,102 @@
+//! Pages for people, and the OpenAPI document. They are part of the binary and need no other host.
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, Method, StatusCode};
+use reply::Reply;
+
+use super::error::HttpError;
+use super::respond::{Conditions, respond};
+use crate::app::App;
+
+const HTML: &str = "text/html; charset=utf-8";
+
+static INDEX: LazyLock<Reply> = LazyLock::new(|| page(HTML, include_str!("../pages/index.html")));
+static DOCUMENTATION: LazyLock<Reply> = LazyLock::new(|| page(HTML, include_str!("../pages/rpc.html")));
+static OPENAPI: LazyLock<Reply> =
+    LazyLock::new(|| page("application/json", include_str!("../pages/openapi.json")));
+static ADMIN_OPENAPI: LazyLock<Reply> =
+    LazyLock::new(|| page("application/json", include_str!("../pages/admin-openapi.json")));
+static ROBOTS: LazyLock<Reply> =
+    LazyLock::new(|| page("text/plain; charset=utf-8", include_str!("../pages/robots.txt")));
+static FAVICON: LazyLock<Reply> =
+    LazyLock::new(|| page("image/svg+xml", include_str!("../pages/favicon.svg")));
+
+fn page(content_type: &'static str, body: &'static str) -> Reply {
+    Reply::tagged(content_type, body.as_bytes())
+}
+
+async fn send(page: &LazyLock<Reply>, method: Method, headers: HeaderMap) -> Response {
+    respond(Reply::clone(page), StatusCode::OK, Conditions::of(&method, &headers)).await
+}
+
+/// `/`
+pub(super) async fn index(method: Method, headers: HeaderMap) -> Response {
+    send(&INDEX, method, headers).await
+}
+
+/// `/docs`, and goaurrpc's old paths.
+pub(super) async fn documentation(method: Method, headers: HeaderMap) -> Response {
+    send(&DOCUMENTATION, method, headers).await
+}
+
+/// `/rpc` without a question.
+pub(super) async fn documentation_response(conditions: Conditions) -> Response {
+    respond(DOCUMENTATION.clone(), StatusCode::OK, conditions).await
+}
+
+/// `/openapi.json`
+pub(super) async fn openapi(method: Method, headers: HeaderMap) -> Response {
+    send(&OPENAPI, method, headers).await
+}
+
+/// `/admin/openapi.json`
+pub(super) async fn admin_openapi(method: Method, headers: HeaderMap) -> Response {
+    send(&ADMIN_OPENAPI, method, headers).await
+}
+
+/// `/robots.txt`
+pub(super) async fn robots(method: Method, headers: HeaderMap) -> Response {
+    send(&ROBOTS, method, headers).await
+}
+
+/// `/favicon.ico`
+pub(super) async fn favicon(method: Method, headers: HeaderMap) -> Response {
+    send(&FAVICON, method, headers).await
+}
+
+#[derive(Template)]
+#[template(path = "stats.html")]
+struct Statistics<'a> {
+    version: &'a str,
+    commit: &'a str,
+    packages: usize,
+    package_bases: usize,
+    last_refresh: Option<String>,
+}
+
+/// `/rpc/stats`
+pub(super) async fn statistics(State(app): State<Arc<App>>, method: Method, headers: HeaderMap) -> Response {
+    let published = app.aur.snapshot_full();
+    let statistics = Statistics {
+        version: env!("CARGO_PKG_VERSION"),
+        commit: option_env!("LARDER_BUILD_COMMIT").unwrap_or(""),
+        packages: published.as_ref().map_or(0, |published| published.snapshot.package_count() as usize),
+        package_bases: published.as_ref().map_or(0, |published| published.snapshot.package_base_count() as usize),
+        last_refresh: published.as_ref().map(|published| httpdate::fmt_http_date(published.published_at)),
+    };
+    match statistics.render() {
+        Ok(html) => {
+            let conditions = Conditions::of(&method, &headers);
+            respond(Reply::tagged(HTML, html), StatusCode::OK, conditions).await
+        }
+        Err(error) => {
+            tracing::error!(%error, "the page of statistics cannot be rendered");
+            HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered").into_response()
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! From a finished reply to a response: conditional GET and encodings, once for all surfaces.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use reply::{Encoding, Reply};
+
+/// Shorter bodies are sent as they are: a packet holds them anyway.
+const ENCODED_BYTES_MIN: usize = 256;
+
+/// Longer bodies are encoded on a thread of their own, so that no other request waits for them.
+const ENCODED_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// What of a request decides how its reply is sent.
+pub(super) struct Conditions {
+    if_none_match: Option<HeaderValue>,
+    encoding: Encoding,
+}
+
+impl Conditions {
+    pub(super) fn of(method: &Method, headers: &HeaderMap) -> Conditions {
+        let is_safe = matches!(*method, Method::GET | Method::HEAD);
+        let encoding = match headers.get(ACCEPT_ENCODING) {
+            Some(accepted) => accepted.to_str().map_or(Encoding::Identity, Encoding::negotiate),
+            None => Encoding::Identity,
+        };
+        Conditions { if_none_match: headers.get(IF_NONE_MATCH).filter(|_| is_safe).cloned(), encoding }
+    }
+}
+
+/// The response for `reply`. For HEAD, too: the router drops the body and keeps its length.
+pub(super) async fn respond(reply: Reply, status: StatusCode, conditions: Conditions) -> Response {
+    let encoding = if reply.body.len() < ENCODED_BYTES_MIN { Encoding::Identity } else { conditions.encoding };
+    let is_known = conditions
+        .if_none_match
+        .as_ref()
+        .is_some_and(|tags| reply.is_known_by(&String::from_utf8_lossy(tags.as_bytes())));
+    let content_type = HeaderValue::from_static(reply.content_type);
+    let etag = reply.etag.and_then(|etag| HeaderValue::from_str(&etag.header_value(encoding)).ok());
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let body = encode(reply.body, encoding).await;
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        if let Some(name) = encoding.header_value() {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+        }
+        response
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(etag) = etag {
+        headers.insert(ETAG, etag);
+    }
+    response
+}
+
+async fn encode(body: Bytes, encoding: Encoding) -> Bytes {
+    if encoding == Encoding::Identity || body.len() <= ENCODED_INLINE_BYTES_MAX {
+        return encoding.encode(&body);
+    }
+    let whole = body.clone();
+    match tokio::task::spawn_blocking(move || encoding.encode(&whole)).await {
+        Ok(encoded) => encoded,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

@@ -1,0 +1,276 @@
+//! The server: everything that knows HTTP, tasks, files and configuration.
+//!
+//! [`cli`] -> [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
+
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod demo;
+pub mod http;
+pub mod live;
+pub mod logging;
+pub mod metrics;
+pub mod net;
+pub mod rate_limit;
+pub mod source;
+pub mod tasks;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{App, RefreshRequest};
+use crate::config::{AurSource, Config, ListenAddress, Loaded};
+use crate::net::{Listener, Server, TlsReloader, TrustedProxies};
+use crate::source::{Kept, Source, SourceOptions, SourceSpec};
+
+/// A server that is bound and about to serve.
+pub struct Running {
+    /// Its state, for tests.
+    pub app: Arc<App>,
+    /// Where the main listeners listen.
+    pub addresses: Vec<ListenAddress>,
+    /// Where the admin listener listens, if there is one.
+    pub admin_address: Option<ListenAddress>,
+    tls: Option<Arc<TlsReloader>>,
+    tasks: JoinSet<()>,
+    shutdown: CancellationToken,
+}
+
+/// Starts a server: everything that can fail for want of files, ports or rights fails here.
+///
+/// # Errors
+/// What cannot be opened, bound or read, with its name.
+pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result<Running> {
+    net::install_crypto_provider();
+    if let Err(error) = net::raise_open_files_limit(config.limits.connections_max) {
+        tracing::warn!(%error, "the limit on open files cannot be raised");
+    }
+    std::fs::create_dir_all(&config.data_dir)
+        .with_context(|| format!("cannot create the data directory `{}`", config.data_dir.display()))?;
+    let kept = Kept::open(&config.data_dir)?;
+    let source = open_source(&config, &kept).await?;
+    let tls = match config.tls.files() {
+        Some((certificate, key)) => Some(TlsReloader::load(certificate, key)?),
+        None => None,
+    };
+    let listeners = if handed_over.is_empty() { net::bind(&config.listen)? } else { handed_over };
+    let addresses: Vec<ListenAddress> = listeners.iter().map(|listener| listener.address().clone()).collect();
+    let admin_listener = match &config.admin.key {
+        Some(_) => net::bind(std::slice::from_ref(&config.admin.listen))?.pop(),
+        None => None,
+    };
+    let admin_address = admin_listener.as_ref().map(|listener| listener.address().clone());
+
+    let (app, requests) = App::new(config);
+    let app = Arc::new(app);
+    let shutdown = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let config = &app.config;
+    if config.aur.enabled {
+        tasks.spawn(tasks::aur_refresh::run(app.clone(), kept, source, requests, shutdown.clone()));
+    }
+    if let Some(tls) = &tls {
+        tasks.spawn(tls.clone().watch(config.tls.reload, shutdown.clone()));
+    }
+    let trusted = || TrustedProxies::new(config.trusted_proxies.iter().copied());
+    let server = Server::new(limits(config), app.metrics.connections.clone(), trusted());
+    let router = http::router(app.clone());
+    for listener in listeners {
+        tracing::info!(address = %listener.address(), tls = tls.is_some(), "listening");
+        let serving = server.clone().serve(
+            listener,
+            tls.clone(),
+            router.clone(),
+            shutdown.clone(),
+            config.limits.shutdown_grace,
+        );
+        tasks.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "a listener has failed");
+            }
+        });
+    }
+    if let Some(listener) = admin_listener {
+        tracing::info!(address = %listener.address(), "listening for the admin API");
+        // Its own bounds, so that a crowd at the front does not lock the operator out.
+        let server = Server::new(limits(config), net::Counters::unregistered(), trusted());
+        let serving = server.serve(
+            listener,
+            None,
+            http::admin_router(app.clone()),
+            shutdown.clone(),
+            config.limits.shutdown_grace,
+        );
+        tasks.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "the admin listener has failed");
+            }
+        });
+    }
+    Ok(Running { app, addresses, admin_address, tls, tasks, shutdown })
+}
+
+impl Running {
+    /// Serves until `stop` resolves, then drains and returns once everything has ended.
+    pub async fn run_until(mut self, stop: impl Future<Output = ()>) {
+        stop.await;
+        self.app.begin_shutdown();
+        tracing::info!("stopping: no new connections, open requests finish");
+        self.shutdown.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a task has failed");
+            }
+        }
+        tracing::info!("stopped");
+    }
+
+    /// Reads certificate, configuration and data again; says why the data could not be.
+    async fn reload(&self, loaded: &mut Loaded) {
+        if let Some(tls) = self.tls.clone() {
+            // Its outcome is logged there.
+            let _ = tokio::task::spawn_blocking(move || tls.reload()).await;
+        }
+        match loaded.reload() {
+            Ok(next) => {
+                self.apply(loaded, &next).await;
+                *loaded = next;
+            }
+            Err(error) => tracing::error!(%error, "the configuration cannot be read again; the old one stays"),
+        }
+        if self.app.config.aur.enabled
+            && let Err(error) = self.app.reload().await
+        {
+            tracing::warn!(error, "the reload brought no new data");
+        }
+    }
+
+    /// Takes over what can be changed while running, and names what needs a restart.
+    async fn apply(&self, before: &Loaded, next: &Loaded) {
+        let aur = &next.config.aur;
+        for key in before.changed_keys(next) {
+            let key = key.path();
+            match key.as_str() {
+                "aur.rate_limit" => self.app.rate_limiter.set_limit(aur.rate_limit),
+                "aur.rate_limit_window_seconds" => self.app.rate_limiter.set_window(aur.rate_limit_window),
+                "aur.results_max" => self.app.results_max.store(aur.results_max, Relaxed),
+                "aur.refresh_seconds" => {
+                    let seconds = usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX);
+                    self.app.refresh_seconds.store(seconds, Relaxed);
+                    // The task has ended only if the server is stopping.
+                    let _ = self.app.refresh.send(RefreshRequest::SetInterval(aur.refresh)).await;
+                }
+                _ => {
+                    tracing::warn!(key, "this setting has changed and takes effect at the next start");
+                    continue;
+                }
+            }
+            tracing::info!(key, "this setting has changed");
+        }
+    }
+}
+
+/// Runs the server until SIGTERM or SIGINT; SIGHUP reloads.
+///
+/// # Errors
+/// As [`start`].
+pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Result<()> {
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let running = start(loaded.config.clone(), handed_over).await?;
+    notify(&[sd_notify::NotifyState::Ready]);
+    if loaded.config.demo {
+        let app = running.app.clone();
+        let text = demo::what_to_try(&app.config, &running.addresses);
+        tokio::spawn(async move {
+            while !app.obstacles().is_empty() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            println!("{text}");
+        });
+    }
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hang_up.recv() => {
+                tracing::info!("reloading");
+                if let Ok(now) = sd_notify::NotifyState::monotonic_usec_now() {
+                    notify(&[sd_notify::NotifyState::Reloading, now]);
+                }
+                running.reload(&mut loaded).await;
+                notify(&[sd_notify::NotifyState::Ready]);
+            }
+        }
+    }
+    notify(&[sd_notify::NotifyState::Stopping]);
+    let draining = running.run_until(std::future::ready(()));
+    tokio::select! {
+        () = draining => {}
+        _ = terminate.recv() => tracing::warn!("a second signal: stopping at once"),
+        _ = interrupt.recv() => tracing::warn!("a second signal: stopping at once"),
+    }
+    Ok(())
+}
+
+/// Tells systemd, where it listens.
+fn notify(state: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "systemd cannot be told");
+    }
+}
+
+fn limits(config: &Config) -> net::Limits {
+    let limits = &config.limits;
+    net::Limits {
+        connections_max: limits.connections_max,
+        connections_per_client_max: limits.connections_per_client_max,
+        header_bytes_max: limits.header_bytes_max,
+        url_bytes_max: limits.url_bytes_max,
+        header_timeout: limits.header_timeout,
+        body_timeout: limits.body_timeout,
+        write_stall_timeout: limits.write_stall_timeout,
+        idle_timeout: limits.idle_timeout,
+        http2_streams_max: limits.http2_streams_max,
+    }
+}
+
+async fn open_source(config: &Config, kept: &Kept) -> anyhow::Result<Option<Source>> {
+    let aur = &config.aur;
+    if !aur.enabled {
+        return Ok(None);
+    }
+    let spec = if config.demo {
+        let (data_dir, packages) = (config.data_dir.clone(), config.demo_packages as u32);
+        let path = tokio::task::spawn_blocking(move || demo::dump(&data_dir, packages))
+            .await?
+            .context("cannot write the generated catalogue")?;
+        SourceSpec::File(path)
+    } else {
+        match &aur.source {
+            None => return Ok(None),
+            Some(AurSource::File(path)) => SourceSpec::File(path.clone()),
+            Some(AurSource::Url(url)) => SourceSpec::parse(url)?,
+        }
+    };
+    let options = SourceOptions {
+        interval: aur.refresh,
+        connect_timeout: aur.connect_timeout,
+        response_header_timeout: aur.header_timeout,
+        body_stall_timeout: aur.stall_timeout,
+        dump_bytes_max: aur.dump_bytes_max,
+        ..SourceOptions::default()
+    };
+    Ok(Some(Source::open(spec, options, kept.spool_dir())?))
+}

@@ -1,0 +1,47 @@
+//! The cell that holds a surface's current snapshot.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwapOption, Guard};
+
+/// The current `T`, empty until the first is published. Readers take it once and keep what they took;
+/// they never wait for a writer, nor a writer for them.
+#[derive(Debug)]
+pub struct Live<T> {
+    current: ArcSwapOption<T>,
+}
+
+impl<T> Default for Live<T> {
+    fn default() -> Live<T> {
+        Live { current: ArcSwapOption::empty() }
+    }
+}
+
+impl<T> Live<T> {
+    /// The snapshot of this moment, for use within one request; `None` before the first.
+    pub fn snapshot(&self) -> Option<Guarded<T>> {
+        let guard = self.current.load();
+        guard.is_some().then_some(Guarded(guard))
+    }
+
+    /// The same, to be kept for longer.
+    pub fn snapshot_full(&self) -> Option<Arc<T>> {
+        self.current.load_full()
+    }
+
+    /// Makes `next` the current one. What it replaces is freed by its last reader.
+    pub fn publish(&self, next: Arc<T>) {
+        self.current.store(Some(next));
+    }
+}
+
+/// A snapshot that is being read.
+pub struct Guarded<T>(Guard<Option<Arc<T>>>);
+
+impl<T> std::ops::Deref for Guarded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().expect("only made around a snapshot")
+    }
+}

@@ -1,0 +1,3 @@
+//! What runs in the background.
+
+pub mod aur_refresh;

@@ -1,0 +1,233 @@
+//! Keeps the AUR snapshot current: arrival -> snapshot -> publish -> keep.
+//!
+//! A dump that cannot be read, or has lost too many packages, changes nothing but a log line, a metric
+//! and `/readyz?verbose`; the old snapshot goes on serving.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use aur::{DumpLimits, Snapshot};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{App, AurPublished, RefreshRequest, ReloadOutcome};
+use crate::http::dumps::Dumps;
+use crate::metrics::RefreshResult;
+use crate::source::{Arrival, Kept, Source, SourceError, SourceSpec};
+
+/// Runs until `shutdown`. Without a source the last good dump of the data directory is served.
+pub async fn run(
+    app: Arc<App>,
+    mut kept: Kept,
+    mut source: Option<Source>,
+    mut requests: mpsc::Receiver<RefreshRequest>,
+    shutdown: CancellationToken,
+) {
+    let mut refresh = Refresh { app, kept_failed: false };
+    // A file is at hand, so it comes first; a URL may take its time or be down, so what is kept does.
+    let is_file = source.as_ref().is_some_and(|source| matches!(source.spec(), SourceSpec::File(_)));
+    if is_file && let Some(source) = &mut source {
+        let _ = shutdown.run_until_cancelled(refresh.look(source, &mut kept, false)).await;
+    }
+    if refresh.app.aur.snapshot().is_none() {
+        refresh.load_kept(&mut kept, source.as_mut()).await;
+    }
+    loop {
+        let due = async {
+            match &source {
+                Some(source) => source.wait().await,
+                None => std::future::pending().await,
+            }
+        };
+        let request = tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = due => None,
+            request = requests.recv() => match request {
+                Some(request) => Some(request),
+                None => return,
+            },
+        };
+        match (request, &mut source) {
+            (Some(RefreshRequest::SetInterval(interval)), source) => {
+                if let Some(source) = source {
+                    source.set_interval(interval);
+                }
+            }
+            (Some(RefreshRequest::Reload(outcome)), None) => {
+                // Nobody may wait for the outcome.
+                let _ = outcome.send(Err("no source is configured".to_owned()));
+            }
+            (request, Some(source)) => {
+                let outcome: Option<oneshot::Sender<ReloadOutcome>> = match request {
+                    Some(RefreshRequest::Reload(outcome)) => Some(outcome),
+                    _ => None,
+                };
+                let looking = refresh.look(source, &mut kept, outcome.is_some());
+                let Some(result) = shutdown.run_until_cancelled(looking).await else { return };
+                if let Some(outcome) = outcome {
+                    let _ = outcome.send(result);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+struct Refresh {
+    app: Arc<App>,
+    /// Whether the last dump could not be kept; each spell of that is logged once.
+    kept_failed: bool,
+}
+
+impl Refresh {
+    /// Asks the source, and publishes what it has. True if a new snapshot is served.
+    async fn look(&mut self, source: &mut Source, kept: &mut Kept, is_wished: bool) -> ReloadOutcome {
+        let arrival = match source.poll(is_wished).await {
+            Ok(Some(arrival)) => arrival,
+            Ok(None) => {
+                // No news while there is trouble is trouble.
+                match source.error().map(str::to_owned) {
+                    Some(error) if is_wished => return Err(error),
+                    Some(_) => {}
+                    None => {
+                        if self.app.set_aur_trouble(None) {
+                            tracing::info!(source = %source.spec(), "the source of the AUR's dump is well again");
+                        }
+                        if matches!(source.spec(), SourceSpec::Url(_)) || is_wished {
+                            self.app.metrics.refreshed(RefreshResult::Unchanged);
+                        }
+                    }
+                }
+                return Ok(false);
+            }
+            Err(error) => {
+                self.fail(&error.to_string());
+                return Err(error.to_string());
+            }
+        };
+        match self.take(arrival).await {
+            Ok((published, arrival)) => {
+                source.accepted(&arrival);
+                self.app.set_aur_trouble(None);
+                self.app.metrics.refreshed(RefreshResult::Published);
+                self.keep(kept, arrival, &published).await;
+                Ok(true)
+            }
+            Err(problem) => {
+                source.rejected(&problem);
+                self.fail(&problem);
+                Err(problem)
+            }
+        }
+    }
+
+    /// Serves the last good dump of an earlier run, if there is one.
+    async fn load_kept(&mut self, kept: &mut Kept, source: Option<&mut Source>) {
+        let arrival = match tokio::task::block_in_place(|| kept.load()) {
+            Ok(Some(arrival)) => arrival,
+            Ok(None) => {
+                if source.is_none() {
+                    let problem = "no source is configured, and the data directory keeps no earlier dump";
+                    self.app.set_aur_trouble(Some(problem.to_owned()));
+                    tracing::error!("{problem}: set aur.source, or start with --demo");
+                }
+                return;
+            }
+            Err(error) => return self.fail(&error.to_string()),
+        };
+        match self.take(arrival).await {
+            Ok((published, arrival)) => {
+                if let Some(file) = kept.current() {
+                    // It is set once, here.
+                    let _ = published.kept.set(file.clone());
+                }
+                if let Some(source) = source {
+                    source.accepted(&arrival);
+                }
+            }
+            Err(problem) => self.fail(&format!("the dump that was kept is not good: {problem}")),
+        }
+    }
+
+    /// Builds a snapshot from a dump and publishes it.
+    async fn take(&self, arrival: Arrival) -> Result<(Arc<AurPublished>, Arrival), String> {
+        let limits = DumpLimits { dump_bytes_max: self.app.config.aur.dump_bytes_max, ..DumpLimits::default() };
+        let started_at = Instant::now();
+        let building = tokio::task::spawn_blocking(move || {
+            let snapshot = aur::dump::read(arrival.reader(), &limits).map_err(|error| error.to_string())?;
+            arrival.check_unchanged().map_err(|error| error.to_string())?;
+            Ok::<_, String>((snapshot, arrival))
+        });
+        let (snapshot, arrival) = building.await.map_err(|error| format!("building a snapshot failed: {error}"))??;
+        self.check_size(&snapshot)?;
+        let seconds = started_at.elapsed().as_secs_f64();
+        let published_at = SystemTime::now();
+        let published = Arc::new(AurPublished {
+            origin: arrival.origin.clone(),
+            modified_at: arrival.modified_at.unwrap_or(published_at),
+            published_at,
+            kept: std::sync::OnceLock::new(),
+            dumps: Dumps::default(),
+            snapshot,
+        });
+        self.app.aur.publish(published.clone());
+        let metrics = &self.app.metrics;
+        let (packages, bases) = (published.snapshot.package_count(), published.snapshot.package_base_count());
+        metrics.aur_packages.set(packages.into());
+        metrics.aur_package_bases.set(bases.into());
+        metrics.aur_refresh_seconds.observe(seconds);
+        metrics.published(unix_seconds(published_at), unix_seconds(published.modified_at));
+        let duplicates = published.snapshot.duplicate_count();
+        if duplicates > 0 {
+            tracing::warn!(duplicates, "the dump names packages more than once; the last record of each counts");
+        }
+        tracing::info!(packages, bases, seconds, origin = published.origin, "published a snapshot of the AUR");
+        Ok((published, arrival))
+    }
+
+    /// Refuses a dump that has lost most of its packages: more likely an accident than the truth.
+    fn check_size(&self, next: &Snapshot) -> Result<(), String> {
+        let Some(current) = self.app.aur.snapshot() else { return Ok(()) };
+        let percent_max = self.app.config.aur.shrink_percent_max;
+        let (before, after) = (u64::from(current.snapshot.package_count()), u64::from(next.package_count()));
+        let least = before * u64::from(100 - percent_max.min(100));
+        if after * 100 < least {
+            return Err(format!(
+                "the dump has {after} packages after {before}, more than {percent_max} percent fewer \
+                 (aur.shrink_percent_max)"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Keeps the dump for the next start, and for those who download it.
+    async fn keep(&mut self, kept: &mut Kept, arrival: Arrival, published: &AurPublished) {
+        let result: Result<_, SourceError> = tokio::task::block_in_place(|| kept.keep(&arrival));
+        match result {
+            Ok(file) => {
+                // It is set once, here.
+                let _ = published.kept.set(file);
+                self.kept_failed = false;
+            }
+            Err(error) => {
+                self.app.metrics.aur_keep_failures.inc();
+                if !self.kept_failed {
+                    tracing::error!(%error, "the dump cannot be kept; it is served, but a restart would not have it");
+                }
+                self.kept_failed = true;
+            }
+        }
+    }
+
+    fn fail(&self, problem: &str) {
+        self.app.metrics.refreshed(RefreshResult::Failed);
+        if self.app.set_aur_trouble(Some(problem.to_owned())) {
+            let is_serving = self.app.aur.snapshot().is_some();
+            tracing::error!(problem, is_serving, "the AUR's dump cannot be refreshed");
+        }
+    }
+}
+
+fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64()
+}
