@@ -225,7 +225,7 @@ def throughput(results):
         row = [title(work), size_text(facts["body_mean"]), cell(facts["servers"].get(reference))]
         for other in others:
             mine, theirs = facts["servers"].get(reference), facts["servers"].get(other)
-            row += [cell(theirs), f"{mine['per_second'] / theirs['per_second']:.3g}" if mine and theirs and theirs["per_second"] else "–"]
+            row += [cell(theirs), ratio_text(mine['per_second'] / theirs['per_second']) if mine and theirs and theirs["per_second"] else "–"]
         rows.append(row)
     lines += table(head, rows)
     spread = [f"{title(work)}: " + ", ".join(f"{name} {row['lowest']:,.0f}–{row['highest']:,.0f}" for name, row in facts["servers"].items())
@@ -367,6 +367,10 @@ def cell(row):
 
 def significant(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def ratio_text(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def size_text(size):
