@@ -39,7 +39,7 @@ def read(path):
 
 def write(results, out, quick):
     """Writes results.json, RESULTS.md and results.svg into the directory `out`."""
-    (out / "results.json").write_text(json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    (out / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     (out / "RESULTS.md").write_text(text(results, quick))
     (out / "results.svg").write_text(plot.draw(works(results)))
 
