@@ -30,6 +30,18 @@ fn fold_char(character: char) -> char {
         'a'..='z' => character.to_ascii_uppercase(),
         '\0'..='\u{7f}' => character,
         'ß' => 'S',
+        // й is a letter of its own, unlike ё.
+        'Й' | 'й' => 'Й',
+        'ϲ' => 'Σ',
+        // Greek letters with an acute accent that have the same twice.
+        '\u{1f71}' => '\u{1fbb}',
+        '\u{1f73}' => '\u{1fc9}',
+        '\u{1f75}' => '\u{1fcb}',
+        '\u{1f77}' => '\u{1fdb}',
+        '\u{1f79}' => '\u{1ff9}',
+        '\u{1f7b}' => '\u{1feb}',
+        '\u{1f7d}' => '\u{1ffb}',
+        _ if KEPT.binary_search(&character).is_ok() => character,
         // The scripts whose letters the collation knows: Latin, Greek, Cyrillic and their extensions.
         '\u{80}'..='\u{58f}' | '\u{1e00}'..='\u{1fff}' => {
             let mut base = None;
@@ -43,6 +55,26 @@ fn fold_char(character: char) -> char {
         _ => character,
     }
 }
+
+/// Letters that the collation's tables, older than most of these letters' upper case, leave as they are.
+#[rustfmt::skip]
+const KEPT: [char; 111] = [
+    '\u{180}', '\u{19a}', '\u{19b}', '\u{19e}', '\u{23c}', '\u{23f}', '\u{240}', '\u{242}',
+    '\u{247}', '\u{249}', '\u{24b}', '\u{24d}', '\u{24f}', '\u{250}', '\u{251}', '\u{252}',
+    '\u{25c}', '\u{261}', '\u{264}', '\u{265}', '\u{266}', '\u{26a}', '\u{26b}', '\u{26c}',
+    '\u{271}', '\u{27d}', '\u{282}', '\u{287}', '\u{289}', '\u{28c}', '\u{29d}', '\u{29e}',
+    '\u{340}', '\u{341}', '\u{343}', '\u{344}', '\u{371}', '\u{373}', '\u{374}', '\u{377}',
+    '\u{37b}', '\u{37c}', '\u{37d}', '\u{37e}', '\u{385}', '\u{387}', '\u{3d7}', '\u{3d9}',
+    '\u{3f3}', '\u{3f5}', '\u{3f8}', '\u{3fb}', '\u{419}', '\u{48b}', '\u{4c6}', '\u{4ca}',
+    '\u{4ce}', '\u{4cf}', '\u{4f7}', '\u{4fb}', '\u{4fd}', '\u{4ff}', '\u{501}', '\u{503}',
+    '\u{505}', '\u{507}', '\u{509}', '\u{50b}', '\u{50d}', '\u{50f}', '\u{511}', '\u{513}',
+    '\u{515}', '\u{517}', '\u{519}', '\u{51b}', '\u{51d}', '\u{51f}', '\u{521}', '\u{523}',
+    '\u{525}', '\u{527}', '\u{529}', '\u{52b}', '\u{52d}', '\u{52f}', '\u{1efb}', '\u{1efd}',
+    '\u{1eff}', '\u{1fbb}', '\u{1fc1}', '\u{1fc9}', '\u{1fcb}', '\u{1fcd}', '\u{1fce}',
+    '\u{1fcf}', '\u{1fd3}', '\u{1fdb}', '\u{1fdd}', '\u{1fde}', '\u{1fdf}', '\u{1fe3}',
+    '\u{1feb}', '\u{1fed}', '\u{1fee}', '\u{1fef}', '\u{1ff9}', '\u{1ffb}', '\u{1ffd}',
+    '\u{214e}', '\u{2184}',
+];
 
 /// The upper-case letter, where it is a single one.
 fn upper_case(character: char) -> char {
@@ -63,6 +95,24 @@ mod tests {
     use super::fold;
 
     #[test]
+    fn equals_the_databases_collation() {
+        let table = include_str!("../../../testdata/aur/general_ci.txt");
+        let number = |text: &str| u32::from_str_radix(text, 16).expect("hexadecimal");
+        let weights: std::collections::HashMap<u32, u32> = table
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split_once(' ').expect("two numbers"))
+            .map(|(character, weight)| (number(character), number(weight)))
+            .collect();
+        assert!(weights.len() > 1_000);
+        for character in (1..=0xffff).filter_map(char::from_u32) {
+            let weight = weights.get(&(character as u32)).copied().unwrap_or(character as u32);
+            let folded: Vec<u32> = fold(&character.to_string()).chars().map(u32::from).collect();
+            assert_eq!(folded, [weight], "{character} U+{:04X}", character as u32);
+        }
+    }
+
+    #[test]
     fn case_and_accents() {
         for (text, folded) in [
             ("", ""),
@@ -74,7 +124,7 @@ mod tests {
             ("żółć", "ZOŁC"),
             ("ế", "E"),
             ("ÿ", "Y"),
-            ("йё", "ИЕ"),
+            ("йё", "ЙЕ"),
             ("ά", "Α"),
             ("ｐ", "Ｐ"),
             ("日本が", "日本が"),
