@@ -15,7 +15,7 @@ use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tower::Service as _;
 
 use super::Peer;
-use super::progress::{Handling, Progress, Responding, Waits};
+use super::progress::{Counted, Handling, Progress, Responding, Waits};
 
 /// Size of the largest HTTP/2 frame that clients accept by default: smaller pieces would make more frames.
 const HTTP2_PIECE_BYTES: usize = 16 * 1024;
@@ -58,6 +58,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         } else {
             Body::new(Inbound {
                 body,
+                open: Some(self.progress.open_body()),
                 progress: self.progress.clone(),
                 waits: Waits::for_client(),
                 has_ended: false,
@@ -102,6 +103,8 @@ impl Future for Answer {
 /// A request's body, which tells when a handler waits for it.
 struct Inbound {
     body: Incoming,
+    /// Present until the end of the body.
+    open: Option<Counted>,
     progress: Arc<Progress>,
     waits: Waits,
     has_ended: bool,
@@ -119,6 +122,9 @@ impl hyper::body::Body for Inbound {
         let frame = Pin::new(&mut this.body).poll_frame(cx);
         this.waits.set(&this.progress, frame.is_pending());
         this.has_ended |= !matches!(frame, Poll::Pending | Poll::Ready(Some(Ok(_))));
+        if this.has_ended || this.body.is_end_stream() {
+            this.open = None;
+        }
         frame
     }
 

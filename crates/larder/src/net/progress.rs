@@ -23,6 +23,8 @@ pub(super) struct Progress {
     responses_not_ready: AtomicU32,
     /// Request bodies that a handler is waiting for.
     bodies_awaited: AtomicU32,
+    /// Request bodies that have not ended.
+    bodies_open: AtomicU32,
     /// Body bytes handed to hyper, which takes them when the client does.
     body_bytes_sent: AtomicU64,
     /// Successful writes to the socket. Only the connection's own task writes it.
@@ -64,6 +66,16 @@ impl Progress {
             self.has_partial_head.store(true, Relaxed);
         }
         is_first
+    }
+
+    /// A request has a body, which is open until the answer is dropped.
+    pub(super) fn open_body(self: &Arc<Self>) -> Counted {
+        Counted::new(self.clone(), |progress| &progress.bodies_open)
+    }
+
+    /// Whether arriving bytes are those of a request's body, wanted or not.
+    pub(super) fn is_within_body(&self) -> bool {
+        self.bodies_open.load(Relaxed) > 0 || self.left_body_unread.load(Relaxed)
     }
 
     /// A write took bytes.
@@ -120,7 +132,7 @@ impl Progress {
 
 /// A count in [`Progress`] that goes down again by itself.
 #[derive(Debug)]
-struct Counted {
+pub(super) struct Counted {
     progress: Arc<Progress>,
     count: fn(&Progress) -> &AtomicU32,
 }

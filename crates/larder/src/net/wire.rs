@@ -164,6 +164,7 @@ impl Wire {
             bytes: 0,
             bytes_max: url_bytes_max + LINE_BYTES_BESIDE_URL,
             is_open: true,
+            is_before_head: true,
         };
         Self { layer: Some(layer), progress, parking, line, is_flush_blocked: false }
     }
@@ -213,7 +214,10 @@ impl AsyncRead for Wire {
         let read = &buffer.filled()[before..];
         if !read.is_empty() {
             let is_first = this.progress.record_read();
-            if this.line.is_too_long(read, is_first) && !this.progress.is_http2() {
+            if this.progress.is_within_body() {
+                // The next line begins with the next request.
+                this.line.is_before_head = true;
+            } else if this.line.is_too_long(read, is_first) && !this.progress.is_http2() {
                 this.progress.is_url_too_long.store(true, Relaxed);
                 // hyper sees the end of the stream in the middle of a head, and says nothing about it.
                 buffer.set_filled(before);
@@ -271,13 +275,15 @@ struct RequestLine {
     bytes: usize,
     bytes_max: usize,
     is_open: bool,
+    /// No byte of a head has come since the last body.
+    is_before_head: bool,
 }
 
 impl RequestLine {
     /// Takes note of bytes of a head, the first ones or further ones.
     fn is_too_long(&mut self, read: &[u8], is_first: bool) -> bool {
-        if is_first {
-            *self = Self { bytes: 0, is_open: true, ..*self };
+        if is_first || self.is_before_head {
+            *self = Self { bytes: 0, is_open: true, is_before_head: false, ..*self };
         }
         if self.is_open {
             self.is_open = !read.contains(&b'\n');
@@ -293,7 +299,7 @@ mod tests {
 
     #[track_caller]
     fn check(reads: &[(&str, bool)], verdicts: &[bool]) {
-        let mut line = RequestLine { bytes: 0, bytes_max: 8, is_open: true };
+        let mut line = RequestLine { bytes: 0, bytes_max: 8, is_open: true, is_before_head: true };
         let found: Vec<bool> = reads
             .iter()
             .map(|(read, is_first)| line.is_too_long(read.as_bytes(), *is_first))
