@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use postings::DocId;
-use reply::{Etag, Reply};
+use reply::Reply;
 
 use crate::error::QueryError;
 use crate::field::By;
@@ -68,8 +68,7 @@ impl Answer {
         body.push(b'(');
         body.extend_from_slice(&json);
         body.push(b')');
-        let reply = Reply { content_type: JAVASCRIPT, body: body.into(), etag: Some(Etag::of(&json)) };
-        Answer { reply, outcome }
+        Answer { reply: Reply::wrapped(JAVASCRIPT, body, json), outcome }
     }
 }
 

@@ -21,28 +21,36 @@ pub struct Reply {
     pub body: Bytes,
     /// Names the data of this reply; `None` where the contract has no tag.
     pub etag: Option<Etag>,
+    /// What the tag names, where that is not the body: the JSON within JSONP.
+    pub core: Option<Bytes>,
 }
 
 impl Reply {
     /// A reply whose tag is the digest of its body.
     pub fn tagged(content_type: &'static str, body: impl Into<Bytes>) -> Reply {
         let body = body.into();
-        Reply { content_type, etag: Some(Etag::of(&body)), body }
+        Reply { content_type, etag: Some(Etag::of(&body)), body, core: None }
     }
 
     /// A reply without a tag: it is always sent whole.
     pub fn untagged(content_type: &'static str, body: impl Into<Bytes>) -> Reply {
-        Reply { content_type, etag: None, body: body.into() }
+        Reply { content_type, etag: None, body: body.into(), core: None }
+    }
+
+    /// A reply whose tag is the digest of its `core`: JSON in a wrapping that the request chose.
+    pub fn wrapped(content_type: &'static str, body: impl Into<Bytes>, core: Bytes) -> Reply {
+        Reply { content_type, etag: Some(Etag::of(&core)), body: body.into(), core: Some(core) }
     }
 
     /// Whether an `If-None-Match` header with this value says that the client has this reply.
     ///
     /// Besides RFC 9110 (lists, weak tags, `*`) two habits of the AUR's clients are understood:
-    /// a bare tag without quotes, and the MD5 of the body, which was aurweb's tag.
+    /// a bare tag without quotes, and the MD5 of what is tagged, which was aurweb's tag.
     pub fn is_known_by(&self, if_none_match: &str) -> bool {
+        let named = self.core.as_ref().unwrap_or(&self.body);
         self.etag.as_ref().is_some_and(|etag| {
             etag::candidates(if_none_match).any(|candidate| {
-                candidate == "*" || etag.names(candidate) || etag::is_md5_of(candidate, &self.body)
+                candidate == "*" || etag.names(candidate) || etag::is_md5_of(candidate, named)
             })
         })
     }
