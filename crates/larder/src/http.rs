@@ -45,7 +45,6 @@ pub fn router(app: Arc<App>) -> Router {
     if app.config.metrics.enabled {
         router = router.route("/metrics", get(health::metrics)).route("/rpc/metrics", get(health::metrics));
     }
-    let mut router = router.method_not_allowed_fallback(error::wrong_method);
     if app.config.aur.enabled {
         router = router
             // Questions; these handlers answer every method.
@@ -72,6 +71,8 @@ pub fn router(app: Arc<App>) -> Router {
                 .route(&format!("/{name}.sha256"), get(dumps::digest));
         }
     }
+    // For the routes above; one that is added later would not have it.
+    let router = router.method_not_allowed_fallback(error::wrong_method);
     finish(router, app, Surface::House)
 }
 

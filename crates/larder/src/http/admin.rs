@@ -19,17 +19,17 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use serde_json::json;
 
-use super::error::wrong_method;
+use super::error::{wrong_method, wrong_method_beside_post};
 use super::pages;
 use crate::app::{App, RefreshRequest};
 
 /// The routes; all but the OpenAPI document need the key.
 pub(super) fn routes(app: Arc<App>) -> Router<Arc<App>> {
     Router::new()
-        .route("/admin/run-job/{name}", get(run_job).post(run_job))
+        .route("/admin/run-job/{name}", get(run_job).post(run_job).fallback(wrong_method_beside_post))
         .route("/admin/settings", get(all_settings))
         .route("/admin/settings/", get(all_settings))
-        .route("/admin/settings/{name}", get(setting).post(setting))
+        .route("/admin/settings/{name}", get(setting).post(setting).fallback(wrong_method_beside_post))
         .route_layer(middleware::from_fn_with_state(app, check_key))
         .route("/admin/openapi.json", get(pages::admin_openapi))
         .method_not_allowed_fallback(wrong_method)

@@ -61,3 +61,8 @@ pub(super) async fn not_found(request: Request) -> HttpError {
 pub(super) async fn wrong_method(request: Request) -> HttpError {
     HttpError::method_not_allowed(request.method(), request.uri().path(), "GET, HEAD")
 }
+
+/// 405 for the routes that answer GET and POST.
+pub(super) async fn wrong_method_beside_post(request: Request) -> HttpError {
+    HttpError::method_not_allowed(request.method(), request.uri().path(), "GET, HEAD, POST")
+}
