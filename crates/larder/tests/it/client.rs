@@ -1,0 +1,174 @@
+//! An HTTP client that sends exactly what it is told and shows exactly what came back.
+//!
+//! Every request has a connection of its own and reads it to the end, so nothing may follow an answer.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::Value;
+
+use crate::PATIENCE;
+
+/// Whom to ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+}
+
+/// An answer as it came.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    /// Names in lower case, in the order of the answer.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn get(&self, target: &str) -> Response {
+        self.send("GET", target, &[], b"")
+    }
+
+    pub(crate) fn get_with(&self, target: &str, headers: &[(&str, &str)]) -> Response {
+        self.send("GET", target, headers, b"")
+    }
+
+    pub(crate) fn post(&self, target: &str, content_type: &str, body: &[u8]) -> Response {
+        self.send("POST", target, &[("Content-Type", content_type)], body)
+    }
+
+    pub(crate) fn form(&self, target: &str, body: &str) -> Response {
+        self.post(target, "application/x-www-form-urlencoded", body.as_bytes())
+    }
+
+    /// The target goes out as it is, whatever bytes it has.
+    #[track_caller]
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Response {
+        let mut request = format!(
+            "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
+            self.address
+        );
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !body.is_empty() || method == "POST" {
+            request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        request.push_str("\r\n");
+        let mut bytes = request.into_bytes();
+        bytes.extend_from_slice(body);
+        self.exchange(&bytes, method == "HEAD")
+    }
+
+    /// Sends these bytes and reads until the server closes.
+    #[track_caller]
+    pub(crate) fn exchange(&self, request: &[u8], is_head: bool) -> Response {
+        let mut stream = self.connect();
+        // A server that refuses a body may close before it has been sent.
+        let _ = stream.write_all(request);
+        Response::read(&mut stream, is_head)
+    }
+
+    #[track_caller]
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream
+    }
+}
+
+impl Response {
+    /// Reads to the end of the stream: one answer and nothing else.
+    #[track_caller]
+    pub(crate) fn read(stream: &mut impl Read, is_head: bool) -> Response {
+        let mut bytes = Vec::new();
+        // What came before a reset counts.
+        let outcome = stream.read_to_end(&mut bytes);
+        Response::parse(&bytes, is_head)
+            .unwrap_or_else(|| panic!("{outcome:?}, {}", String::from_utf8_lossy(&bytes)))
+    }
+
+    fn parse(bytes: &[u8], is_head: bool) -> Option<Response> {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+        let head = std::str::from_utf8(&bytes[..end]).ok()?;
+        let mut lines = head.split("\r\n");
+        let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+        let headers: Vec<(String, String)> = lines
+            .map(|line| {
+                line.split_once(": ")
+                    .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            })
+            .collect::<Option<_>>()?;
+        let mut response = Response { status, headers, body: bytes[end + 4..].to_vec() };
+        if is_head {
+            assert!(response.body.is_empty(), "a body after HEAD: {:?}", response.text());
+        } else if response.header("transfer-encoding") == "chunked" {
+            response.body = unchunk(&response.body)?;
+        } else if let Some(length) = response.find("content-length") {
+            assert_eq!(length, response.body.len().to_string(), "Content-Length of {:?}", response);
+        }
+        Some(response)
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The header's value, empty without one.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.find(name).unwrap_or_default()
+    }
+
+    /// The names of the headers, sorted.
+    pub(crate) fn header_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    /// The names of the packages in the answer, or of a suggestion, with blanks between; or the error.
+    #[track_caller]
+    pub(crate) fn names(&self) -> String {
+        let json = self.json();
+        if let Some(error) = json["error"].as_str() {
+            return format!("error: {error}");
+        }
+        let list = match &json {
+            Value::Array(list) => list,
+            other => other["results"].as_array().expect("results"),
+        };
+        let names =
+            list.iter().map(|item| item.as_str().or(item["Name"].as_str()).expect("a name"));
+        names.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn unchunk(mut bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = bytes.windows(2).position(|window| window == b"\r\n")?;
+        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
+        bytes = &bytes[end + 2..];
+        if length == 0 {
+            return (bytes == b"\r\n").then_some(body);
+        }
+        body.extend_from_slice(bytes.get(..length)?);
+        bytes = bytes.get(length + 2..)?;
+    }
+}

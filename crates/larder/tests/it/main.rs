@@ -1,0 +1,25 @@
+//! The whole server over real sockets. Modules follow the URL tree; `server` starts what they ask,
+//! `client` speaks HTTP to it byte by byte, and `catalogue` writes the dumps that it serves.
+//!
+//! Nothing is timed: what must happen is waited for, up to [`PATIENCE`].
+
+mod catalogue;
+mod client;
+mod rpc;
+mod server;
+mod urls;
+
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `is_so`.
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,3 @@
+//! `/rpc` and `/api`: questions about packages.
+
+mod golden;

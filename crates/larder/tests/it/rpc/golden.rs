@@ -1,0 +1,216 @@
+//! aurweb's own answers, recorded, against ours over HTTP: status, content type, location, body and tags.
+//!
+//! `golden-differences.txt` lists the answers that differ in their JSON, `golden-status-differences.txt`
+//! those that differ only around it; each line has the id of the reason in `docs/aur-differences.md`.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::catalogue::testdata;
+use crate::client::Response;
+use crate::server::{TestServer, recorded};
+
+#[derive(serde::Deserialize)]
+struct Golden {
+    group: String,
+    request: Request,
+    status: u16,
+    content_type: Option<String>,
+    etag: Option<String>,
+    location: Option<String>,
+    body: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+struct Request {
+    method: String,
+    path: String,
+    headers: BTreeMap<String, String>,
+    body: Option<Value>,
+}
+
+impl Request {
+    /// How the lists of differences name it.
+    fn key(&self) -> String {
+        let body = self.body.as_ref().map(Value::to_string).unwrap_or_default();
+        let path = self.path.replace('\n', "%0A");
+        let mut key = format!("{} {path} {body}", self.method);
+        if let Some(tag) = self.headers.get("If-None-Match") {
+            key = format!("{} If-None-Match: {tag}", key.trim_end());
+        }
+        key.trim_end().chars().take(200).collect()
+    }
+
+    fn send(&self, server: &TestServer, further: &[(&str, &str)]) -> Response {
+        let body = match &self.body {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => String::new(),
+        };
+        let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let headers: Vec<_> = own.chain(further.iter().copied()).collect();
+        server.client.send(&self.method, &self.path, &headers, body.as_bytes())
+    }
+}
+
+/// Takes out of aurweb's answer what a dump cannot know, and orders results by name on both sides.
+fn comparable(mut answer: Value) -> Value {
+    if let Some(results) = answer.get_mut("results").and_then(Value::as_array_mut) {
+        for record in results.iter_mut().filter_map(Value::as_object_mut) {
+            record.remove("PendingRequests");
+        }
+        results.sort_by_key(|record| record["Name"].as_str().unwrap_or_default().to_owned());
+    }
+    answer
+}
+
+/// The call around JSONP, and the JSON in it.
+fn split_jsonp(body: &str) -> (Option<&str>, &str) {
+    let call = body.strip_prefix("/**/").and_then(|call| call.strip_suffix(')'));
+    match call
+        .and_then(|call| call.find("({").or_else(|| call.find("([")).map(|at| call.split_at(at)))
+    {
+        Some((name, json)) => (Some(name), &json[1..]),
+        None => (None, body),
+    }
+}
+
+fn is_same_body(expected: &str, found: &str) -> bool {
+    let (expected_call, expected_json) = split_jsonp(expected);
+    let (found_call, found_json) = split_jsonp(found);
+    expected_call == found_call
+        && match (serde_json::from_str(expected_json), serde_json::from_str(found_json)) {
+            (Ok(expected), Ok(found)) => comparable(expected) == comparable(found),
+            _ => expected == found,
+        }
+}
+
+/// What an answer is around its body.
+fn frame(status: u16, content_type: Option<&str>, location: Option<&str>, has_tag: bool) -> String {
+    let tag = if has_tag { "tagged" } else { "untagged" };
+    format!("{status} {} {} {tag}", content_type.unwrap_or("-"), location.unwrap_or("-"))
+}
+
+struct Differences {
+    name: &'static str,
+    /// Requests with their ids.
+    listed: BTreeMap<String, String>,
+    used: Vec<String>,
+}
+
+impl Differences {
+    fn read(name: &'static str, ids: &str) -> Differences {
+        let text = fs::read_to_string(testdata(name)).expect("a list of differences");
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let listed: BTreeMap<String, String> = lines
+            .map(|line| line.split_once(' ').expect("id and request"))
+            .map(|(id, request)| (request.to_owned(), id.to_owned()))
+            .collect();
+        for id in listed.values() {
+            assert!(
+                ids.contains(&format!("| {id} |")),
+                "{name}: docs/aur-differences.md has no {id}"
+            );
+        }
+        Differences { name, listed, used: Vec::new() }
+    }
+
+    /// Whether the request may differ here; what differs in the end must be what is listed.
+    fn check(
+        &mut self,
+        key: &str,
+        is_same: bool,
+        wrong: &mut Vec<String>,
+        shown: impl FnOnce() -> String,
+    ) {
+        match (is_same, self.listed.get(key)) {
+            (true, None) => {}
+            (true, Some(id)) => wrong.push(format!("{}: {id} is no difference: {key}", self.name)),
+            (false, Some(_)) => self.used.push(key.to_owned()),
+            (false, None) => wrong.push(format!("not in {}: {key}\n{}", self.name, shown())),
+        }
+    }
+
+    fn check_all_used(&self, wrong: &mut Vec<String>) {
+        let unused = self.listed.keys().filter(|key| !self.used.contains(key));
+        wrong.extend(unused.map(|key| format!("{}: not among the goldens: {key}", self.name)));
+    }
+}
+
+#[test]
+fn answers_equal_aurwebs() {
+    let server = recorded();
+    let reasons = testdata("../../docs/aur-differences.md");
+    let reasons = fs::read_to_string(reasons).expect("the reasons");
+    let mut bodies = Differences::read("golden-differences.txt", &reasons);
+    let mut frames = Differences::read("golden-status-differences.txt", &reasons);
+    let mut wrong = Vec::new();
+    let (mut compared, mut tags_compared) = (0, 0);
+    let goldens = fs::read_to_string(testdata("golden.jsonl")).expect("the goldens");
+    for line in goldens.lines() {
+        let golden: Golden = serde_json::from_str(line).expect("a golden");
+        let request = &golden.request;
+        let key = request.key();
+        let found = request.send(server, &[]);
+        compared += 1;
+
+        let expected_frame = frame(
+            golden.status,
+            golden.content_type.as_deref(),
+            golden.location.as_deref(),
+            golden.etag.is_some(),
+        );
+        let found_frame = frame(
+            found.status,
+            found.find("content-type"),
+            found.find("location"),
+            found.find("etag").is_some(),
+        );
+        let is_same_frame = expected_frame == found_frame;
+        let expected_body = golden.body.as_deref().unwrap_or_default();
+        let is_answer = golden.status != 400 || golden.etag.is_none();
+        let is_json = golden
+            .content_type
+            .as_deref()
+            .is_some_and(|kind| matches!(kind, "application/json" | "text/javascript"));
+        let is_same = !is_json
+            || !is_answer
+            || is_same_body(expected_body, &found.text())
+            || found.status == 304;
+        frames.check(&key, is_same_frame || !is_same, &mut wrong, || {
+            format!("   {}\n   expected {expected_frame}\n   found    {found_frame}", golden.group)
+        });
+        bodies.check(&key, is_same, &mut wrong, || {
+            let short = |text: &str| text.chars().take(400).collect::<String>();
+            format!("   expected {}\n   found    {}", short(expected_body), short(&found.text()))
+        });
+
+        // A client that knows aurweb's answer keeps it, by aurweb's tag; and ours by ours.
+        if request.headers.contains_key("If-None-Match") || request.method != "GET" {
+            continue;
+        }
+        let mut known = vec![found.find("etag")];
+        if expected_body == found.text() {
+            known.push(golden.etag.as_deref());
+        }
+        for tag in known.into_iter().flatten() {
+            for tag in [tag, tag.trim_matches('"')] {
+                tags_compared += 1;
+                let again = request.send(server, &[("If-None-Match", tag)]);
+                if again.status != 304
+                    || !again.body.is_empty()
+                    || again.find("etag") != found.find("etag")
+                {
+                    wrong.push(format!("{} for If-None-Match: {tag} on {key}", again.status));
+                }
+            }
+        }
+    }
+    bodies.check_all_used(&mut wrong);
+    frames.check_all_used(&mut wrong);
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared >= 314, "only {compared} goldens were compared");
+    assert!(tags_compared > 600, "only {tags_compared} tags were compared");
+}

@@ -1,0 +1,225 @@
+//! A server of the test's own: port 0, a temporary directory, and a dump in a file that may be replaced.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::{fs, future::Future};
+
+use larder::app::App;
+use larder::config::{AurSource, Config, ListenAddress, Secret};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::client::{Client, Response};
+use crate::{catalogue, wait_until};
+
+/// The key of the admin listener, where a test asks for one.
+pub(crate) const KEY: &str = "correct-horse";
+
+/// All servers of the test binary share the threads of one runtime.
+pub(crate) fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new().expect("a runtime"))
+}
+
+/// Runs `future` on the shared runtime and waits for it.
+pub(crate) fn wait_for<T>(future: impl Future<Output = T>) -> T {
+    runtime().block_on(future)
+}
+
+/// A running server; it is stopped when this is dropped.
+pub(crate) struct TestServer {
+    pub(crate) app: Arc<App>,
+    pub(crate) client: Client,
+    pub(crate) admin: Option<Client>,
+    directory: Option<Arc<TempDir>>,
+    stop: Option<oneshot::Sender<()>>,
+    ended: Option<JoinHandle<()>>,
+}
+
+impl TestServer {
+    /// A server of this dump, ready.
+    pub(crate) fn serving(dump: &[u8]) -> TestServer {
+        TestServer::serving_with(dump, |_| ())
+    }
+
+    /// The same with a changed configuration.
+    pub(crate) fn serving_with(dump: &[u8], change: impl FnOnce(&mut Config)) -> TestServer {
+        let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+        fs::write(source_path(&directory), dump).expect("a dump");
+        let server = TestServer::start_in(directory, |config, directory| {
+            config.aur.source = Some(AurSource::File(source_path(directory)));
+            change(config);
+        });
+        server.wait_until_ready();
+        server
+    }
+
+    /// A server without a source, which need not become ready.
+    pub(crate) fn without_source(change: impl FnOnce(&mut Config)) -> TestServer {
+        let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+        TestServer::start_in(directory, |config, _| change(config))
+    }
+
+    /// A server whose data directory is within this one.
+    pub(crate) fn start_in(
+        directory: Arc<TempDir>,
+        change: impl FnOnce(&mut Config, &TempDir),
+    ) -> TestServer {
+        let mut config = Config {
+            listen: vec!["127.0.0.1:0".parse().expect("an address")],
+            data_dir: directory.path().join("data"),
+            ..Config::default()
+        };
+        config.admin.listen = "127.0.0.1:0".parse().expect("an address");
+        change(&mut config, &directory);
+        let running = wait_for(larder::start(config, Vec::new())).expect("the server starts");
+        let client = client_of(&running.addresses[0]);
+        let admin = running.admin_address.as_ref().map(client_of);
+        let app = running.app.clone();
+        let (stop, stopped) = oneshot::channel();
+        let ended = runtime().spawn(running.run_until(async move {
+            // Dropped without a word is as good as told.
+            let _ = stopped.await;
+        }));
+        TestServer {
+            app,
+            client,
+            admin,
+            directory: Some(directory),
+            stop: Some(stop),
+            ended: Some(ended),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_until_ready(&self) {
+        wait_until("the server to be ready", || self.app.obstacles().is_empty());
+        wait_until("the dump to be kept", || {
+            self.app.aur.snapshot().is_none_or(|published| published.kept.get().is_some())
+        });
+    }
+
+    pub(crate) fn get(&self, target: &str) -> Response {
+        self.client.get(target)
+    }
+
+    /// The admin listener's client, with the key.
+    #[track_caller]
+    pub(crate) fn admin(&self, method: &str, target: &str) -> Response {
+        self.admin.expect("an admin listener").send(method, target, &[("APIKey", KEY)], b"")
+    }
+
+    /// Where the dump lies.
+    pub(crate) fn source_path(&self) -> PathBuf {
+        source_path(self.directory.as_ref().expect("it is gone only after the end"))
+    }
+
+    /// Puts another dump in the place of the old one by renaming.
+    pub(crate) fn replace_source(&self, dump: &[u8]) {
+        let path = self.source_path();
+        let beside = path.with_extension("next");
+        fs::write(&beside, dump).expect("a dump");
+        fs::rename(beside, path).expect("a rename");
+    }
+
+    /// The value of a metric, by its name with labels as it is printed; 0 if it is not there.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
+    /// Begins to stop; does not wait.
+    pub(crate) fn begin_stop(&mut self) {
+        self.stop = None;
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Stops, waits for the end, and leaves the directory.
+    pub(crate) fn stop(mut self) -> Arc<TempDir> {
+        self.end();
+        self.directory.take().expect("it is taken once")
+    }
+
+    fn end(&mut self) {
+        self.stop = None;
+        if let Some(ended) = self.ended.take() {
+            wait_for(ended).expect("the server ends well");
+        }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
+
+fn source_path(directory: &TempDir) -> PathBuf {
+    directory.path().join("source.json")
+}
+
+fn client_of(address: &ListenAddress) -> Client {
+    match address {
+        ListenAddress::Tcp(address) => Client { address: *address },
+        ListenAddress::Unix(path) => panic!("tests listen on TCP, not on {}", path.display()),
+    }
+}
+
+/// Switches the admin listener on.
+pub(crate) fn with_key(config: &mut Config) {
+    config.admin.key = Some(Secret::new(KEY));
+}
+
+/// The server of the nine packages of [`catalogue::small`], shared by all tests that only read.
+pub(crate) fn small() -> &'static TestServer {
+    static SERVER: OnceLock<TestServer> = OnceLock::new();
+    SERVER.get_or_init(|| shared(&catalogue::small()))
+}
+
+/// The server of the 6,000 packages of [`catalogue::large`], shared.
+pub(crate) fn large() -> &'static TestServer {
+    static SERVER: OnceLock<TestServer> = OnceLock::new();
+    SERVER.get_or_init(|| shared(&catalogue::large().0))
+}
+
+/// The server of the recorded catalogue, shared.
+pub(crate) fn recorded() -> &'static TestServer {
+    static SERVER: OnceLock<TestServer> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let dump = fs::read(catalogue::testdata("packages-meta-ext-v1.json.gz"));
+        shared(&dump.expect("the recorded catalogue"))
+    })
+}
+
+/// Shared servers are never dropped, so their directory goes at once; files that they have open stay readable.
+fn shared(dump: &[u8]) -> TestServer {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let source = source_path(&directory);
+    fs::write(&source, dump).expect("a dump");
+    let first = TestServer::start_in(directory, |config, _| {
+        config.aur.source = Some(AurSource::File(source))
+    });
+    first.wait_until_ready();
+    // Its kept dump is served by a second one that watches nothing.
+    let directory = first.stop();
+    let mut server = TestServer::start_in(directory, |config, _| {
+        config.aur.rate_limit = 1_000_000;
+    });
+    server.wait_until_ready();
+    let directory = server.directory.take().expect("nobody has taken it");
+    remove(directory.path());
+    drop(directory);
+    server
+}
+
+fn remove(path: &Path) {
+    fs::remove_dir_all(path).expect("the directory is ours");
+}

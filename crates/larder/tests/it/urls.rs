@@ -1,0 +1,261 @@
+//! `docs/urls.md` against the server: what it promises is there, what it does not is refused,
+//! and the OpenAPI documents list the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde_json::Value;
+
+use crate::catalogue;
+use crate::client::{Client, Response};
+use crate::server::{KEY, TestServer, small, with_key};
+
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH"];
+
+/// Paths as the table writes them, with their methods.
+type Table = BTreeMap<String, BTreeSet<String>>;
+
+/// The texts in backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+struct Document {
+    main: Table,
+    admin: Table,
+    /// What may stand for `{type}`, `{by}`, `{mode}`, and `{name}`.
+    words: BTreeMap<String, Vec<String>>,
+}
+
+impl Document {
+    fn read() -> Document {
+        let path = catalogue::testdata("../../docs/urls.md");
+        let text = fs::read_to_string(path).expect("the table");
+        let mut document =
+            Document { main: Table::new(), admin: Table::new(), words: BTreeMap::new() };
+        let mut is_admin = false;
+        let mut paths: Vec<String> = Vec::new();
+        for line in text.lines() {
+            is_admin |= line.starts_with("## Admin");
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let &["", first, methods, _, ""] = cells.as_slice() else { continue };
+            if first == "path" || first.starts_with("---") {
+                continue;
+            }
+            if first.contains(".sha256") {
+                let files = document.main.keys().filter(|path| path.ends_with(".gz"));
+                paths = files.map(|path| format!("{path}.sha256")).collect();
+            } else if !first.is_empty() {
+                let both = |path: &str| match path.strip_prefix('…') {
+                    Some(rest) => vec![format!("/rpc{rest}"), format!("/api{rest}")],
+                    None => vec![path.to_owned()],
+                };
+                paths = quoted(first)
+                    .filter(|text| text.starts_with(['/', '…']))
+                    .flat_map(both)
+                    .collect();
+            }
+            let table = if is_admin { &mut document.admin } else { &mut document.main };
+            for path in &paths {
+                let known = table.entry(path.clone()).or_default();
+                for method in methods.split(", ") {
+                    known.insert(method.to_owned());
+                    if method == "GET" {
+                        known.insert("HEAD".to_owned());
+                    }
+                }
+            }
+        }
+        for paragraph in text
+            .replace(". `mode`:", ".\n`{mode}`:")
+            .replace("\n`by`:", "\n`{by}`:")
+            .split("\n`{")
+            .skip(1)
+        {
+            let (name, rest) = paragraph.split_once("}`:").expect("a placeholder");
+            let end = rest.find('.').expect("a full stop");
+            let words = quoted(&rest[..end]).map(str::to_owned).collect();
+            document.words.insert(name.to_owned(), words);
+        }
+        document
+    }
+
+    /// The paths that `pattern` stands for, with real words.
+    fn expand(&self, pattern: &str) -> Vec<String> {
+        let mut paths = vec![pattern.replace("{arg}", "attest").replace("{n}/…", "7/info")];
+        for (name, words) in &self.words {
+            let placeholder = format!("{{{name}}}");
+            paths = paths
+                .into_iter()
+                .flat_map(|path| {
+                    let is_there = path.contains(&placeholder);
+                    let words: Vec<&str> = if is_there {
+                        words.iter().map(String::as_str).collect()
+                    } else {
+                        vec![""]
+                    };
+                    words
+                        .into_iter()
+                        .map(|word| path.replace(&placeholder, word))
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+        }
+        assert!(!paths.iter().any(|path| path.contains(['{', '…'])), "{paths:?}");
+        paths
+    }
+}
+
+#[track_caller]
+fn check_problem(response: &Response, status: u16, path: &str) {
+    assert_eq!(response.status, status, "{path}");
+    assert_eq!(response.header("content-type"), "application/problem+json", "{status} for {path}");
+    if !response.body.is_empty() {
+        let problem = response.json();
+        assert_eq!(problem["status"], status, "{path}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{path}");
+    }
+}
+
+/// Every method on every path of the table: answered if it is listed, else 405 that says what is.
+fn check(document: &Document, table: &Table, ask: impl Fn(&str, &str) -> Response) {
+    let mut wrong = Vec::new();
+    for (pattern, methods) in table {
+        for path in document.expand(pattern) {
+            for method in METHODS {
+                let response = ask(method, &path);
+                if methods.contains(method) {
+                    // Without an argument, version 6 answers 400; a setting without a value is 500.
+                    let is_refused = match response.status {
+                        400 => !path.contains("/v6/") || path.ends_with("/attest"),
+                        500 => !path.starts_with("/admin/settings/") || method != "POST",
+                        status => status >= 400,
+                    };
+                    if is_refused {
+                        wrong.push(format!("{} for {method} {path}", response.status));
+                    }
+                    continue;
+                }
+                // A preflight may be answered wherever questions are.
+                let is_question = path.starts_with("/rpc/v") || path.starts_with("/api/v");
+                if method == "OPTIONS" && response.status == 204 && is_question {
+                    continue;
+                }
+                if response.status != 405 {
+                    wrong.push(format!("{}, not 405, for {method} {path}", response.status));
+                    continue;
+                }
+                if response.header("content-type") != "application/problem+json" {
+                    wrong.push(format!("no problem+json for {method} {path}"));
+                }
+                let allowed: BTreeSet<String> = response
+                    .header("allow")
+                    .split(',')
+                    .map(|name| name.trim().to_owned())
+                    .collect();
+                if allowed != *methods && !(is_question && allowed.is_superset(methods)) {
+                    wrong.push(format!(
+                        "Allow: {:?}, not {methods:?}, for {method} {path}",
+                        response.find("allow")
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_row_is_answered_with_its_methods() {
+    let document = Document::read();
+    assert!(document.main.len() > 45, "{:?}", document.main);
+    assert_eq!(document.words["type"].len(), 8);
+    assert_eq!(document.words["by"].len(), 14);
+    assert_eq!(document.words["mode"].len(), 2);
+    let server = small();
+    check(&document, &document.main, |method, path| server.client.send(method, path, &[], b""));
+}
+
+#[test]
+fn every_row_of_the_admin_listener_is_answered_with_its_methods() {
+    let document = Document::read();
+    assert!(document.admin.len() >= 9, "{:?}", document.admin);
+    assert_eq!(document.words["name"].len(), 9);
+    let server = TestServer::serving_with(&catalogue::small(), with_key);
+    let admin = server.admin.expect("a listener");
+    check(&document, &document.admin, |method, path| {
+        admin.send(method, path, &[("APIKey", KEY)], b"")
+    });
+}
+
+#[test]
+fn what_is_not_in_the_table_is_not_there() {
+    let server = TestServer::serving_with(&catalogue::small(), with_key);
+    let check = |client: &Client, path: &str| check_problem(&client.get(path), 404, path);
+    for path in [
+        "/x",
+        "/rpcx",
+        "/rpc.html",
+        "/rpc/x",
+        "/rpc/v5",
+        "/rpc/v5/",
+        "/rpc/V5/info/attest",
+        "/rpc/v5/info/a/b",
+        "/rpc/v5/search/name/attest",
+        "/rpc/v6/search/name/contains/attest/more",
+        "/rpc.php/v5/info/attest",
+        "/packages",
+        "/packages.gz/",
+        "/packages.gz.sha512",
+        "/docs/x",
+        "/admin/settings",
+        "/apix",
+        "//",
+    ] {
+        check(&server.client, path);
+    }
+    let admin = server.admin.expect("a listener");
+    for path in ["/", "/rpc", "/admin", "/admin/x", "/metrics"] {
+        check(&admin, path);
+    }
+}
+
+/// The paths of an OpenAPI document with their methods, placeholders as in the table.
+fn openapi(document: &Value) -> Table {
+    let paths = document["paths"].as_object().expect("paths");
+    let mut table = Table::new();
+    for (path, mut item) in paths {
+        while let Some(reference) = item["$ref"].as_str() {
+            let pointer = reference.strip_prefix('#').expect("a reference within the document");
+            item = document.pointer(pointer).expect("what it refers to");
+        }
+        let mut methods: BTreeSet<String> = item
+            .as_object()
+            .expect("methods")
+            .keys()
+            .map(|key| key.to_uppercase())
+            .filter(|key| METHODS.contains(&key.as_str()))
+            .collect();
+        if methods.contains("GET") {
+            methods.insert("HEAD".to_owned());
+        }
+        table.insert(path.replace("v{version}", "v5"), methods);
+    }
+    table
+}
+
+#[test]
+fn the_openapi_documents_list_the_same() {
+    let mut document = Document::read();
+    document.main.remove("/rpc/v{n}/…");
+    // The page at `/docs/` is no other than that at `/docs`.
+    let server = TestServer::serving_with(&catalogue::small(), with_key);
+    assert_eq!(openapi(&server.get("/openapi.json").json()), document.main);
+    let mut admin = Table::new();
+    for (path, methods) in document.admin {
+        let job = path.strip_prefix("/admin/run-job/").map(|_| "/admin/run-job/{name}".to_owned());
+        admin.insert(job.unwrap_or(path), methods);
+    }
+    let described = server.admin.expect("a listener").get("/admin/openapi.json").json();
+    assert_eq!(openapi(&described), admin);
+}
