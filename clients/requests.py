@@ -320,7 +320,9 @@ def check_dump_lines(world, file, text):
     package = world.by_name[record["Name"]]
     if "ext" not in file:
         package = dict(list(package.items())[:15])
-    assert list(record) == list(package), f"/{file}: fields {list(record)}, expected {list(package)}"
+    # The extended dump passes through as it was loaded; the short one is made, and JSON gives its keys no order.
+    keys = list if "ext" in file else sorted
+    assert keys(record) == keys(package), f"/{file}: fields {list(record)}, expected {list(package)}"
     assert dump_record(record) == dump_record(package), f"/{file}: {record}\n  expected {package}"
 
 
