@@ -102,10 +102,12 @@ impl Snapshot {
         let callback = query.callback.as_deref();
         let names = match query.kind {
             Kind::Info | Kind::Search | Kind::MaintainerSearch => {
+                // One more than may be given tells that there are too many.
+                let limit = results_max.saturating_add(1);
                 let found = if query.kind == Kind::Info {
-                    self.info(query, results_max + 1)
+                    self.info(query, limit)
                 } else {
-                    self.search(query, results_max + 1)
+                    self.search(query, limit)
                 };
                 if found.len() > results_max {
                     let version = if query.version == Version::V6 { 6 } else { 5 };

@@ -4,7 +4,7 @@
 //! beside the snapshot that it becomes. Compression is found by its magic bytes, in a loop: servers
 //! name the file's own gzip as content encoding, as nothing, or apply a second one.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -70,6 +70,9 @@ pub enum DumpError {
 /// aurweb compresses once, a proxy in front of it once more.
 const GZIP_LAYERS_MAX: usize = 3;
 
+/// The first bytes of every gzip member (RFC 1952, 2.3.1).
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
 /// How much is read at once.
 const WINDOW_BYTES: usize = 256 << 10;
 
@@ -108,17 +111,33 @@ enum Next {
 
 /// Takes off as many gzip layers as there are.
 fn inflate<'a>(source: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>, DumpError> {
-    let mut reader: Box<dyn BufRead + Send> = Box::new(BufReader::with_capacity(WINDOW_BYTES, source));
-    for _ in 0..GZIP_LAYERS_MAX {
-        if !reader.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
-            return Ok(Box::new(reader));
+    let mut reader: Box<dyn Read + Send> = Box::new(source);
+    for layers in 0.. {
+        let (is_gzip, whole) = peek_magic(reader)?;
+        if !is_gzip {
+            return Ok(Box::new(whole));
         }
-        reader = Box::new(BufReader::with_capacity(WINDOW_BYTES, MultiGzDecoder::new(reader)));
+        if layers == GZIP_LAYERS_MAX {
+            break;
+        }
+        let inflated = MultiGzDecoder::new(BufReader::with_capacity(WINDOW_BYTES, whole));
+        reader = Box::new(BufReader::with_capacity(WINDOW_BYTES, inflated));
     }
-    if reader.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
-        return Err(DumpError::TooDeep);
+    Err(DumpError::TooDeep)
+}
+
+/// Whether `reader` begins with gzip's magic bytes, and all of it again. The first read may give a
+/// single byte: sources give what they have.
+fn peek_magic<R: Read>(mut reader: R) -> Result<(bool, impl Read + use<R>), DumpError> {
+    let mut head = Vec::with_capacity(GZIP_MAGIC.len());
+    match reader.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut head) {
+        // A layer that is cut off within its first bytes: said with its place once it is read on.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+        read => {
+            read?;
+        }
     }
-    Ok(Box::new(reader))
+    Ok((head == GZIP_MAGIC, io::Cursor::new(head).chain(reader)))
 }
 
 /// Why no more records are read from a window.

@@ -226,6 +226,13 @@ impl SnapshotBuilder {
             block.shrink_to_fit();
         }
         let mut order = self.names.sorted();
+        // Names that differ in accents alone: brought into an order that is not that of the dump, with
+        // equal names side by side, the later record last.
+        for run in order.chunk_by_mut(|&one, &other| self.names.get(one) == self.names.get(other)) {
+            if run.len() > 1 {
+                run.sort_by_cached_key(|&place| self.name(place));
+            }
+        }
         let before = order.len();
         // Of equal names the last record wins; `dedup_by` keeps the first of a run, hence the swap.
         order.dedup_by(|later, earlier| {
@@ -262,7 +269,14 @@ impl SnapshotBuilder {
         }
         let mut bases = self.bases.sorted();
         bases.retain(|&place| docs[place as usize] != u32::MAX);
-        bases.dedup_by(|later, earlier| self.bases.get(*later) == self.bases.get(*earlier));
+        bases.dedup_by(|later, earlier| {
+            let is_same = self.bases.get(*later) == self.bases.get(*earlier);
+            // The first by name stands for its base, wherever it stood in the dump.
+            if is_same && docs[*later as usize] < docs[*earlier as usize] {
+                *earlier = *later;
+            }
+            is_same
+        });
         let packages_of_bases = bases.iter().map(|&place| DocId(docs[place as usize])).collect();
         let bases = TextColumn::from_texts(bases.iter().map(|&place| self.bases.get(place)));
         self.bases = Texts32::default();
