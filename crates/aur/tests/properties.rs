@@ -1,0 +1,718 @@
+//! The engine against a naive scan: random catalogues, written as dumps, and random questions.
+//!
+//! random [`Record`]s -> dump text -> [`aur::dump::read`] -> answers, which must equal those that a loop over
+//! all records gives. The loop knows [`aur::fold`] and nothing else of the engine.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use aur::{Answer, Body, By, DumpLimits, List, Params, PathParams, Snapshot, fold};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value, json};
+
+/// The text that aurweb answers where there are too many packages.
+const TOO_MANY: &str = "Too many package results.";
+
+/// More packages than any catalogue here has.
+const PLENTY: usize = 10_000;
+
+const CASES: u32 = 48;
+
+// ---- catalogues
+
+/// One package, as the test sees it.
+#[derive(Clone, Debug)]
+struct Record {
+    name: String,
+    base: usize,
+    description: Option<String>,
+    maintainer: Option<String>,
+    submitter: Option<String>,
+    depends: Vec<String>,
+    make_depends: Vec<String>,
+    opt_depends: Vec<String>,
+    check_depends: Vec<String>,
+    provides: Vec<String>,
+    conflicts: Vec<String>,
+    replaces: Vec<String>,
+    keywords: Vec<String>,
+    groups: Vec<String>,
+    co_maintainers: Vec<String>,
+    popularity: f64,
+    out_of_date: Option<i64>,
+    /// Whether empty values are left out, rather than written as `null` and `[]`.
+    is_terse: bool,
+}
+
+/// Package bases: their names differ in more than case and accents, as those of the AUR do.
+const BASES: [&str; 6] = ["base", "Grobner", "a%_b", "日本", "a\u{0}z", "q\"\\'"];
+
+/// Few characters, so that texts often contain each other, of every width and kind.
+const CHARACTERS: [&str; 28] = [
+    "a", "b", "A", "B", "é", "É", "ß", "s", "ø", "Ø", "日", "本", "😀", "🦀", "\u{0}", "%", "_",
+    "\\", "\"", "'", "-", "+", ".", "&", "=", " ", "\n", "\u{7f}",
+];
+
+fn text(characters_max: usize) -> impl Strategy<Value = String> {
+    proptest::collection::vec(select(&CHARACTERS[..]), 0..=characters_max)
+        .prop_map(|characters| characters.concat())
+}
+
+/// A name: not empty, and without a space at its end, which no comparison for equality would see.
+fn name() -> impl Strategy<Value = String> {
+    let any = text(7).prop_map(|text| format!("{text}a").replace(" a", "a"));
+    prop_oneof![2 => any, 1 => "[aá][aáeé]?"]
+}
+
+fn user() -> impl Strategy<Value = String> {
+    select(vec!["jo", "Jo", "kim", "Ŕené", "a b", "li\"x"]).prop_map(str::to_owned)
+}
+
+fn relations() -> impl Strategy<Value = Vec<String>> {
+    let relation = (text(3), select(vec!["", "<1", ">=2:0", "=1-64", ".so", "  "]))
+        .prop_map(|(name, condition)| format!("{name}{condition}"));
+    (proptest::collection::vec(relation, 0..4), any::<bool>()).prop_map(
+        |(mut relations, is_twice)| {
+            // The AUR has the same dependency twice, once for each architecture.
+            if is_twice {
+                relations.extend(relations.first().cloned());
+            }
+            relations
+        },
+    )
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let texts = || proptest::collection::vec(text(3), 0..3);
+    let head = (
+        name(),
+        0..BASES.len(),
+        proptest::option::of(text(20)),
+        proptest::option::of(user()),
+        proptest::option::of(user()),
+    );
+    let relations =
+        (relations(), relations(), relations(), relations(), relations(), relations(), relations());
+    let rest = (
+        texts(),
+        texts(),
+        proptest::collection::vec(user(), 0..3),
+        select(vec![0.0, 1.5, 0.000_001, 24.595_536]),
+        proptest::option::of(any::<i32>().prop_map(i64::from)),
+        any::<bool>(),
+    );
+    (head, relations, rest).prop_map(|(head, relations, rest)| Record {
+        name: head.0,
+        base: head.1,
+        description: head.2,
+        maintainer: head.3,
+        submitter: head.4,
+        depends: relations.0,
+        make_depends: relations.1,
+        opt_depends: described(relations.2, relations.6),
+        check_depends: relations.3,
+        provides: relations.4,
+        conflicts: relations.5,
+        replaces: Vec::new(),
+        keywords: rest.0,
+        groups: rest.1,
+        co_maintainers: rest.2,
+        popularity: rest.3,
+        out_of_date: rest.4,
+        is_terse: rest.5,
+    })
+}
+
+/// Optional dependencies, some with a description as older dumps have them.
+fn described(names: Vec<String>, descriptions: Vec<String>) -> Vec<String> {
+    let mut descriptions = descriptions.into_iter();
+    names
+        .into_iter()
+        .map(|name| match descriptions.next() {
+            Some(description) => format!("{name}: {description}"),
+            None => name,
+        })
+        .collect()
+}
+
+/// Packages whose names differ in more than case; some differ in accents alone.
+fn catalogue() -> impl Strategy<Value = Vec<Record>> {
+    proptest::collection::vec(record(), 1..40).prop_map(|mut records| {
+        let mut seen = std::collections::HashSet::new();
+        records.retain(|record| seen.insert(record.name.to_lowercase()));
+        let moved: Vec<Vec<String>> = records.iter().map(|record| record.depends.clone()).collect();
+        for (record, replaces) in records.iter_mut().zip(moved.into_iter().rev()) {
+            record.replaces = replaces;
+        }
+        records
+    })
+}
+
+impl Record {
+    fn list(&self, by: By) -> &[String] {
+        match by {
+            By::Depends => &self.depends,
+            By::MakeDepends => &self.make_depends,
+            By::OptDepends => &self.opt_depends,
+            By::CheckDepends => &self.check_depends,
+            By::Provides => &self.provides,
+            By::Conflicts => &self.conflicts,
+            By::Replaces => &self.replaces,
+            By::Keywords => &self.keywords,
+            By::Groups => &self.groups,
+            By::CoMaintainers => &self.co_maintainers,
+            By::Name | By::NameDesc | By::Maintainer | By::Submitter => &[],
+        }
+    }
+
+    /// The record as `info` must show it; `id` numbers it.
+    fn shown(&self, id: usize) -> Value {
+        let mut members = self.written(id);
+        members.retain(|key, value| {
+            let is_list_left_out = !matches!(key.as_str(), "Keywords" | "License");
+            !(is_list_left_out && value.as_array().is_some_and(Vec::is_empty))
+        });
+        for key in ["Keywords", "License"] {
+            members.entry(key).or_insert(json!([]));
+        }
+        for key in ["Description", "Maintainer", "OutOfDate", "Submitter", "URL"] {
+            members.entry(key).or_insert(Value::Null);
+        }
+        members.insert(
+            "URLPath".into(),
+            format!("/cgit/aur.git/snapshot/{}.tar.gz", BASES[self.base]).into(),
+        );
+        if self.popularity == 0.0 {
+            members.insert("Popularity".into(), 0.into());
+        }
+        Value::Object(members)
+    }
+
+    /// The record as a dump has it.
+    fn written(&self, id: usize) -> Map<String, Value> {
+        let value = json!({
+            "ID": id, "Name": self.name, "PackageBaseID": self.base, "PackageBase": BASES[self.base], "Version": "1:2-3",
+            "Description": self.description, "URL": null, "NumVotes": id % 3, "Popularity": self.popularity,
+            "OutOfDate": self.out_of_date, "Maintainer": self.maintainer, "Submitter": self.submitter,
+            "FirstSubmitted": 1, "LastModified": -2, "URLPath": "/made/of/the/name", "Depends": self.depends,
+            "MakeDepends": self.make_depends, "OptDepends": self.opt_depends, "CheckDepends": self.check_depends,
+            "Provides": self.provides, "Conflicts": self.conflicts, "Replaces": self.replaces,
+            "Keywords": self.keywords, "Groups": self.groups, "CoMaintainers": self.co_maintainers,
+        });
+        let Value::Object(mut members) = value else { unreachable!("written as an object") };
+        if self.is_terse {
+            members.retain(|_, value| {
+                !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
+            });
+        }
+        members
+    }
+}
+
+/// A dump of the records, in the order of `order`; escapes are written for what is not ASCII where `is_escaped`.
+fn dump(records: &[Record], order: &[usize], is_escaped: bool) -> String {
+    let objects: Vec<String> =
+        order.iter().map(|&id| Value::Object(records[id].written(id)).to_string()).collect();
+    let text = format!("[\n{}\n]\n", objects.join(",\n"));
+    if !is_escaped {
+        return text;
+    }
+    let mut escaped = String::new();
+    for character in text.chars() {
+        if character.is_ascii() {
+            escaped.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                escaped.push_str(&format!("\\u{unit:04X}"));
+            }
+        }
+    }
+    escaped
+}
+
+fn load(records: &[Record]) -> Snapshot {
+    let order: Vec<usize> = (0..records.len()).collect();
+    read(dump(records, &order, false).as_bytes())
+}
+
+fn read(source: impl Read + Send) -> Snapshot {
+    aur::dump::read(source, &DumpLimits::default()).expect("a dump")
+}
+
+// ---- questions
+
+/// The pairs as a query string, everything encoded.
+fn query_string(pairs: &[(&str, &str)]) -> String {
+    let encode =
+        |text: &str| -> String { text.bytes().map(|byte| format!("%{byte:02x}")).collect() };
+    let pairs: Vec<String> =
+        pairs.iter().map(|(key, value)| format!("{key}={}", encode(value))).collect();
+    pairs.join("&")
+}
+
+/// The body of the answer, once its form has been checked.
+fn ask(snapshot: &Snapshot, pairs: &[(&str, &str)], results_max: usize) -> Value {
+    // A query string is split after it was decoded: an argument with `&` can only be sent in a path or a body.
+    let path = PathParams {
+        arg: pairs.iter().find(|(key, _)| *key == "arg").map(|(_, value)| (*value).to_owned()),
+        ..PathParams::default()
+    };
+    let others: Vec<(&str, &str)> =
+        pairs.iter().filter(|(key, _)| *key != "arg").copied().collect();
+    let params = Params::from_query(path, Some(&query_string(&others)));
+    let answer = Answer::to(params, snapshot, true, results_max);
+    let text = String::from_utf8(answer.reply.body.to_vec()).expect("UTF-8");
+    check_form(&text)
+}
+
+/// One line of JSON with ascending keys, which counts its results.
+#[track_caller]
+fn check_form(text: &str) -> Value {
+    assert!(!text.contains(['\n', '\r']), "more than one line: {text}");
+    if let Err(error) = serde_json::from_str::<Sorted>(text) {
+        panic!("{error}: {text}");
+    }
+    let value: Value = serde_json::from_str(text).expect("JSON");
+    if let Some(object) = value.as_object() {
+        assert_eq!(object["resultcount"], object["results"].as_array().expect("a list").len());
+    }
+    value
+}
+
+/// Any JSON whose objects have their keys in ascending order.
+struct Sorted;
+
+impl<'de> Deserialize<'de> for Sorted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Sorted)
+    }
+}
+
+impl<'de> Visitor<'de> for Sorted {
+    type Value = Sorted;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("JSON with sorted keys")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Sorted, A::Error> {
+        let mut before: Option<String> = None;
+        while let Some((key, Sorted)) = members.next_entry::<String, Sorted>()? {
+            if before.as_ref().is_some_and(|before| *before >= key) {
+                return Err(A::Error::custom(format_args!("`{key}` after {before:?}")));
+            }
+            before = Some(key);
+        }
+        Ok(Sorted)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Sorted, A::Error> {
+        while items.next_element::<Sorted>()?.is_some() {}
+        Ok(Sorted)
+    }
+    fn visit_unit<E>(self) -> Result<Sorted, E> {
+        Ok(Sorted)
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Sorted, E> {
+        Ok(Sorted)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Sorted, E> {
+        Ok(Sorted)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Sorted, E> {
+        Ok(Sorted)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Sorted, E> {
+        Ok(Sorted)
+    }
+}
+
+/// The names of the results, or the text of the error.
+fn names(answer: &Value) -> Result<Vec<String>, String> {
+    if let Some(error) = answer["error"].as_str() {
+        return Err(error.to_owned());
+    }
+    let name = |record: &Value| record["Name"].as_str().unwrap_or_default().to_owned();
+    Ok(answer["results"].as_array().into_iter().flatten().map(name).collect())
+}
+
+/// Needles for a catalogue: parts of its texts, also in other letters, and texts of their own.
+#[derive(Clone, Debug)]
+struct NeedleRecipe {
+    record: Index,
+    field: Index,
+    start: Index,
+    characters: usize,
+    change: u8,
+    own: String,
+}
+
+fn needle_recipe() -> impl Strategy<Value = NeedleRecipe> {
+    (any::<Index>(), any::<Index>(), any::<Index>(), 0_usize..5, 0_u8..12, text(3)).prop_map(
+        |(record, field, start, characters, change, own)| NeedleRecipe {
+            record,
+            field,
+            start,
+            characters,
+            change,
+            own,
+        },
+    )
+}
+
+impl NeedleRecipe {
+    fn needle(&self, records: &[Record]) -> String {
+        let record = self.record.get(records);
+        let mut texts: Vec<&str> = vec![&record.name, &record.name, BASES[record.base]];
+        texts.extend(record.description.as_deref());
+        texts.extend(record.description.as_deref());
+        texts.extend(record.maintainer.as_deref());
+        texts.extend(record.submitter.as_deref());
+        texts.extend(
+            By::ALL
+                .iter()
+                .flat_map(|&by| record.list(by))
+                .map(|relation| before_condition(relation)),
+        );
+        let text = *self.field.get(&texts);
+        let count = text.chars().count();
+        let part: String =
+            text.chars().skip(self.start.index(count + 1)).take(self.characters).collect();
+        match self.change {
+            0 => self.own.clone(),
+            1 => part,
+            2 => part.to_uppercase(),
+            3 => part.to_lowercase(),
+            4 => part.replace('e', "é").replace('a', "ä"),
+            5 => format!("{part}{}", self.own),
+            6 => format!("{part} {}", self.own),
+            7 => format!("{text}  "),
+            8 => text.to_uppercase(),
+            9 => part.repeat(10_000 / part.len().max(1)),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+fn needles() -> impl Strategy<Value = Vec<NeedleRecipe>> {
+    proptest::collection::vec(needle_recipe(), 6)
+}
+
+// ---- the naive scan
+
+/// Records in the order of an answer.
+fn in_order(records: &[Record]) -> Vec<&Record> {
+    let mut records: Vec<&Record> = records.iter().collect();
+    records.sort_by_key(|record| (fold(&record.name), record.name.to_lowercase()));
+    records
+}
+
+/// A dependency without its condition.
+fn before_condition(relation: &str) -> &str {
+    relation.split(['<', '>', '=']).next().unwrap_or_default()
+}
+
+fn is_found_in_text(record: &Record, by: By, is_prefix: bool, needle: &str) -> bool {
+    let needle = fold(needle);
+    let is_match = |text: &str| {
+        let text = fold(text);
+        if is_prefix { text.starts_with(&needle) } else { text.contains(&needle) }
+    };
+    is_match(&record.name)
+        || (by == By::NameDesc && is_match(record.description.as_deref().unwrap_or("")))
+}
+
+fn is_found_exactly(record: &Record, by: By, arg: &str) -> bool {
+    // As the database compares: without case and accents, and without spaces at the end.
+    let is_match = |text: &str| fold(text.trim_end_matches(' ')) == fold(arg.trim_end_matches(' '));
+    match by {
+        By::Name | By::NameDesc => unreachable!("not an exact field"),
+        By::Maintainer => is_match(record.maintainer.as_deref().unwrap_or("")),
+        By::Submitter => record.submitter.as_deref().is_some_and(is_match),
+        By::Provides => {
+            is_match(&record.name)
+                || record.provides.iter().any(|relation| is_match(before_condition(relation)))
+        }
+        By::OptDepends => record.opt_depends.iter().any(|relation| {
+            is_match(before_condition(relation).split(": ").next().unwrap_or_default())
+        }),
+        By::Keywords | By::Groups | By::CoMaintainers => {
+            record.list(by).iter().any(|value| is_match(value))
+        }
+        _ => record.list(by).iter().any(|relation| is_match(before_condition(relation))),
+    }
+}
+
+/// What a search must give.
+fn scan(
+    records: &[Record],
+    version: &str,
+    by: By,
+    mode: &str,
+    arg: &str,
+) -> Result<Vec<String>, String> {
+    if by != By::Maintainer && arg.chars().count() < 2 {
+        return Err("Query arg too small.".to_owned());
+    }
+    let is_found = |record: &&&Record| match by {
+        By::Name | By::NameDesc if version == "5" => {
+            is_found_in_text(record, by, mode == "starts-with", arg)
+        }
+        By::Name | By::NameDesc => arg.split(' ').all(|word| {
+            word.is_empty() || is_found_in_text(record, by, mode == "starts-with", word)
+        }),
+        _ => is_found_exactly(record, by, arg),
+    };
+    Ok(in_order(records).iter().filter(is_found).map(|record| record.name.clone()).collect())
+}
+
+fn suggestions<'a>(texts: impl Iterator<Item = &'a str>, arg: &str) -> Value {
+    let mut texts: Vec<&str> = texts.filter(|text| fold(text).starts_with(&fold(arg))).collect();
+    texts.sort_by_key(|text| (fold(text), text.to_lowercase()));
+    texts.dedup();
+    texts.truncate(20);
+    json!(texts)
+}
+
+// ---- properties
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn search_equals_a_naive_scan(records in catalogue(), recipes in needles()) {
+        let snapshot = load(&records);
+        for needle in recipes.iter().map(|recipe| recipe.needle(&records)) {
+            for (version, mode) in [("5", "contains"), ("5", "starts-with"), ("6", "contains"), ("6", "starts-with")] {
+                for by in By::ALL {
+                    let question =
+                        [("v", version), ("type", "search"), ("by", by.name()), ("mode", mode), ("arg", &needle)];
+                    let expected = scan(&records, version, by, mode, &needle);
+                    let found = names(&ask(&snapshot, &question, PLENTY));
+                    prop_assert_eq!(&found, &expected, "{:?}", question);
+                    let Ok(expected) = expected else { continue };
+                    // Exactly as many as are allowed are given; with one more, none are.
+                    let found = names(&ask(&snapshot, &question, expected.len()));
+                    prop_assert_eq!(found, Ok(expected.clone()), "{:?} at the limit", question);
+                    if let Some(limit) = expected.len().checked_sub(1) {
+                        let refused = ask(&snapshot, &question, limit);
+                        prop_assert_eq!(names(&refused), Err(TOO_MANY.to_owned()), "{:?} beyond the limit", question);
+                        prop_assert_eq!(&refused["results"], &json!([]));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Version 6's `info` by other fields has no shortest argument.
+    #[test]
+    fn needles_of_any_length_equal_a_naive_scan(records in catalogue(), recipes in needles(), single in select(&CHARACTERS[..])) {
+        let snapshot = load(&records);
+        let needles = recipes.iter().map(|recipe| recipe.needle(&records));
+        for needle in needles.chain([single.to_owned(), single.repeat(2), String::new()]) {
+            for by in By::ALL.into_iter().filter(|&by| by != By::Name) {
+                let is_found = |record: &&&Record| match by {
+                    By::NameDesc => is_found_in_text(record, by, false, &needle),
+                    _ => is_found_exactly(record, by, &needle),
+                };
+                let expected: Vec<String> =
+                    in_order(&records).iter().filter(is_found).map(|record| record.name.clone()).collect();
+                let question = [("v", "6"), ("type", "info"), ("by", by.name()), ("arg", needle.as_str())];
+                prop_assert_eq!(names(&ask(&snapshot, &question, PLENTY)), Ok(expected), "{:?}", question);
+            }
+        }
+    }
+
+    /// A bare plus is a space, and where that finds nothing a plus.
+    #[test]
+    fn a_bare_plus_is_both(records in catalogue(), needle in "[ab]?[+][ab+]{0,2}[%][25]5?", name in "[ab+]{2,4}") {
+        let snapshot = load(&records);
+        for arg in [needle.split('%').next().unwrap_or_default(), name.as_str()] {
+            if arg.chars().count() < 2 {
+                continue;
+            }
+            let spaced = scan(&records, "5", By::NameDesc, "contains", &arg.replace('+', " "));
+            let expected = match spaced {
+                Ok(names) if names.is_empty() => scan(&records, "5", By::NameDesc, "contains", arg),
+                other => other,
+            };
+            let query = format!("v=5&type=search&arg={arg}");
+            let params = Params::from_query(PathParams::default(), Some(&query));
+            let answer = Answer::to(params, &snapshot, false, PLENTY);
+            let answer = check_form(std::str::from_utf8(&answer.reply.body).expect("UTF-8"));
+            prop_assert_eq!(names(&answer), expected, "{}", query);
+        }
+    }
+
+    #[test]
+    fn maintainer_search_is_a_search_by_maintainer(records in catalogue(), who in user()) {
+        let snapshot = load(&records);
+        for who in [who.as_str(), ""] {
+            let expected = scan(&records, "5", By::Maintainer, "contains", who);
+            let question = [("v", "5"), ("type", "msearch"), ("arg", who)];
+            prop_assert_eq!(names(&ask(&snapshot, &question, PLENTY)), expected, "{:?}", question);
+        }
+    }
+
+    #[test]
+    fn suggestions_equal_a_sorted_prefix_scan(records in catalogue(), recipes in needles()) {
+        let snapshot = load(&records);
+        let needles = recipes.iter().map(|recipe| recipe.needle(&records));
+        for needle in needles.chain([String::new(), "a".to_owned()]) {
+            let of_names = suggestions(records.iter().map(|record| record.name.as_str()), &needle);
+            let of_bases = suggestions(records.iter().map(|record| BASES[record.base]), &needle);
+            for (type_, expected) in [
+                ("suggest", of_names.clone()),
+                ("suggest-pkgbase", of_bases.clone()),
+                ("opensearch-suggest", json!([needle, of_names])),
+                ("opensearch-suggest-pkgbase", json!([needle, of_bases])),
+            ] {
+                let question = [("v", "5"), ("type", type_), ("arg", needle.as_str())];
+                prop_assert_eq!(ask(&snapshot, &question, PLENTY), expected, "{:?}", question);
+            }
+        }
+    }
+
+    #[test]
+    fn info_equals_a_lookup(records in catalogue(), recipes in needles(), picks in proptest::collection::vec(any::<Index>(), 1..8)) {
+        let snapshot = load(&records);
+        let mut args: Vec<String> = recipes.iter().map(|recipe| recipe.needle(&records)).collect();
+        args.extend(picks.iter().enumerate().map(|(at, pick)| {
+            let name = &pick.get(&records).name;
+            match at % 4 {
+                0 => name.clone(),
+                1 => name.to_uppercase(),
+                2 => name.to_lowercase(),
+                _ => format!("{name}  "),
+            }
+        }));
+        args.retain(|arg| !arg.is_empty());
+        let mut fields = vec![("v".to_owned(), "5".to_owned()), ("type".to_owned(), "info".to_owned())];
+        fields.extend(args.iter().map(|arg| ("arg[]".to_owned(), arg.clone())));
+        let mut expected: Vec<usize> = Vec::new();
+        for arg in &args {
+            // Case does not matter, accents do.
+            let arg = arg.trim_end_matches(' ');
+            let found = records.iter().position(|record| {
+                fold(&record.name) == fold(arg) && record.name.to_lowercase() == arg.to_lowercase()
+            });
+            expected.extend(found.filter(|found| !expected.contains(found)));
+        }
+        let asked = |results_max: usize| {
+            let params = Params::from_body(PathParams::default(), None, Body::Fields(&fields));
+            let answer = Answer::to(params, &snapshot, false, results_max);
+            check_form(std::str::from_utf8(&answer.reply.body).expect("UTF-8"))
+        };
+        let shown: Vec<Value> = expected.iter().map(|&id| records[id].shown(id)).collect();
+        let whole = json!({"resultcount": shown.len(), "results": shown, "type": "multiinfo", "version": 5});
+        prop_assert_eq!(asked(PLENTY), whole.clone());
+        prop_assert_eq!(asked(expected.len()), whole);
+        if let Some(limit) = expected.len().checked_sub(1) {
+            prop_assert_eq!(names(&asked(limit)), Err(TOO_MANY.to_owned()));
+        }
+    }
+
+    #[test]
+    fn the_order_and_spelling_of_a_dump_do_not_matter((records, order) in catalogue().prop_flat_map(|records| {
+        let order: Vec<usize> = (0..records.len()).collect();
+        (Just(records), Just(order).prop_shuffle())
+    })) {
+        let expected = portrait(&load(&records), &records);
+        for is_escaped in [false, true] {
+            let snapshot = read(dump(&records, &order, is_escaped).as_bytes());
+            prop_assert_eq!(portrait(&snapshot, &records), expected.clone(), "escaped: {}", is_escaped);
+        }
+    }
+
+    /// Of records with the same name the last one counts.
+    #[test]
+    fn the_last_of_two_records_counts(records in catalogue(), picks in proptest::collection::vec(any::<Index>(), 1..8)) {
+        let mut all: Vec<Record> = picks.iter().map(|pick| pick.get(&records).clone()).collect();
+        for outdated in &mut all {
+            outdated.description = Some("outdated".to_owned());
+            outdated.keywords = vec!["outdated".to_owned()];
+            outdated.base = 0;
+        }
+        let outdated_count = all.len();
+        all.extend(records.iter().cloned());
+        let objects: Vec<String> = all.iter().enumerate()
+            .map(|(at, record)| Value::Object(record.written(at.checked_sub(outdated_count).unwrap_or(999))).to_string())
+            .collect();
+        let snapshot = read(format!("[{}]", objects.join(",")).as_bytes());
+        prop_assert_eq!(snapshot.duplicate_count() as usize, outdated_count);
+        prop_assert_eq!(portrait(&snapshot, &records), portrait(&load(&records), &records));
+    }
+
+    #[test]
+    fn a_dump_in_pieces_is_the_same_dump(records in catalogue(), sizes in proptest::collection::vec(1_usize..=7, 1..20)) {
+        // Every piece costs a look at the record so far: few records are enough.
+        let records = &records[..records.len().min(4)];
+        let expected = portrait(&load(records), records);
+        let order: Vec<usize> = (0..records.len()).collect();
+        let plain = dump(records, &order, false).into_bytes();
+        let once = gzip(&plain);
+        let twice = gzip(&once);
+        // The first piece may be half of what tells that a dump is compressed.
+        for sizes in [sizes.as_slice(), &[1]] {
+            for bytes in [&plain, &once, &twice] {
+                let snapshot = read(Pieces { rest: bytes, sizes: sizes.iter().copied().cycle() });
+                prop_assert_eq!(portrait(&snapshot, records), expected.clone());
+            }
+        }
+    }
+}
+
+/// Answers that together show everything that a snapshot holds.
+fn portrait(snapshot: &Snapshot, records: &[Record]) -> Vec<String> {
+    let mut portrait =
+        vec![format!("{} {}", snapshot.package_count(), snapshot.package_base_count())];
+    let mut show = |pairs: &[(&str, &str)]| portrait.push(ask(snapshot, pairs, PLENTY).to_string());
+    for record in records {
+        show(&[("v", "5"), ("type", "info"), ("arg", &record.name)]);
+        for by in By::ALL {
+            if let Some(value) = record.list(by).first() {
+                show(&[
+                    ("v", "6"),
+                    ("type", "info"),
+                    ("by", by.name()),
+                    ("arg", before_condition(value)),
+                ]);
+            }
+        }
+    }
+    show(&[("v", "6"), ("type", "search"), ("arg", "  ")]);
+    show(&[("v", "5"), ("type", "suggest"), ("arg", "")]);
+    show(&[("v", "5"), ("type", "suggest-pkgbase"), ("arg", "")]);
+    for list in List::ALL {
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&snapshot.list(list)[..])
+            .read_to_string(&mut text)
+            .expect("gzip of text");
+        portrait.push(text);
+    }
+    portrait
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).expect("gzip");
+    encoder.finish().expect("gzip")
+}
+
+/// A source that gives its bytes in pieces of the given sizes.
+struct Pieces<'a, S> {
+    rest: &'a [u8],
+    sizes: S,
+}
+
+impl<S: Iterator<Item = usize>> Read for Pieces<'_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = self.sizes.next().unwrap_or(1).min(buffer.len()).min(self.rest.len());
+        let (piece, rest) = self.rest.split_at(size);
+        buffer[..size].copy_from_slice(piece);
+        self.rest = rest;
+        Ok(size)
+    }
+}
