@@ -89,11 +89,10 @@ impl Params {
                 params.take_json(bytes, &path);
             }
             Body::Form(bytes) => {
-                let fields = form_pairs(bytes);
-                params.take_form(fields.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+                params.take_form(&path, &form_pairs(bytes));
             }
             Body::Fields(pairs) => {
-                params.take_form(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+                params.take_form(&path, pairs);
             }
         }
         if !query.is_empty() {
@@ -216,19 +215,24 @@ impl Params {
         self.single = self.args.len().saturating_sub(1);
     }
 
-    /// A form's `arg` and all its `arg[]` together, empty ones left out.
-    fn take_form<'f>(&mut self, fields: impl Iterator<Item = (&'f str, &'f str)>) {
+    /// A form's last `arg` and all its `arg[]` together, empty ones left out. In version 6 every `arg` counts.
+    fn take_form(&mut self, path: &PathParams, fields: &[(String, String)]) {
         let mut single = None;
+        let mut listed = Vec::new();
         for (key, value) in fields {
-            match key {
+            match key.as_str() {
                 "arg" => single = Some(value),
-                "arg[]" if !value.is_empty() => self.args.push(value.to_owned().into()),
+                "arg[]" => listed.push(value),
                 _ => self.set(key, value),
             }
         }
-        if let Some(single) = single.filter(|single| !single.is_empty()) {
-            self.args.insert(0, single.to_owned().into());
-        }
+        let args = if path.version.as_deref().or(self.version.as_deref()) == Some("6") {
+            let all = fields.iter().filter(|(key, _)| matches!(key.as_str(), "arg" | "arg[]"));
+            all.map(|(_, value)| value).collect()
+        } else {
+            single.into_iter().chain(listed).collect::<Vec<_>>()
+        };
+        self.args = args.into_iter().filter(|value| !value.is_empty()).map(|value| value.clone().into()).collect();
         // In a form an empty field is one that was not filled in.
         for slot in [&mut self.by, &mut self.mode, &mut self.version, &mut self.type_] {
             if slot.as_deref() == Some("") {
