@@ -1,3 +1,10 @@
 //! `/rpc` and `/api`: questions about packages.
 
+mod cors;
+mod encodings;
 mod golden;
+mod headers;
+mod paths;
+mod post;
+mod rate_limit;
+mod version_6;

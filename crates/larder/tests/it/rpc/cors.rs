@@ -1,0 +1,57 @@
+//! What browsers ask before a page of another site may.
+
+use crate::server::small;
+
+#[track_caller]
+fn check(target: &str) {
+    let asked = [
+        ("Origin", "https://example.org"),
+        ("Access-Control-Request-Method", "POST"),
+        ("Access-Control-Request-Headers", "content-type"),
+    ];
+    let response = small().client.send("OPTIONS", target, &asked, b"");
+    assert_eq!(response.status, 204, "{target}");
+    assert_eq!(response.header("access-control-allow-origin"), "*", "{target}");
+    for method in ["GET", "HEAD", "POST", "OPTIONS"] {
+        assert!(
+            response.header("access-control-allow-methods").contains(method),
+            "{target} {method}"
+        );
+        assert!(response.header("allow").contains(method), "{target} {method}");
+    }
+    // `*` covers no header in requests with credentials, so the one that matters is named.
+    assert!(response.header("access-control-allow-headers").contains("Content-Type"), "{target}");
+    assert_eq!(response.header("access-control-max-age"), "86400", "{target}");
+}
+
+#[test]
+fn a_preflight_allows_everything() {
+    for target in [
+        "/rpc",
+        "/rpc/",
+        "/rpc.php",
+        "/rpc/v5/info",
+        "/rpc/v5/search/x?by=name",
+        "/api",
+        "/api/v6/info",
+    ] {
+        check(target);
+    }
+}
+
+#[test]
+fn answers_and_errors_may_be_read_by_any_page() {
+    for target in
+        ["/rpc/v5/info/attest", "/rpc?v=9", "/rpc/x", "/packages.gz", "/packages.gz.sha256"]
+    {
+        let response = small().client.get_with(target, &[("Origin", "https://example.org")]);
+        assert_eq!(response.header("access-control-allow-origin"), "*", "{target}");
+        assert_eq!(response.find("access-control-allow-credentials"), None, "{target}");
+    }
+    let response =
+        small().client.get_with("/rpc/v5/info/attest", &[("Origin", "https://example.org")]);
+    let exposed = response.header("access-control-expose-headers");
+    for name in ["ETag", "Retry-After", "RateLimit-Remaining"] {
+        assert!(exposed.contains(name), "{exposed}");
+    }
+}

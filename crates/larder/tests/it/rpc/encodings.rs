@@ -1,0 +1,102 @@
+//! One answer in three encodings: the same content, a tag of its own each, and 304 for every one of them.
+
+use bytes::Bytes;
+
+use crate::catalogue::gunzip;
+use crate::client::Response;
+use crate::server::{large, small};
+
+const QUESTION: &str = "/rpc?v=5&type=search&arg=python";
+
+fn ask(accepted: &str) -> Response {
+    large().client.get_with(QUESTION, &[("Accept-Encoding", accepted)])
+}
+
+#[track_caller]
+fn check(accepted: &str, expected: Option<&str>) {
+    let response = ask(accepted);
+    assert_eq!(response.status, 200);
+    assert_eq!(response.find("content-encoding"), expected, "{accepted}");
+    assert_eq!(response.header("vary"), "Accept-Encoding", "{accepted}");
+    assert_eq!(response.header("content-type"), "application/json", "{accepted}");
+}
+
+#[test]
+fn the_client_chooses() {
+    check("", None);
+    check("identity", None);
+    check("br", None);
+    check("gzip", Some("gzip"));
+    check("x-gzip", Some("gzip"));
+    check("gzip, deflate, br", Some("gzip"));
+    check("gzip, deflate, br, zstd", Some("zstd"));
+    check("zstd;q=0.5, gzip", Some("gzip"));
+    check("gzip;q=0", None);
+    check("*", Some("zstd"));
+}
+
+#[test]
+fn the_content_is_the_same() {
+    let plain = ask("identity");
+    assert!(plain.json()["resultcount"].as_u64() > Some(20), "{}", plain.text());
+    let gzip = ask("gzip");
+    assert!(gzip.body.len() * 3 < plain.body.len());
+    assert_eq!(gunzip(&gzip.body), plain.body);
+    let zstd = ask("zstd");
+    assert!(zstd.body.len() * 3 < plain.body.len());
+    assert!(zstd.body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]), "the magic number of RFC 8878");
+    // That these bytes decode is tested where they are made.
+    let expected = reply::Encoding::Zstd.encode(&Bytes::from(plain.body));
+    assert_eq!(zstd.body, expected);
+}
+
+#[test]
+fn short_answers_are_sent_as_they_are() {
+    let response =
+        small().client.get_with("/rpc/v5/suggest/attest", &[("Accept-Encoding", "gzip")]);
+    assert_eq!(response.text(), r#"["attest","attest-git"]"#);
+    assert_eq!(response.find("content-encoding"), None);
+    assert_eq!(response.header("vary"), "Accept-Encoding");
+}
+
+#[test]
+fn every_encoding_has_its_tag_and_its_304() {
+    let encodings = ["identity", "gzip", "zstd"];
+    let tags = encodings.map(|encoding| ask(encoding).header("etag").to_owned());
+    assert!(
+        tags.iter().all(|tag| tag.starts_with('"') && tag.ends_with('"') && tag.len() > 30),
+        "{tags:?}"
+    );
+    assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2], "{tags:?}");
+    for (encoding, own) in encodings.iter().zip(&tags) {
+        for tag in tags.iter().cloned().chain([
+            format!("W/{own}"),
+            format!("\"x\", {own}"),
+            "*".to_owned(),
+        ]) {
+            let headers = [("Accept-Encoding", *encoding), ("If-None-Match", tag.as_str())];
+            let response = large().client.get_with(QUESTION, &headers);
+            assert_eq!(response.status, 304, "{encoding} {tag}");
+            assert_eq!(response.body, b"");
+            assert_eq!(response.header("etag"), own, "{encoding} {tag}");
+            assert_eq!(response.find("content-encoding"), None);
+        }
+    }
+    let headers = [("If-None-Match", "\"0123456789abcdef0123456789abcdef\"")];
+    assert_eq!(large().client.get_with(QUESTION, &headers).status, 200);
+}
+
+#[test]
+fn the_tag_is_of_the_data_alone() {
+    let tag = |target: &str| large().get(target).header("etag").to_owned();
+    assert_eq!(tag(QUESTION), tag("/rpc/v5/search/python"));
+    assert_eq!(tag(QUESTION), tag("/rpc?v=5&type=search&arg=python&callback=f"));
+    assert_ne!(tag(QUESTION), tag("/rpc/v5/search/python-"));
+    let post = large().client.form("/rpc", "v=5&type=search&arg=python");
+    assert_eq!(post.header("etag"), tag(QUESTION));
+    let own = tag(QUESTION);
+    let headers =
+        [("If-None-Match", own.as_str()), ("Content-Type", "application/x-www-form-urlencoded")];
+    let response = large().client.send("POST", "/rpc", &headers, b"v=5&type=search&arg=python");
+    assert_eq!(response.status, 200, "a condition on POST is no business of ours");
+}

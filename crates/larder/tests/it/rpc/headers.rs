@@ -1,0 +1,136 @@
+//! Which headers each kind of response has: these and no others.
+
+use crate::client::Response;
+use crate::server::{TestServer, small};
+
+const ALWAYS: &str = "connection content-length date";
+const OPEN: &str = "access-control-allow-origin";
+const LIMITED: &str = "ratelimit-limit ratelimit-policy ratelimit-remaining ratelimit-reset";
+const FINISHED: &str = "content-type vary x-content-type-options";
+
+#[track_caller]
+fn check(what: &str, response: &Response, status: u16, expected: &[&str]) {
+    assert_eq!(response.status, status, "{what}: {}", response.text());
+    let mut expected: Vec<&str> = expected.iter().flat_map(|names| names.split(' ')).collect();
+    expected.sort_unstable();
+    // Of use to pages of other sites alone: `cors` has it.
+    let found =
+        response.header_names().into_iter().filter(|name| *name != "access-control-expose-headers");
+    assert_eq!(found.collect::<Vec<_>>(), expected, "{what}");
+}
+
+#[test]
+fn each_kind_of_response_has_its_headers() {
+    let server = small();
+    let get = |target: &str| server.get(target);
+    check("answer", &get("/rpc/v5/info/attest"), 200, &[ALWAYS, OPEN, LIMITED, FINISHED, "etag"]);
+    check("refusal", &get("/rpc?v=5&type=x"), 200, &[ALWAYS, OPEN, LIMITED, FINISHED, "etag"]);
+    check(
+        "jsonp",
+        &get("/rpc?v=5&type=suggest&arg=a&callback=f"),
+        200,
+        &[ALWAYS, OPEN, LIMITED, FINISHED, "etag"],
+    );
+    check(
+        "bad callback",
+        &get("/rpc?v=5&type=suggest&callback=!"),
+        200,
+        &[ALWAYS, OPEN, LIMITED, FINISHED],
+    );
+    check("version 6", &get("/api/v6/info"), 400, &[ALWAYS, OPEN, LIMITED, FINISHED, "etag"]);
+    let gzip = server.client.get_with("/rpc/v5/info/attest", &[("Accept-Encoding", "gzip")]);
+    check("encoded", &gzip, 200, &[ALWAYS, OPEN, LIMITED, FINISHED, "etag content-encoding"]);
+    let known = server.client.get_with("/rpc/v5/info/attest", &[("If-None-Match", "*")]);
+    check("known", &known, 304, &["connection date", OPEN, LIMITED, FINISHED, "etag"]);
+    check("documentation", &get("/rpc"), 200, &[ALWAYS, OPEN, FINISHED, "etag"]);
+    check("page", &get("/docs"), 200, &[ALWAYS, FINISHED, "etag"]);
+    check("redirect", &get("/rpc/v5/info/attest/"), 307, &[ALWAYS, OPEN, "location"]);
+    check("missing", &get("/rpc/x"), 404, &[ALWAYS, OPEN, "content-type"]);
+    check("missing", &get("/x"), 404, &[ALWAYS, "content-type"]);
+    let put = server.client.send("PUT", "/rpc", &[], b"");
+    check("method", &put, 405, &[ALWAYS, OPEN, "content-type allow"]);
+    let options = server.client.send("OPTIONS", "/rpc", &[], b"");
+    let preflight =
+        "allow access-control-allow-headers access-control-allow-methods access-control-max-age";
+    check("preflight", &options, 204, &["connection date", OPEN, preflight]);
+    check("health", &get("/readyz"), 200, &[ALWAYS, "cache-control content-type"]);
+    check("version", &get("/version"), 200, &[ALWAYS, "content-type"]);
+    check("metrics", &get("/metrics"), 200, &[ALWAYS, "content-type"]);
+    let file =
+        "content-type etag last-modified accept-ranges cache-control access-control-allow-origin";
+    check("file", &get("/packages.gz"), 200, &[ALWAYS, file]);
+    let part = server.client.get_with("/packages.gz", &[("Range", "bytes=0-3")]);
+    check("part", &part, 206, &[ALWAYS, file, "content-range"]);
+    let sum = "content-type etag last-modified cache-control access-control-allow-origin";
+    check("digest", &get("/packages.gz.sha256"), 200, &[ALWAYS, sum]);
+}
+
+#[test]
+fn without_a_limit_nothing_is_said_of_it() {
+    let server =
+        TestServer::serving_with(&crate::catalogue::small(), |config| config.aur.rate_limit = 0);
+    check("answer", &server.get("/rpc/v5/info/attest"), 200, &[ALWAYS, OPEN, FINISHED, "etag"]);
+}
+
+#[test]
+fn content_types() {
+    let check = |target: &str, expected: &str| {
+        assert_eq!(small().get(target).header("content-type"), expected, "{target}");
+    };
+    check("/rpc/v5/info/attest", "application/json");
+    check("/rpc?v=5&type=info&arg=attest&callback=f", "text/javascript");
+    check("/rpc/v5/opensearch-suggest/attest", "application/x-suggestions+json");
+    check("/rpc", "text/html; charset=utf-8");
+    check("/openapi.json", "application/json");
+    check("/packages.gz", "application/gzip");
+    check("/packages.gz.sha256", "text/plain; charset=utf-8");
+    check("/metrics", "text/plain; version=0.0.4; charset=utf-8");
+    check("/x", "application/problem+json");
+}
+
+/// The header of an answer must not depend on whether its body is sent.
+#[test]
+fn head_is_get_without_the_body() {
+    let server = small();
+    for target in [
+        "/",
+        "/docs",
+        "/rpc",
+        "/rpc?v=5&type=info&arg=attest",
+        "/rpc/v5/search/attest",
+        "/rpc/v5/suggest/a",
+        "/rpc?v=5",
+        "/api/v6/info",
+        "/rpc/v5/info/attest/",
+        "/rpc/x",
+        "/x",
+        "/openapi.json",
+        "/rpc/stats",
+        "/robots.txt",
+        "/favicon.ico",
+        "/livez",
+        "/readyz",
+        "/readyz?verbose",
+        "/version",
+        "/packages.gz",
+        "/packages.gz.sha256",
+        "/packages-meta-ext-v1.json.gz",
+        "/packages-meta-ext-v1.json.gz.sha256",
+    ] {
+        for accepted in ["identity", "gzip", "zstd"] {
+            let ask = |method: &str| {
+                let mut response =
+                    server.client.send(method, target, &[("Accept-Encoding", accepted)], b"");
+                // The clock and the count move on.
+                response
+                    .headers
+                    .retain(|(name, _)| name != "date" && name != "ratelimit-remaining");
+                response.headers.sort();
+                response
+            };
+            let (get, head) = (ask("GET"), ask("HEAD"));
+            assert_eq!(head.status, get.status, "{target}");
+            assert_eq!(head.headers, get.headers, "{target} {accepted}");
+        }
+    }
+}

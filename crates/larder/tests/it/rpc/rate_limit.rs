@@ -1,0 +1,126 @@
+//! How many questions one client may ask.
+
+use crate::catalogue;
+use crate::client::Response;
+use crate::server::TestServer;
+
+const QUESTION: &str = "/rpc?v=5&type=info&arg=attest";
+
+fn limited(limit: u32) -> TestServer {
+    TestServer::serving_with(&catalogue::small(), |config| config.aur.rate_limit = limit)
+}
+
+fn ask(server: &TestServer, client: &str) -> Response {
+    server.client.get_with(QUESTION, &[("X-Forwarded-For", client)])
+}
+
+#[test]
+fn the_request_after_the_last_is_refused() {
+    let server = limited(3);
+    for remaining in ["2", "1", "0"] {
+        let response = server.get(QUESTION);
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("ratelimit-limit"), "3");
+        assert_eq!(response.header("ratelimit-remaining"), remaining);
+        assert_eq!(response.header("ratelimit-policy"), "3;w=86400");
+        assert_eq!(response.find("retry-after"), None);
+    }
+    for (target, version) in [
+        (QUESTION, "5"),
+        ("/rpc/v5/info/attest", "5"),
+        ("/rpc?type=x", "null"),
+        ("/api/v6/info", "6"),
+    ] {
+        let response = server.get(target);
+        assert_eq!(response.status, 429, "{target}");
+        assert_eq!(response.header("content-type"), "application/json");
+        assert_eq!(response.find("etag"), None);
+        assert_eq!(response.header("ratelimit-remaining"), "0");
+        let seconds: u32 = response.header("retry-after").parse().expect("seconds");
+        assert!((1..=86_400).contains(&seconds), "{seconds}");
+        assert_eq!(response.header("ratelimit-reset"), response.header("retry-after"));
+        assert_eq!(
+            response.text(),
+            format!(
+                "{{\"version\":{version},\"results\":[],\"resultcount\":0,\"type\":\"error\",\"error\":\"Rate limit reached\"}}"
+            ),
+            "{target}"
+        );
+    }
+    let posted = server.client.form("/rpc", "v=5&type=info&arg=attest");
+    assert_eq!(posted.status, 429);
+    assert_eq!(server.metric("rpc_requests_rate_limited"), 5.0);
+    assert_eq!(server.metric("larder_rate_limit_clients"), 1.0);
+}
+
+#[test]
+fn what_is_no_question_is_not_counted() {
+    let server = limited(2);
+    for target in [
+        "/rpc",
+        "/rpc/",
+        "/api",
+        "/docs",
+        "/rpc/swagger",
+        "/openapi.json",
+        "/rpc/stats",
+        "/",
+        "/readyz",
+        "/metrics",
+        "/packages.gz",
+        "/rpc/v5/info/attest/",
+        "/rpc/x",
+    ] {
+        let response = server.get(target);
+        assert!(
+            response.status < 429 && response.find("ratelimit-remaining").is_none(),
+            "{target}"
+        );
+    }
+    assert_eq!(server.client.send("OPTIONS", "/rpc", &[], b"").status, 204);
+    assert_eq!(
+        server.get("/rpc?v=5").header("ratelimit-remaining"),
+        "1",
+        "a refused question is one"
+    );
+    assert_eq!(server.get(QUESTION).header("ratelimit-remaining"), "0");
+    assert_eq!(server.get(QUESTION).status, 429);
+    assert_eq!(server.get("/rpc").status, 200, "documentation stays");
+}
+
+#[test]
+fn clients_behind_a_trusted_proxy_are_told_apart() {
+    let server = limited(1);
+    let check =
+        |client: &str, status: u16| assert_eq!(ask(&server, client).status, status, "{client}");
+    check("192.0.2.1", 200);
+    check("192.0.2.1", 429);
+    check("192.0.2.2", 200);
+    // What stands to the left of the proxy's word was written by the client.
+    check("198.51.100.7, 192.0.2.2", 429);
+    // One subscriber has a /64.
+    check("2001:db8:1:2::1", 200);
+    check("2001:db8:1:2:ffff::99", 429);
+    check("2001:db8:1:3::1", 200);
+    let real = |address| server.client.get_with(QUESTION, &[("X-Real-IP", address)]).status;
+    assert_eq!((real("192.0.2.2"), real("192.0.2.3")), (429, 200));
+}
+
+#[test]
+fn nobody_else_is_believed() {
+    let server = TestServer::serving_with(&catalogue::small(), |config| {
+        config.aur.rate_limit = 1;
+        config.trusted_proxies.clear();
+    });
+    assert_eq!(ask(&server, "192.0.2.1").status, 200);
+    assert_eq!(ask(&server, "192.0.2.2").status, 429);
+}
+
+#[test]
+fn zero_is_no_limit() {
+    let server = limited(0);
+    for _ in 0..20 {
+        assert_eq!(server.get(QUESTION).status, 200);
+    }
+    assert_eq!(server.metric("larder_rate_limit_clients"), 0.0);
+}
