@@ -3,8 +3,11 @@
 //!
 //! Nothing is timed: what must happen is waited for, up to [`PATIENCE`].
 
+mod admin;
 mod catalogue;
 mod client;
+mod dumps;
+mod health;
 mod rpc;
 mod server;
 mod urls;

@@ -1,0 +1,216 @@
+//! The admin listener: goaurrpc's jobs and settings, under a key.
+
+use serde_json::json;
+
+use crate::catalogue;
+use crate::server::{KEY, TestServer, with_key};
+
+fn server() -> TestServer {
+    TestServer::serving_with(&catalogue::small(), with_key)
+}
+
+#[track_caller]
+fn check(server: &TestServer, method: &str, target: &str, status: u16, text: &str) {
+    let response = server.admin(method, target);
+    assert_eq!((response.status, response.text().as_str()), (status, text), "{method} {target}");
+    assert_eq!(response.header("cache-control"), "no-store", "{target}");
+}
+
+#[test]
+fn without_a_key_there_is_no_listener() {
+    let server = TestServer::serving(&catalogue::small());
+    assert!(server.admin.is_none());
+    assert_eq!(server.get("/admin/settings").status, 404);
+}
+
+#[test]
+fn without_the_right_key_there_is_nothing() {
+    let server = server();
+    let admin = server.admin.expect("a listener");
+    let longer = format!("{KEY}x");
+    let given: [&[(&str, &str)]; 6] = [
+        &[],
+        &[("APIKey", "")],
+        &[("APIKey", "change-me")],
+        &[("APIKey", &longer)],
+        &[("APIKey", &KEY[1..])],
+        &[("Authorization", KEY)],
+    ];
+    for headers in given {
+        for (method, target) in [
+            ("GET", "/admin/settings"),
+            ("GET", "/admin/run-job/reload-data"),
+            ("POST", "/admin/settings/max-results?value=1"),
+        ] {
+            let response = admin.send(method, target, headers, b"");
+            assert_eq!(
+                (response.status, response.text().as_str()),
+                (401, "Unauthorized"),
+                "{headers:?} {target}"
+            );
+        }
+    }
+    assert_eq!(admin.get("/admin/openapi.json").status, 200, "this one needs none");
+    assert_eq!(server.admin("GET", "/admin/settings").status, 200);
+    assert_eq!(server.get("/rpc/v5/info/attest").names(), "attest", "nothing was changed");
+}
+
+#[test]
+fn jobs() {
+    let server = server();
+    for method in ["GET", "POST"] {
+        check(
+            &server,
+            method,
+            "/admin/run-job/reload-data",
+            202,
+            "Reload skipped. Data has not changed",
+        );
+        check(
+            &server,
+            method,
+            "/admin/run-job/wipe-cache",
+            202,
+            "Wiped search-cache (0 entries removed)",
+        );
+        check(&server, method, "/admin/run-job/cleanup-cache", 202, "Cleaned up search-cache");
+        check(&server, method, "/admin/run-job/cleanup-ratelimits", 202, "Cleaned up rate-limits");
+        server.get("/rpc/v5/info/attest");
+        check(
+            &server,
+            method,
+            "/admin/run-job/wipe-ratelimits",
+            202,
+            "Wiped rate-limits (1 entries removed)",
+        );
+        check(&server, method, "/admin/run-job/nonsense", 400, "Job not found");
+    }
+    server.replace_source(b"[\n{\"ID\": nonsense");
+    let response = server.admin("POST", "/admin/run-job/reload-data");
+    assert_eq!(response.status, 500);
+    assert!(response.text().contains("line 2 column"), "{}", response.text());
+    // The watch may have seen the good one before us; then there is nothing left to do.
+    server.replace_source(&catalogue::generation(1, 9));
+    let response = server.admin("POST", "/admin/run-job/reload-data");
+    assert_eq!(response.status, 202, "{}", response.text());
+    assert_eq!(server.get("/rpc/v5/info/shared-0001").names(), "shared-0001");
+}
+
+#[test]
+fn settings_under_goaurrpcs_names() {
+    let server = server();
+    let response = server.admin("GET", "/admin/settings");
+    assert_eq!(response.header("content-type"), "application/json");
+    assert!(!response.text().contains(KEY), "the key is masked");
+    let settings = response.json();
+    assert_eq!(
+        settings,
+        json!({
+            "AdminAPIKey": "********", "AurFileLocation": server.source_path().to_str(), "CacheCleanupInterval": 0,
+            "CacheExpirationTime": 0, "EnableSearchCache": false, "MaxResults": 5000, "RateLimit": 4000,
+            "RateLimitCleanupInterval": 0, "RateLimitTimeWindow": 86400, "RefreshInterval": 300,
+        })
+    );
+    assert_eq!(server.admin("GET", "/admin/settings/").json(), settings);
+    for (name, title) in [
+        ("aur-file-location", "AurFileLocation"),
+        ("max-results", "MaxResults"),
+        ("refresh-interval", "RefreshInterval"),
+        ("rate-limit", "RateLimit"),
+        ("rate-limit-cleanup-interval", "RateLimitCleanupInterval"),
+        ("rate-limit-time-window", "RateLimitTimeWindow"),
+        ("cache-cleanup-interval", "CacheCleanupInterval"),
+        ("cache-expiration-time", "CacheExpirationTime"),
+        ("enable-search-cache", "EnableSearchCache"),
+    ] {
+        let target = format!("/admin/settings/{name}");
+        let value =
+            settings[title].as_str().map_or_else(|| settings[title].to_string(), str::to_owned);
+        check(&server, "GET", &target, 200, &format!("Current setting for '{title}' is '{value}'"));
+        check(&server, "POST", &target, 500, "Need new value: ?value=...");
+    }
+    check(&server, "GET", "/admin/settings/admin-api-key", 400, "Setting not found");
+    check(&server, "POST", "/admin/settings/nonsense?value=1", 400, "Setting not found");
+}
+
+#[test]
+fn changes_take_effect() {
+    let server = server();
+    let set = |name: &str, value: &str| {
+        server.admin("POST", &format!("/admin/settings/{name}?value={value}"))
+    };
+    check(
+        &server,
+        "POST",
+        "/admin/settings/max-results?value=1",
+        202,
+        "Changed 'MaxResults' from '5000' to '1'",
+    );
+    assert_eq!(server.get("/rpc/v5/search/attest").names(), "error: Too many package results.");
+    assert_eq!(set("max-results", "2").status, 202);
+    assert_eq!(server.get("/rpc/v5/search/attest?by=name").names(), "attest attest-git");
+
+    check(
+        &server,
+        "POST",
+        "/admin/settings/rate-limit?value=1",
+        202,
+        "Changed 'RateLimit' from '4000' to '1'",
+    );
+    assert_eq!(server.get("/rpc/v5/info/attest").status, 429);
+    assert_eq!(set("rate-limit", "0").status, 202);
+    assert_eq!(server.get("/rpc/v5/info/attest").find("ratelimit-limit"), None);
+    assert_eq!(set("rate-limit", "7").status, 202);
+    assert_eq!(set("rate-limit-time-window", "60").status, 202);
+    assert_eq!(server.get("/rpc/v5/info/attest").header("ratelimit-policy"), "7;w=60");
+
+    assert_eq!(set("refresh-interval", "17").status, 202);
+    check(
+        &server,
+        "GET",
+        "/admin/settings/refresh-interval",
+        200,
+        "Current setting for 'RefreshInterval' is '17'",
+    );
+
+    for name in ["max-results", "refresh-interval", "rate-limit-time-window"] {
+        check(
+            &server,
+            "POST",
+            &format!("/admin/settings/{name}?value=0"),
+            500,
+            "Value can not be 0",
+        );
+    }
+    for (name, value) in [
+        ("max-results", "many"),
+        ("rate-limit", "-1"),
+        ("rate-limit", "4294967296"),
+        ("max-results", ""),
+    ] {
+        let response = set(name, value);
+        assert_eq!(response.status, 500, "{name} {value}");
+        assert!(
+            response.text().contains(&format!("'{value}' is not a whole number")),
+            "{}",
+            response.text()
+        );
+    }
+    for name in [
+        "aur-file-location",
+        "rate-limit-cleanup-interval",
+        "cache-cleanup-interval",
+        "cache-expiration-time",
+        "enable-search-cache",
+    ] {
+        assert_eq!(set(name, "1").status, 500, "{name}");
+    }
+    assert_eq!(server.admin("GET", "/admin/settings").json()["MaxResults"], 2);
+}
+
+#[test]
+fn its_requests_are_counted_apart() {
+    let server = server();
+    server.admin("GET", "/admin/settings");
+    assert_eq!(server.metric(r#"larder_http_requests_total{status="200",surface="admin"}"#), 1.0);
+}
