@@ -121,7 +121,7 @@ section! {
 section! {
     /// What one client, or all of them together, may take of connections, bytes and time.
     pub struct Limits = "limits" {
-        /// Connections open at once; further ones wait in the accept queue.
+        /// Connections open at once; further ones are closed at once.
         connections_max: usize = "connections_max", Kind::whole(1, 1_000_000, "connections"), default "8192";
         /// Connections open at once from one client; further ones are closed at once.
         connections_per_client_max: usize = "connections_per_client_max", Kind::whole(1, 1_000_000, "connections"), default "2048";
@@ -139,8 +139,6 @@ section! {
         write_stall_timeout: Duration = "write_stall_timeout_seconds", Kind::seconds(1, 3_600), default "30";
         /// Time that a connection may stay open without a request.
         idle_timeout: Duration = "idle_timeout_seconds", Kind::seconds(1, 86_400), default "75";
-        /// Time for one request from its header to the start of its answer.
-        request_timeout: Duration = "request_timeout_seconds", Kind::seconds(1, 86_400), default "60";
         /// Requests at once on one HTTP/2 connection.
         http2_streams_max: u32 = "http2_streams_max", Kind::whole(1, 10_000, "streams"), default "128";
         /// Time for open requests to finish after SIGTERM.
@@ -184,7 +182,7 @@ section! {
         rate_limit: u32 = "rate_limit", Kind::whole(0, 4_294_967_295, "requests"), default "4000";
         /// Length of a client's window, from its first request.
         rate_limit_window: Duration = "rate_limit_window_seconds", Kind::seconds(1, 31_536_000), default "86400";
-        /// Clients that are counted at once; beyond it the longest-unseen one is forgotten.
+        /// Clients that are counted at once; beyond it those with the fewest requests are forgotten first.
         rate_limit_clients_max: usize = "rate_limit_clients_max", Kind::whole(1, 100_000_000, "clients"), default "200000";
         /// Results in one answer; more is an error, as in aurweb.
         results_max: usize = "results_max", Kind::whole(1, 10_000_000, "results"), default "5000";

@@ -23,11 +23,19 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::metrics::Surface;
+use crate::net::{Routes, Shortcut};
 
 pub use error::HttpError;
 
-/// The routes of the main listener.
-pub fn router(app: Arc<App>) -> Router {
+/// What the main listener answers: the table, and before it the way of nearly all requests, which
+/// saves a fifth of the CPU time of a short answer.
+pub fn routes(app: Arc<App>) -> Routes {
+    let shortcut = app.config.aur.enabled.then(|| Arc::new(aur::Questions(app.clone())) as Arc<dyn Shortcut>);
+    Routes { router: router(app), shortcut }
+}
+
+/// The table.
+fn router(app: Arc<App>) -> Router {
     let mut router = Router::new()
         // For people.
         .route("/", get(pages::index))

@@ -81,13 +81,13 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     }
     let trusted = || TrustedProxies::new(config.trusted_proxies.iter().copied());
     let server = Server::new(limits(config), app.metrics.connections.clone(), trusted());
-    let router = http::router(app.clone());
+    let routes = http::routes(app.clone());
     for listener in listeners {
         tracing::info!(address = %listener.address(), tls = tls.is_some(), "listening");
         let serving = server.clone().serve(
             listener,
             tls.clone(),
-            router.clone(),
+            routes.clone(),
             shutdown.clone(),
             config.limits.shutdown_grace,
         );

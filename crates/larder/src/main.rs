@@ -7,10 +7,10 @@ use demo::Recipe;
 use larder::cli::{self, Exit, Invocation};
 use larder::config::{Environment, Loaded};
 use larder::{logging, net};
-use mimalloc::MiMalloc;
+use tikv_jemallocator::Jemalloc;
 
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let environment = Environment::of_process();

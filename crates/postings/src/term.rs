@@ -1,6 +1,6 @@
 //! Exact terms: from a term to the documents that have it.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -22,7 +22,11 @@ struct Dictionary {
 
 impl Dictionary {
     fn hash(&self, namespace: u8, text: &[u8]) -> u64 {
-        self.hasher.hash_one((namespace, text))
+        // The namespace and the text without its length: no two keys give the same bytes.
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u8(namespace);
+        hasher.write(text);
+        hasher.finish()
     }
 
     fn term(&self, number: u32) -> &[u8] {

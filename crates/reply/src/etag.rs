@@ -19,9 +19,23 @@ impl Etag {
 
     /// The header's value for a body sent in `encoding`, quotes included.
     pub fn header_value(&self, encoding: Encoding) -> String {
-        match encoding.suffix() {
-            "" => format!("\"{self}\""),
-            suffix => format!("\"{self}-{suffix}\""),
+        let mut value = String::with_capacity(40);
+        value.push('"');
+        self.push_digits(&mut value);
+        if !encoding.suffix().is_empty() {
+            value.push('-');
+            value.push_str(encoding.suffix());
+        }
+        value.push('"');
+        value
+    }
+
+    /// 32 hexadecimal digits; by hand, as formatting takes longer than hashing a short body.
+    fn push_digits(&self, text: &mut String) {
+        for byte in self.0.to_be_bytes() {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+            }
         }
     }
 
@@ -34,7 +48,9 @@ impl Etag {
 
 impl fmt::Display for Etag {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:032x}", self.0)
+        let mut digits = String::with_capacity(32);
+        self.push_digits(&mut digits);
+        formatter.write_str(&digits)
     }
 }
 

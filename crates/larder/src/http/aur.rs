@@ -14,16 +14,18 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, ORIGIN,
 };
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use super::error::HttpError;
 use super::pages;
-use super::respond::{Conditions, respond};
+use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
-use crate::net::{ClientAddress, Peer};
+use crate::metrics::Surface;
+use crate::net::{ClientAddress, Peer, Shortcut};
 use crate::rate_limit::Decision;
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
@@ -33,21 +35,46 @@ const FORM_FIELDS_MAX: usize = 10_000;
 
 /// Answers everything under `/rpc`, `/rpc.php` and `/api` that has no route of its own.
 pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
-    let mut response = match request.method() {
-        &Method::GET | &Method::HEAD | &Method::POST => match question(&app, request).await {
-            Ok(response) => response,
-            Err(error) => error.into_response(),
+    let (head, body) = request.into_parts();
+    let mut response = match head.method {
+        Method::GET | Method::HEAD => match read(&app, &head) {
+            Reading::Done(response) => response,
+            Reading::Long(finished) => finished.respond(&app).await,
         },
-        &Method::OPTIONS => preflight(),
-        other => HttpError::method_not_allowed(other, request.uri().path(), METHODS).into_response(),
+        Method::POST => post(&app, &head, body).await.unwrap_or_else(HttpError::into_response),
+        Method::OPTIONS => preflight(),
+        _ => HttpError::method_not_allowed(&head.method, head.uri.path(), METHODS).into_response(),
     };
-    let headers = response.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(
-        ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static("ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset"),
-    );
+    open_to_all(&head.headers, response.headers_mut());
     response
+}
+
+/// The way of nearly all requests: questions by GET whose answers need no thread of their own.
+pub(super) struct Questions(pub(super) Arc<App>);
+
+impl Shortcut for Questions {
+    fn answer(&self, head: &Parts) -> Option<Response> {
+        let path = head.uri.path();
+        let is_question = path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php";
+        if head.method != Method::GET || !is_question {
+            return None;
+        }
+        let Reading::Done(mut response) = read(&self.0, head) else { return None };
+        open_to_all(&head.headers, response.headers_mut());
+        self.0.metrics.responded(Surface::Aur, response.status());
+        Some(response)
+    }
+}
+
+/// Lets pages of other sites see the answer.
+fn open_to_all(request: &HeaderMap, response: &mut HeaderMap) {
+    response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    if request.contains_key(ORIGIN) {
+        response.insert(
+            ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset"),
+        );
+    }
 }
 
 /// What a browser asks before a request from another site: everything is allowed, as all is public.
@@ -61,81 +88,134 @@ fn preflight() -> Response {
     response
 }
 
-async fn question(app: &App, request: Request) -> Result<Response, HttpError> {
-    let arrived_at = Instant::now();
-    let (parts, body) = request.into_parts();
-    let path = Path::parse(parts.uri.path());
-    let query = parts.uri.query();
-    let is_post = parts.method == Method::POST;
-    if let Path::Redirect(target) = path {
-        return Ok(redirect(target, query));
-    }
-    let Path::Question { params: from_path, speaks_6 } = path else {
-        return Err(HttpError::new(StatusCode::NOT_FOUND, format!("nothing is at `{}`", parts.uri.path())));
-    };
-    let conditions = Conditions::of(&parts.method, &parts.headers);
-    let is_documentation = !is_post && from_path.version.is_none() && query.is_none_or(str::is_empty);
-    if is_documentation {
-        return Ok(pages::documentation_response(conditions).await);
+/// A question that may be asked: what its path says, and where its client stands.
+struct Asked {
+    from_path: PathParams,
+    speaks_6: bool,
+    decision: Decision,
+    asked_at: Instant,
+}
+
+/// An answer that only has to be sent.
+struct Finished {
+    answer: Answer,
+    status: StatusCode,
+    conditions: Conditions,
+    decision: Decision,
+}
+
+impl Finished {
+    fn takes_long(&self) -> bool {
+        takes_long(&self.answer.reply, &self.conditions)
     }
 
-    let peer = parts.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
-    let client = ClientAddress::resolve(peer, &parts.headers, &app.trusted);
-    let decision = app.rate_limiter.check(client.key(), arrived_at);
+    fn respond_now(self, app: &App) -> Response {
+        let mut response = respond_now(self.answer.reply, self.status, &self.conditions);
+        app.rate_limiter.insert_headers(&self.decision, response.headers_mut());
+        response
+    }
+
+    async fn respond(self, app: &App) -> Response {
+        let mut response = respond(self.answer.reply, self.status, self.conditions).await;
+        app.rate_limiter.insert_headers(&self.decision, response.headers_mut());
+        response
+    }
+}
+
+/// What became of a GET.
+enum Reading {
+    Done(Response),
+    /// Encoding the answer takes long enough for a thread of its own.
+    Long(Finished),
+}
+
+/// Answers a GET; never waits.
+fn read(app: &App, head: &Parts) -> Reading {
+    let asked = match admit(app, head) {
+        Ok(asked) => asked,
+        Err(response) => return Reading::Done(*response),
+    };
+    let query = head.uri.query();
+    let params = Params::from_query(asked.from_path.clone(), query);
+    match finish(app, head, asked, params) {
+        Ok(finished) if finished.takes_long() => Reading::Long(finished),
+        Ok(finished) => Reading::Done(finished.respond_now(app)),
+        Err(error) => Reading::Done(error.into_response()),
+    }
+}
+
+async fn post(app: &App, head: &Parts, body: axum::body::Body) -> Result<Response, HttpError> {
+    let asked = match admit(app, head) {
+        Ok(asked) => asked,
+        Err(response) => return Ok(*response),
+    };
+    let (from_path, query) = (asked.from_path.clone(), head.uri.query());
+    let content_type = head.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or(""));
+    let body = read_body(body, &head.headers, app.config.limits.body_bytes_max).await?;
+    let params = if let Ok(boundary) = multer::parse_boundary(content_type) {
+        let fields = multipart_fields(body, boundary).await?;
+        Params::from_body(from_path, query, Body::Fields(&fields))
+    } else if is_json(content_type) {
+        Params::from_body(from_path, query, Body::Json(&body))
+    } else {
+        Params::from_body(from_path, query, Body::Form(&body))
+    };
+    Ok(finish(app, head, asked, params)?.respond(app).await)
+}
+
+/// Whether there is a question and its client may ask it; otherwise the response that says so.
+fn admit(app: &App, head: &Parts) -> Result<Asked, Box<Response>> {
+    let asked_at = Instant::now();
+    let (from_path, speaks_6) = match Path::parse(head.uri.path()) {
+        Path::Question { params, speaks_6 } => (params, speaks_6),
+        Path::Redirect(target) => return Err(Box::new(redirect(target, head.uri.query()))),
+        Path::Unknown => {
+            let detail = format!("nothing is at `{}`; `/docs` says what there is", head.uri.path());
+            return Err(Box::new(HttpError::new(StatusCode::NOT_FOUND, detail).into_response()));
+        }
+    };
+    let conditions = || Conditions::of(&head.method, &head.headers);
+    let is_without_question = from_path.version.is_none() && head.uri.query().is_none_or(str::is_empty);
+    if head.method != Method::POST && is_without_question {
+        return Err(Box::new(pages::documentation_response(&conditions())));
+    }
+    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
+    let client = ClientAddress::resolve(peer, &head.headers, &app.trusted);
+    let decision = app.rate_limiter.check(client.key(), asked_at);
     if !decision.allowed {
         app.metrics.rpc_rate_limited.inc();
         app.metrics.refused(QueryError::RateLimited);
-        // The body stays unread, so a version in a form is unknown.
-        let version = given_version(&from_path, query);
-        let answer = Answer::rate_limited(version);
-        return Ok(finish(app, answer, StatusCode::TOO_MANY_REQUESTS, conditions, &decision).await);
+        // A body stays unread, so a version in a form is unknown.
+        let answer = Answer::rate_limited(given_version(&from_path, head.uri.query()));
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let finished = Finished { answer, status, conditions: conditions(), decision };
+        return Err(Box::new(finished.respond_now(app)));
     }
+    Ok(Asked { from_path, speaks_6, decision, asked_at })
+}
 
-    let params = if is_post {
-        let content_type = parts.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or(""));
-        let body = read_body(body, &parts.headers, app.config.limits.body_bytes_max).await?;
-        if let Ok(boundary) = multer::parse_boundary(content_type) {
-            let fields = multipart_fields(body, boundary).await?;
-            Params::from_body(from_path, query, Body::Fields(&fields))
-        } else if is_json(content_type) {
-            Params::from_body(from_path, query, Body::Json(&body))
-        } else {
-            Params::from_body(from_path, query, Body::Form(&body))
-        }
-    } else {
-        Params::from_query(from_path, query)
-    };
-    let Some(published) = app.aur.snapshot() else {
-        return Err(HttpError::unavailable("the catalogue of packages is not loaded yet", 2));
-    };
-    let answer = Answer::to(params, &published.snapshot, speaks_6, app.results_max.load(Relaxed));
+/// Answers the question from the snapshot of this moment.
+fn finish(app: &App, head: &Parts, asked: Asked, params: Params) -> Result<Finished, HttpError> {
+    let published = app
+        .aur
+        .snapshot()
+        .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))?;
+    let answer = Answer::to(params, &published.snapshot, asked.speaks_6, app.results_max.load(Relaxed));
     drop(published);
     let status = match answer.outcome {
         Outcome::Answered(kind, by) => {
-            app.metrics.answered(&parts.method, kind, by, answer.reply.body.len());
+            app.metrics.answered(&head.method, kind, by, answer.reply.body.len());
             StatusCode::OK
         }
         Outcome::Refused(error, version) => {
             app.metrics.refused(error);
-            let is_bad = error.is_malformed() || (version == Version::V6 && speaks_6);
+            let is_bad = error.is_malformed() || (version == Version::V6 && asked.speaks_6);
             if is_bad { StatusCode::BAD_REQUEST } else { StatusCode::OK }
         }
     };
-    let response = finish(app, answer, status, conditions, &decision).await;
-    app.metrics.rpc_duration.observe(arrived_at.elapsed().as_secs_f64());
-    Ok(response)
-}
-
-async fn finish(
-    app: &App,
-    answer: Answer,
-    status: StatusCode,
-    conditions: Conditions,
-    decision: &Decision,
-) -> Response {
-    let mut response = respond(answer.reply, status, conditions).await;
-    app.rate_limiter.insert_headers(decision, response.headers_mut());
-    response
+    app.metrics.rpc_duration.observe(asked.asked_at.elapsed().as_secs_f64());
+    let conditions = Conditions::of(&head.method, &head.headers);
+    Ok(Finished { answer, status, conditions, decision: asked.decision })
 }
 
 /// What a path asks.

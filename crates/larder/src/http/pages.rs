@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, StatusCode};
 use reply::Reply;
 
 use super::error::HttpError;
-use super::respond::{Conditions, respond};
+use super::respond::{Conditions, respond, respond_now};
 use crate::app::App;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -45,8 +45,8 @@ pub(super) async fn documentation(method: Method, headers: HeaderMap) -> Respons
 }
 
 /// `/rpc` without a question.
-pub(super) async fn documentation_response(conditions: Conditions) -> Response {
-    respond(DOCUMENTATION.clone(), StatusCode::OK, conditions).await
+pub(super) fn documentation_response(conditions: &Conditions) -> Response {
+    respond_now(DOCUMENTATION.clone(), StatusCode::OK, conditions)
 }
 
 /// `/openapi.json`

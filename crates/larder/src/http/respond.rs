@@ -2,7 +2,6 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reply::{Encoding, Reply};
@@ -32,18 +31,33 @@ impl Conditions {
 
 /// The response for `reply`. For HEAD, too: the router drops the body and keeps its length.
 pub(super) async fn respond(reply: Reply, status: StatusCode, conditions: Conditions) -> Response {
+    if !takes_long(&reply, &conditions) {
+        return respond_now(reply, status, &conditions);
+    }
+    match tokio::task::spawn_blocking(move || respond_now(reply, status, &conditions)).await {
+        Ok(response) => response,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Whether the body is so long that encoding it would keep other requests waiting.
+pub(super) fn takes_long(reply: &Reply, conditions: &Conditions) -> bool {
+    conditions.encoding != Encoding::Identity && reply.body.len() > ENCODED_INLINE_BYTES_MAX
+}
+
+/// The same at once, on this thread.
+pub(super) fn respond_now(reply: Reply, status: StatusCode, conditions: &Conditions) -> Response {
     let encoding = if reply.body.len() < ENCODED_BYTES_MIN { Encoding::Identity } else { conditions.encoding };
     let is_known = conditions
         .if_none_match
         .as_ref()
         .is_some_and(|tags| reply.is_known_by(&String::from_utf8_lossy(tags.as_bytes())));
     let content_type = HeaderValue::from_static(reply.content_type);
-    let etag = reply.etag.and_then(|etag| HeaderValue::from_str(&etag.header_value(encoding)).ok());
+    let etag = reply.etag.and_then(|etag| HeaderValue::try_from(etag.header_value(encoding)).ok());
     let mut response = if is_known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        let body = encode(reply.body, encoding).await;
-        let mut response = Response::new(Body::from(body));
+        let mut response = Response::new(Body::from(encoding.encode(&reply.body)));
         *response.status_mut() = status;
         if let Some(name) = encoding.header_value() {
             response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
@@ -58,15 +72,4 @@ pub(super) async fn respond(reply: Reply, status: StatusCode, conditions: Condit
         headers.insert(ETAG, etag);
     }
     response
-}
-
-async fn encode(body: Bytes, encoding: Encoding) -> Bytes {
-    if encoding == Encoding::Identity || body.len() <= ENCODED_INLINE_BYTES_MAX {
-        return encoding.encode(&body);
-    }
-    let whole = body.clone();
-    match tokio::task::spawn_blocking(move || encoding.encode(&whole)).await {
-        Ok(encoded) => encoded,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
 }

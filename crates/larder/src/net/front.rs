@@ -1,6 +1,7 @@
 //! Between hyper and the router: who sent the request, how long its URL is, and what its bodies are waiting for.
 
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,9 +28,30 @@ pub(super) fn url_too_long(url_bytes_max: usize) -> String {
     )
 }
 
-/// One connection's way to the router.
+/// What answers requests.
+#[derive(Clone)]
+pub struct Routes {
+    /// Answers everything.
+    pub router: Router,
+    /// Asked first, about requests without a body: for the few routes that nearly all requests are for.
+    pub shortcut: Option<Arc<dyn Shortcut>>,
+}
+
+impl From<Router> for Routes {
+    fn from(router: Router) -> Routes {
+        Routes { router, shortcut: None }
+    }
+}
+
+/// Answers some requests without the router: without its futures and what it copies for each of them.
+pub trait Shortcut: Send + Sync {
+    /// The answer to a request without a body; `None` leaves the request to the router.
+    fn answer(&self, head: &http::request::Parts) -> Option<Response<Body>>;
+}
+
+/// One connection's way to the routes.
 pub(super) struct Front {
-    pub(super) router: Router,
+    pub(super) routes: Routes,
     pub(super) peer: Peer,
     pub(super) progress: Arc<Progress>,
     pub(super) url_bytes_max: usize,
@@ -54,6 +76,17 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let (mut head, body) = request.into_parts();
         head.extensions.insert(self.peer);
         let body = if body.is_end_stream() {
+            // The compiler does not see that an answer is never half given: a panic loses it whole.
+            let answer = self.routes.shortcut.as_deref().map(|shortcut| {
+                catch_unwind(AssertUnwindSafe(|| shortcut.answer(&head))).unwrap_or_else(|_| {
+                    let mut response = Response::new(Body::empty());
+                    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                    Some(response)
+                })
+            });
+            if let Some(Some(response)) = answer {
+                return Answer { source: Source::Ready(Some(response)), handling };
+            }
             Body::empty()
         } else {
             Body::new(Inbound {
@@ -65,7 +98,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             })
         };
         Answer {
-            source: Source::Route(self.router.clone().call(Request::from_parts(head, body))),
+            source: Source::Route(self.routes.router.clone().call(Request::from_parts(head, body))),
             handling,
         }
     }

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::task::AbortHandle;
@@ -21,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::client::{ClientAddress, ClientKey, TrustedProxies};
-use super::front::{Front, url_too_long};
+use super::front::{Front, Routes, url_too_long};
 use super::listener::{Accepting, Listener};
 use super::progress::{Progress, Verdict, Watch};
 use super::tls::TlsReloader;
@@ -83,7 +82,7 @@ impl Server {
         Arc::new(Self { limits, counters, trusted, http, open: Mutex::default() })
     }
 
-    /// Serves `router` on `listener` until `shutdown`, then drains: it stops accepting, HTTP/1.1 connections finish
+    /// Serves `routes` on `listener` until `shutdown`, then drains: it stops accepting, HTTP/1.1 connections finish
     /// their running request, HTTP/2 connections get a GOAWAY and finish their streams. Whoever has not finished after
     /// `grace` is cut off. Returns when every connection is closed; the socket is closed, and its file removed, when
     /// the drain begins.
@@ -94,7 +93,7 @@ impl Server {
         self: Arc<Self>,
         listener: Listener,
         tls: Option<Arc<TlsReloader>>,
-        router: Router,
+        routes: impl Into<Routes>,
         shutdown: CancellationToken,
         grace: Duration,
     ) -> io::Result<()> {
@@ -104,7 +103,7 @@ impl Server {
             sweep_interval: self.limits.sweep_interval(),
             server: self,
             tls: tls.map(|tls| tls.acceptor()),
-            router,
+            routes: routes.into(),
             tracker: TaskTracker::new(),
             watched: Vec::new(),
             watched_after_sweep: 0,
@@ -169,7 +168,7 @@ impl Drop for Admission {
 struct Connections {
     server: Arc<Server>,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    routes: Routes,
     tracker: TaskTracker,
     sweep_interval: Duration,
     /// Every connection that was open at the last sweep or has come since; some have ended.
@@ -237,7 +236,7 @@ impl Connections {
         let Some(admission) = self.server.admit(client) else { return };
         let progress = admission.progress.clone();
         let peer = Peer { address: client, tls: self.tls.is_some() };
-        let connection = run(admission, stream, peer, self.tls.clone(), self.router.clone());
+        let connection = run(admission, stream, peer, self.tls.clone(), self.routes.clone());
         let task = self.tracker.spawn(connection).abort_handle();
         self.watched.push(Watched { progress, watch: Watch::new(Instant::now()), task });
         if self.watched.len() > 2 * self.watched_after_sweep + 1024 {
@@ -324,7 +323,7 @@ async fn run(
     stream: Stream,
     peer: Peer,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    routes: Routes,
 ) {
     let Admission { server, progress, .. } = &admission;
     let layer = match tls {
@@ -347,7 +346,7 @@ async fn run(
     let url_bytes_max = server.limits.url_bytes_max;
     let wire = Wire::new(layer, progress.clone(), parking.clone(), url_bytes_max);
     let end = {
-        let front = Front { router, peer, progress: progress.clone(), url_bytes_max };
+        let front = Front { routes, peer, progress: progress.clone(), url_bytes_max };
         let mut connection = pin!(server.http.serve_connection(TokioIo::new(wire), front));
         let mut is_closing = false;
         let result = poll_fn(|cx| {
