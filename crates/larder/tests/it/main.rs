@@ -8,8 +8,11 @@ mod catalogue;
 mod client;
 mod dumps;
 mod health;
+mod lifecycle;
+mod reload;
 mod rpc;
 mod server;
+mod upstream;
 mod urls;
 
 use std::time::{Duration, Instant};
