@@ -73,7 +73,7 @@ pub fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
          Try:\n  \
          {curl} '{base}/rpc?v=5&type=search&arg=attest'\n  \
          {curl} '{base}/rpc?v=5&type=suggest&arg=python-'\n  \
-         {curl} '{base}/rpc/v5/search/python?by=provides'\n  \
+         {curl} '{base}/rpc/v5/search/ttf-font?by=provides'\n  \
          {curl} '{base}/metrics'\n\n\
          Documentation with a form to try it: {base}/docs\n\
          Stop with Ctrl-C.\n",
