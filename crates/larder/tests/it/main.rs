@@ -9,6 +9,7 @@ mod client;
 mod dumps;
 mod health;
 mod lifecycle;
+mod process;
 mod reload;
 mod rpc;
 mod server;

@@ -1,0 +1,293 @@
+//! The real binary: exit codes, signals, and what `--demo` prints.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::{catalogue, wait_until};
+
+/// The binary, without any configuration of this machine.
+fn larder(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.env_clear().env("HOME", directory).current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let directory = tempfile::tempdir().expect("a directory");
+    larder(directory.path()).args(arguments).output().expect("it runs")
+}
+
+/// A running server, killed if the test ends before it does.
+struct Process {
+    child: Child,
+    client: Client,
+    stdout: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
+    directory: TempDir,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Collects the lines of a stream until its end.
+fn collect(stream: impl std::io::Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let collected = text.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            collected.lock().expect("no panic").push_str(&(line + "\n"));
+        }
+    });
+    text
+}
+
+impl Process {
+    /// Starts a server with these further arguments in a directory that `prepare` fills.
+    fn start(arguments: &[&str], prepare: impl FnOnce(&Path)) -> Process {
+        let directory = tempfile::tempdir().expect("a directory");
+        prepare(directory.path());
+        let mut child = larder(directory.path())
+            .args([
+                "serve",
+                "--data-dir",
+                "data",
+                "--listen",
+                "127.0.0.1:0",
+                "--log-format",
+                "json",
+            ])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let stdout = collect(child.stdout.take().expect("piped"));
+        let stderr = collect(child.stderr.take().expect("piped"));
+        let mut address: Option<SocketAddr> = None;
+        wait_until("the address in the log", || {
+            let log = stderr.lock().expect("no panic").clone();
+            let lines =
+                log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+            address = lines
+                .filter(|line| line["message"] == "listening")
+                .find_map(|line| line["address"].as_str()?.parse().ok());
+            assert!(child.try_wait().expect("a child").is_none(), "it has ended: {log}");
+            address.is_some()
+        });
+        let client = Client { address: address.expect("it was waited for") };
+        let process = Process { child, client, stdout, stderr, directory };
+        wait_until("readiness", || process.client.get("/readyz").status == 200);
+        process
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+    }
+
+    #[track_caller]
+    fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("the process to end", || {
+            status = self.child.try_wait().expect("a child");
+            status.is_some()
+        });
+        status.expect("it was waited for")
+    }
+}
+
+#[track_caller]
+fn check_exit(arguments: &[&str], code: i32, text: &str) {
+    let output = run(arguments);
+    let said = [output.stdout, output.stderr]
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .concat();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert!(said.contains(text), "{arguments:?}: expected `{text}` in: {said}");
+}
+
+#[test]
+fn exit_codes() {
+    check_exit(&["version"], 0, env!("CARGO_PKG_VERSION"));
+    check_exit(&["--help"], 0, "serve");
+    check_exit(&["config", "check"], 0, "");
+    check_exit(&["serve", "--no-such-flag"], 2, "--no-such-flag");
+    check_exit(&["serve", "--aur-rate-limit", "many"], 2, "many");
+    check_exit(&["no-such-command"], 2, "no-such-command");
+    check_exit(&["serve", "--listen", "203.0.113.1:1", "--data-dir", "x"], 1, "203.0.113.1:1");
+    check_exit(&["serve", "--config", "no-such-file.toml"], 78, "no-such-file.toml");
+}
+
+#[test]
+fn a_wrong_configuration_is_78_with_its_place() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("larder.toml"), "[aur]\nrate_limt = 5\n").expect("a file");
+    for command in [
+        ["config", "check", "--config", "larder.toml"],
+        ["serve", "--config", "larder.toml", "--demo"],
+    ] {
+        let output = larder(directory.path()).args(command).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(78), "{said}");
+        assert!(said.contains("larder.toml:2") && said.contains("rate_limit"), "{said}");
+    }
+    let mut command = larder(directory.path());
+    let output = command.args(["config", "check"]).env("LARDER_AUR_RATE_LIMIT", "many").output();
+    let output = output.expect("it runs");
+    assert_eq!(output.status.code(), Some(78), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn sigterm_drains_and_ends_well() {
+    let mut process = Process::start(&["--aur-source", "dump.json"], |directory| {
+        fs::write(directory.join("dump.json"), catalogue::small()).expect("a dump");
+    });
+    let mut stream = process.client.connect();
+    let body = "v=5&type=info&arg=attest";
+    let head = format!(
+        "POST /rpc HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    std::io::Write::write_all(&mut stream, head.as_bytes()).expect("the server reads");
+    std::io::Read::read_exact(&mut stream, &mut [0; 25]).expect("100 Continue");
+    process.signal("TERM");
+    wait_until("the listener to close", || {
+        std::net::TcpStream::connect(process.client.address).is_err()
+    });
+    std::io::Write::write_all(&mut stream, body.as_bytes()).expect("the server reads");
+    let response = crate::client::Response::read(&mut stream, false);
+    assert_eq!((response.status, response.names()), (200, "attest".to_owned()));
+    assert_eq!(process.wait().code(), Some(0), "{}", process.stderr.lock().expect("no panic"));
+}
+
+#[test]
+fn sighup_reads_configuration_and_data_again() {
+    let process = Process::start(&["--config", "larder.toml"], |directory| {
+        fs::write(
+            directory.join("larder.toml"),
+            "[aur]\nsource = \"dump.json\"\nresults_max = 100\n",
+        )
+        .expect("a file");
+        fs::write(directory.join("dump.json"), catalogue::generation(1, 20)).expect("a dump");
+    });
+    let client = process.client;
+    assert_eq!(client.get("/rpc/v5/search/shared").json()["resultcount"], 20);
+    let directory = process.directory.path();
+    fs::write(directory.join("larder.toml"), "[aur]\nsource = \"dump.json\"\nresults_max = 5\n")
+        .expect("a file");
+    fs::write(directory.join("next.json"), catalogue::generation(2, 20)).expect("a dump");
+    fs::rename(directory.join("next.json"), directory.join("dump.json")).expect("a rename");
+    process.signal("HUP");
+    wait_until("the new bound", || {
+        client.get("/rpc/v5/search/shared").names() == "error: Too many package results."
+    });
+    wait_until("the new data", || {
+        client.get("/rpc/v5/info/shared-0001").json()["results"][0]["Version"] == "2-1"
+    });
+
+    // One that cannot be read changes nothing.
+    fs::write(directory.join("larder.toml"), "nonsense").expect("a file");
+    process.signal("HUP");
+    wait_until("the complaint", || {
+        process.stderr.lock().expect("no panic").contains("the configuration cannot be read again")
+    });
+    assert_eq!(client.get("/rpc/v5/info/shared-0001").names(), "shared-0001");
+}
+
+#[test]
+fn demo_data_is_in_the_exact_format() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |out: &str, seed: &str| {
+        let mut command = larder(directory.path());
+        let output =
+            command.args(["demo-data", "--packages", "300", "--seed", seed, "--out", out]).output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::read(directory.path().join(out)).unwrap_or(output.stdout)
+    };
+    let plain = write("plain.json", "5");
+    assert_eq!(catalogue::gunzip(&write("packed.json.gz", "5")), plain, "packed by the name's end");
+    assert_eq!(write("again.json", "5"), plain, "the same seed, the same bytes");
+    assert_ne!(write("other.json", "6"), plain);
+
+    let text = String::from_utf8(plain).expect("UTF-8");
+    let lines: Vec<&str> = text.split('\n').collect();
+    assert_eq!((lines[0], lines[301], lines.len()), ("[", "]", 302));
+    let keys = [
+        "ID",
+        "Name",
+        "PackageBaseID",
+        "PackageBase",
+        "Version",
+        "Description",
+        "URL",
+        "NumVotes",
+        "Popularity",
+        "OutOfDate",
+        "Maintainer",
+        "Submitter",
+        "FirstSubmitted",
+        "LastModified",
+        "URLPath",
+    ];
+    for (at, line) in lines[1..301].iter().enumerate() {
+        let record = if at < 299 { line.strip_suffix(',').expect("a comma") } else { line };
+        let value: serde_json::Value = serde_json::from_str(record).expect("a record a line");
+        let places: Vec<_> = keys.iter().map(|key| record.find(&format!("\"{key}\":"))).collect();
+        assert!(places.is_sorted() && places[0] == Some(1), "the keys in their order: {record}");
+        assert!(value["Popularity"].is_f64(), "popularity always has a point: {record}");
+        for (key, list) in value.as_object().expect("an object").iter().skip(15) {
+            assert!(
+                !list.as_array().is_some_and(Vec::is_empty),
+                "an empty `{key}` is left out: {record}"
+            );
+        }
+    }
+}
+
+#[test]
+fn demo_prints_what_to_try_and_answers_it() {
+    let mut process = Process::start(&["--demo", "--demo-packages", "1000"], |_| ());
+    wait_until("the text", || process.stdout.lock().expect("no panic").contains("Ctrl-C"));
+    let text = process.stdout.lock().expect("no panic").clone();
+    assert!(text.contains("1000 packages"), "{text}");
+    let base = format!("http://{}", process.client.address);
+    let urls: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("curl '")?.strip_suffix('\''))
+        .collect();
+    assert!(urls.len() >= 3, "{text}");
+    for url in urls {
+        let target = url.strip_prefix(&base).unwrap_or_else(|| panic!("{url} is not at {base}"));
+        let response = process.client.get(target);
+        assert_eq!(response.status, 200, "{url}");
+        if target.starts_with("/rpc") {
+            assert!(
+                !response.names().is_empty() && !response.names().starts_with("error"),
+                "{url}: {}",
+                response.text()
+            );
+        }
+    }
+    assert!(text.contains(&format!("{base}/docs")));
+    assert_eq!(process.client.get("/docs").status, 200);
+    assert_eq!(
+        process.client.get("/rpc/v5/info/x").find("ratelimit-limit"),
+        None,
+        "no limit in a demonstration"
+    );
+    process.signal("INT");
+    assert_eq!(process.wait().code(), Some(0));
+}

@@ -1,0 +1,145 @@
+//! The rules of the house that a compiler does not know: which crate may use which, a module doc in
+//! every file, and nothing of the machine that a file was written on.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).expect("the workspace")
+}
+
+/// The floors, lowest first: dependencies point down, never sideways.
+const FLOORS: [&[&str]; 3] = [&["postings", "reply", "demo"], &["aur"], &["larder"]];
+
+/// Crates that do no I/O over a network and know no runtime.
+const PURE: [&str; 4] = ["aur", "postings", "reply", "demo"];
+
+/// What the pure ones must not know.
+const IMPURE: [&str; 12] = [
+    "tokio",
+    "tokio-util",
+    "axum",
+    "hyper",
+    "hyper-util",
+    "http",
+    "http-body-util",
+    "reqwest",
+    "tower",
+    "tower-http",
+    "rustls",
+    "larder",
+];
+
+/// The names in all dependency sections of a crate's manifest, those for tests included if asked for.
+fn dependencies(name: &str, with_tests: bool) -> BTreeSet<String> {
+    let path = root().join("crates").join(name).join("Cargo.toml");
+    let manifest: toml::Table =
+        fs::read_to_string(&path).expect("a manifest").parse().expect("TOML");
+    let mut sections = vec!["dependencies", "build-dependencies"];
+    if with_tests {
+        sections.push("dev-dependencies");
+    }
+    assert!(
+        !manifest.contains_key("target"),
+        "{}: this test does not read [target]",
+        path.display()
+    );
+    sections
+        .into_iter()
+        .filter_map(|section| manifest.get(section)?.as_table())
+        .flat_map(|table| table.keys().cloned())
+        .collect()
+}
+
+#[test]
+fn every_crate_has_its_floor() {
+    let listed: BTreeSet<String> = FLOORS.concat().into_iter().map(str::to_owned).collect();
+    let entries = fs::read_dir(root().join("crates")).expect("crates");
+    let found =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
+    assert_eq!(found.collect::<BTreeSet<_>>(), listed);
+}
+
+#[test]
+fn dependencies_point_down() {
+    for (floor, names) in FLOORS.iter().enumerate() {
+        for name in *names {
+            let used = dependencies(name, false);
+            for other in FLOORS[floor..].iter().copied().flatten() {
+                assert!(!used.contains(*other), "`{name}` uses `{other}`, which is not below it");
+            }
+        }
+    }
+    assert!(dependencies("aur", false).contains("postings"), "manifests are read");
+}
+
+#[test]
+fn the_surfaces_are_pure() {
+    for name in PURE {
+        let used = dependencies(name, true);
+        for other in IMPURE {
+            assert!(!used.contains(other), "`{name}` uses `{other}`");
+        }
+    }
+}
+
+/// Every file below `directory` that is no build product.
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().into_string().expect("text");
+        let kind = entry.file_type().expect("a type");
+        if kind.is_dir()
+            && !matches!(name.as_str(), "target" | ".git" | "corpus" | "artifacts" | "node_modules")
+        {
+            files(&entry.path(), found);
+        } else if kind.is_file() {
+            found.push(entry.path());
+        }
+    }
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let mut found = Vec::new();
+    files(&root().join("crates"), &mut found);
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    assert!(found.len() > 60, "{} files", found.len());
+    for path in found {
+        let text = fs::read_to_string(&path).expect("text");
+        let first = text.lines().find(|line| !line.starts_with("#!["));
+        let is_documented = first.is_some_and(|line| line.starts_with("//! ") && line.len() > 10);
+        assert!(is_documented, "{} does not begin with a module doc", path.display());
+    }
+}
+
+#[test]
+fn no_file_knows_the_machine_it_was_written_on() {
+    let mut found = Vec::new();
+    for part in [".ci", "bench", "clients", "crates", "docs", "packaging"] {
+        files(&root().join(part), &mut found);
+    }
+    let at_top =
+        fs::read_dir(root()).expect("the workspace").map(|entry| entry.expect("an entry").path());
+    found.extend(at_top.filter(|path| path.is_file()));
+    assert!(found.len() > 100, "{} files", found.len());
+    // In two pieces, so that this file does not name them.
+    let places = [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat()];
+    let is_path = |text: &str, place: &str| {
+        text.match_indices(place).any(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            // `networks/work/x` is no such path, nor is a URL's.
+            !before.is_some_and(|before| {
+                before.is_alphanumeric() || matches!(before, '/' | '.' | '-' | '_' | '}' | ')')
+            })
+        })
+    };
+    assert!(is_path(&format!("see {}x", places[0]), &places[0]), "it would be found");
+    for path in found {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        for place in &places {
+            assert!(!is_path(&text, place), "{} names a path under {place}", path.display());
+        }
+    }
+}
