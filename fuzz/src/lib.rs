@@ -94,15 +94,12 @@ pub fn check_dump(bytes: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
+    // Of several errors, which one is told depends on how much was looked at together; that there is one does not.
     if bytes.len() < 4_096 {
         let shown = |read: Result<Snapshot, aur::DumpError>| {
-            read.map(|snapshot| (snapshot.package_count(), snapshot.package_base_count()))
-                .map_err(|error| error.to_string())
+            read.ok().map(|snapshot| (snapshot.package_count(), snapshot.package_base_count()))
         };
-        assert_eq!(
-            shown(read),
-            shown(aur::dump::read(Pieces::of(bytes), &LIMITS)),
-            "whole and in pieces"
-        );
+        let in_pieces = aur::dump::read(Pieces::of(bytes), &LIMITS);
+        assert_eq!(shown(read), shown(in_pieces), "whole and in pieces");
     }
 }

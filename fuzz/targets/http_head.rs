@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use larder::config::{AurSource, Config, ListenAddress};
 use libfuzzer_sys::fuzz_target;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A connection that is silent for so long hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -41,6 +42,8 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
         .build()
         .expect("a runtime");
     let running = runtime.block_on(larder::start(config, Vec::new())).expect("a server");
+    // The C entry point of a fuzzer, unlike Rust's, leaves SIGPIPE deadly; any handler makes it an error.
+    runtime.block_on(async { signal(SignalKind::pipe()) }).expect("a signal handler");
     let app = running.app.clone();
     runtime.spawn(running.run_until(std::future::pending()));
     while !app.obstacles().is_empty() {
