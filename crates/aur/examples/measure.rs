@@ -15,9 +15,16 @@ fn main() {
     let started = Instant::now();
     let file = File::open(&path).expect("the dump can be opened");
     let snapshot = aur::dump::read(file, &DumpLimits::default()).expect("a good dump");
-    println!("build {:?}: {} packages, {} bases", started.elapsed(), snapshot.package_count(), snapshot.package_base_count());
+    println!(
+        "build {:?}: {} packages, {} bases",
+        started.elapsed(),
+        snapshot.package_count(),
+        snapshot.package_base_count()
+    );
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
-        for line in status.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("VmHWM")) {
+        for line in
+            status.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("VmHWM"))
+        {
             println!("{line}");
         }
     }

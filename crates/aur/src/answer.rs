@@ -57,7 +57,12 @@ impl Answer {
         Refusal { error: QueryError::RateLimited, version, callback: None }.answer()
     }
 
-    fn finish(json: Vec<u8>, content_type: &'static str, callback: Option<&str>, outcome: Outcome) -> Answer {
+    fn finish(
+        json: Vec<u8>,
+        content_type: &'static str,
+        callback: Option<&str>,
+        outcome: Outcome,
+    ) -> Answer {
         let json = Bytes::from(json);
         let Some(callback) = callback else {
             return Answer { reply: Reply::tagged(content_type, json), outcome };
@@ -177,7 +182,9 @@ impl Snapshot {
                 }
                 found
             }
-            (By::Name | By::NameDesc, Version::V6) => self.find_all_words(query, &arg.literal, limit),
+            (By::Name | By::NameDesc, Version::V6) => {
+                self.find_all_words(query, &arg.literal, limit)
+            }
             (by, _) => self.find_by(by, arg, limit),
         }
     }
@@ -205,9 +212,13 @@ impl Snapshot {
     fn find_text(&self, by: By, mode: Mode, needle: &str, limit: usize) -> Vec<DocId> {
         let names = match mode {
             Mode::Contains => self.names().containing(needle, limit),
-            Mode::StartsWith => {
-                self.names().column().starting_with(needle.as_bytes()).take(limit).map(DocId).collect()
-            }
+            Mode::StartsWith => self
+                .names()
+                .column()
+                .starting_with(needle.as_bytes())
+                .take(limit)
+                .map(DocId)
+                .collect(),
         };
         if by == By::Name {
             return names;
@@ -264,7 +275,9 @@ impl Snapshot {
             (kind, Version::V5) => (kind.name(), Shape::Search, 5),
             (kind, Version::V6) => (kind.name(), Shape::Version6, 6),
         };
-        let mut json = Vec::with_capacity(128 + found.len() * RECORD_BYTES * if shape == Shape::Info { 2 } else { 1 });
+        let mut json = Vec::with_capacity(
+            128 + found.len() * RECORD_BYTES * if shape == Shape::Info { 2 } else { 1 },
+        );
         json.extend_from_slice(b"{\"resultcount\":");
         json.extend_from_slice(found.len().to_string().as_bytes());
         json.extend_from_slice(b",\"results\":[");

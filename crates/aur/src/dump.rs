@@ -244,7 +244,8 @@ impl<'a> Input<'a> {
     fn peek(&mut self) -> Result<Option<u8>, DumpError> {
         loop {
             let rest = &self.buffer[self.taken..self.valid];
-            let blank = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+            let blank =
+                rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
             let next = rest.get(blank).copied();
             self.taken += blank;
             if next.is_some() || self.is_at_end {
@@ -270,7 +271,11 @@ impl<'a> Input<'a> {
     }
 
     /// Hands over the records that the window has, then reads on; gives what is to come after them.
-    fn records(&mut self, mut next: Next, mut take: impl FnMut(&Package<'_>)) -> Result<Next, DumpError> {
+    fn records(
+        &mut self,
+        mut next: Next,
+        mut take: impl FnMut(&Package<'_>),
+    ) -> Result<Next, DumpError> {
         let text = std::str::from_utf8(&self.buffer[self.taken..self.valid]).unwrap_or_default();
         let mut rest = text;
         let stopped: Option<Stop> = loop {
@@ -288,7 +293,8 @@ impl<'a> Input<'a> {
                 }
                 (Next::Separator, Some(_)) => break Some(Stop::NoSeparator),
                 (Next::FirstRecord | Next::Record, Some(_)) => {
-                    let mut parser = serde_json::Deserializer::from_str(rest).into_iter::<Package<'_>>();
+                    let mut parser =
+                        serde_json::Deserializer::from_str(rest).into_iter::<Package<'_>>();
                     match parser.next() {
                         Some(Ok(package)) => {
                             let size = parser.byte_offset();
@@ -308,12 +314,15 @@ impl<'a> Input<'a> {
         let left = rest.len();
         self.taken = self.valid - left;
         match stopped {
-            Some(Stop::NoSeparator) => return Err(self.malformed("expected `,` or `]` after a record")),
+            Some(Stop::NoSeparator) => {
+                return Err(self.malformed("expected `,` or `]` after a record"));
+            }
             Some(Stop::TooLong) => return Err(self.too_long()),
             Some(Stop::Unreadable(error)) => {
                 // A record that is cut off by the window's end is read again with what follows. `0.`
                 // at the end is an error, too, that more bytes may mend; they mend none far from it.
-                let is_at_window_end = error.is_eof() || left - error_offset(&error, rest) < DOUBTFUL_BYTES;
+                let is_at_window_end =
+                    error.is_eof() || left - error_offset(&error, rest) < DOUBTFUL_BYTES;
                 if self.is_at_end && error.is_eof() {
                     self.taken = self.valid;
                     return Err(self.truncated("the rest of a record"));
@@ -370,8 +379,13 @@ impl<'a> Input<'a> {
         let (lines, column) = self.position_after(self.taken);
         let text = error.to_string();
         let problem = text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]).to_owned();
-        let column = if error.line() <= 1 { column + error.column() as u64 } else { error.column() as u64 };
-        DumpError::Malformed { line: lines + error.line().max(1) as u64, column: column.max(1), problem }
+        let column =
+            if error.line() <= 1 { column + error.column() as u64 } else { error.column() as u64 };
+        DumpError::Malformed {
+            line: lines + error.line().max(1) as u64,
+            column: column.max(1),
+            problem,
+        }
     }
 }
 
@@ -400,7 +414,8 @@ mod tests {
     #[track_caller]
     fn check(dump: &[u8], expected: Result<u32, &str>) {
         let read = read(dump, &DumpLimits::default());
-        let found = read.map(|snapshot| snapshot.package_count()).map_err(|error| error.to_string());
+        let found =
+            read.map(|snapshot| snapshot.package_count()).map_err(|error| error.to_string());
         assert_eq!(found, expected.map_err(str::to_owned));
     }
 
@@ -423,16 +438,31 @@ mod tests {
     fn what_is_wrong_is_named_with_its_place() {
         let one = record("a");
         for (dump, error) in [
-            ("".to_owned(), "line 1 column 1: the dump ends here, expected `[`, the start of the list of packages"),
+            (
+                "".to_owned(),
+                "line 1 column 1: the dump ends here, expected `[`, the start of the list of packages",
+            ),
             ("{}".to_owned(), "line 1 column 1: expected `[`, the start of the list of packages"),
             (format!("[{one},"), "line 1 column 138: the dump ends here, expected a record"),
-            ("[".to_owned(), "line 1 column 2: the dump ends here, expected `]`, the end of the list"),
+            (
+                "[".to_owned(),
+                "line 1 column 2: the dump ends here, expected `]`, the end of the list",
+            ),
             ("[]".to_owned(), "the dump has no packages"),
             (format!("[\n{one}\n{one}]"), "line 3 column 1: expected `,` or `]` after a record"),
             (format!("[\n{one},\n]"), "line 3 column 1: expected value"),
-            (format!("[\n{one},\n{{\"ID\":\"x\"}}]"), "line 3 column 9: invalid type: string \"x\", expected u64"),
-            (format!("[\n{one}]x"), "line 2 column 137: expected nothing after the end of the list"),
-            (format!("[\n{one},\n{{\"ID\":1"), "line 3 column 8: the dump ends here, expected the rest of a record"),
+            (
+                format!("[\n{one},\n{{\"ID\":\"x\"}}]"),
+                "line 3 column 9: invalid type: string \"x\", expected u64",
+            ),
+            (
+                format!("[\n{one}]x"),
+                "line 2 column 137: expected nothing after the end of the list",
+            ),
+            (
+                format!("[\n{one},\n{{\"ID\":1"),
+                "line 3 column 8: the dump ends here, expected the rest of a record",
+            ),
             (format!("[\n{{}},{one}]"), "line 2 column 2: missing field `ID`"),
         ] {
             check(dump.as_bytes(), Err(error));
@@ -468,7 +498,8 @@ mod tests {
         let error = read(dump.as_bytes(), &short).expect_err("too long").to_string();
         assert_eq!(error, "line 1 column 2: a record of more than 50 bytes");
         let endless = format!("[{{\"Name\":\"{}", "x".repeat(2 << 20));
-        let error = read(endless.as_bytes(), &DumpLimits::default()).expect_err("too long").to_string();
+        let error =
+            read(endless.as_bytes(), &DumpLimits::default()).expect_err("too long").to_string();
         assert_eq!(error, "line 1 column 2: a record of more than 524288 bytes");
     }
 }

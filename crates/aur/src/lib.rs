@@ -12,8 +12,8 @@
 //! production); where the two contradict each other, `docs/aur-differences.md` says which answer is
 //! given and why.
 
-pub mod dump;
 mod answer;
+pub mod dump;
 mod error;
 mod field;
 mod fold;

@@ -44,9 +44,12 @@ impl Snapshot {
     pub fn list(&self, list: List) -> Vec<u8> {
         let mut out = GzEncoder::new(Vec::new(), Compression::new(6));
         let written = match list {
-            List::Packages => self.docs().try_for_each(|doc| write_line(&mut out, self.record(doc).name())),
-            List::Bases => (0..self.package_base_count())
-                .try_for_each(|base| write_line(&mut out, self.record(self.package_of_base(base)).package_base())),
+            List::Packages => {
+                self.docs().try_for_each(|doc| write_line(&mut out, self.record(doc).name()))
+            }
+            List::Bases => (0..self.package_base_count()).try_for_each(|base| {
+                write_line(&mut out, self.record(self.package_of_base(base)).package_base())
+            }),
             List::Users => self.users().iter().try_for_each(|user| writeln!(out, "{user}")),
             List::Metadata => self.write_metadata(&mut out),
         };
@@ -62,7 +65,9 @@ impl Snapshot {
         for doc in self.docs() {
             let record = self.record(doc);
             for field in [Field::Maintainer, Field::Submitter] {
-                if let Some(user) = record.value(field).and_then(|json| serde_json::from_slice(json).ok()) {
+                if let Some(user) =
+                    record.value(field).and_then(|json| serde_json::from_slice(json).ok())
+                {
                     users.insert(user);
                 }
             }

@@ -232,7 +232,11 @@ impl Params {
         } else {
             single.into_iter().chain(listed).collect::<Vec<_>>()
         };
-        self.args = args.into_iter().filter(|value| !value.is_empty()).map(|value| value.clone().into()).collect();
+        self.args = args
+            .into_iter()
+            .filter(|value| !value.is_empty())
+            .map(|value| value.clone().into())
+            .collect();
         // In a form an empty field is one that was not filled in.
         for slot in [&mut self.by, &mut self.mode, &mut self.version, &mut self.type_] {
             if slot.as_deref() == Some("") {
@@ -276,7 +280,8 @@ impl Params {
             }
             Some(Value::String(text)) if !takes_list => self.args.push(text.clone().into()),
             Some(_) => {
-                let error = if takes_list { QueryError::ArgNotList } else { QueryError::ArgNotString };
+                let error =
+                    if takes_list { QueryError::ArgNotList } else { QueryError::ArgNotString };
                 self.malformed.get_or_insert(error);
             }
         }
@@ -326,7 +331,11 @@ mod tests {
 
     #[track_caller]
     fn check(query: &str, expected: &str) {
-        assert_eq!(shown(&Params::from_query(PathParams::default(), Some(query))), expected, "{query}");
+        assert_eq!(
+            shown(&Params::from_query(PathParams::default(), Some(query))),
+            expected,
+            "{query}"
+        );
     }
 
     #[test]
@@ -360,7 +369,11 @@ mod tests {
     #[track_caller]
     fn check_body(type_: &str, query: &str, body: Body<'_>, expected: &str) {
         let type_ = (!type_.is_empty()).then(|| type_.to_owned());
-        let path = PathParams { version: type_.as_ref().map(|_| "5".into()), type_, ..PathParams::default() };
+        let path = PathParams {
+            version: type_.as_ref().map(|_| "5".into()),
+            type_,
+            ..PathParams::default()
+        };
         let params = Params::from_body(path, Some(query), body);
         assert_eq!(shown(&params), expected, "{body:?}");
     }

@@ -112,7 +112,11 @@ impl Query {
         let callback = params.callback.filter(|callback| !callback.is_empty());
         let refuse = |error| Refusal { error, version: given, callback: callback.clone() };
         if callback.as_deref().is_some_and(|callback| !is_callback(callback)) {
-            return Err(Refusal { error: QueryError::InvalidCallback, version: given, callback: None });
+            return Err(Refusal {
+                error: QueryError::InvalidCallback,
+                version: given,
+                callback: None,
+            });
         }
         let version = match (params.version.as_deref(), given) {
             (None | Some(""), _) => return Err(refuse(QueryError::NoVersion)),
@@ -145,7 +149,8 @@ impl Query {
             Kind::Info => by.unwrap_or(By::Name),
             _ => by.unwrap_or(By::NameDesc),
         };
-        let query = Query { version, kind, by, mode, args: params.args, single: params.single, callback };
+        let query =
+            Query { version, kind, by, mode, args: params.args, single: params.single, callback };
         match query.check_args() {
             Ok(()) => Ok(query),
             Err(error) => Err(Refusal { error, version: given, callback: query.callback }),
@@ -187,7 +192,11 @@ impl Query {
 fn integer(text: &str) -> Option<i64> {
     let text = text.trim();
     let whole = match text.split_once('.') {
-        Some((whole, fraction)) if !fraction.is_empty() && fraction.bytes().all(|digit| digit == b'0') => whole,
+        Some((whole, fraction))
+            if !fraction.is_empty() && fraction.bytes().all(|digit| digit == b'0') =>
+        {
+            whole
+        }
         Some(_) => return None,
         None => text,
     };
@@ -198,7 +207,9 @@ fn integer(text: &str) -> Option<i64> {
 fn is_callback(callback: &str) -> bool {
     let name = callback.strip_suffix('\n').unwrap_or(callback);
     (1..=128).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'(' | b')' | b'_' | b'.'))
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'(' | b')' | b'_' | b'.'))
 }
 
 #[cfg(test)]
@@ -210,7 +221,11 @@ mod tests {
     fn check(query: &str, expected: Result<(Kind, By), QueryError>) {
         let params = Params::from_query(PathParams::default(), Some(query));
         let parsed = Query::parse(params, false);
-        assert_eq!(parsed.map(|query| (query.kind, query.by)).map_err(|refusal| refusal.error), expected, "{query}");
+        assert_eq!(
+            parsed.map(|query| (query.kind, query.by)).map_err(|refusal| refusal.error),
+            expected,
+            "{query}"
+        );
     }
 
     #[test]
@@ -244,16 +259,28 @@ mod tests {
 
     #[test]
     fn versions() {
-        for (text, expected) in
-            [("5", Some(5)), ("-1", Some(-1)), ("abc", None), ("5.1", None), ("5.", None), ("99999999999999999999", None)]
-        {
+        for (text, expected) in [
+            ("5", Some(5)),
+            ("-1", Some(-1)),
+            ("abc", None),
+            ("5.1", None),
+            ("5.", None),
+            ("99999999999999999999", None),
+        ] {
             assert_eq!(integer(text), expected, "{text}");
         }
     }
 
     #[test]
     fn callbacks() {
-        for (callback, expected) in [("f()", true), ("a.b_9", true), ("x\n", true), ("x\n\n", false), ("", false), ("x[0]", false)] {
+        for (callback, expected) in [
+            ("f()", true),
+            ("a.b_9", true),
+            ("x\n", true),
+            ("x\n\n", false),
+            ("", false),
+            ("x[0]", false),
+        ] {
             assert_eq!(is_callback(callback), expected, "{callback:?}");
         }
         assert!(is_callback(&"a".repeat(128)) && !is_callback(&"a".repeat(129)));

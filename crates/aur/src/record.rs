@@ -89,7 +89,9 @@ impl RecordWriter {
                 }
             }
             Field::PackageBaseId => write_json(&package.package_base_id, values),
-            Field::Popularity => values.extend_from_slice(popularity(package.popularity.0).as_bytes()),
+            Field::Popularity => {
+                values.extend_from_slice(popularity(package.popularity.0).as_bytes())
+            }
             Field::Provides => write_texts(&package.provides, values),
             Field::Replaces => write_texts(&package.replaces, values),
             Field::Submitter => write_optional(package.submitter.as_ref(), values),
@@ -307,7 +309,13 @@ mod tests {
 
     #[test]
     fn popularity_is_kept_as_written() {
-        for (written, sent) in [("0.0", "0"), ("0", "0"), ("1e-6", "1e-6"), ("0.000044", "0.000044"), ("100.0", "100.0")] {
+        for (written, sent) in [
+            ("0.0", "0"),
+            ("0", "0"),
+            ("1e-6", "1e-6"),
+            ("0.000044", "0.000044"),
+            ("100.0", "100.0"),
+        ] {
             assert_eq!(popularity(written), sent);
         }
     }

@@ -44,7 +44,10 @@ pub struct Snapshot {
 impl fmt::Debug for Snapshot {
     /// Its size; a hundred thousand packages are no debug output.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Snapshot").field("packages", &self.package_count()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Snapshot")
+            .field("packages", &self.package_count())
+            .finish_non_exhaustive()
     }
 }
 
@@ -78,7 +81,8 @@ impl Snapshot {
             .map(DocId)
             .take_while(|&doc| self.names.column().text(doc) == folded.as_bytes())
             .find(|&doc| {
-                let name: String = serde_json::from_slice(self.record(doc).name()).unwrap_or_default();
+                let name: String =
+                    serde_json::from_slice(self.record(doc).name()).unwrap_or_default();
                 lower(&name) == wanted
             })
     }
@@ -86,7 +90,9 @@ impl Snapshot {
     /// The first package whose folded name is `folded`.
     pub(crate) fn find_folded(&self, folded: &[u8]) -> Option<DocId> {
         self.docs_by_name
-            .find(self.hasher.hash_one(folded), |&doc| self.names.column().text(DocId(doc)) == folded)
+            .find(self.hasher.hash_one(folded), |&doc| {
+                self.names.column().text(DocId(doc)) == folded
+            })
             .map(|&doc| DocId(doc))
     }
 
@@ -168,7 +174,8 @@ impl SnapshotBuilder {
     pub(crate) fn add(&mut self, package: &Package<'_>) {
         self.record.clear();
         self.writer.write(package, &mut self.record);
-        let fits = self.blocks.last().is_some_and(|block| block.len() + self.record.len() <= BLOCK_BYTES);
+        let fits =
+            self.blocks.last().is_some_and(|block| block.len() + self.record.len() <= BLOCK_BYTES);
         if !fits {
             self.blocks.push(Vec::with_capacity(BLOCK_BYTES));
         }
@@ -246,7 +253,8 @@ impl SnapshotBuilder {
         let duplicate_count = (before - order.len()) as u32;
 
         let names = TextColumn::from_texts(order.iter().map(|&place| self.names.get(place)));
-        let descriptions = TextColumn::from_texts(order.iter().map(|&place| self.descriptions.get(place)));
+        let descriptions =
+            TextColumn::from_texts(order.iter().map(|&place| self.descriptions.get(place)));
         self.names = Texts32::default();
         self.descriptions = Texts32::default();
         let records = order.iter().map(|&place| self.records[place as usize]).collect();

@@ -37,7 +37,8 @@ fn ask(snapshot: &Snapshot, request: &Request) -> Option<Answer> {
         None => (request.path.as_str(), None),
     };
     let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let decode =
+        |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
     let mut from_path = PathParams::default();
     match segments.as_slice() {
         ["rpc" | "rpc.php"] | ["rpc" | "rpc.php", ""] => {}
@@ -57,8 +58,10 @@ fn ask(snapshot: &Snapshot, request: &Request) -> Option<Answer> {
     let params = match request.method.as_str() {
         "GET" => Params::from_query(from_path, query),
         "POST" => {
-            let is_json = request.headers.get("Content-Type").is_some_and(|value| value.contains("json"));
-            let body = if is_json { Body::Json(body.as_bytes()) } else { Body::Form(body.as_bytes()) };
+            let is_json =
+                request.headers.get("Content-Type").is_some_and(|value| value.contains("json"));
+            let body =
+                if is_json { Body::Json(body.as_bytes()) } else { Body::Form(body.as_bytes()) };
             Params::from_body(from_path, query, body)
         }
         _ => return None,
@@ -80,7 +83,9 @@ fn comparable(mut answer: Value) -> Value {
 /// The call around JSONP, and the JSON in it.
 fn split_jsonp(body: &str) -> (Option<&str>, &str) {
     let call = body.strip_prefix("/**/").and_then(|call| call.strip_suffix(')'));
-    match call.and_then(|call| call.find("({").or_else(|| call.find("([")).map(|at| call.split_at(at))) {
+    match call
+        .and_then(|call| call.find("({").or_else(|| call.find("([")).map(|at| call.split_at(at)))
+    {
         Some((name, json)) => (Some(name), &json[1..]),
         None => (None, body),
     }
@@ -95,7 +100,8 @@ fn answers_equal_aurwebs() {
     .expect("a good dump");
     assert_eq!(snapshot.package_count(), 106_983);
 
-    let allowed = fs::read_to_string(testdata("golden-differences.txt")).expect("the list of differences");
+    let allowed =
+        fs::read_to_string(testdata("golden-differences.txt")).expect("the list of differences");
     let allowed: BTreeMap<&str, &str> = allowed
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -108,7 +114,9 @@ fn answers_equal_aurwebs() {
     let goldens = fs::read_to_string(testdata("golden.jsonl")).expect("the goldens");
     for line in goldens.lines() {
         let golden: Golden = serde_json::from_str(line).expect("a golden");
-        let Some(expected) = golden.body.as_deref().filter(|body| !body.is_empty()) else { continue };
+        let Some(expected) = golden.body.as_deref().filter(|body| !body.is_empty()) else {
+            continue;
+        };
         if golden.content_type.as_deref() == Some("text/plain; charset=utf-8") {
             // A request that aurweb's HTTP server did not understand.
             continue;
@@ -146,6 +154,7 @@ fn answers_equal_aurwebs() {
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
     assert!(compared > 250, "only {compared} goldens were compared");
-    let unused: Vec<_> = allowed.keys().filter(|key| !used.iter().any(|used| used == *key)).collect();
+    let unused: Vec<_> =
+        allowed.keys().filter(|key| !used.iter().any(|used| used == *key)).collect();
     assert!(unused.is_empty(), "listed, but not among the goldens: {unused:?}");
 }

@@ -73,10 +73,16 @@ impl App {
         let app = App {
             aur: Live::default(),
             metrics: Metrics::new(),
-            rate_limiter: RateLimiter::new(aur.rate_limit, aur.rate_limit_window, aur.rate_limit_clients_max),
+            rate_limiter: RateLimiter::new(
+                aur.rate_limit,
+                aur.rate_limit_window,
+                aur.rate_limit_clients_max,
+            ),
             trusted: TrustedProxies::new(config.trusted_proxies.iter().copied()),
             results_max: AtomicUsize::new(aur.results_max),
-            refresh_seconds: AtomicUsize::new(usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX)),
+            refresh_seconds: AtomicUsize::new(
+                usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX),
+            ),
             aur_trouble: Mutex::new(None),
             refresh,
             is_stopping: AtomicBool::new(false),
@@ -92,7 +98,8 @@ impl App {
             obstacles.push("shutdown: the server is stopping".to_owned());
         }
         if self.config.aur.enabled && self.aur.snapshot().is_none() {
-            let trouble = self.aur_trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
+            let trouble =
+                self.aur_trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
             obstacles.push(format!("aur: no snapshot has been published yet{trouble}"));
         }
         obstacles
@@ -114,7 +121,8 @@ impl App {
     /// Asks for a look at the source, and waits for how it went.
     pub async fn reload(&self) -> ReloadOutcome {
         let (outcome, answer) = oneshot::channel();
-        let gone = || "the data is not refreshed: the server is stopping, or has no source".to_owned();
+        let gone =
+            || "the data is not refreshed: the server is stopping, or has no source".to_owned();
         self.refresh.send(RefreshRequest::Reload(outcome)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }

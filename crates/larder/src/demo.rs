@@ -25,7 +25,9 @@ const GZIP_LEVEL: u32 = 1;
 pub fn write(recipe: &Recipe, out: &Output) -> io::Result<()> {
     match out {
         Output::Stdout => write_to(recipe, BufWriter::new(io::stdout().lock()))?.flush(),
-        Output::File { path, gzip: false } => write_to(recipe, BufWriter::new(File::create(path)?))?.flush(),
+        Output::File { path, gzip: false } => {
+            write_to(recipe, BufWriter::new(File::create(path)?))?.flush()
+        }
         Output::File { path, gzip: true } => {
             let file = BufWriter::new(File::create(path)?);
             write_to(recipe, GzEncoder::new(file, Compression::new(GZIP_LEVEL)))?.finish()?.flush()

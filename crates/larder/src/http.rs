@@ -30,7 +30,8 @@ pub use error::HttpError;
 /// What the main listener answers: the table, and before it the way of nearly all requests, which
 /// saves a fifth of the CPU time of a short answer.
 pub fn routes(app: Arc<App>) -> Routes {
-    let shortcut = app.config.aur.enabled.then(|| Arc::new(aur::Questions(app.clone())) as Arc<dyn Shortcut>);
+    let shortcut =
+        app.config.aur.enabled.then(|| Arc::new(aur::Questions(app.clone())) as Arc<dyn Shortcut>);
     Routes { router: router(app), shortcut }
 }
 
@@ -51,7 +52,9 @@ fn router(app: Arc<App>) -> Router {
         .route("/ready", get(health::ready))
         .route("/version", get(health::version));
     if app.config.metrics.enabled {
-        router = router.route("/metrics", get(health::metrics)).route("/rpc/metrics", get(health::metrics));
+        router = router
+            .route("/metrics", get(health::metrics))
+            .route("/rpc/metrics", get(health::metrics));
     }
     if app.config.aur.enabled {
         router = router
@@ -98,9 +101,15 @@ fn finish(router: Router<Arc<App>>, app: Arc<App>, surface: Surface) -> Router {
         .with_state(app)
 }
 
-async fn count(State((app, surface)): State<(Arc<App>, Surface)>, request: Request, next: Next) -> Response {
+async fn count(
+    State((app, surface)): State<(Arc<App>, Surface)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path();
-    let is_aur = ["/rpc", "/api", "/packages", "/pkgbase", "/users"].iter().any(|start| path.starts_with(start));
+    let is_aur = ["/rpc", "/api", "/packages", "/pkgbase", "/users"]
+        .iter()
+        .any(|start| path.starts_with(start));
     let surface = if is_aur && surface == Surface::House { Surface::Aur } else { surface };
     let response = next.run(request).await;
     app.metrics.responded(surface, response.status());
@@ -114,5 +123,6 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
         .or_else(|| cause.downcast_ref::<&str>().copied())
         .unwrap_or("unknown");
     tracing::error!(cause, "a request handler panicked");
-    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; it has been logged").into_response()
+    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; it has been logged")
+        .into_response()
 }

@@ -52,8 +52,9 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     if let Err(error) = net::raise_open_files_limit(config.limits.connections_max) {
         tracing::warn!(%error, "the limit on open files cannot be raised");
     }
-    std::fs::create_dir_all(&config.data_dir)
-        .with_context(|| format!("cannot create the data directory `{}`", config.data_dir.display()))?;
+    std::fs::create_dir_all(&config.data_dir).with_context(|| {
+        format!("cannot create the data directory `{}`", config.data_dir.display())
+    })?;
     let kept = Kept::open(&config.data_dir)?;
     let source = open_source(&config, &kept).await?;
     let tls = match config.tls.files() {
@@ -61,7 +62,8 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
         None => None,
     };
     let listeners = if handed_over.is_empty() { net::bind(&config.listen)? } else { handed_over };
-    let addresses: Vec<ListenAddress> = listeners.iter().map(|listener| listener.address().clone()).collect();
+    let addresses: Vec<ListenAddress> =
+        listeners.iter().map(|listener| listener.address().clone()).collect();
     let admin_listener = match &config.admin.key {
         Some(_) => net::bind(std::slice::from_ref(&config.admin.listen))?.pop(),
         None => None,
@@ -143,7 +145,9 @@ impl Running {
                 self.apply(loaded, &next).await;
                 *loaded = next;
             }
-            Err(error) => tracing::error!(%error, "the configuration cannot be read again; the old one stays"),
+            Err(error) => {
+                tracing::error!(%error, "the configuration cannot be read again; the old one stays")
+            }
         }
         if self.app.config.aur.enabled
             && let Err(error) = self.app.reload().await
@@ -159,7 +163,9 @@ impl Running {
             let key = key.path();
             match key.as_str() {
                 "aur.rate_limit" => self.app.rate_limiter.set_limit(aur.rate_limit),
-                "aur.rate_limit_window_seconds" => self.app.rate_limiter.set_window(aur.rate_limit_window),
+                "aur.rate_limit_window_seconds" => {
+                    self.app.rate_limiter.set_window(aur.rate_limit_window)
+                }
                 "aur.results_max" => self.app.results_max.store(aur.results_max, Relaxed),
                 "aur.refresh_seconds" => {
                     let seconds = usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX);
@@ -168,7 +174,10 @@ impl Running {
                     let _ = self.app.refresh.send(RefreshRequest::SetInterval(aur.refresh)).await;
                 }
                 _ => {
-                    tracing::warn!(key, "this setting has changed and takes effect at the next start");
+                    tracing::warn!(
+                        key,
+                        "this setting has changed and takes effect at the next start"
+                    );
                     continue;
                 }
             }

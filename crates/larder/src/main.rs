@@ -14,15 +14,16 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let environment = Environment::of_process();
-    let done = cli::parse(std::env::args_os(), &environment).and_then(|invocation| match invocation {
-        Invocation::Offline(offline) => cli::run_offline(offline, &mut io::stdout()),
-        Invocation::DemoData { packages, seed, out } => {
-            let packages = u32::try_from(packages).unwrap_or(u32::MAX);
-            larder::demo::write(&Recipe { packages, seed }, &out)
-                .map_err(|error| Exit::failure(format!("cannot write the catalogue: {error}")))
-        }
-        Invocation::Serve(loaded) => serve(*loaded, &environment),
-    });
+    let done =
+        cli::parse(std::env::args_os(), &environment).and_then(|invocation| match invocation {
+            Invocation::Offline(offline) => cli::run_offline(offline, &mut io::stdout()),
+            Invocation::DemoData { packages, seed, out } => {
+                let packages = u32::try_from(packages).unwrap_or(u32::MAX);
+                larder::demo::write(&Recipe { packages, seed }, &out)
+                    .map_err(|error| Exit::failure(format!("cannot write the catalogue: {error}")))
+            }
+            Invocation::Serve(loaded) => serve(*loaded, &environment),
+        });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => exit.report(),
@@ -42,5 +43,7 @@ fn serve(loaded: Loaded, environment: &Environment) -> Result<(), Exit> {
         .thread_name("larder")
         .build()
         .map_err(|error| Exit::failure(format!("cannot start threads: {error}")))?;
-    runtime.block_on(larder::run(loaded, handed_over)).map_err(|error| Exit::failure(format!("{error:#}")))
+    runtime
+        .block_on(larder::run(loaded, handed_over))
+        .map_err(|error| Exit::failure(format!("{error:#}")))
 }

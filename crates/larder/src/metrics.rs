@@ -17,12 +17,12 @@ use crate::net;
 
 /// goaurrpc's buckets for `rpc_request_duration_seconds`, in seconds.
 const DURATION_BUCKETS: &[f64] = &[
-    0.0001, 0.0003, 0.0005, 0.0007, 0.0009, 0.001, 0.003, 0.005, 0.01, 0.03, 0.05, 0.07, 0.1, 0.5, 1.0, 10.0,
+    0.0001, 0.0003, 0.0005, 0.0007, 0.0009, 0.001, 0.003, 0.005, 0.01, 0.03, 0.05, 0.07, 0.1, 0.5,
+    1.0, 10.0,
 ];
 
 /// Buckets for `rpc_response_size_bytes`, in bytes, within goaurrpc's range.
-const SIZE_BUCKETS: &[f64] =
-    &[500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6];
+const SIZE_BUCKETS: &[f64] = &[500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6];
 
 /// A part of the URL space, for `larder_http_requests_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,10 @@ impl Metrics {
     /// Makes and registers all metrics.
     pub fn new() -> Metrics {
         let registry = Registry::new();
-        fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: prometheus::Result<C>) -> C {
+        fn register<C: Collector + Clone + 'static>(
+            registry: &Registry,
+            metric: prometheus::Result<C>,
+        ) -> C {
             let metric = metric.expect("metric names and labels are valid");
             registry.register(Box::new(metric.clone())).expect("metric names are unique");
             metric
@@ -108,46 +111,85 @@ impl Metrics {
         let rpc_response_size = register(
             &registry,
             HistogramVec::new(
-                HistogramOpts::new("rpc_response_size_bytes", "Size of answers before compression.")
-                    .buckets(SIZE_BUCKETS.to_vec()),
+                HistogramOpts::new(
+                    "rpc_response_size_bytes",
+                    "Size of answers before compression.",
+                )
+                .buckets(SIZE_BUCKETS.to_vec()),
                 &["type"],
             ),
         );
         let build_info = register(
             &registry,
-            IntGaugeVec::new(Opts::new("larder_build_info", "Which build is running; always 1."), &["version", "commit"]),
+            IntGaugeVec::new(
+                Opts::new("larder_build_info", "Which build is running; always 1."),
+                &["version", "commit"],
+            ),
         );
         build_info
-            .with_label_values(&[env!("CARGO_PKG_VERSION"), option_env!("LARDER_BUILD_COMMIT").unwrap_or("")])
+            .with_label_values(&[
+                env!("CARGO_PKG_VERSION"),
+                option_env!("LARDER_BUILD_COMMIT").unwrap_or(""),
+            ])
             .set(1);
         // goaurrpc has a cache of search results; there is none here, and dashboards still ask.
-        counter("rpc_cache_hits", "Answers from a cache of search results: there is none, so always 0.");
+        counter(
+            "rpc_cache_hits",
+            "Answers from a cache of search results: there is none, so always 0.",
+        );
         if cfg!(target_os = "linux") {
             let process = prometheus::process_collector::ProcessCollector::for_self();
             registry.register(Box::new(process)).expect("metric names are unique");
         }
         Metrics {
-            rpc_requests: counters("rpc_requests", "Answered questions by method, type and field.", &["method", "type", "by"]),
+            rpc_requests: counters(
+                "rpc_requests",
+                "Answered questions by method, type and field.",
+                &["method", "type", "by"],
+            ),
             rpc_requests_known: empty_slots(2 * Kind::ALL.len() * By::ALL.len()),
-            rpc_errors: counters("rpc_requests_error", "Refused questions by the text of the error.", &["error"]),
-            rpc_rate_limited: counter("rpc_requests_rate_limited", "Questions refused by the rate limit."),
+            rpc_errors: counters(
+                "rpc_requests_error",
+                "Refused questions by the text of the error.",
+                &["error"],
+            ),
+            rpc_rate_limited: counter(
+                "rpc_requests_rate_limited",
+                "Questions refused by the rate limit.",
+            ),
             rpc_duration: register(
                 &registry,
                 Histogram::with_opts(
-                    HistogramOpts::new("rpc_request_duration_seconds", "Time from a question to its finished answer.")
-                        .buckets(DURATION_BUCKETS.to_vec()),
+                    HistogramOpts::new(
+                        "rpc_request_duration_seconds",
+                        "Time from a question to its finished answer.",
+                    )
+                    .buckets(DURATION_BUCKETS.to_vec()),
                 ),
             ),
-            rpc_sizes: Kind::ALL.iter().map(|kind| rpc_response_size.with_label_values(&[kind.name()])).collect(),
+            rpc_sizes: Kind::ALL
+                .iter()
+                .map(|kind| rpc_response_size.with_label_values(&[kind.name()]))
+                .collect(),
             rpc_data_last_refresh: register(
                 &registry,
-                Gauge::new("rpc_data_last_refresh", "When the served snapshot was published, in Unix seconds."),
+                Gauge::new(
+                    "rpc_data_last_refresh",
+                    "When the served snapshot was published, in Unix seconds.",
+                ),
             ),
-            http_requests: counters("larder_http_requests_total", "Responses by surface and status.", &["surface", "status"]),
+            http_requests: counters(
+                "larder_http_requests_total",
+                "Responses by surface and status.",
+                &["surface", "status"],
+            ),
             http_requests_known: empty_slots(Surface::ALL.len() * STATUS_COUNT),
             connections: net::Counters {
                 connections_open: gauge("larder_http_connections_open", "Connections open now."),
-                connections_accepted: counter("larder_http_connections_accepted_total", "Connections let in."),
+                connections_accepted: counter(
+                    "larder_http_connections_accepted_total",
+                    "Connections let in.",
+                ),
                 connections_refused: counter(
                     "larder_http_connections_refused_total",
                     "Connections closed at once because there are too many, in all or of one client.",
@@ -157,10 +199,16 @@ impl Metrics {
                     "Connections cut off because a client took too long.",
                 ),
                 tls_errors: counter("larder_tls_errors_total", "TLS handshakes that failed."),
-                accept_errors: counter("larder_http_accept_errors_total", "Errors of accepting connections."),
+                accept_errors: counter(
+                    "larder_http_accept_errors_total",
+                    "Errors of accepting connections.",
+                ),
             },
             aur_packages: gauge("larder_aur_packages", "Packages in the served snapshot."),
-            aur_package_bases: gauge("larder_aur_package_bases", "Package bases in the served snapshot."),
+            aur_package_bases: gauge(
+                "larder_aur_package_bases",
+                "Package bases in the served snapshot.",
+            ),
             aur_snapshot_timestamp: register(
                 &registry,
                 Gauge::new(
@@ -171,17 +219,30 @@ impl Metrics {
             aur_refresh_seconds: register(
                 &registry,
                 Histogram::with_opts(
-                    HistogramOpts::new("larder_aur_refresh_seconds", "Time to read a dump and build its snapshot.")
-                        .buckets(vec![0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0, 30.0]),
+                    HistogramOpts::new(
+                        "larder_aur_refresh_seconds",
+                        "Time to read a dump and build its snapshot.",
+                    )
+                    .buckets(vec![0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0, 30.0]),
                 ),
             ),
-            aur_refresh_total: counters("larder_aur_refresh_total", "Looks at the source by result.", &["result"]),
-            aur_refresh_failing: gauge("larder_aur_refresh_failing", "1 while the last look at the source failed."),
+            aur_refresh_total: counters(
+                "larder_aur_refresh_total",
+                "Looks at the source by result.",
+                &["result"],
+            ),
+            aur_refresh_failing: gauge(
+                "larder_aur_refresh_failing",
+                "1 while the last look at the source failed.",
+            ),
             aur_keep_failures: counter(
                 "larder_aur_keep_failures_total",
                 "Dumps that could not be kept in the data directory; they are served all the same.",
             ),
-            rate_limit_clients: gauge("larder_rate_limit_clients", "Clients that the rate limit remembers."),
+            rate_limit_clients: gauge(
+                "larder_rate_limit_clients",
+                "Clients that the rate limit remembers.",
+            ),
             registry,
         }
     }
@@ -189,7 +250,8 @@ impl Metrics {
     /// Counts an answered question.
     pub fn answered(&self, method: &Method, kind: Kind, by: By, body_bytes: usize) {
         let is_post = *method == Method::POST;
-        let at = (usize::from(is_post) * Kind::ALL.len() + kind as usize) * By::ALL.len() + by as usize;
+        let at =
+            (usize::from(is_post) * Kind::ALL.len() + kind as usize) * By::ALL.len() + by as usize;
         self.rpc_requests_known[at]
             .get_or_init(|| {
                 let method = if is_post { "POST" } else { "GET" };
@@ -207,9 +269,14 @@ impl Metrics {
     /// Counts a response.
     pub fn responded(&self, surface: Surface, status: StatusCode) {
         let number = usize::from(status.as_u16());
-        let known = self.http_requests_known.get(surface as usize * STATUS_COUNT + number.min(STATUS_COUNT - 1));
+        let known = self
+            .http_requests_known
+            .get(surface as usize * STATUS_COUNT + number.min(STATUS_COUNT - 1));
         let count = |slot: &OnceLock<IntCounter>| {
-            slot.get_or_init(|| self.http_requests.with_label_values(&[surface.name(), status.as_str()])).inc();
+            slot.get_or_init(|| {
+                self.http_requests.with_label_values(&[surface.name(), status.as_str()])
+            })
+            .inc();
         };
         known.map(count);
     }

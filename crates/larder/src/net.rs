@@ -20,8 +20,8 @@ mod wire;
 
 use std::time::Duration;
 
-pub use self::front::{Routes, Shortcut};
 pub use self::client::{ClientAddress, ClientKey, TrustedProxies};
+pub use self::front::{Routes, Shortcut};
 pub use self::listener::{Listener, bind, sockets_from_systemd};
 pub use self::open_files::{OpenFiles, raise_open_files_limit};
 pub use self::serve::Server;
@@ -117,7 +117,8 @@ pub struct Counters {
 impl Counters {
     /// Counters that are registered nowhere: for tests, and for servers nobody measures.
     pub fn unregistered() -> Self {
-        let counter = |name: &str| prometheus::IntCounter::new(name, name).expect("the name is valid");
+        let counter =
+            |name: &str| prometheus::IntCounter::new(name, name).expect("the name is valid");
         Self {
             connections_open: prometheus::IntGauge::new("connections_open", "connections_open")
                 .expect("the name is valid"),

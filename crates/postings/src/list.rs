@@ -104,11 +104,7 @@ impl Postings {
     /// # Panics
     ///
     /// If a list number is out of range, or the lists together exceed 4 GiB.
-    pub fn build(
-        list_count: usize,
-        doc_count: u32,
-        documents: &impl Documents,
-    ) -> Postings {
+    pub fn build(list_count: usize, doc_count: u32, documents: &impl Documents) -> Postings {
         // Per list: last doc id seen, and bytes needed so far; side by side, as they are used together.
         let mut lists = vec![(BEFORE_FIRST, 0_u32); list_count];
         for doc in 0..doc_count {

@@ -58,7 +58,8 @@ impl Dictionary {
         let number = self.ends.len() as u32;
         self.bytes.push(namespace);
         self.bytes.extend_from_slice(text);
-        self.ends.push(u32::try_from(self.bytes.len()).expect("the terms of one index exceed 4 GiB"));
+        self.ends
+            .push(u32::try_from(self.bytes.len()).expect("the terms of one index exceed 4 GiB"));
         self.table.insert_unique(spread(tag), (tag, number), |&(tag, _)| spread(tag));
         number
     }
@@ -135,7 +136,8 @@ impl TermIndex {
 
     /// The documents that have the term `text` in `namespace`: ascending, the first `limit` of them.
     pub fn documents(&self, namespace: u8, text: &[u8], limit: usize) -> Vec<DocId> {
-        self.postings(namespace, text).map_or_else(Vec::new, |list| list.iter().take(limit).collect())
+        self.postings(namespace, text)
+            .map_or_else(Vec::new, |list| list.iter().take(limit).collect())
     }
 
     /// All terms of `namespace`, in no particular order.

@@ -91,13 +91,15 @@ impl TrigramIndex {
     /// them. The empty needle is contained in every text.
     pub fn containing(&self, needle: &str, limit: usize) -> Vec<DocId> {
         let needle = needle.as_bytes();
-        let is_exact = needle.len() <= 3 && needle.iter().all(|&byte| SYMBOLS[byte as usize] < SHARED);
+        let is_exact =
+            needle.len() <= 3 && needle.iter().all(|&byte| SYMBOLS[byte as usize] < SHARED);
         let candidates = match *needle {
             [] => return (0..self.column.len()).take(limit).map(DocId).collect(),
-            [first] => self.union(trigram(SYMBOLS[first as usize], 0, 0), SYMBOL_COUNT * SYMBOL_COUNT),
-            [first, second] => {
-                self.union(trigram(SYMBOLS[first as usize], SYMBOLS[second as usize], 0), SYMBOL_COUNT)
+            [first] => {
+                self.union(trigram(SYMBOLS[first as usize], 0, 0), SYMBOL_COUNT * SYMBOL_COUNT)
             }
+            [first, second] => self
+                .union(trigram(SYMBOLS[first as usize], SYMBOLS[second as usize], 0), SYMBOL_COUNT),
             _ => self.intersection(needle, if is_exact { limit } else { usize::MAX }),
         };
         if is_exact {
@@ -181,7 +183,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn scan(texts: &[String], needle: &str) -> Vec<DocId> {
-        (0_u32..).zip(texts).filter(|(_, text)| text.contains(needle)).map(|(doc, _)| DocId(doc)).collect()
+        (0_u32..)
+            .zip(texts)
+            .filter(|(_, text)| text.contains(needle))
+            .map(|(doc, _)| DocId(doc))
+            .collect()
     }
 
     #[track_caller]
@@ -216,7 +222,9 @@ mod tests {
     /// Texts over few characters, so that needles often match, of every width in UTF-8.
     fn texts() -> impl Strategy<Value = String> {
         proptest::collection::vec(
-            prop::sample::select(vec!['A', 'B', 'C', '-', '%', '_', '\0', 'a', 'É', '日', '本', '😀', '🦀']),
+            prop::sample::select(vec![
+                'A', 'B', 'C', '-', '%', '_', '\0', 'a', 'É', '日', '本', '😀', '🦀',
+            ]),
             0..24,
         )
         .prop_map(|characters| characters.into_iter().collect())

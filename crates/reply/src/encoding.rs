@@ -30,7 +30,9 @@ impl Encoding {
             let quality = parts
                 .find_map(|parameter| {
                     let (key, value) = parameter.split_once('=')?;
-                    key.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>().unwrap_or(0.0))
+                    key.trim()
+                        .eq_ignore_ascii_case("q")
+                        .then(|| value.trim().parse::<f32>().unwrap_or(0.0))
                 })
                 .unwrap_or(1.0);
             if name.eq_ignore_ascii_case("zstd") {

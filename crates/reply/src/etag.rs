@@ -42,7 +42,9 @@ impl Etag {
     /// Whether `tag` (without quotes) is this tag in any encoding.
     pub(crate) fn names(&self, tag: &str) -> bool {
         let (digits, suffix) = tag.split_at_checked(32).unwrap_or((tag, ""));
-        u128::from_str_radix(digits, 16) == Ok(self.0) && digits.len() == 32 && Encoding::is_suffix(suffix)
+        u128::from_str_radix(digits, 16) == Ok(self.0)
+            && digits.len() == 32
+            && Encoding::is_suffix(suffix)
     }
 }
 
@@ -78,7 +80,11 @@ mod tests {
     fn check(if_none_match: &str, expected: bool) {
         let reply = Reply::tagged("application/json", "[]".as_bytes());
         let tag = reply.etag.expect("tagged").to_string();
-        assert_eq!(reply.is_known_by(&if_none_match.replace("TAG", &tag)), expected, "{if_none_match}");
+        assert_eq!(
+            reply.is_known_by(&if_none_match.replace("TAG", &tag)),
+            expected,
+            "{if_none_match}"
+        );
     }
 
     #[test]

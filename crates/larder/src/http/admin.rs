@@ -26,10 +26,16 @@ use crate::app::{App, RefreshRequest};
 /// The routes; all but the OpenAPI document need the key.
 pub(super) fn routes(app: Arc<App>) -> Router<Arc<App>> {
     Router::new()
-        .route("/admin/run-job/{name}", get(run_job).post(run_job).fallback(wrong_method_beside_post))
+        .route(
+            "/admin/run-job/{name}",
+            get(run_job).post(run_job).fallback(wrong_method_beside_post),
+        )
         .route("/admin/settings", get(all_settings))
         .route("/admin/settings/", get(all_settings))
-        .route("/admin/settings/{name}", get(setting).post(setting).fallback(wrong_method_beside_post))
+        .route(
+            "/admin/settings/{name}",
+            get(setting).post(setting).fallback(wrong_method_beside_post),
+        )
         .route_layer(middleware::from_fn_with_state(app, check_key))
         .route("/admin/openapi.json", get(pages::admin_openapi))
         .method_not_allowed_fallback(wrong_method)
@@ -76,23 +82,38 @@ async fn all_settings(State(app): State<Arc<App>>) -> Response {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], body).into_response()
 }
 
-async fn setting(State(app): State<Arc<App>>, Path(name): Path<String>, request: Request) -> Response {
+async fn setting(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response {
     let Some(setting) = Setting::ALL.into_iter().find(|setting| setting.name() == name) else {
         return text(StatusCode::BAD_REQUEST, "Setting not found");
     };
-    let shown = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let shown =
+        |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let current = shown(&setting.value(&app));
     if request.method() != Method::POST {
-        return text(StatusCode::OK, format!("Current setting for '{}' is '{current}'", setting.title()));
+        return text(
+            StatusCode::OK,
+            format!("Current setting for '{}' is '{current}'", setting.title()),
+        );
     }
     let pairs = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
-    let Some(value) = pairs.filter(|(key, _)| key == "value").map(|(_, value)| value.into_owned()).last() else {
+    let Some(value) =
+        pairs.filter(|(key, _)| key == "value").map(|(_, value)| value.into_owned()).last()
+    else {
         return text(StatusCode::INTERNAL_SERVER_ERROR, "Need new value: ?value=...");
     };
     match setting.change(&app, &value).await {
         Ok(()) => {
             let changed = format!("Changed '{}' from '{current}' to '{value}'", setting.title());
-            tracing::info!(setting = setting.title(), from = current, to = value, "changed a setting");
+            tracing::info!(
+                setting = setting.title(),
+                from = current,
+                to = value,
+                "changed a setting"
+            );
             text(StatusCode::ACCEPTED, changed)
         }
         Err(problem) => text(StatusCode::INTERNAL_SERVER_ERROR, problem),
@@ -100,7 +121,12 @@ async fn setting(State(app): State<Arc<App>>, Path(name): Path<String>, request:
 }
 
 fn text(status: StatusCode, body: impl Into<String>) -> Response {
-    (status, [(CONTENT_TYPE, "text/plain; charset=utf-8"), (CACHE_CONTROL, "no-store")], body.into()).into_response()
+    (
+        status,
+        [(CONTENT_TYPE, "text/plain; charset=utf-8"), (CACHE_CONTROL, "no-store")],
+        body.into(),
+    )
+        .into_response()
 }
 
 /// goaurrpc's settings.
@@ -169,14 +195,18 @@ impl Setting {
             Setting::RefreshInterval => json!(app.refresh_seconds.load(Relaxed)),
             Setting::RateLimit => json!(app.rate_limiter.limit()),
             Setting::RateLimitTimeWindow => json!(app.rate_limiter.window().as_secs()),
-            Setting::RateLimitCleanupInterval | Setting::CacheCleanupInterval | Setting::CacheExpirationTime => json!(0),
+            Setting::RateLimitCleanupInterval
+            | Setting::CacheCleanupInterval
+            | Setting::CacheExpirationTime => json!(0),
             Setting::EnableSearchCache => json!(false),
         }
     }
 
     async fn change(self, app: &App, value: &str) -> Result<(), String> {
         let number = || {
-            value.parse::<u32>().map_err(|_| format!("'{value}' is not a whole number from 0 to {}", u32::MAX))
+            value
+                .parse::<u32>()
+                .map_err(|_| format!("'{value}' is not a whole number from 0 to {}", u32::MAX))
         };
         let positive = || match number()? {
             0 => Err("Value can not be 0".to_owned()),
@@ -191,17 +221,27 @@ impl Setting {
             Setting::RefreshInterval => {
                 let seconds = positive()?;
                 let wish = RefreshRequest::SetInterval(Duration::from_secs(seconds.into()));
-                app.refresh.send(wish).await.map_err(|_| "the data is not refreshed: there is no source".to_owned())?;
+                app.refresh
+                    .send(wish)
+                    .await
+                    .map_err(|_| "the data is not refreshed: there is no source".to_owned())?;
                 app.refresh_seconds.store(seconds as usize, Relaxed);
             }
             Setting::AurFileLocation => {
-                return Err("the source is set in the configuration, as aur.source, and needs a restart".to_owned());
+                return Err(
+                    "the source is set in the configuration, as aur.source, and needs a restart"
+                        .to_owned(),
+                );
             }
             Setting::RateLimitCleanupInterval => {
                 return Err("there is nothing to set: the memory of the rate limit is bounded without cleaning".to_owned());
             }
-            Setting::CacheCleanupInterval | Setting::CacheExpirationTime | Setting::EnableSearchCache => {
-                return Err("there is nothing to set: searches are fast enough without a cache".to_owned());
+            Setting::CacheCleanupInterval
+            | Setting::CacheExpirationTime
+            | Setting::EnableSearchCache => {
+                return Err(
+                    "there is nothing to set: searches are fast enough without a cache".to_owned()
+                );
             }
         }
         Ok(())

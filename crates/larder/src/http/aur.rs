@@ -14,7 +14,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_LENGTH, CONTENT_TYPE,
+    LOCATION, ORIGIN,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -55,7 +56,8 @@ pub(super) struct Questions(pub(super) Arc<App>);
 impl Shortcut for Questions {
     fn answer(&self, head: &Parts) -> Option<Response> {
         let path = head.uri.path();
-        let is_question = path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php";
+        let is_question =
+            path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php";
         if head.method != Method::GET || !is_question {
             return None;
         }
@@ -72,7 +74,9 @@ fn open_to_all(request: &HeaderMap, response: &mut HeaderMap) {
     if request.contains_key(ORIGIN) {
         response.insert(
             ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static("ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset"),
+            HeaderValue::from_static(
+                "ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset",
+            ),
         );
     }
 }
@@ -150,7 +154,8 @@ async fn post(app: &App, head: &Parts, body: axum::body::Body) -> Result<Respons
         Err(response) => return Ok(*response),
     };
     let (from_path, query) = (asked.from_path.clone(), head.uri.query());
-    let content_type = head.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or(""));
+    let content_type =
+        head.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or(""));
     let body = read_body(body, &head.headers, app.config.limits.body_bytes_max).await?;
     let params = if let Ok(boundary) = multer::parse_boundary(content_type) {
         let fields = multipart_fields(body, boundary).await?;
@@ -175,7 +180,8 @@ fn admit(app: &App, head: &Parts) -> Result<Asked, Box<Response>> {
         }
     };
     let conditions = || Conditions::of(&head.method, &head.headers);
-    let is_without_question = from_path.version.is_none() && head.uri.query().is_none_or(str::is_empty);
+    let is_without_question =
+        from_path.version.is_none() && head.uri.query().is_none_or(str::is_empty);
     if head.method != Method::POST && is_without_question {
         return Err(Box::new(pages::documentation_response(&conditions())));
     }
@@ -200,7 +206,8 @@ fn finish(app: &App, head: &Parts, asked: Asked, params: Params) -> Result<Finis
         .aur
         .snapshot()
         .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))?;
-    let answer = Answer::to(params, &published.snapshot, asked.speaks_6, app.results_max.load(Relaxed));
+    let answer =
+        Answer::to(params, &published.snapshot, asked.speaks_6, app.results_max.load(Relaxed));
     drop(published);
     let status = match answer.outcome {
         Outcome::Answered(kind, by) => {
@@ -220,7 +227,10 @@ fn finish(app: &App, head: &Parts, asked: Asked, params: Params) -> Result<Finis
 
 /// What a path asks.
 enum Path<'a> {
-    Question { params: PathParams, speaks_6: bool },
+    Question {
+        params: PathParams,
+        speaks_6: bool,
+    },
     /// The same without the slashes at its end.
     Redirect(&'a str),
     Unknown,
@@ -272,7 +282,8 @@ fn redirect(path: &str, query: Option<&str>) -> Response {
     let target = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     match HeaderValue::from_str(&target) {
         Ok(target) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response(),
-        Err(_) => HttpError::new(StatusCode::NOT_FOUND, format!("nothing is at `{path}/`")).into_response(),
+        Err(_) => HttpError::new(StatusCode::NOT_FOUND, format!("nothing is at `{path}/`"))
+            .into_response(),
     }
 }
 
@@ -292,12 +303,18 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// The whole body, if it is within the bound; the network layer bounds the time.
-async fn read_body(body: axum::body::Body, headers: &HeaderMap, body_bytes_max: usize) -> Result<Bytes, HttpError> {
+async fn read_body(
+    body: axum::body::Body,
+    headers: &HeaderMap,
+    body_bytes_max: usize,
+) -> Result<Bytes, HttpError> {
     let too_large = || {
-        let detail = format!("the body has more than {body_bytes_max} bytes, the most that is accepted");
+        let detail =
+            format!("the body has more than {body_bytes_max} bytes, the most that is accepted");
         HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
-    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let announced =
+        headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|bytes| bytes > body_bytes_max as u64) {
         return Err(too_large());
     }
@@ -313,16 +330,24 @@ async fn read_body(body: axum::body::Body, headers: &HeaderMap, body_bytes_max: 
 }
 
 /// The text fields of a multipart form. Files among them are read as text: nobody sends any.
-async fn multipart_fields(body: Bytes, boundary: String) -> Result<Vec<(String, String)>, HttpError> {
+async fn multipart_fields(
+    body: Bytes,
+    boundary: String,
+) -> Result<Vec<(String, String)>, HttpError> {
     let bad = |error: multer::Error| {
-        HttpError::new(StatusCode::BAD_REQUEST, format!("the multipart form could not be read: {error}"))
+        HttpError::new(
+            StatusCode::BAD_REQUEST,
+            format!("the multipart form could not be read: {error}"),
+        )
     };
     let stream = futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(body) });
     let mut form = multer::Multipart::new(stream, boundary);
     let mut fields = Vec::new();
     while let Some(field) = form.next_field().await.map_err(bad)? {
         if fields.len() == FORM_FIELDS_MAX {
-            let detail = format!("the form has more than {FORM_FIELDS_MAX} fields, the most that is accepted");
+            let detail = format!(
+                "the form has more than {FORM_FIELDS_MAX} fields, the most that is accepted"
+            );
             return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
         }
         let name = field.name().unwrap_or_default().to_owned();

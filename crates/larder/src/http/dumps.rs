@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{
-    ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
+    ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sha2::{Digest, Sha256};
@@ -66,25 +66,44 @@ struct Found {
 }
 
 async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
-    let published =
-        app.aur.snapshot_full().ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))?;
+    let published = app
+        .aur
+        .snapshot_full()
+        .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))?;
     let modified_at = published.modified_at;
     if name == KEPT_FILE_NAME {
         let kept = published.kept.get().ok_or_else(|| {
-            HttpError::unavailable("the dump is not kept in the data directory, yet or for lack of space", 2)
+            HttpError::unavailable(
+                "the dump is not kept in the data directory, yet or for lack of space",
+                2,
+            )
         })?;
-        return Ok(Found { sha256: kept.sha256.clone(), download: Download::File(kept.clone()), modified_at });
+        return Ok(Found {
+            sha256: kept.sha256.clone(),
+            download: Download::File(kept.clone()),
+            modified_at,
+        });
     }
     let list = List::ALL.into_iter().find(|list| list.file_name() == name).ok_or_else(|| {
-        HttpError::new(StatusCode::NOT_FOUND, format!("`{name}` is not one of the files: {}", FILE_NAMES.join(", ")))
+        HttpError::new(
+            StatusCode::NOT_FOUND,
+            format!("`{name}` is not one of the files: {}", FILE_NAMES.join(", ")),
+        )
     })?;
     let making = tokio::task::spawn_blocking(move || {
         let made = published.dumps.list(&published, list);
-        Found { download: Download::Memory(made.body.clone()), sha256: made.sha256.clone(), modified_at }
+        Found {
+            download: Download::Memory(made.body.clone()),
+            sha256: made.sha256.clone(),
+            modified_at,
+        }
     });
     making.await.map_err(|error| {
         tracing::error!(%error, list = list.file_name(), "a list cannot be made");
-        HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the list cannot be made; it has been logged")
+        HttpError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the list cannot be made; it has been logged",
+        )
     })
 }
 
@@ -105,7 +124,9 @@ pub(super) async fn digest(State(app): State<Arc<App>>, uri: Uri) -> Response {
             let body = format!("SHA256 ({name}) = {}", found.sha256);
             let mut response = body.into_response();
             insert_validators(response.headers_mut(), &found, ".sha256");
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+            response
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
             response
         }
         Err(error) => error.into_response(),
@@ -113,10 +134,8 @@ pub(super) async fn digest(State(app): State<Arc<App>>, uri: Uri) -> Response {
 }
 
 fn insert_validators(headers: &mut HeaderMap, found: &Found, suffix: &str) {
-    let values = [
-        (ETAG, etag(found, suffix)),
-        (LAST_MODIFIED, httpdate::fmt_http_date(found.modified_at)),
-    ];
+    let values =
+        [(ETAG, etag(found, suffix)), (LAST_MODIFIED, httpdate::fmt_http_date(found.modified_at))];
     for (name, value) in values {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);
@@ -151,7 +170,8 @@ fn send(found: Found, request: &HeaderMap) -> Response {
             }
             Wanted::Unsatisfiable => {
                 let detail = format!("the range lies outside of the file's {size_bytes} bytes");
-                let mut response = HttpError::new(StatusCode::RANGE_NOT_SATISFIABLE, detail).into_response();
+                let mut response =
+                    HttpError::new(StatusCode::RANGE_NOT_SATISFIABLE, detail).into_response();
                 if let Ok(value) = HeaderValue::from_str(&format!("bytes */{size_bytes}")) {
                     response.headers_mut().insert(CONTENT_RANGE, value);
                 }
@@ -176,7 +196,11 @@ fn part(download: &Download, start: u64, end: u64, status: StatusCode) -> Respon
 }
 
 /// The file in pieces, each read when the client has taken the one before.
-fn pieces(kept: &KeptFile, start: u64, end: u64) -> impl stream::Stream<Item = std::io::Result<Bytes>> + use<> {
+fn pieces(
+    kept: &KeptFile,
+    start: u64,
+    end: u64,
+) -> impl stream::Stream<Item = std::io::Result<Bytes>> + use<> {
     let reader = kept.reader().starting_at(start).take(end - start);
     stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
@@ -198,7 +222,10 @@ fn pieces(kept: &KeptFile, start: u64, end: u64) -> impl stream::Stream<Item = s
 fn is_current(request: &HeaderMap, etag: &str, modified_at: SystemTime) -> bool {
     if let Some(tags) = request.get(IF_NONE_MATCH) {
         let tags = String::from_utf8_lossy(tags.as_bytes());
-        return tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == "*" || tag == etag);
+        return tags
+            .split(',')
+            .map(|tag| tag.trim().trim_start_matches("W/"))
+            .any(|tag| tag == "*" || tag == etag);
     }
     header_date(request, IF_MODIFIED_SINCE).is_some_and(|since| whole_seconds(modified_at) <= since)
 }
@@ -209,8 +236,9 @@ fn header_date(request: &HeaderMap, name: http::HeaderName) -> Option<SystemTime
 
 /// HTTP dates have no fractions.
 fn whole_seconds(time: SystemTime) -> SystemTime {
-    time.duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(time, |since| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(since.as_secs()))
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(time, |since| {
+        SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(since.as_secs())
+    })
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -228,7 +256,8 @@ enum Wanted {
 fn range(request: &HeaderMap, etag: &str, modified_at: SystemTime, size_bytes: u64) -> Wanted {
     if let Some(condition) = request.get(IF_RANGE) {
         let is_same = condition.as_bytes() == etag.as_bytes()
-            || header_date(request, IF_RANGE).is_some_and(|date| date == whole_seconds(modified_at));
+            || header_date(request, IF_RANGE)
+                .is_some_and(|date| date == whole_seconds(modified_at));
         if !is_same {
             return Wanted::Whole;
         }
@@ -253,8 +282,10 @@ mod tests {
 
     #[track_caller]
     fn check(headers: &[(http::HeaderName, &'static str)], expected: Wanted) {
-        let headers =
-            headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
+            .collect();
         assert_eq!(range(&headers, "\"tag\"", SystemTime::UNIX_EPOCH, 100), expected);
     }
 
@@ -270,6 +301,9 @@ mod tests {
         check(&[(RANGE, "lines=1-2")], Wanted::Whole);
         check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "\"tag\"")], Wanted::Part { start: 0, end: 4 });
         check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "\"old\"")], Wanted::Whole);
-        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "Thu, 01 Jan 1970 00:00:00 GMT")], Wanted::Part { start: 0, end: 4 });
+        check(
+            &[(RANGE, "bytes=0-3"), (IF_RANGE, "Thu, 01 Jan 1970 00:00:00 GMT")],
+            Wanted::Part { start: 0, end: 4 },
+        );
     }
 }

@@ -54,7 +54,10 @@ impl IntoResponse for HttpError {
 /// 404 for a path that nothing answers.
 pub(super) async fn not_found(request: Request) -> HttpError {
     let path = request.uri().path();
-    HttpError::new(StatusCode::NOT_FOUND, format!("nothing is at `{path}`; `/docs` says what there is"))
+    HttpError::new(
+        StatusCode::NOT_FOUND,
+        format!("nothing is at `{path}`; `/docs` says what there is"),
+    )
 }
 
 /// 405 for the routes that answer GET alone.

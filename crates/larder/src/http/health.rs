@@ -22,7 +22,8 @@ pub(super) async fn alive() -> Response {
 /// is listed, and what troubles the source of a surface that still serves its old snapshot.
 pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Response {
     let obstacles = app.obstacles();
-    let status = if obstacles.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status =
+        if obstacles.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut body = String::new();
     for obstacle in &obstacles {
         // Writing to a string does not fail.
@@ -40,7 +41,10 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
                 httpdate::fmt_http_date(published.published_at),
             );
             if let Some(trouble) = app.aur_trouble() {
-                let _ = writeln!(body, "[!] aur: the last refresh failed, the snapshot above stays: {trouble}");
+                let _ = writeln!(
+                    body,
+                    "[!] aur: the last refresh failed, the snapshot above stays: {trouble}"
+                );
             }
         } else if !app.config.aur.enabled {
             body.push_str("[+] aur: switched off\n");
@@ -68,7 +72,8 @@ pub(super) async fn version() -> Response {
 /// `/metrics`
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     app.metrics.rate_limit_clients.set(app.rate_limiter.len() as i64);
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()).into_response()
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
+        .into_response()
 }
 
 fn text(status: StatusCode, body: impl Into<String>) -> Response {

@@ -16,7 +16,8 @@ use crate::app::App;
 const HTML: &str = "text/html; charset=utf-8";
 
 static INDEX: LazyLock<Reply> = LazyLock::new(|| page(HTML, include_str!("../pages/index.html")));
-static DOCUMENTATION: LazyLock<Reply> = LazyLock::new(|| page(HTML, include_str!("../pages/rpc.html")));
+static DOCUMENTATION: LazyLock<Reply> =
+    LazyLock::new(|| page(HTML, include_str!("../pages/rpc.html")));
 static OPENAPI: LazyLock<Reply> =
     LazyLock::new(|| page("application/json", include_str!("../pages/openapi.json")));
 static ADMIN_OPENAPI: LazyLock<Reply> =
@@ -80,14 +81,24 @@ struct Statistics<'a> {
 }
 
 /// `/rpc/stats`
-pub(super) async fn statistics(State(app): State<Arc<App>>, method: Method, headers: HeaderMap) -> Response {
+pub(super) async fn statistics(
+    State(app): State<Arc<App>>,
+    method: Method,
+    headers: HeaderMap,
+) -> Response {
     let published = app.aur.snapshot_full();
     let statistics = Statistics {
         version: env!("CARGO_PKG_VERSION"),
         commit: option_env!("LARDER_BUILD_COMMIT").unwrap_or(""),
-        packages: published.as_ref().map_or(0, |published| published.snapshot.package_count() as usize),
-        package_bases: published.as_ref().map_or(0, |published| published.snapshot.package_base_count() as usize),
-        last_refresh: published.as_ref().map(|published| httpdate::fmt_http_date(published.published_at)),
+        packages: published
+            .as_ref()
+            .map_or(0, |published| published.snapshot.package_count() as usize),
+        package_bases: published
+            .as_ref()
+            .map_or(0, |published| published.snapshot.package_base_count() as usize),
+        last_refresh: published
+            .as_ref()
+            .map(|published| httpdate::fmt_http_date(published.published_at)),
     };
     match statistics.render() {
         Ok(html) => {
@@ -96,7 +107,8 @@ pub(super) async fn statistics(State(app): State<Arc<App>>, method: Method, head
         }
         Err(error) => {
             tracing::error!(%error, "the page of statistics cannot be rendered");
-            HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered").into_response()
+            HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered")
+                .into_response()
         }
     }
 }

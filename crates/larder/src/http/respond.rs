@@ -2,7 +2,10 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reply::{Encoding, Reply};
 
@@ -25,7 +28,10 @@ impl Conditions {
             Some(accepted) => accepted.to_str().map_or(Encoding::Identity, Encoding::negotiate),
             None => Encoding::Identity,
         };
-        Conditions { if_none_match: headers.get(IF_NONE_MATCH).filter(|_| is_safe).cloned(), encoding }
+        Conditions {
+            if_none_match: headers.get(IF_NONE_MATCH).filter(|_| is_safe).cloned(),
+            encoding,
+        }
     }
 }
 
@@ -47,7 +53,8 @@ pub(super) fn takes_long(reply: &Reply, conditions: &Conditions) -> bool {
 
 /// The same at once, on this thread.
 pub(super) fn respond_now(reply: Reply, status: StatusCode, conditions: &Conditions) -> Response {
-    let encoding = if reply.body.len() < ENCODED_BYTES_MIN { Encoding::Identity } else { conditions.encoding };
+    let encoding =
+        if reply.body.len() < ENCODED_BYTES_MIN { Encoding::Identity } else { conditions.encoding };
     let is_known = conditions
         .if_none_match
         .as_ref()

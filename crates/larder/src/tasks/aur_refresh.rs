@@ -25,7 +25,8 @@ pub async fn run(
 ) {
     let mut refresh = Refresh { app, kept_failed: false };
     // A file is at hand, so it comes first; a URL may take its time or be down, so what is kept does.
-    let is_file = source.as_ref().is_some_and(|source| matches!(source.spec(), SourceSpec::File(_)));
+    let is_file =
+        source.as_ref().is_some_and(|source| matches!(source.spec(), SourceSpec::File(_)));
     if is_file && let Some(source) = &mut source {
         let _ = shutdown.run_until_cancelled(refresh.look(source, &mut kept, false)).await;
     }
@@ -81,7 +82,12 @@ struct Refresh {
 
 impl Refresh {
     /// Asks the source, and publishes what it has. True if a new snapshot is served.
-    async fn look(&mut self, source: &mut Source, kept: &mut Kept, is_wished: bool) -> ReloadOutcome {
+    async fn look(
+        &mut self,
+        source: &mut Source,
+        kept: &mut Kept,
+        is_wished: bool,
+    ) -> ReloadOutcome {
         let arrival = match source.poll(is_wished).await {
             Ok(Some(arrival)) => arrival,
             Ok(None) => {
@@ -127,7 +133,8 @@ impl Refresh {
             Ok(Some(arrival)) => arrival,
             Ok(None) => {
                 if source.is_none() {
-                    let problem = "no source is configured, and the data directory keeps no earlier dump";
+                    let problem =
+                        "no source is configured, and the data directory keeps no earlier dump";
                     self.app.set_aur_trouble(Some(problem.to_owned()));
                     tracing::error!("{problem}: set aur.source, or start with --demo");
                 }
@@ -151,14 +158,19 @@ impl Refresh {
 
     /// Builds a snapshot from a dump and publishes it.
     async fn take(&self, arrival: Arrival) -> Result<(Arc<AurPublished>, Arrival), String> {
-        let limits = DumpLimits { dump_bytes_max: self.app.config.aur.dump_bytes_max, ..DumpLimits::default() };
+        let limits = DumpLimits {
+            dump_bytes_max: self.app.config.aur.dump_bytes_max,
+            ..DumpLimits::default()
+        };
         let started_at = Instant::now();
         let building = tokio::task::spawn_blocking(move || {
-            let snapshot = aur::dump::read(arrival.reader(), &limits).map_err(|error| error.to_string())?;
+            let snapshot =
+                aur::dump::read(arrival.reader(), &limits).map_err(|error| error.to_string())?;
             arrival.check_unchanged().map_err(|error| error.to_string())?;
             Ok::<_, String>((snapshot, arrival))
         });
-        let (snapshot, arrival) = building.await.map_err(|error| format!("building a snapshot failed: {error}"))??;
+        let (snapshot, arrival) =
+            building.await.map_err(|error| format!("building a snapshot failed: {error}"))??;
         self.check_size(&snapshot)?;
         let seconds = started_at.elapsed().as_secs_f64();
         let published_at = SystemTime::now();
@@ -172,16 +184,26 @@ impl Refresh {
         });
         self.app.aur.publish(published.clone());
         let metrics = &self.app.metrics;
-        let (packages, bases) = (published.snapshot.package_count(), published.snapshot.package_base_count());
+        let (packages, bases) =
+            (published.snapshot.package_count(), published.snapshot.package_base_count());
         metrics.aur_packages.set(packages.into());
         metrics.aur_package_bases.set(bases.into());
         metrics.aur_refresh_seconds.observe(seconds);
         metrics.published(unix_seconds(published_at), unix_seconds(published.modified_at));
         let duplicates = published.snapshot.duplicate_count();
         if duplicates > 0 {
-            tracing::warn!(duplicates, "the dump names packages more than once; the last record of each counts");
+            tracing::warn!(
+                duplicates,
+                "the dump names packages more than once; the last record of each counts"
+            );
         }
-        tracing::info!(packages, bases, seconds, origin = published.origin, "published a snapshot of the AUR");
+        tracing::info!(
+            packages,
+            bases,
+            seconds,
+            origin = published.origin,
+            "published a snapshot of the AUR"
+        );
         Ok((published, arrival))
     }
 
@@ -189,7 +211,8 @@ impl Refresh {
     fn check_size(&self, next: &Snapshot) -> Result<(), String> {
         let Some(current) = self.app.aur.snapshot() else { return Ok(()) };
         let percent_max = self.app.config.aur.shrink_percent_max;
-        let (before, after) = (u64::from(current.snapshot.package_count()), u64::from(next.package_count()));
+        let (before, after) =
+            (u64::from(current.snapshot.package_count()), u64::from(next.package_count()));
         let least = before * u64::from(100 - percent_max.min(100));
         if after * 100 < least {
             return Err(format!(
