@@ -30,7 +30,7 @@ fn main() {
     }
     for query in &queries {
         let params = Params::from_query(PathParams::default(), Some(query));
-        let rounds = 200;
+        let rounds = 2_000;
         let started = Instant::now();
         let mut body_bytes = 0;
         for _ in 0..rounds {
