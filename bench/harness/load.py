@@ -12,9 +12,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from servers import Trouble, machine_busy_seconds
+from servers import Trouble, check_alive, machine_busy_seconds
 
 LUA = Path(__file__).resolve().parent.parent / "wrk.lua"
+REFUSED_SECONDS_MAX = 5.0
 
 
 def wrk(tool, server, questions, seconds, connections=10, encoding=None, pause_ms=None, cpus=1):
@@ -83,18 +84,30 @@ class Asker:
     """One keep-alive connection for questions outside the measured rounds."""
 
     def __init__(self, server):
+        self.server = server
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
 
     def ask(self, path, encoding=None):
-        """(status, body) of one GET; connects again if the server has closed the connection meanwhile."""
+        """(status, body) of one GET; connects again if the server has closed the connection meanwhile.
+
+        A refused connection is tried again for a while; raises Trouble if the server has exited.
+        """
         headers = {"Accept-Encoding": encoding} if encoding else {}
-        for attempt in (1, 2):
+        attempt, deadline = 0, time.monotonic() + REFUSED_SECONDS_MAX
+        while True:
             try:
                 self.connection.request("GET", path, headers=headers)
                 response = self.connection.getresponse()
                 return response.status, response.read()
+            except ConnectionRefusedError:
+                self.connection.close()
+                check_alive(self.server)
+                if time.monotonic() > deadline:
+                    raise Trouble(f"{self.server.name} refused connections for {REFUSED_SECONDS_MAX:.0f} s") from None
+                time.sleep(0.05)
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
                 self.connection.close()
+                attempt += 1
                 if attempt == 2:
                     raise
 

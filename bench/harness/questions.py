@@ -9,8 +9,11 @@ import json
 import random
 import re
 from collections import Counter
+from pathlib import Path
 from urllib.parse import quote
 
+# Weights of characters in the collation that the AUR's database compares text with; all others weigh what they are.
+COLLATION = Path(__file__).resolve().parents[2] / "testdata/aur/general_ci.txt"
 RESULTS_MAX = 5000
 TOO_MANY = -1
 EXACT_FIELDS = {
@@ -30,6 +33,19 @@ SEARCH_MIX = [
     ("name", "word", 120), ("name", "middle", 60), ("name", "short", 30), ("name", "whole", 38), ("name", "missing", 40),
 ]
 TOO_MANY_SHARE_MAX = 0.05
+# The API decodes a query before it splits it, so an encoded `&` ends the needle; a needle with what looks like an
+# encoded character is left out too, since a server that decodes twice asks for another one.
+CUT_BY_THE_API = re.compile("&|%[0-9A-Fa-f]{2}")
+
+_weights = {}
+
+
+def fold(text):
+    """`text` as the AUR's database compares it: without case and accents, one character for each."""
+    if not _weights:
+        lines = COLLATION.read_text(encoding="ascii").splitlines()
+        _weights.update((int(number, 16) for number in line.split()) for line in lines if line[:1] not in ("", "#"))
+    return text.translate(_weights)
 
 
 def read_dump(path):
@@ -61,21 +77,25 @@ class Catalogue:
         self.packages = sorted(packages, key=lambda package: package["Name"])
         self.names = [package["Name"] for package in self.packages]
         self._lower_names = [name.lower() for name in self.names]
+        # Questions are drawn from texts in lower case, as people type, and counted in folded ones.
+        self._lower_descriptions = [(package.get("Description") or "").lower() for package in self.packages]
+        self._folded_names = [fold(name) for name in self.names]
         # A separator that no question contains keeps a needle from matching across the two fields.
-        self._lower_texts = [f"{name}\x00{(package.get('Description') or '').lower()}"
-                             for name, package in zip(self._lower_names, self.packages)]
+        self._folded_texts = [f"{name}\x00{fold(package.get('Description') or '')}"
+                              for name, package in zip(self._folded_names, self.packages)]
         self._exact = {by: Counter() for by in EXACT_FIELDS}
         for package in self.packages:
             for by, field in EXACT_FIELDS.items():
-                self._exact[by].update(field_values(package, by, field))
+                values = listed_values(package, by, field)
+                self._exact[by].update({fold(value.rstrip(" ")) for value in values})
 
     def count(self, needle, by):
         """The number of packages a search finds by a plain scan, TOO_MANY where the API refuses to list them."""
-        needle = needle.lower()
+        needle = fold(needle)
         if by in EXACT_FIELDS:
-            found = self._exact[by][needle]
+            found = self._exact[by][needle.rstrip(" ")]
         else:
-            texts = self._lower_names if by == "name" else self._lower_texts
+            texts = self._folded_names if by == "name" else self._folded_texts
             found = sum(needle in text for text in texts)
         return found if found <= RESULTS_MAX else TOO_MANY
 
@@ -102,7 +122,7 @@ class Catalogue:
         A question whose answer would be "Too many package results." is drawn again once 5 % of all are such.
         """
         draw = random.Random(seed)
-        words = sorted({word for text in self._lower_texts for word in re.findall(r"[a-z0-9]{4,}", text.split("\x00")[1])})
+        words = sorted({word for text in self._lower_descriptions for word in re.findall(r"[a-z0-9]{4,}", text)})
         name_words = sorted({word for name in self._lower_names for word in re.findall(r"[a-z0-9]{3,}", name)})
         values = {by: [package for package in self.packages if package.get(field)] for by, field in EXACT_FIELDS.items()}
         mix, seen = [], set()
@@ -122,7 +142,7 @@ class Catalogue:
                 return name
             if kind == "word":
                 return draw.choice(name_words if by == "name" else words)
-            text = draw.choice(self._lower_texts).split("\x00")[1] if kind == "phrase" else name
+            text = draw.choice(self._lower_descriptions) if kind == "phrase" else name
             longest, shortest = {"middle": (7, 4), "short": (3, 2), "phrase": (40, 10)}[kind]
             length = draw.randint(shortest, longest)
             at = draw.randint(0, max(0, len(text) - length))
@@ -137,7 +157,7 @@ class Catalogue:
             while wanted and tries:
                 tries -= 1
                 needle = needle_of(by, kind)
-                if len(needle) < 2 or not needle.isascii() or (by, needle) in seen:
+                if len(needle) < 2 or not needle.isascii() or CUT_BY_THE_API.search(needle) or (by, needle) in seen:
                     continue
                 results = self.count(needle, by)
                 if (kind == "missing") != (results == 0):
@@ -155,15 +175,22 @@ class Catalogue:
         return mix
 
 
-def field_values(package, by, field):
-    """What an exact search of `by` finds this package under: lower case, versions cut off relations."""
+def listed_values(package, by, field):
+    """What an exact search of `by` finds this package under, as written; versions are cut off relations."""
     value = package.get(field) or []
     listed = {value} if isinstance(value, str) else set(value)
     if by in RELATIONS:
         listed = {re.split("[<>=]", entry, maxsplit=1)[0] for entry in listed}
+    if by == "optdepends":  # older dumps give them a description
+        listed = {entry.split(": ", 1)[0] for entry in listed}
     if by == "provides":
         listed.add(package["Name"])
-    return {entry.lower() for entry in listed}
+    return listed
+
+
+def field_values(package, by, field):
+    """`listed_values` in lower case: what to ask for."""
+    return {value.lower() for value in listed_values(package, by, field)}
 
 
 def result_count(body):

@@ -8,6 +8,7 @@ talks to any address but 127.0.0.1.
 import ctypes
 import http.client
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -97,6 +98,12 @@ def start(name, command, port, log, environment=None):
     return server
 
 
+def check_alive(server):
+    """Raises Trouble with the end of its log if a server that was started here has exited."""
+    if server.child is not None and server.child.poll() is not None:
+        raise Trouble(f"{server.name} exited with {server.child.returncode}:\n{_tail(server.log)}")
+
+
 def wait_ready(server, path):
     """Waits until `path` answers 200; asks every 2 ms, since the time until then is itself a figure.
 
@@ -104,8 +111,7 @@ def wait_ready(server, path):
     """
     deadline = time.monotonic() + READY_SECONDS_MAX
     while time.monotonic() < deadline:
-        if server.child is not None and server.child.poll() is not None:
-            raise Trouble(f"{server.name} exited with {server.child.returncode} before it was ready:\n{_tail(server.log)}")
+        check_alive(server)
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
         try:
             connection.request("GET", path)
@@ -204,9 +210,18 @@ def find_peer(name, port):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A free port below those that the kernel hands out: between this moment and the server's own bind no
+    outgoing connection, not even the one that asks whether it is ready, and no other program's `:0` can take it."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    candidates = random.Random().sample(range(10_000, lowest), 20) if lowest >= 11_000 else []
+    for port in [*candidates, 0]:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+    raise Trouble("no port is free on 127.0.0.1")
 
 
 def machine_busy_seconds():
