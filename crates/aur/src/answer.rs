@@ -20,7 +20,7 @@ const JAVASCRIPT: &str = "text/javascript";
 const SUGGESTIONS: &str = "application/x-suggestions+json";
 
 /// Most names that a suggestion gives.
-const SUGGESTIONS_MAX: usize = 20;
+const SUGGESTIONS_MAX: u32 = 20;
 
 /// Typical size of a record in an answer, for a first guess at its buffer.
 const RECORD_BYTES: usize = 420;
@@ -253,8 +253,7 @@ impl Snapshot {
         let Some(arg) = query.single() else { return Vec::new() };
         self.names()
             .column()
-            .starting_with(fold(&arg.literal).as_bytes())
-            .take(SUGGESTIONS_MAX)
+            .first_starting_with(fold(&arg.literal).as_bytes(), SUGGESTIONS_MAX)
             .map(|doc| self.record(DocId(doc)).name())
             .collect()
     }
@@ -262,8 +261,7 @@ impl Snapshot {
     fn suggest_bases(&self, query: &Query) -> Vec<&[u8]> {
         let Some(arg) = query.single() else { return Vec::new() };
         self.bases()
-            .starting_with(fold(&arg.literal).as_bytes())
-            .take(SUGGESTIONS_MAX)
+            .first_starting_with(fold(&arg.literal).as_bytes(), SUGGESTIONS_MAX)
             .map(|base| self.record(self.package_of_base(base)).package_base())
             .collect()
     }

@@ -15,6 +15,9 @@ use crate::package::{Package, Text, Texts};
 const SNAPSHOT_PREFIX: &str = "\"/cgit/aur.git/snapshot/";
 const SNAPSHOT_SUFFIX: &str = ".tar.gz\"";
 
+/// More than most packages take in an answer.
+const RECORD_BYTES: usize = 1024;
+
 /// Which keys an answer's records have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -206,7 +209,9 @@ impl<'a> Record<'a> {
 
     /// Appends the package as a JSON object with the keys of `shape`.
     pub(crate) fn render(self, shape: Shape, out: &mut Vec<u8>) {
-        out.push(b'{');
+        // Room for a record of usual size, so that its pieces do not grow the buffer one by one.
+        out.reserve(RECORD_BYTES);
+        let start = out.len();
         let mut name: &[u8] = b"\"\"";
         let mut base = None;
         for (field, value) in self.fields() {
@@ -234,7 +239,6 @@ impl<'a> Record<'a> {
                     out.extend_from_slice(SNAPSHOT_PREFIX.as_bytes());
                     out.extend_from_slice(&base[1..base.len() - 1]);
                     out.extend_from_slice(SNAPSHOT_SUFFIX.as_bytes());
-                    out.push(b',');
                 }
                 (Field::Popularity, Some(b"0")) if shape == Shape::Metadata => {
                     write_member(field, b"0.0", out);
@@ -249,8 +253,8 @@ impl<'a> Record<'a> {
                 }
             }
         }
-        // Each member ends with a comma; the version is always there, so there is a last one.
-        out.pop();
+        // Each member begins with a comma. The version is always there, so there is a first one.
+        out[start] = b'{';
         out.push(b'}');
     }
 }
@@ -259,7 +263,6 @@ impl<'a> Record<'a> {
 fn write_member(field: Field, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(field.key().as_bytes());
     out.extend_from_slice(value);
-    out.push(b',');
 }
 
 #[cfg(test)]

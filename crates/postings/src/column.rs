@@ -63,6 +63,15 @@ impl TextColumn {
         first..first + count
     }
 
+    /// The first `limit` documents whose text begins with `prefix`. The texts must be in ascending order.
+    pub fn first_starting_with(&self, prefix: &[u8], limit: u32) -> Range<u32> {
+        let first = self.partition_point(|text| text < prefix);
+        let last = self.len().min(first.saturating_add(limit));
+        // Neighbours lie side by side: looking at a few costs less than searching for the last of all.
+        let end = (first..last).find(|&doc| !self.text(DocId(doc)).starts_with(prefix)).unwrap_or(last);
+        first..end
+    }
+
     /// The documents whose text is `wanted`. The texts must be in ascending order.
     pub fn equal_to(&self, wanted: &[u8]) -> Range<u32> {
         let first = self.partition_point(|text| text < wanted);
@@ -98,6 +107,9 @@ mod tests {
     fn check(prefix: &str, expected: Range<u32>) {
         let column = TextColumn::from_texts(["", "A", "AB", "ABC", "AC", "B_", "É"]);
         assert_eq!(column.starting_with(prefix.as_bytes()), expected);
+        let first = expected.start..expected.end.min(expected.start + 2);
+        assert_eq!(column.first_starting_with(prefix.as_bytes(), 2), first);
+        assert_eq!(column.first_starting_with(prefix.as_bytes(), u32::MAX), expected);
     }
 
     #[test]
