@@ -68,7 +68,8 @@ impl TextColumn {
         let first = self.partition_point(|text| text < prefix);
         let last = self.len().min(first.saturating_add(limit));
         // Neighbours lie side by side: looking at a few costs less than searching for the last of all.
-        let end = (first..last).find(|&doc| !self.text(DocId(doc)).starts_with(prefix)).unwrap_or(last);
+        let end =
+            (first..last).find(|&doc| !self.text(DocId(doc)).starts_with(prefix)).unwrap_or(last);
         first..end
     }
 
