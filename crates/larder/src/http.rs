@@ -28,7 +28,7 @@ use crate::net::{Routes, Shortcut};
 pub use error::HttpError;
 
 /// What the main listener answers: the table, and before it the way of nearly all requests, which
-/// saves a fifth of the CPU time of a short answer.
+/// needs none of the router's futures.
 pub fn routes(app: Arc<App>) -> Routes {
     let shortcut =
         app.config.aur.enabled.then(|| Arc::new(aur::Questions(app.clone())) as Arc<dyn Shortcut>);

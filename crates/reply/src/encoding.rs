@@ -80,7 +80,7 @@ impl Encoding {
         matches!(text, "" | "-gz" | "-zst")
     }
 
-    /// `body` in this encoding. Takes time in proportion to the body: some 10 µs a kilobyte.
+    /// `body` in this encoding. Takes some ten microseconds even for a short body, and time in proportion for a long one.
     pub fn encode(self, body: &Bytes) -> Bytes {
         match self {
             Encoding::Identity => body.clone(),
