@@ -21,7 +21,7 @@ mod wire;
 use std::time::Duration;
 
 pub use self::client::{ClientAddress, ClientKey, TrustedProxies};
-pub use self::front::{Routes, Shortcut};
+pub use self::front::{Routes, Shortcut, Shortened};
 pub use self::listener::{Listener, bind, sockets_from_systemd};
 pub use self::open_files::{OpenFiles, raise_open_files_limit};
 pub use self::serve::Server;

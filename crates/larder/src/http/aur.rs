@@ -26,7 +26,7 @@ use super::pages;
 use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
 use crate::metrics::Surface;
-use crate::net::{ClientAddress, Peer, Shortcut};
+use crate::net::{ClientAddress, Peer, Shortcut, Shortened};
 use crate::rate_limit::Decision;
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
@@ -50,22 +50,35 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Res
     response
 }
 
-/// The way of nearly all requests: questions by GET whose answers need no thread of their own.
+/// The way of nearly all requests: questions by GET.
 pub(super) struct Questions(pub(super) Arc<App>);
 
 impl Shortcut for Questions {
-    fn answer(&self, head: &Parts) -> Option<Response> {
+    fn answer(&self, head: &Parts) -> Option<Shortened> {
         let path = head.uri.path();
         let is_question =
             path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php";
         if head.method != Method::GET || !is_question {
             return None;
         }
-        let Reading::Done(mut response) = read(&self.0, head) else { return None };
-        open_to_all(&head.headers, response.headers_mut());
-        self.0.metrics.responded(Surface::Aur, response.status());
-        Some(response)
+        Some(match read(&self.0, head) {
+            Reading::Done(response) => Shortened::Now(send(&self.0, &head.headers, response)),
+            Reading::Long(finished) => {
+                let (app, request) = (self.0.clone(), head.headers.clone());
+                Shortened::Later(Box::pin(async move {
+                    let response = finished.respond(&app).await;
+                    send(&app, &request, response)
+                }))
+            }
+        })
     }
+}
+
+/// Finishes a response that no layer of the router finishes.
+fn send(app: &App, request: &HeaderMap, mut response: Response) -> Response {
+    open_to_all(request, response.headers_mut());
+    app.metrics.responded(Surface::Aur, response.status());
+    response
 }
 
 /// Lets pages of other sites see the answer.

@@ -45,8 +45,17 @@ impl From<Router> for Routes {
 
 /// Answers some requests without the router: without its futures and what it copies for each of them.
 pub trait Shortcut: Send + Sync {
-    /// The answer to a request without a body; `None` leaves the request to the router.
-    fn answer(&self, head: &http::request::Parts) -> Option<Response<Body>>;
+    /// The answer to a request without a body; `None` leaves the request to the router, which then
+    /// does everything about it: nothing may have been done or counted for it before.
+    fn answer(&self, head: &http::request::Parts) -> Option<Shortened>;
+}
+
+/// The answer of a [`Shortcut`].
+pub enum Shortened {
+    /// It is there.
+    Now(Response<Body>),
+    /// It is being made.
+    Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
 /// One connection's way to the routes.
@@ -77,15 +86,20 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         head.extensions.insert(self.peer);
         let body = if body.is_end_stream() {
             // The compiler does not see that an answer is never half given: a panic loses it whole.
-            let answer = self.routes.shortcut.as_deref().map(|shortcut| {
+            let answer = self.routes.shortcut.as_deref().and_then(|shortcut| {
                 catch_unwind(AssertUnwindSafe(|| shortcut.answer(&head))).unwrap_or_else(|_| {
                     let mut response = Response::new(Body::empty());
                     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-                    Some(response)
+                    Some(Shortened::Now(response))
                 })
             });
-            if let Some(Some(response)) = answer {
-                return Answer { source: Source::Ready(Some(response)), handling };
+            let source = match answer {
+                Some(Shortened::Now(response)) => Some(Source::Ready(Some(response))),
+                Some(Shortened::Later(making)) => Some(Source::Later(making)),
+                None => None,
+            };
+            if let Some(source) = source {
+                return Answer { source, handling };
             }
             Body::empty()
         } else {
@@ -113,6 +127,7 @@ pub(super) struct Answer {
 
 enum Source {
     Route(RouteFuture<Infallible>),
+    Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
     Ready(Option<Response<Body>>),
 }
 
@@ -123,6 +138,7 @@ impl Future for Answer {
         let this = self.get_mut();
         let response = match &mut this.source {
             Source::Route(route) => ready!(Pin::new(route).poll(cx))?,
+            Source::Later(making) => ready!(making.as_mut().poll(cx)),
             Source::Ready(response) => {
                 response.take().expect("an answer is not polled after it is there")
             }

@@ -124,3 +124,22 @@ fn zero_is_no_limit() {
     }
     assert_eq!(server.metric("larder_rate_limit_clients"), 0.0);
 }
+
+/// An answer that takes long to encode is made by a thread of its own; the question is still one.
+#[test]
+fn a_long_answer_is_counted_once() {
+    let server = TestServer::serving_with(&catalogue::generation(1, 600), |config| {
+        config.aur.rate_limit = 10;
+    });
+    let question = "/rpc?v=5&type=search&by=name&arg=shared";
+    let plain = server.get(question);
+    assert!(plain.body.len() > 64 << 10, "{} bytes are not long", plain.body.len());
+    for remaining in ["8", "7"] {
+        let response = server.client.get_with(question, &[("Accept-Encoding", "gzip")]);
+        assert_eq!(response.header("content-encoding"), "gzip");
+        assert_eq!(response.header("ratelimit-remaining"), remaining);
+    }
+    let answered = r#"rpc_requests{by="name",method="GET",type="search"}"#;
+    assert_eq!(server.metric(answered), 3.0);
+    assert_eq!(server.metric("rpc_request_duration_seconds_count"), 3.0);
+}
