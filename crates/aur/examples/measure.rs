@@ -1,23 +1,24 @@
-//! Measures the engine alone, without a server: `measure DUMP [NEEDLE ..]`.
+//! Measures the engine alone, without a server: `measure DUMP [QUERY|@FILE ..]`.
 //!
-//! Prints the CPU time of building a snapshot, the resident memory after it, and the time of
-//! searches. `valgrind --tool=callgrind` on this program counts instructions; see bench/README.md.
+//! Prints the CPU time of building a snapshot, the resident memory after it, and the mean CPU time of each
+//! query; a file has a query a line, and they are asked in turn over and over, so that none finds its data in
+//! the processor's caches. Even CPU time varies with what else the machine does: the instructions that are
+//! counted at every change are those of the `workload` example, see bench/README.md.
 
 use std::fs::File;
-use std::time::Instant;
+use std::time::Duration;
 
 use aur::{Answer, DumpLimits, Params, PathParams};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().expect("usage: measure DUMP [QUERY ..]");
-    let queries: Vec<String> = arguments.collect();
-    let started = Instant::now();
+    let path = arguments.next().expect("usage: measure DUMP [QUERY|@FILE ..]");
+    let started = cpu_time();
     let file = File::open(&path).expect("the dump can be opened");
     let snapshot = aur::dump::read(file, &DumpLimits::default()).expect("a good dump");
     println!(
         "build {:?}: {} packages, {} bases",
-        started.elapsed(),
+        cpu_time() - started,
         snapshot.package_count(),
         snapshot.package_base_count()
     );
@@ -28,14 +29,31 @@ fn main() {
             println!("{line}");
         }
     }
-    for query in &queries {
-        let params = Params::from_query(PathParams::default(), Some(query));
-        let rounds = 2_000;
-        let started = Instant::now();
+    for argument in arguments {
+        let (queries, rounds) = match argument.strip_prefix('@') {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).expect("a file of queries");
+                (text.lines().map(str::to_owned).collect(), 10)
+            }
+            None => (vec![argument.clone()], 2_000),
+        };
+        let started = cpu_time();
         let mut body_bytes = 0;
         for _ in 0..rounds {
-            body_bytes = Answer::to(params.clone(), &snapshot, false, 5_000).reply.body.len();
+            for query in &queries {
+                let params = Params::from_query(PathParams::default(), Some(query));
+                body_bytes += Answer::to(params, &snapshot, false, 5_000).reply.body.len();
+            }
         }
-        println!("{:>9.2?} {body_bytes:>8} B  {query}", started.elapsed() / rounds);
+        let count = rounds * queries.len();
+        let mean = (cpu_time() - started) / count as u32;
+        println!("{mean:>9.2?} {:>8} B  {argument}", body_bytes / count);
     }
+}
+
+/// CPU time of this process's only thread so far; zero where the system does not say.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split_whitespace().next().and_then(|first| first.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or_default())
 }

@@ -22,8 +22,14 @@ const SUGGESTIONS: &str = "application/x-suggestions+json";
 /// Most names that a suggestion gives.
 const SUGGESTIONS_MAX: u32 = 20;
 
+/// More than most suggestions take together.
+const SUGGESTIONS_BYTES: usize = 640;
+
 /// Typical size of a record in an answer, for a first guess at its buffer.
 const RECORD_BYTES: usize = 420;
+
+/// How many records are warmed up together: what is read of them stays in the nearest cache.
+const WARM_UP_RECORDS: usize = 32;
 
 /// A finished answer, and what became of the question.
 #[derive(Clone, Debug)]
@@ -111,24 +117,21 @@ impl Snapshot {
                 let limit = results_max.saturating_add(1);
                 let found = if query.kind == Kind::Info {
                     self.info(query, limit)
+                } else if self.is_surely_too_much(query, results_max) {
+                    return too_many(query);
                 } else {
                     self.search(query, limit)
                 };
                 if found.len() > results_max {
-                    let version = if query.version == Version::V6 { 6 } else { 5 };
-                    let refusal = Refusal {
-                        error: QueryError::TooMany,
-                        version: Some(version),
-                        callback: query.callback.clone(),
-                    };
-                    return refusal.answer();
+                    return too_many(query);
                 }
                 return Answer::finish(self.render(query, &found), JSON, callback, outcome);
             }
-            Kind::Suggest | Kind::OpensearchSuggest => self.suggest_names(query),
-            Kind::SuggestBase | Kind::OpensearchSuggestBase => self.suggest_bases(query),
+            Kind::Suggest
+            | Kind::OpensearchSuggest
+            | Kind::SuggestBase
+            | Kind::OpensearchSuggestBase => self.suggest(query),
         };
-        let names = array(&names);
         if matches!(query.kind, Kind::Suggest | Kind::SuggestBase) {
             return Answer::finish(names, JSON, callback, outcome);
         }
@@ -166,6 +169,27 @@ impl Snapshot {
             }
         }
         found
+    }
+
+    /// Whether a search finds more than `results_max` packages, where the sizes of posting lists tell so
+    /// much: then none has to be decoded.
+    fn is_surely_too_much(&self, query: &Query, results_max: usize) -> bool {
+        let Some(arg) = query.single() else { return false };
+        match (query.by, query.version, query.mode) {
+            (By::Name | By::NameDesc, Version::V5, Mode::Contains) => {
+                let needle = fold(arg.spaced.as_deref().unwrap_or(&arg.literal));
+                self.names().is_in_more_than(&needle, results_max)
+                    || query.by == By::NameDesc
+                        && self.descriptions().is_in_more_than(&needle, results_max)
+            }
+            (By::Name | By::NameDesc, _, _) => false,
+            (by, _, _) => {
+                let term = fold(arg.literal.trim_end_matches(' '));
+                self.terms()
+                    .postings(by as u8, term.as_bytes())
+                    .is_some_and(|list| list.count_min(self.package_count()) > results_max)
+            }
+        }
     }
 
     /// The packages that a search finds, by name.
@@ -208,7 +232,8 @@ impl Snapshot {
         found
     }
 
-    /// The packages whose name, or name or description, contains or begins with the folded `needle`.
+    /// The packages whose name, or name or description, contains or begins with the folded `needle`;
+    /// where there are `limit` or more, `limit` of them.
     fn find_text(&self, by: By, mode: Mode, needle: &str, limit: usize) -> Vec<DocId> {
         let names = match mode {
             Mode::Contains => self.names().containing(needle, limit),
@@ -220,7 +245,7 @@ impl Snapshot {
                 .map(DocId)
                 .collect(),
         };
-        if by == By::Name {
+        if by == By::Name || names.len() >= limit {
             return names;
         }
         let mut descriptions = match mode {
@@ -249,21 +274,29 @@ impl Snapshot {
         found
     }
 
-    fn suggest_names(&self, query: &Query) -> Vec<&[u8]> {
-        let Some(arg) = query.single() else { return Vec::new() };
-        self.names()
-            .column()
-            .first_starting_with(fold(&arg.literal).as_bytes(), SUGGESTIONS_MAX)
-            .map(|doc| self.record(DocId(doc)).name())
-            .collect()
-    }
-
-    fn suggest_bases(&self, query: &Query) -> Vec<&[u8]> {
-        let Some(arg) = query.single() else { return Vec::new() };
-        self.bases()
-            .first_starting_with(fold(&arg.literal).as_bytes(), SUGGESTIONS_MAX)
-            .map(|base| self.record(self.package_of_base(base)).package_base())
-            .collect()
+    /// The names that begin with the argument, as a JSON array.
+    fn suggest(&self, query: &Query) -> Vec<u8> {
+        let mut json = Vec::with_capacity(SUGGESTIONS_BYTES);
+        json.push(b'[');
+        if let Some(arg) = query.single() {
+            let prefix = fold(&arg.literal);
+            let is_of_bases = matches!(query.kind, Kind::SuggestBase | Kind::OpensearchSuggestBase);
+            let column = if is_of_bases { self.bases() } else { self.names().column() };
+            for (at, place) in
+                column.first_starting_with(prefix.as_bytes(), SUGGESTIONS_MAX).enumerate()
+            {
+                if at > 0 {
+                    json.push(b',');
+                }
+                if is_of_bases {
+                    self.write_base(place, &mut json);
+                } else {
+                    self.write_name(DocId(place), &mut json);
+                }
+            }
+        }
+        json.push(b']');
+        json
     }
 
     fn render(&self, query: &Query, found: &[DocId]) -> Vec<u8> {
@@ -279,11 +312,17 @@ impl Snapshot {
         json.extend_from_slice(b"{\"resultcount\":");
         json.extend_from_slice(found.len().to_string().as_bytes());
         json.extend_from_slice(b",\"results\":[");
-        for (at, &doc) in found.iter().enumerate() {
-            if at > 0 {
+        for docs in found.chunks(WARM_UP_RECORDS) {
+            if docs.len() > 1 {
+                self.warm_up(docs);
+            }
+            for &doc in docs {
+                self.record(doc).render(shape, &mut json);
                 json.push(b',');
             }
-            self.record(doc).render(shape, &mut json);
+        }
+        if !found.is_empty() {
+            json.pop();
         }
         json.extend_from_slice(b"],\"type\":\"");
         json.extend_from_slice(type_.as_bytes());
@@ -292,6 +331,13 @@ impl Snapshot {
         json.push(b'}');
         json
     }
+}
+
+/// The answer to a question that finds more packages than one answer may have.
+fn too_many(query: &Query) -> Answer {
+    let version = if query.version == Version::V6 { 6 } else { 5 };
+    let callback = query.callback.clone();
+    Refusal { error: QueryError::TooMany, version: Some(version), callback }.answer()
 }
 
 /// The first `limit` of both ascending lists together, each doc id once.
@@ -309,12 +355,4 @@ fn union(one: &[DocId], other: &[DocId], limit: usize) -> Vec<DocId> {
         merged.push(next);
     }
     merged
-}
-
-/// JSON strings as a JSON array.
-fn array(items: &[&[u8]]) -> Vec<u8> {
-    let mut json = b"[".to_vec();
-    json.extend_from_slice(&items.join(&b","[..]));
-    json.push(b']');
-    json
 }

@@ -9,6 +9,7 @@ use std::io::{self, BufReader, Read};
 use flate2::bufread::MultiGzDecoder;
 
 use crate::package::Package;
+use crate::scan;
 use crate::snapshot::{Snapshot, SnapshotBuilder};
 
 /// Bounds on what is read.
@@ -293,6 +294,14 @@ impl<'a> Input<'a> {
                 }
                 (Next::Separator, Some(_)) => break Some(Stop::NoSeparator),
                 (Next::FirstRecord | Next::Record, Some(_)) => {
+                    if let Some((package, size)) = scan::record(rest)
+                        && size <= self.limits.record_bytes_max
+                    {
+                        take(&package);
+                        rest = &rest[size..];
+                        next = Next::Separator;
+                        continue;
+                    }
                     let mut parser =
                         serde_json::Deserializer::from_str(rest).into_iter::<Package<'_>>();
                     match parser.next() {

@@ -63,6 +63,46 @@ impl Field {
         Field::Version,
     ];
 
+    /// All fields in the order in which a record keeps their values: those of a search record first, so
+    /// that a search touches few cache lines. [`Field::place`] is the way back.
+    pub(crate) const KEPT: [Field; 26] = {
+        let mut kept = Field::ALL;
+        let mut at = 0;
+        while at < kept.len() {
+            kept[Field::ALL[at].place()] = Field::ALL[at];
+            at += 1;
+        }
+        kept
+    };
+
+    /// How many of [`Field::KEPT`] a search record has.
+    pub(crate) const SEARCH_COUNT: usize = {
+        let mut count = 0;
+        let mut at = 0;
+        while at < Field::ALL.len() {
+            count += Field::ALL[at].is_in_search() as usize;
+            at += 1;
+        }
+        count
+    };
+
+    /// Where the field stands in [`Field::KEPT`].
+    pub(crate) const fn place(self) -> usize {
+        let mut place = 0;
+        let mut at = 0;
+        while at < Field::ALL.len() {
+            let other = Field::ALL[at];
+            let is_before = if other.is_in_search() == self.is_in_search() {
+                (other as u8) < (self as u8)
+            } else {
+                other.is_in_search()
+            };
+            place += is_before as usize;
+            at += 1;
+        }
+        place
+    }
+
     /// The key as it stands in an object: quoted, with its colon and the comma before it.
     pub(crate) const fn key(self) -> &'static str {
         match self {

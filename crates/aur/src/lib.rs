@@ -22,6 +22,7 @@ mod package;
 mod params;
 mod query;
 mod record;
+mod scan;
 mod snapshot;
 
 pub use answer::{Answer, Outcome};

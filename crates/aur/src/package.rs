@@ -6,18 +6,20 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::scan;
+
 /// One package as the dump gives it. Unknown keys are ignored; keys that older dumps lack are optional.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Package<'a> {
     /// Number of the package; it changes with every push.
-    #[serde(rename = "ID")]
-    pub id: u64,
+    #[serde(rename = "ID", borrow)]
+    pub id: Integer<'a, u64>,
     #[serde(borrow)]
     pub name: Text<'a>,
     /// Number of the package base; stable.
-    #[serde(rename = "PackageBaseID")]
-    pub package_base_id: u64,
+    #[serde(rename = "PackageBaseID", borrow)]
+    pub package_base_id: Integer<'a, u64>,
     #[serde(borrow)]
     pub package_base: Text<'a>,
     #[serde(borrow)]
@@ -26,21 +28,24 @@ pub(crate) struct Package<'a> {
     pub description: Option<Text<'a>>,
     #[serde(rename = "URL", borrow, default)]
     pub url: Option<Text<'a>>,
-    pub num_votes: u64,
+    #[serde(borrow)]
+    pub num_votes: Integer<'a, u64>,
     /// Kept as written, so that every digit survives.
     #[serde(borrow)]
     pub popularity: Number<'a>,
     /// When it was flagged, in Unix seconds.
-    #[serde(default)]
-    pub out_of_date: Option<i64>,
+    #[serde(borrow, default)]
+    pub out_of_date: Option<Integer<'a, i64>>,
     #[serde(borrow, default)]
     pub maintainer: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub submitter: Option<Text<'a>>,
     /// Unix seconds.
-    pub first_submitted: i64,
+    #[serde(borrow)]
+    pub first_submitted: Integer<'a, i64>,
     /// Unix seconds.
-    pub last_modified: i64,
+    #[serde(borrow)]
+    pub last_modified: Integer<'a, i64>,
     #[serde(borrow, default)]
     pub depends: Texts<'a>,
     #[serde(borrow, default)]
@@ -105,8 +110,31 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 }
 
 /// A list of strings; `null` is read as the empty list.
-#[derive(Debug, Default)]
-pub(crate) struct Texts<'a>(pub(crate) Vec<Text<'a>>);
+#[derive(Debug)]
+pub(crate) enum Texts<'a> {
+    /// As it stands in the dump: not empty, without white space between its strings and without escapes in
+    /// them, so that it may be sent as it is.
+    Verbatim(&'a str),
+    /// As the parser gives it.
+    Parsed(Vec<Text<'a>>),
+}
+
+impl Default for Texts<'_> {
+    fn default() -> Self {
+        Texts::Parsed(Vec::new())
+    }
+}
+
+impl Texts<'_> {
+    /// Calls `take` for each string.
+    #[inline]
+    pub(crate) fn each(&self, mut take: impl FnMut(&str)) {
+        match self {
+            Texts::Verbatim(list) => scan::strings(list).for_each(take),
+            Texts::Parsed(texts) => texts.iter().for_each(|text| take(text.as_str())),
+        }
+    }
+}
 
 impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -125,7 +153,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
                 while let Some(text) = items.next_element()? {
                     texts.push(text);
                 }
-                Ok(Texts(texts))
+                Ok(Texts::Parsed(texts))
             }
         }
         deserializer.deserialize_any(TextsVisitor(PhantomData))
@@ -144,5 +172,20 @@ impl<'de: 'a, 'a> Deserialize<'de> for Number<'a> {
         } else {
             Err(D::Error::custom(format_args!("invalid value: {raw}, expected a number")))
         }
+    }
+}
+
+/// A whole number of the dump.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Integer<'a, T> {
+    /// Its digits, as they are sent.
+    Verbatim(&'a str),
+    /// As the parser gives it.
+    Parsed(T),
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Integer<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Integer::Parsed)
     }
 }

@@ -1,4 +1,4 @@
-//! A package as it is kept: its values as finished JSON, one after another in the order of an answer.
+//! A package as it is kept: its values as finished JSON, one after another.
 //!
 //! A record is a bit per field that has a value, the sizes of those values, and the values. Writing
 //! an answer copies values between constant keys; nothing is parsed, escaped or formatted. The keys,
@@ -9,14 +9,11 @@
 //! ```
 
 use crate::field::Field;
-use crate::package::{Package, Text, Texts};
+use crate::package::{Integer, Package, Text, Texts};
 
 /// Where package snapshots are found, relative to the AUR's root: this, the base, `.tar.gz`.
 const SNAPSHOT_PREFIX: &str = "\"/cgit/aur.git/snapshot/";
 const SNAPSHOT_SUFFIX: &str = ".tar.gz\"";
-
-/// More than most packages take in an answer.
-const RECORD_BYTES: usize = 1024;
 
 /// Which keys an answer's records have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +29,7 @@ pub(crate) enum Shape {
     Metadata,
 }
 
-/// Encodes packages; keeps its buffers from one to the next.
+/// Encodes packages one after another; keeps its buffers from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct RecordWriter {
     bits: u32,
@@ -41,20 +38,25 @@ pub(crate) struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Appends the record of `package` to `out`.
-    pub(crate) fn write(&mut self, package: &Package<'_>, out: &mut Vec<u8>) {
+    /// Encodes `package`; gives the size of its record, in bytes.
+    pub(crate) fn encode(&mut self, package: &Package<'_>) -> usize {
         self.bits = 0;
         self.sizes.clear();
         self.values.clear();
-        for field in Field::ALL {
+        for (place, field) in Field::KEPT.into_iter().enumerate() {
             let start = self.values.len();
             self.write_value(field, package);
             let size = self.values.len() - start;
             if size > 0 {
-                self.bits |= 1 << field as u8;
+                self.bits |= 1 << place;
                 write_size(size, &mut self.sizes);
             }
         }
+        size_of::<u32>() + 1 + self.sizes.len() + self.values.len()
+    }
+
+    /// Appends the record that was encoded last to `out`.
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bits.to_le_bytes());
         out.push(self.sizes.len() as u8);
         out.extend_from_slice(&self.sizes);
@@ -70,20 +72,20 @@ impl RecordWriter {
             Field::Conflicts => write_texts(&package.conflicts, values),
             Field::Depends => write_texts(&package.depends, values),
             Field::Description => write_optional(package.description.as_ref(), values),
-            Field::FirstSubmitted => write_json(&package.first_submitted, values),
+            Field::FirstSubmitted => write_integer(&package.first_submitted, values),
             Field::Groups => write_texts(&package.groups, values),
-            Field::Id => write_json(&package.id, values),
+            Field::Id => write_integer(&package.id, values),
             Field::Keywords => write_texts(&package.keywords, values),
-            Field::LastModified => write_json(&package.last_modified, values),
+            Field::LastModified => write_integer(&package.last_modified, values),
             Field::License => write_texts(&package.license, values),
             Field::Maintainer => write_optional(package.maintainer.as_ref(), values),
             Field::MakeDepends => write_texts(&package.make_depends, values),
             Field::Name => write_text(&package.name, values),
-            Field::NumVotes => write_json(&package.num_votes, values),
+            Field::NumVotes => write_integer(&package.num_votes, values),
             Field::OptDepends => write_texts(&package.opt_depends, values),
             Field::OutOfDate => {
-                if let Some(time) = package.out_of_date {
-                    write_json(&time, values);
+                if let Some(time) = &package.out_of_date {
+                    write_integer(time, values);
                 }
             }
             Field::PackageBase => {
@@ -91,7 +93,7 @@ impl RecordWriter {
                     write_text(&package.package_base, values);
                 }
             }
-            Field::PackageBaseId => write_json(&package.package_base_id, values),
+            Field::PackageBaseId => write_integer(&package.package_base_id, values),
             Field::Popularity => {
                 values.extend_from_slice(popularity(package.popularity.0).as_bytes())
             }
@@ -123,6 +125,13 @@ fn write_json(value: &impl serde::Serialize, out: &mut Vec<u8>) {
     serde_json::to_writer(out, value).expect("numbers and strings serialize into memory");
 }
 
+fn write_integer(integer: &Integer<'_, impl serde::Serialize>, out: &mut Vec<u8>) {
+    match integer {
+        Integer::Verbatim(digits) => out.extend_from_slice(digits.as_bytes()),
+        Integer::Parsed(value) => write_json(value, out),
+    }
+}
+
 fn write_text(text: &Text<'_>, out: &mut Vec<u8>) {
     match text {
         Text::Verbatim(text) => {
@@ -141,7 +150,11 @@ fn write_optional(text: Option<&Text<'_>>, out: &mut Vec<u8>) {
 }
 
 fn write_texts(texts: &Texts<'_>, out: &mut Vec<u8>) {
-    let Some((first, rest)) = texts.0.split_first() else { return };
+    let texts = match texts {
+        Texts::Verbatim(list) => return out.extend_from_slice(list.as_bytes()),
+        Texts::Parsed(texts) => texts,
+    };
+    let Some((first, rest)) = texts.split_first() else { return };
     out.push(b'[');
     write_text(first, out);
     for text in rest {
@@ -154,10 +167,16 @@ fn write_texts(texts: &Texts<'_>, out: &mut Vec<u8>) {
 /// One encoded package.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
+    /// A bit for each field that has a value, in the order of [`Field::KEPT`].
     bits: u32,
     sizes: &'a [u8],
+    /// The values, and whatever lies behind them.
     values: &'a [u8],
 }
+
+/// Where the value of each field is, in the order of [`Field::KEPT`]: start and size, which is 0 if
+/// the field has no value.
+type Places = [(u32, u32); Field::KEPT.len()];
 
 impl<'a> Record<'a> {
     /// Reads the record that begins at the start of `bytes`.
@@ -168,33 +187,36 @@ impl<'a> Record<'a> {
         Record { bits: u32::from_le_bytes(*bits), sizes, values }
     }
 
-    /// The values that are there, in order.
+    /// Where the first `count` values are.
     #[inline]
-    fn fields(self) -> impl Iterator<Item = (Field, Option<&'a [u8]>)> {
+    fn places(self, count: usize) -> Places {
+        let mut places = Places::default();
+        let mut bits = self.bits & ((1_u64 << count) - 1) as u32;
         let mut sizes = self.sizes.iter();
-        let mut values = self.values;
-        Field::ALL.into_iter().map(move |field| {
-            if self.bits & (1 << field as u8) == 0 {
-                return (field, None);
-            }
+        let mut start = 0;
+        while bits != 0 {
             let mut size = 0;
             let mut shift = 0;
             for &byte in sizes.by_ref() {
-                size |= (byte as usize & 0x7f) << shift;
+                size |= u32::from(byte & 0x7f) << shift;
                 shift += 7;
                 if byte & 0x80 == 0 {
                     break;
                 }
             }
-            let (value, rest) = values.split_at(size);
-            values = rest;
-            (field, Some(value))
-        })
+            if let Some(place) = places.get_mut(bits.trailing_zeros() as usize) {
+                *place = (start, size);
+            }
+            start += size;
+            bits &= bits - 1;
+        }
+        places
     }
 
     /// The JSON of one field; `None` if the package has no value for it.
     pub(crate) fn value(self, wanted: Field) -> Option<&'a [u8]> {
-        self.fields().find(|(field, _)| *field == wanted).and_then(|(_, value)| value)
+        let (start, size) = self.places(wanted.place() + 1)[wanted.place()];
+        (size > 0).then(|| &self.values[start as usize..][..size as usize])
     }
 
     /// The JSON string of the package's name.
@@ -209,61 +231,172 @@ impl<'a> Record<'a> {
 
     /// Appends the package as a JSON object with the keys of `shape`.
     pub(crate) fn render(self, shape: Shape, out: &mut Vec<u8>) {
-        // Room for a record of usual size, so that its pieces do not grow the buffer one by one.
-        out.reserve(RECORD_BYTES);
-        let start = out.len();
-        let mut name: &[u8] = b"\"\"";
-        let mut base = None;
-        for (field, value) in self.fields() {
-            match field {
-                Field::Name => name = value.unwrap_or(name),
-                Field::PackageBase => base = value,
-                _ => {}
-            }
-            let is_wanted = match shape {
-                Shape::Info => true,
-                Shape::Search => field.is_in_search(),
-                Shape::Metadata => field.is_in_search() || field == Field::Submitter,
-                Shape::Version6 => {
-                    !matches!(field, Field::Id | Field::PackageBaseId) && value != Some(b"0")
-                }
-            };
-            if !is_wanted {
-                continue;
-            }
-            match (field, value) {
-                (Field::PackageBase, _) => write_member(field, base.unwrap_or(name), out),
-                (Field::UrlPath, _) => {
-                    let base = base.unwrap_or(name);
-                    out.extend_from_slice(field.key().as_bytes());
-                    out.extend_from_slice(SNAPSHOT_PREFIX.as_bytes());
-                    out.extend_from_slice(&base[1..base.len() - 1]);
-                    out.extend_from_slice(SNAPSHOT_SUFFIX.as_bytes());
-                }
-                (Field::Popularity, Some(b"0")) if shape == Shape::Metadata => {
-                    write_member(field, b"0.0", out);
-                }
-                (_, Some(value)) => write_member(field, value, out),
-                (_, None) => {
-                    if let Some(absent) = field.absent_value()
-                        && shape != Shape::Version6
-                    {
-                        write_member(field, absent.as_bytes(), out);
-                    }
-                }
-            }
+        // One body for each shape, in which what it leaves out costs nothing.
+        match shape {
+            Shape::Info => self.render_as(Shape::Info, out),
+            Shape::Search => self.render_as(Shape::Search, out),
+            Shape::Version6 => self.render_as(Shape::Version6, out),
+            Shape::Metadata => self.render_as(Shape::Metadata, out),
         }
+    }
+
+    #[inline(always)]
+    fn render_as(self, shape: Shape, out: &mut Vec<u8>) {
+        let count = if shape == Shape::Search { Field::SEARCH_COUNT } else { Field::KEPT.len() };
+        let places = self.places(count);
+        let values_bytes: u32 = places.iter().map(|&(_, size)| size).sum();
+        let (_, name_bytes) = places[Field::Name.place()];
+        let (_, base_bytes) = places[Field::PackageBase.place()];
+        let start = out.len();
+        // The base's name may stand twice more than it is kept.
+        let bytes_max = CONSTANTS_BYTES + (values_bytes + 2 * name_bytes.max(base_bytes)) as usize;
+        out.resize(start + bytes_max + SPAN_BYTES, 0);
+        let mut pen = Pen { values: self.values, places, shape, out: &mut out[start..], at: 0 };
+        pen.member(Field::CheckDepends);
+        pen.member(Field::CoMaintainers);
+        pen.member(Field::Conflicts);
+        pen.member(Field::Depends);
+        pen.member(Field::Description);
+        pen.member(Field::FirstSubmitted);
+        pen.member(Field::Groups);
+        pen.member(Field::Id);
+        pen.member(Field::Keywords);
+        pen.member(Field::LastModified);
+        pen.member(Field::License);
+        pen.member(Field::Maintainer);
+        pen.member(Field::MakeDepends);
+        pen.member(Field::Name);
+        pen.member(Field::NumVotes);
+        pen.member(Field::OptDepends);
+        pen.member(Field::OutOfDate);
+        pen.member(Field::PackageBase);
+        pen.member(Field::PackageBaseId);
+        pen.member(Field::Popularity);
+        pen.member(Field::Provides);
+        pen.member(Field::Replaces);
+        pen.member(Field::Submitter);
+        pen.member(Field::Url);
+        pen.member(Field::UrlPath);
+        pen.member(Field::Version);
+        pen.constant(b"}");
+        let written = pen.at;
         // Each member begins with a comma. The version is always there, so there is a first one.
         out[start] = b'{';
-        out.push(b'}');
+        out.truncate(start + written);
     }
 }
 
-#[inline]
-fn write_member(field: Field, value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(field.key().as_bytes());
-    out.extend_from_slice(value);
+/// How much is copied at once: most values are shorter, and a copy of one size needs no decision.
+const SPAN_BYTES: usize = 32;
+
+/// More than all keys, what stands for absent values, and the constant parts of a path take.
+const CONSTANTS_BYTES: usize = {
+    let mut bytes = "}".len() + SNAPSHOT_PREFIX.len() + SNAPSHOT_SUFFIX.len();
+    let mut at = 0;
+    while at < Field::ALL.len() {
+        bytes += Field::ALL[at].key().len() + "null".len();
+        at += 1;
+    }
+    bytes
+};
+
+/// Writes one object into room that is large enough.
+struct Pen<'a> {
+    values: &'a [u8],
+    places: Places,
+    shape: Shape,
+    out: &'a mut [u8],
+    at: usize,
 }
+
+impl Pen<'_> {
+    /// Writes `field` if the shape has it.
+    #[inline(always)]
+    fn member(&mut self, field: Field) {
+        let is_wanted = match self.shape {
+            Shape::Info => true,
+            Shape::Search => field.is_in_search(),
+            Shape::Metadata => field.is_in_search() || matches!(field, Field::Submitter),
+            Shape::Version6 => !matches!(field, Field::Id | Field::PackageBaseId),
+        };
+        if !is_wanted {
+            return;
+        }
+        let place = const { KEPT_PLACES }[field as usize];
+        let (start, size) = match field {
+            Field::PackageBase | Field::UrlPath => self.base(),
+            _ => self.places[place],
+        };
+        if field == Field::UrlPath {
+            self.constant(field.key().as_bytes());
+            self.constant(SNAPSHOT_PREFIX.as_bytes());
+            // Without its quotes.
+            self.value(start + 1, size - 2);
+            self.constant(SNAPSHOT_SUFFIX.as_bytes());
+        } else if size == 0 {
+            if let Some(absent) = field.absent_value()
+                && self.shape != Shape::Version6
+            {
+                self.constant(field.key().as_bytes());
+                self.constant(absent.as_bytes());
+            }
+        } else if self.shape == Shape::Version6 && size == 1 && self.is_zero(start) {
+            // Left out like nothing.
+        } else {
+            self.constant(field.key().as_bytes());
+            if field == Field::Popularity
+                && self.shape == Shape::Metadata
+                && size == 1
+                && self.is_zero(start)
+            {
+                self.constant(b"0.0");
+            } else {
+                self.value(start, size);
+            }
+        }
+    }
+
+    /// Where the name of the package base is: it is kept if it is not the package's.
+    #[inline(always)]
+    fn base(&self) -> (u32, u32) {
+        let base = self.places[const { Field::PackageBase.place() }];
+        if base.1 > 0 { base } else { self.places[const { Field::Name.place() }] }
+    }
+
+    fn is_zero(&self, start: u32) -> bool {
+        self.values[start as usize] == b'0'
+    }
+
+    #[inline(always)]
+    fn constant(&mut self, bytes: &'static [u8]) {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    #[inline(always)]
+    fn value(&mut self, start: u32, size: u32) {
+        let (start, size) = (start as usize, size as usize);
+        let from = &self.values[start..];
+        let to = &mut self.out[self.at..];
+        match (from.first_chunk::<SPAN_BYTES>(), to.first_chunk_mut::<SPAN_BYTES>()) {
+            // What is copied too much is written over by what follows, or cut off.
+            (Some(from), Some(to)) if size <= SPAN_BYTES => *to = *from,
+            _ => to[..size].copy_from_slice(&from[..size]),
+        }
+        self.at += size;
+    }
+}
+
+/// [`Field::place`] of each field.
+const KEPT_PLACES: [usize; Field::ALL.len()] = {
+    let mut places = [0; Field::ALL.len()];
+    let mut at = 0;
+    while at < places.len() {
+        places[at] = Field::ALL[at].place();
+        at += 1;
+    }
+    places
+};
 
 #[cfg(test)]
 mod tests {
@@ -277,9 +410,17 @@ mod tests {
     fn check(package: &str, shape: Shape, expected: &str) {
         let package: Package<'_> = serde_json::from_str(package).expect("a package");
         let mut bytes = Vec::new();
-        RecordWriter::default().write(&package, &mut bytes);
+        let mut writer = RecordWriter::default();
+        let size = writer.encode(&package);
+        writer.append_to(&mut bytes);
+        assert_eq!(bytes.len(), size);
         let mut out = Vec::new();
         Record::at(&bytes).render(shape, &mut out);
+        // What lies behind a record changes nothing.
+        bytes.extend_from_slice(&[0xff; 99]);
+        let mut again = Vec::new();
+        Record::at(&bytes).render(shape, &mut again);
+        assert_eq!(again, out);
         assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);
     }
 

@@ -28,6 +28,8 @@ pub struct Snapshot {
     records: Box<[u64]>,
     /// Folded names, ascending.
     names: TrigramIndex,
+    /// The packages whose name is its folded form in lower case, byte for byte: nearly all.
+    plain_names: DocSet,
     /// Doc ids by the hash of the folded name.
     docs_by_name: HashTable<u32>,
     hasher: RandomState,
@@ -35,6 +37,8 @@ pub struct Snapshot {
     descriptions: TrigramIndex,
     /// Folded names of package bases, ascending, and for each a package of that base.
     bases: TextColumn,
+    /// The places in `bases` of names that are their folded form in lower case.
+    plain_bases: DocSet,
     packages_of_bases: Box<[DocId]>,
     /// Exact terms: one namespace for each [`By`].
     terms: TermIndex,
@@ -72,10 +76,35 @@ impl Snapshot {
         Record::at(&self.blocks[place / BLOCK_BYTES][place % BLOCK_BYTES..])
     }
 
+    /// Reads from where these records are, so that they are near when they are needed: the processor
+    /// waits for all of them at once, not for one after the other.
+    pub(crate) fn warm_up(&self, docs: &[DocId]) {
+        /// What the processor fetches at once, and how much of it a search shows of most records.
+        const LINE_BYTES: usize = 64;
+        const LINES: usize = 5;
+
+        let mut sum = 0_u8;
+        for doc in docs {
+            let place = self.records[doc.0 as usize] as usize;
+            let rest = self.blocks[place / BLOCK_BYTES].get(place % BLOCK_BYTES..);
+            // The last records of a block have fewer lines behind them.
+            if let Some(lines) = rest.and_then(|rest| rest.first_chunk::<{ LINES * LINE_BYTES }>())
+            {
+                for line in 0..LINES {
+                    sum ^= lines[line * LINE_BYTES];
+                }
+            }
+        }
+        std::hint::black_box(sum);
+    }
+
     /// The package with this name, whatever the case of its letters; accents count.
     pub(crate) fn find(&self, name: &str) -> Option<DocId> {
         let folded = fold(name);
         let first = self.find_folded(folded.as_bytes())?;
+        if name.is_ascii() && self.plain_names.has(first) {
+            return Some(first);
+        }
         let wanted = lower(name);
         (first.0..self.package_count())
             .map(DocId)
@@ -94,6 +123,24 @@ impl Snapshot {
                 self.names.column().text(DocId(doc)) == folded
             })
             .map(|&doc| DocId(doc))
+    }
+
+    /// Appends the JSON string of the package's name.
+    pub(crate) fn write_name(&self, doc: DocId, out: &mut Vec<u8>) {
+        if self.plain_names.has(doc) {
+            write_lower(self.names.column().text(doc), out);
+        } else {
+            out.extend_from_slice(self.record(doc).name());
+        }
+    }
+
+    /// Appends the JSON string of the name at this place in [`Snapshot::bases`].
+    pub(crate) fn write_base(&self, base: u32, out: &mut Vec<u8>) {
+        if self.plain_bases.has(DocId(base)) {
+            write_lower(self.bases.text(DocId(base)), out);
+        } else {
+            out.extend_from_slice(self.record(self.package_of_base(base)).package_base());
+        }
     }
 
     pub(crate) fn names(&self) -> &TrigramIndex {
@@ -119,24 +166,60 @@ impl Snapshot {
     }
 }
 
+/// A bit for each document.
+struct DocSet(Box<[u64]>);
+
+impl DocSet {
+    fn from_bools(bools: impl ExactSizeIterator<Item = bool>) -> DocSet {
+        let mut words = vec![0; bools.len().div_ceil(64)];
+        for (at, is_in) in bools.enumerate() {
+            words[at / 64] |= u64::from(is_in) << (at % 64);
+        }
+        DocSet(words.into_boxed_slice())
+    }
+
+    #[inline]
+    fn has(&self, doc: DocId) -> bool {
+        self.0[doc.0 as usize / 64] >> (doc.0 % 64) & 1 == 1
+    }
+}
+
+/// Appends a folded name as the JSON string of its lower case.
+#[inline]
+fn write_lower(folded: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    let start = out.len();
+    out.extend_from_slice(folded);
+    out[start..].make_ascii_lowercase();
+    out.push(b'"');
+}
+
+/// Whether the lower case of the folded form of `name` is `name` itself, and needs no escape in JSON.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| {
+        matches!(byte, b' '..=b'~') && !byte.is_ascii_uppercase() && !matches!(byte, b'"' | b'\\')
+    })
+}
+
 /// Collects packages in any order.
 #[derive(Default)]
 pub struct SnapshotBuilder {
     writer: RecordWriter,
-    record: Vec<u8>,
     blocks: Vec<Vec<u8>>,
     records: Vec<u64>,
     names: Texts32,
+    plain_names: Vec<bool>,
     descriptions: Texts32,
     bases: Texts32,
+    plain_bases: Vec<bool>,
     terms: TermIndexBuilder,
-    folded: String,
 }
 
 /// Texts in the order they came, in one allocation.
 #[derive(Default)]
 struct Texts32 {
-    text: String,
+    /// Bytes of UTF-8.
+    text: Vec<u8>,
     ends: Vec<u32>,
 }
 
@@ -146,7 +229,7 @@ impl Texts32 {
         self.ends.push(u32::try_from(self.text.len()).expect("texts of one dump exceed 4 GiB"));
     }
 
-    fn get(&self, at: u32) -> &str {
+    fn get(&self, at: u32) -> &[u8] {
         let start = if at == 0 { 0 } else { self.ends[at as usize - 1] as usize };
         &self.text[start..self.ends[at as usize] as usize]
     }
@@ -156,7 +239,7 @@ impl Texts32 {
         // Comparing the first eight bytes as one number decides most pairs without touching the texts.
         let mut places: Vec<(u64, u32)> = (0..self.ends.len() as u32)
             .map(|place| {
-                let text = self.get(place).as_bytes();
+                let text = self.get(place);
                 let mut head = [0; 8];
                 let size = text.len().min(8);
                 head[..size].copy_from_slice(&text[..size]);
@@ -172,21 +255,21 @@ impl Texts32 {
 
 impl SnapshotBuilder {
     pub(crate) fn add(&mut self, package: &Package<'_>) {
-        self.record.clear();
-        self.writer.write(package, &mut self.record);
-        let fits =
-            self.blocks.last().is_some_and(|block| block.len() + self.record.len() <= BLOCK_BYTES);
+        let size = self.writer.encode(package);
+        let fits = self.blocks.last().is_some_and(|block| block.len() + size <= BLOCK_BYTES);
         if !fits {
             self.blocks.push(Vec::with_capacity(BLOCK_BYTES));
         }
         let number = self.blocks.len() - 1;
         let block = &mut self.blocks[number];
         self.records.push((number * BLOCK_BYTES + block.len()) as u64);
-        block.extend_from_slice(&self.record);
+        self.writer.append_to(block);
 
         self.names.push_folded(package.name.as_str());
+        self.plain_names.push(is_plain(package.name.as_str()));
         self.descriptions.push_folded(package.description.as_ref().map_or("", Text::as_str));
         self.bases.push_folded(package.package_base.as_str());
+        self.plain_bases.push(is_plain(package.package_base.as_str()));
 
         let maintainer = package.maintainer.as_ref().map_or("", Text::as_str);
         self.add_term(By::Maintainer, maintainer);
@@ -211,16 +294,13 @@ impl SnapshotBuilder {
     }
 
     fn add_terms(&mut self, by: By, texts: &Texts<'_>, term: impl Fn(&str) -> &str) {
-        for text in &texts.0 {
-            self.add_term(by, term(text.as_str()));
-        }
+        texts.each(|text| self.add_term(by, term(text)));
     }
 
     fn add_term(&mut self, by: By, term: &str) {
-        self.folded.clear();
         // The collation ignores trailing spaces in comparisons for equality.
-        fold_into(term.trim_end_matches(' '), &mut self.folded);
-        self.terms.add(by as u8, self.folded.as_bytes());
+        let term = term.trim_end_matches(' ');
+        self.terms.add_with(by as u8, |bytes| fold_into(term, bytes));
     }
 
     /// Whether no package was added yet.
@@ -252,11 +332,13 @@ impl SnapshotBuilder {
         });
         let duplicate_count = (before - order.len()) as u32;
 
-        let names = TextColumn::from_texts(order.iter().map(|&place| self.names.get(place)));
+        let names = TextColumn::from_ascending(order.iter().map(|&place| self.names.get(place)));
         let descriptions =
             TextColumn::from_texts(order.iter().map(|&place| self.descriptions.get(place)));
         self.names = Texts32::default();
         self.descriptions = Texts32::default();
+        let plain_names =
+            DocSet::from_bools(order.iter().map(|&place| self.plain_names[place as usize]));
         let records = order.iter().map(|&place| self.records[place as usize]).collect();
 
         let hasher = RandomState::default();
@@ -286,7 +368,9 @@ impl SnapshotBuilder {
             is_same
         });
         let packages_of_bases = bases.iter().map(|&place| DocId(docs[place as usize])).collect();
-        let bases = TextColumn::from_texts(bases.iter().map(|&place| self.bases.get(place)));
+        let plain_bases =
+            DocSet::from_bools(bases.iter().map(|&place| self.plain_bases[place as usize]));
+        let bases = TextColumn::from_ascending(bases.iter().map(|&place| self.bases.get(place)));
         self.bases = Texts32::default();
 
         let terms = self.terms.build(&order);
@@ -294,10 +378,12 @@ impl SnapshotBuilder {
             blocks: self.blocks,
             records,
             names: TrigramIndex::build(names),
+            plain_names,
             docs_by_name,
             hasher,
             descriptions: TrigramIndex::build(descriptions),
             bases,
+            plain_bases,
             packages_of_bases,
             terms,
             duplicate_count,

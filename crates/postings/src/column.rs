@@ -13,25 +13,61 @@ pub struct TextColumn {
     bytes: Box<[u8]>,
     /// Where each text starts; one more entry than there are texts.
     starts: Box<[u32]>,
+    /// The head of every so manyth text, if the texts are known to ascend: a search among these needs
+    /// nothing from far away.
+    heads: Box<[u64]>,
+}
+
+/// Of how many neighbours one has its head kept.
+const NEIGHBOURS: usize = 16;
+
+/// The first eight bytes of a text as a number. Where two heads differ, they compare as the texts do.
+fn head(text: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let size = text.len().min(head.len());
+    head[..size].copy_from_slice(&text[..size]);
+    u64::from_be_bytes(head)
 }
 
 impl TextColumn {
-    /// Builds the column from the texts in doc id order.
+    /// Builds the column from the texts, UTF-8, in doc id order.
     ///
     /// # Panics
     ///
     /// If the texts together exceed 4 GiB.
-    pub fn from_texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> TextColumn {
+    pub fn from_texts<T: AsRef<[u8]>>(
+        texts: impl IntoIterator<Item = T, IntoIter: Clone>,
+    ) -> TextColumn {
         let texts = texts.into_iter();
-        let mut bytes = Vec::new();
+        // Gone through twice, so that nothing is ever moved.
+        let bytes_total = texts.clone().map(|text| text.as_ref().len() + 1).sum();
+        let mut bytes = Vec::with_capacity(bytes_total);
         let mut starts = Vec::with_capacity(texts.size_hint().0 + 1);
         starts.push(0);
         for text in texts {
-            bytes.extend_from_slice(text.as_ref().as_bytes());
+            bytes.extend_from_slice(text.as_ref());
             bytes.push(END);
             starts.push(u32::try_from(bytes.len()).expect("texts of one column exceed 4 GiB"));
         }
-        TextColumn { bytes: bytes.into_boxed_slice(), starts: starts.into_boxed_slice() }
+        TextColumn {
+            bytes: bytes.into_boxed_slice(),
+            starts: starts.into_boxed_slice(),
+            heads: Box::default(),
+        }
+    }
+
+    /// The same for texts in ascending order, in which prefixes are then found faster.
+    ///
+    /// # Panics
+    ///
+    /// As [`TextColumn::from_texts`].
+    pub fn from_ascending<T: AsRef<[u8]>>(
+        texts: impl IntoIterator<Item = T, IntoIter: Clone>,
+    ) -> TextColumn {
+        let mut column = TextColumn::from_texts(texts);
+        let docs = (0..column.len()).step_by(NEIGHBOURS);
+        column.heads = docs.map(|doc| head(column.text(DocId(doc)))).collect();
+        column
     }
 
     /// Number of texts.
@@ -57,15 +93,15 @@ impl TextColumn {
 
     /// The documents whose text begins with `prefix`. The texts must be in ascending order.
     pub fn starting_with(&self, prefix: &[u8]) -> Range<u32> {
-        let first = self.partition_point(|text| text < prefix);
-        let rest = self.starts.len() as u32 - 1 - first;
+        let first = self.first_from(prefix);
+        let rest = self.len() - first;
         let count = partition_point(rest, |at| self.text(DocId(first + at)).starts_with(prefix));
         first..first + count
     }
 
     /// The first `limit` documents whose text begins with `prefix`. The texts must be in ascending order.
     pub fn first_starting_with(&self, prefix: &[u8], limit: u32) -> Range<u32> {
-        let first = self.partition_point(|text| text < prefix);
+        let first = self.first_from(prefix);
         let last = self.len().min(first.saturating_add(limit));
         // Neighbours lie side by side: looking at a few costs less than searching for the last of all.
         let end =
@@ -75,14 +111,24 @@ impl TextColumn {
 
     /// The documents whose text is `wanted`. The texts must be in ascending order.
     pub fn equal_to(&self, wanted: &[u8]) -> Range<u32> {
-        let first = self.partition_point(|text| text < wanted);
+        let first = self.first_from(wanted);
         let rest = self.len() - first;
         let count = partition_point(rest, |at| self.text(DocId(first + at)) == wanted);
         first..first + count
     }
 
-    fn partition_point(&self, is_before: impl Fn(&[u8]) -> bool) -> u32 {
-        partition_point(self.len(), |at| is_before(self.text(DocId(at))))
+    /// The first document whose text is not less than `wanted`. The texts must be in ascending order.
+    fn first_from(&self, wanted: &[u8]) -> u32 {
+        let (mut low, mut high) = (0, self.len());
+        if !self.heads.is_empty() {
+            // Texts with lower heads are less, those with higher heads are not; equal ones say nothing.
+            let wanted = head(wanted);
+            let lower = self.heads.partition_point(|&head| head < wanted);
+            let equal = self.heads[lower..].partition_point(|&head| head == wanted);
+            low = (lower.saturating_sub(1) * NEIGHBOURS) as u32;
+            high = high.min(((lower + equal) * NEIGHBOURS) as u32);
+        }
+        low + partition_point(high - low, |at| self.text(DocId(low + at)) < wanted)
     }
 }
 
@@ -106,11 +152,35 @@ mod tests {
 
     #[track_caller]
     fn check(prefix: &str, expected: Range<u32>) {
-        let column = TextColumn::from_texts(["", "A", "AB", "ABC", "AC", "B_", "É"]);
-        assert_eq!(column.starting_with(prefix.as_bytes()), expected);
-        let first = expected.start..expected.end.min(expected.start + 2);
-        assert_eq!(column.first_starting_with(prefix.as_bytes(), 2), first);
-        assert_eq!(column.first_starting_with(prefix.as_bytes(), u32::MAX), expected);
+        let texts = ["", "A", "AB", "ABC", "AC", "B_", "É"];
+        for column in [TextColumn::from_texts(texts), TextColumn::from_ascending(texts)] {
+            assert_eq!(column.starting_with(prefix.as_bytes()), expected);
+            let first = expected.start..expected.end.min(expected.start + 2);
+            assert_eq!(column.first_starting_with(prefix.as_bytes(), 2), first);
+            assert_eq!(column.first_starting_with(prefix.as_bytes(), u32::MAX), expected);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn heads_change_no_answer(
+            // Few characters, one of them like the padding of a head; texts longer than a head.
+            mut texts in proptest::collection::vec("[A\0-]{0,3}[AB]{0,8}", 0..200),
+            prefix in "[A\0-]{0,3}[AB]{0,8}",
+        ) {
+            texts.sort();
+            let (plain, ascending) =
+                (TextColumn::from_texts(&texts), TextColumn::from_ascending(&texts));
+            for wanted in texts.iter().chain([&prefix]) {
+                let wanted = wanted.as_bytes();
+                proptest::prop_assert_eq!(ascending.starting_with(wanted), plain.starting_with(wanted));
+                proptest::prop_assert_eq!(ascending.equal_to(wanted), plain.equal_to(wanted));
+                proptest::prop_assert_eq!(
+                    ascending.first_starting_with(wanted, 3),
+                    plain.first_starting_with(wanted, 3)
+                );
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Exact terms: from a term to the documents that have it.
 
 use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -30,9 +31,8 @@ impl Dictionary {
     }
 
     fn term(&self, number: u32) -> &[u8] {
-        let at = number as usize;
-        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        &self.bytes[start..self.ends[at] as usize]
+        let place = self.place(number);
+        &self.bytes[place.start as usize..place.end as usize]
     }
 
     fn is(&self, number: u32, namespace: u8, text: &[u8]) -> bool {
@@ -40,24 +40,40 @@ impl Dictionary {
     }
 
     fn find(&self, namespace: u8, text: &[u8]) -> Option<u32> {
-        let hash = self.hash(namespace, text);
-        let tag = (hash >> 32) as u32;
+        let tag = self.tag(namespace, text);
         self.table
             .find(spread(tag), |&(other, number)| other == tag && self.is(number, namespace, text))
             .map(|&(_, number)| number)
     }
 
-    fn intern(&mut self, namespace: u8, text: &[u8]) -> u32 {
-        let tag = (self.hash(namespace, text) >> 32) as u32;
+    fn tag(&self, namespace: u8, text: &[u8]) -> u32 {
+        (self.hash(namespace, text) >> 32) as u32
+    }
+
+    /// The number of the first term that has this tag: probably the one that is looked for.
+    #[inline]
+    fn candidate(&self, tag: u32) -> Option<u32> {
+        self.table.find(spread(tag), |&(other, _)| other == tag).map(|&(_, number)| number)
+    }
+
+    /// Where the bytes of a term are.
+    #[inline]
+    fn place(&self, number: u32) -> Range<u32> {
+        let at = number as usize;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        start..self.ends[at]
+    }
+
+    /// The number of a term that may be new. `key` is its namespace and its text.
+    fn intern(&mut self, tag: u32, key: &[u8]) -> u32 {
         let found = self
             .table
-            .find(spread(tag), |&(other, number)| other == tag && self.is(number, namespace, text));
+            .find(spread(tag), |&(other, number)| other == tag && self.term(number) == key);
         if let Some(&(_, number)) = found {
             return number;
         }
         let number = self.ends.len() as u32;
-        self.bytes.push(namespace);
-        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(key);
         self.ends
             .push(u32::try_from(self.bytes.len()).expect("the terms of one index exceed 4 GiB"));
         self.table.insert_unique(spread(tag), (tag, number), |&(tag, _)| spread(tag));
@@ -70,11 +86,64 @@ fn spread(tag: u32) -> u64 {
     u64::from(tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// How many terms are looked up together.
+const BATCH_TERMS: usize = 256;
+
+/// Terms that wait to be looked up together, so that the processor waits for the places of all of them
+/// in memory at once: they are far apart, and there is nothing else to do meanwhile.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Namespace and text of each term, one after another.
+    bytes: Vec<u8>,
+    /// Where each ends, and its tag.
+    ends: Vec<(u32, u32)>,
+    candidates: Vec<Option<u32>>,
+    places: Vec<Range<u32>>,
+}
+
+impl Batch {
+    /// Looks all terms up, appends their numbers to `terms`, and is empty again.
+    fn look_up(&mut self, dictionary: &mut Dictionary, terms: &mut Vec<u32>) {
+        // Each step for all terms before the next one, which needs what the last one fetched.
+        self.candidates.clear();
+        self.candidates.extend(self.ends.iter().map(|&(_, tag)| dictionary.candidate(tag)));
+        self.places.clear();
+        self.places.extend(
+            self.candidates
+                .iter()
+                .map(|candidate| candidate.map_or(0..0, |number| dictionary.place(number))),
+        );
+        let fetched = self.places.iter().fold(0, |sum, place| {
+            sum ^ dictionary.bytes.get(place.start as usize).copied().unwrap_or(0)
+        });
+        std::hint::black_box(fetched);
+        let mut start = 0;
+        for ((&(end, tag), candidate), place) in
+            self.ends.iter().zip(&self.candidates).zip(&self.places)
+        {
+            let key = &self.bytes[start as usize..end as usize];
+            start = end;
+            terms.push(match *candidate {
+                Some(number)
+                    if dictionary.bytes[place.start as usize..place.end as usize] == *key =>
+                {
+                    number
+                }
+                // New, new in this batch, or hidden by another term with its tag.
+                _ => dictionary.intern(tag, key),
+            });
+        }
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
 /// Collects terms, document by document, before doc ids are known.
 #[derive(Debug, Default)]
 pub struct TermIndexBuilder {
     dictionary: Dictionary,
-    /// Terms of all documents in the order they were added.
+    batch: Batch,
+    /// Terms of all documents in the order they were added, but for those in the batch.
     terms: Vec<u32>,
     /// Where each document's terms end in `terms`.
     ends: Vec<u32>,
@@ -83,13 +152,28 @@ pub struct TermIndexBuilder {
 impl TermIndexBuilder {
     /// Notes that the current document has the term `text` in `namespace` (a field, say).
     pub fn add(&mut self, namespace: u8, text: &[u8]) {
-        let term = self.dictionary.intern(namespace, text);
-        self.terms.push(term);
+        self.add_with(namespace, |bytes| bytes.extend_from_slice(text));
+    }
+
+    /// The same for a term that `append` appends to what is given to it.
+    #[inline]
+    pub fn add_with(&mut self, namespace: u8, append: impl FnOnce(&mut Vec<u8>)) {
+        let batch = &mut self.batch;
+        batch.bytes.push(namespace);
+        let start = batch.bytes.len();
+        append(&mut batch.bytes);
+        let tag = self.dictionary.tag(namespace, &batch.bytes[start..]);
+        let end = u32::try_from(batch.bytes.len()).expect("the terms of one batch exceed 4 GiB");
+        batch.ends.push((end, tag));
+        if batch.ends.len() == BATCH_TERMS {
+            batch.look_up(&mut self.dictionary, &mut self.terms);
+        }
     }
 
     /// Ends the current document; documents are numbered from 0 as they end.
     pub fn end_document(&mut self) {
-        self.ends.push(u32::try_from(self.terms.len()).expect("postings of one index exceed 2^32"));
+        let count = self.terms.len() + self.batch.ends.len();
+        self.ends.push(u32::try_from(count).expect("postings of one index exceed 2^32"));
     }
 
     /// Builds the index. `order[doc]` is the number under which the document `doc` was added.
@@ -98,6 +182,7 @@ impl TermIndexBuilder {
     ///
     /// If `order` names a document that was not added.
     pub fn build(mut self, order: &[u32]) -> TermIndex {
+        self.batch.look_up(&mut self.dictionary, &mut self.terms);
         let documents = Terms { order, terms: &self.terms, ends: &self.ends };
         let postings = Postings::build(self.dictionary.ends.len(), order.len() as u32, &documents);
         self.dictionary.bytes.shrink_to_fit();

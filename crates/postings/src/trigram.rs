@@ -60,17 +60,23 @@ pub struct TrigramIndex {
 impl Documents for TextColumn {
     /// The trigrams of a text; its last two begin with the last bytes and end with the end marks.
     fn each_list(&self, doc: DocId, mut add: impl FnMut(u32)) {
-        let Some((&first, rest)) = self.text(doc).split_first() else { return };
-        let mut first = SYMBOLS[first as usize];
-        let mut second = rest.first().map_or(END, |&byte| SYMBOLS[byte as usize]);
-        for &byte in rest.iter().skip(1) {
-            let third = SYMBOLS[byte as usize];
-            add(trigram(first, second, third));
-            (first, second) = (second, third);
-        }
-        add(trigram(first, second, END));
-        if second != END {
-            add(trigram(second, END, END));
+        const MASK: u32 = TRIGRAM_COUNT as u32 - 1;
+        let symbol = |byte: u8| u32::from(SYMBOLS[byte as usize]);
+        let mut last = match *self.text(doc) {
+            [] => return,
+            [only] => return add(symbol(only) << (2 * SYMBOL_BITS)),
+            [first, second, ref rest @ ..] => {
+                let mut last = symbol(first) << SYMBOL_BITS | symbol(second);
+                for &byte in rest {
+                    last = (last << SYMBOL_BITS | symbol(byte)) & MASK;
+                    add(last);
+                }
+                last
+            }
+        };
+        for _ in 0..2 {
+            last = (last << SYMBOL_BITS | u32::from(END)) & MASK;
+            add(last);
         }
     }
 }
@@ -85,6 +91,29 @@ impl TrigramIndex {
     /// The texts.
     pub fn column(&self) -> &TextColumn {
         &self.column
+    }
+
+    /// Whether surely more than `count` texts contain `needle`: told from sizes alone, for needles of two
+    /// or three bytes. If not, there may be more all the same.
+    pub fn is_in_more_than(&self, needle: &str, count: usize) -> bool {
+        let needle = needle.as_bytes();
+        let symbols = needle.iter().map(|&byte| SYMBOLS[byte as usize]);
+        if !symbols.clone().all(|symbol| symbol < SHARED) {
+            return false;
+        }
+        let (first, lists) = match *needle {
+            [first, second] => {
+                (trigram(SYMBOLS[first as usize], SYMBOLS[second as usize], 0), SYMBOL_COUNT)
+            }
+            [first, second, third] => {
+                let [first, second, third] =
+                    [first, second, third].map(|byte| SYMBOLS[byte as usize]);
+                (trigram(first, second, third), 1)
+            }
+            _ => return false,
+        };
+        (first..first + lists as u32)
+            .any(|list| self.postings.list(list).count_min(self.column.len()) > count)
     }
 
     /// The documents whose text contains `needle`: ascending, no duplicates, the first `limit` of
@@ -219,6 +248,25 @@ mod tests {
         assert_eq!(index.containing("AAAX", 0), []);
     }
 
+    #[test]
+    fn frequent_needles_are_known_by_their_lists() {
+        let texts: Vec<String> = (0..50).map(|at| format!("{at}-AB-CA")).collect();
+        let index = TrigramIndex::build(TextColumn::from_texts(&texts));
+        for (needle, count, expected) in [
+            ("AB", 49, true),
+            ("AB", 50, false),
+            ("AB-", 49, true),
+            ("CA", 49, true),
+            ("AB-C", 0, false),
+            ("9-", 0, true),
+            ("A", 0, false),
+            ("", 0, false),
+            ("ab", 0, false),
+        ] {
+            assert_eq!(index.is_in_more_than(needle, count), expected, "{needle} {count}");
+        }
+    }
+
     /// Texts over few characters, so that needles often match, of every width in UTF-8.
     fn texts() -> impl Strategy<Value = String> {
         proptest::collection::vec(
@@ -242,6 +290,9 @@ mod tests {
             for needle in [needle, short, inner] {
                 prop_assert_eq!(index.containing(&needle, usize::MAX), scan(&texts, &needle));
                 let mut first = scan(&texts, &needle);
+                for count in [0, first.len().saturating_sub(1), first.len()] {
+                    prop_assert!(first.len() > count || !index.is_in_more_than(&needle, count));
+                }
                 first.truncate(3);
                 prop_assert_eq!(index.containing(&needle, 3), first);
             }

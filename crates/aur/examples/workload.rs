@@ -1,0 +1,99 @@
+//! A fixed piece of work for `bench/instructions`, which counts the instructions that it takes: `workload KIND`.
+//!
+//! A made-up catalogue, packed as a dump is, is loaded, then asked questions of one kind. What is counted runs
+//! within [`counted_work`]; `workload` alone prints the kinds, one a line. Nothing depends on time, the machine or
+//! chance, but for the seeds of hash tables.
+
+use std::io::Write;
+
+use aur::{Answer, DumpLimits, Outcome, Params, PathParams, Snapshot};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+const PACKAGES: u32 = 5_000;
+
+/// How many questions of each kind are asked.
+const QUESTIONS: usize = 1_000;
+
+/// The kinds of work.
+const KINDS: [&str; 6] =
+    ["load", "info", "suggest", "search-text", "search-field", "search-too-much"];
+
+/// Work that is counted as one.
+enum Work<'a> {
+    /// Reading a dump.
+    Load(&'a [u8]),
+    /// Answering questions, with at most so many packages.
+    Ask(&'a Snapshot, Vec<Params>, usize),
+}
+
+/// What came of it: a snapshot, or how many bytes were answered, and how many questions refused.
+enum Done {
+    Loaded(Box<Snapshot>),
+    Asked(usize, usize),
+}
+
+/// The name is what `bench/instructions` looks for: no other function may contain it.
+#[inline(never)]
+fn counted_work(work: Work<'_>) -> Done {
+    match work {
+        Work::Load(dump) => {
+            Done::Loaded(Box::new(aur::dump::read(dump, &DumpLimits::default()).expect("a dump")))
+        }
+        Work::Ask(snapshot, questions, results_max) => {
+            let (mut bytes, mut refused) = (0, 0);
+            for params in questions {
+                let answer = Answer::to(params, snapshot, false, results_max);
+                bytes += answer.reply.body.len();
+                refused += usize::from(matches!(answer.outcome, Outcome::Refused(..)));
+            }
+            Done::Asked(bytes, refused)
+        }
+    }
+}
+
+fn main() {
+    let Some(kind) = std::env::args().nth(1) else {
+        return KINDS.iter().for_each(|kind| println!("{kind}"));
+    };
+    assert!(KINDS.contains(&kind.as_str()), "`{kind}` is none of {KINDS:?}");
+    let mut dump = Vec::new();
+    let recipe = demo::Recipe { packages: PACKAGES, seed: 1 };
+    demo::write_dump(&recipe, &mut dump, &mut |_| ()).expect("a catalogue");
+    if kind == "load" {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::new(6));
+        packed.write_all(&dump).expect("gzip");
+        let packed = packed.finish().expect("gzip");
+        let Done::Loaded(snapshot) = counted_work(Work::Load(&packed)) else { return };
+        assert_eq!(snapshot.package_count(), PACKAGES);
+        return println!("{PACKAGES} packages");
+    }
+    let snapshot = aur::dump::read(&dump[..], &DumpLimits::default()).expect("a dump");
+    let packages: Vec<serde_json::Value> = serde_json::from_slice(&dump).expect("JSON");
+    let results_max = if kind == "search-too-much" { 10 } else { 5_000 };
+    // About packages from all over the catalogue, in no order.
+    let questions = (0..QUESTIONS).map(|at| {
+        let query = query(&kind, at, &packages[at * 1_237 % packages.len()]);
+        Params::from_query(PathParams::default(), Some(&query))
+    });
+    let done = counted_work(Work::Ask(&snapshot, questions.collect(), results_max));
+    let Done::Asked(bytes, refused) = done else { return };
+    println!("{QUESTIONS} questions, {} bytes on average, {refused} refused", bytes / QUESTIONS);
+    assert_eq!(refused, if kind == "search-too-much" { QUESTIONS } else { 0 });
+}
+
+/// The question number `at` of this kind, about this package.
+fn query(kind: &str, at: usize, package: &serde_json::Value) -> String {
+    let text = |key: &str| package[key].as_str().unwrap_or("nobody");
+    let part = |skip: usize, take: usize| -> String {
+        text("Name").chars().skip(skip).take(take).collect()
+    };
+    match kind {
+        "info" => format!("v=5&type=info&arg={}", text("Name")),
+        "suggest" => format!("v=5&type=suggest&arg={}", part(0, 1 + at % 6)),
+        // From the middle of names: some find one package, some hundreds.
+        "search-text" => format!("v=5&type=search&arg={:x<4}", part(at % 3, 4 + at % 3)),
+        "search-field" => format!("v=5&type=search&by=maintainer&arg={}", text("Maintainer")),
+        _ => format!("v=5&type=search&arg={}", ["py", "lib", "-git", "ool"][at % 4]),
+    }
+}
