@@ -10,10 +10,10 @@ fn root() -> PathBuf {
 }
 
 /// The floors, lowest first: dependencies point down, never sideways.
-const FLOORS: [&[&str]; 3] = [&["postings", "reply", "demo"], &["aur"], &["larder"]];
+const FLOORS: [&[&str]; 3] = [&["postings", "reply", "record", "demo"], &["aur"], &["larder"]];
 
 /// Crates that do no I/O over a network and know no runtime.
-const PURE: [&str; 4] = ["aur", "postings", "reply", "demo"];
+const PURE: [&str; 5] = ["aur", "postings", "reply", "record", "demo"];
 
 /// What the pure ones must not know.
 const IMPURE: [&str; 12] = [

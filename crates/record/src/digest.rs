@@ -1,0 +1,111 @@
+//! [`Digest`]: the name of a blob, which is the SHA-256 of its bytes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::Digest as _;
+
+/// The SHA-256 of some bytes; written as 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+/// Text that is no digest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a SHA-256 digest: 64 hexadecimal digits were expected")]
+pub struct DigestError(String);
+
+impl Digest {
+    /// The digest of `bytes`.
+    pub fn of(bytes: &[u8]) -> Digest {
+        Digest(sha2::Sha256::digest(bytes).into())
+    }
+
+    /// The digest whose 32 bytes these are.
+    pub fn from_bytes(bytes: [u8; 32]) -> Digest {
+        Digest(bytes)
+    }
+
+    /// Its 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// Digests bytes as they arrive.
+#[derive(Clone, Default)]
+pub struct Hasher(sha2::Sha256);
+
+impl Hasher {
+    /// A hasher that has seen nothing.
+    pub fn new() -> Hasher {
+        Hasher::default()
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all bytes seen.
+    pub fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Digest({self})")
+    }
+}
+
+impl FromStr for Digest {
+    type Err = DigestError;
+
+    /// Reads 64 hexadecimal digits of either case.
+    fn from_str(text: &str) -> Result<Digest, DigestError> {
+        let error = || DigestError(text.chars().take(80).collect());
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return Err(error());
+        }
+        let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let (high, low) = value(pair[0]).zip(value(pair[1])).ok_or_else(error)?;
+            *byte = high << 4 | low;
+        }
+        Ok(Digest(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FIPS 180-2, appendix B.1.
+    const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn it_is_sha_256_in_hexadecimal() {
+        assert_eq!(Digest::of(b"abc").to_string(), ABC);
+        let mut hasher = Hasher::new();
+        hasher.update(b"a");
+        hasher.update(b"bc");
+        assert_eq!(hasher.finish(), Digest::of(b"abc"));
+    }
+
+    #[test]
+    fn its_text_is_read_again() {
+        assert_eq!(ABC.parse(), Ok(Digest::of(b"abc")));
+        assert_eq!(ABC.to_uppercase().parse(), Ok(Digest::of(b"abc")));
+        for bad in ["", &ABC[1..], &format!("{ABC}0"), &ABC.replace('b', "g"), &"é".repeat(32)] {
+            assert!(bad.parse::<Digest>().is_err(), "{bad}");
+        }
+    }
+}

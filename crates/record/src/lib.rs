@@ -1,0 +1,34 @@
+//! The language between the surfaces and the store: records with serials, and batches of writes.
+//!
+//! a decided change -> [`Batch`] -> (the store commits it under one [`Serial`]) -> [`Record`]s -> the
+//! next snapshot of a surface.
+//!
+//! A record is the latest body under a [`Key`]; a deleted key is a record without a body, kept so that
+//! whoever follows the serials learns of the deletion. Large bytes are no part of a record: they are
+//! blobs, named by their [`Digest`], and a record lists the blobs that must live as long as it does.
+//! This crate does no I/O.
+
+mod batch;
+mod digest;
+mod key;
+mod serial;
+
+pub use batch::{Batch, Expected, Found, Mismatch, Write};
+pub use digest::{Digest, DigestError, Hasher};
+pub use key::{Key, KeyError};
+pub use serial::{Serial, SerialError};
+
+use bytes::Bytes;
+
+/// The latest state of one key, as the store hands it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it is kept under.
+    pub key: Key,
+    /// The commit that wrote it.
+    pub serial: Serial,
+    /// What was written; none if the key was deleted.
+    pub body: Option<Bytes>,
+    /// The blobs that live as long as this record; none if the key was deleted.
+    pub blobs: Vec<Digest>,
+}
