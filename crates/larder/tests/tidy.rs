@@ -10,7 +10,8 @@ fn root() -> PathBuf {
 }
 
 /// The floors, lowest first: dependencies point down, never sideways.
-const FLOORS: [&[&str]; 3] = [&["postings", "reply", "record", "demo"], &["aur"], &["larder"]];
+const FLOORS: [&[&str]; 3] =
+    [&["postings", "reply", "record", "demo"], &["aur", "store"], &["larder"]];
 
 /// Crates that do no I/O over a network and know no runtime.
 const PURE: [&str; 5] = ["aur", "postings", "reply", "record", "demo"];

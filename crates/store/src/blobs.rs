@@ -1,0 +1,474 @@
+//! Blobs: bytes under their digest, in a directory or in an object store.
+//!
+//! chunks -> [`Upload`] (hashed, spooled) -> [`Staged`] (complete, can be looked into) -> [`Blob`]
+//! (durable, so that a record may name it) -> [`BlobReader`]. What no record names is swept.
+//!
+//! - A blob that [`Staged::keep`] or [`BlobStore::put`] has returned survives `kill -9` and power loss.
+//! - A blob is there whole or not at all; an upload that fails or is dropped leaves nothing.
+//! - Putting bytes that are there already is fine, and makes their age new; so does
+//!   [`BlobStore::touch`], which is for records that name a blob without its bytes being at hand.
+//!   Whoever commits a record has put or touched its blobs shortly before: then no sweep takes them.
+//! - Memory is bounded: a few chunks of 256 KiB for each upload and each reader; for an upload to an
+//!   object store two parts of 8 MiB (larger ones for blobs above 80 GB).
+//! - No bytes are ever changed in place.
+//!
+//! What is stored is trusted when it is read; [`BlobStore::verify`] hashes it again.
+
+mod directory;
+mod error;
+mod location;
+mod object;
+mod reader;
+mod spool;
+mod sweep;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use record::Digest;
+
+pub use self::error::{BlobError, FailureKind};
+pub use self::location::{BlobLocation, LocationError};
+pub use self::reader::{BlobReader, BlobStream};
+pub use self::sweep::SweepReport;
+
+use self::directory::Directory;
+use self::error::blocking;
+use self::object::Objects;
+use self::reader::Source;
+use self::spool::{CHUNK_BYTES, Spool, SpooledFile};
+
+/// What `VERSION` says, in a directory and in an object store.
+const LAYOUT: &str = "larder blobs 1\n";
+
+/// The blobs. Clones are cheap and share everything.
+#[derive(Clone)]
+pub struct BlobStore {
+    backend: Backend,
+    spool: Arc<Path>,
+}
+
+#[derive(Clone)]
+enum Backend {
+    Directory(Arc<Directory>),
+    Objects(Arc<Objects>),
+}
+
+/// Bytes that are kept: durable, and named by their digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blob {
+    /// The SHA-256 of the bytes.
+    pub digest: Digest,
+    /// How many there are.
+    pub size_bytes: u64,
+}
+
+/// One line of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobEntry {
+    /// The blob's name; what is stored under it has not been hashed again.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// When it was last put or touched, by the clock of the file system or of the object store.
+    pub touched_at: SystemTime,
+}
+
+/// Whether a blob is what its name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its bytes have its digest.
+    Whole,
+    /// There is no such blob.
+    Missing,
+    /// Its bytes have another digest: some are lost or changed.
+    Damaged {
+        /// The digest of the bytes that are there.
+        found: Digest,
+    },
+}
+
+impl BlobStore {
+    /// Opens the blobs at `location`, which is prepared if it is new. For an object store, settings
+    /// come from the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`,
+    /// `AWS_ENDPOINT_URL` (another store than Amazon's), `AWS_ALLOW_HTTP=true` (one without TLS) and
+    /// so on; without credentials there, the machine's own role is asked for.
+    ///
+    /// `spool_directory` is where uploads to an object store are gathered, and must not be on another
+    /// machine's disk; a directory gathers them within itself. What killed processes left there is
+    /// removed; what other processes use stays.
+    ///
+    /// # Errors
+    /// [`BlobError::Layout`] if another layout is there; [`BlobError::Settings`]; otherwise what the
+    /// disk or the object store says. A prepared directory on a read-only disk is opened for reading.
+    pub async fn open(
+        location: &BlobLocation,
+        spool_directory: &Path,
+    ) -> Result<BlobStore, BlobError> {
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()));
+        BlobStore::open_with_settings(location, spool_directory, variables).await
+    }
+
+    /// As [`BlobStore::open`], with `settings` in place of the environment. Only names that begin
+    /// with `AWS_` and that are known count.
+    ///
+    /// # Errors
+    /// Those of [`BlobStore::open`].
+    pub async fn open_with_settings(
+        location: &BlobLocation,
+        spool_directory: &Path,
+        settings: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<BlobStore, BlobError> {
+        match location {
+            BlobLocation::Directory(path) => {
+                let path = path.clone();
+                let directory = blocking(move || Directory::open(&path)).await?;
+                let spool = directory.spool_directory().into();
+                Ok(BlobStore { backend: Backend::Directory(Arc::new(directory)), spool })
+            }
+            BlobLocation::S3 { bucket, prefix } => {
+                let objects = Objects::open(bucket, prefix, settings).await?;
+                let spool: Arc<Path> = spool_directory.into();
+                let store = BlobStore {
+                    backend: Backend::Objects(Arc::new(objects)),
+                    spool: spool.clone(),
+                };
+                blocking(move || spool::remove_stale(&spool, false)).await?;
+                Ok(store)
+            }
+        }
+    }
+
+    fn spool_directory(&self) -> Arc<Path> {
+        Arc::clone(&self.spool)
+    }
+
+    /// Begins an upload of at most `bytes_max` bytes. Nothing is written yet.
+    pub fn begin(&self, bytes_max: u64) -> Upload {
+        Upload {
+            store: self.clone(),
+            bytes_max,
+            size_bytes: 0,
+            pending: Vec::new(),
+            spool: None,
+            is_broken: false,
+        }
+    }
+
+    /// Keeps `bytes`, durably. For bytes that are in memory anyway; others are better
+    /// [uploaded](BlobStore::begin).
+    ///
+    /// # Errors
+    /// What the disk or the object store says; nothing is left behind.
+    pub async fn put(&self, bytes: Bytes) -> Result<Blob, BlobError> {
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                blocking(move || {
+                    let mut spool = Spool::create(directory.spool_directory())?;
+                    spool.write(&bytes)?;
+                    let spooled = spool.finish();
+                    let blob = Blob { digest: spooled.digest, size_bytes: spooled.size_bytes };
+                    directory.keep(spooled)?;
+                    Ok(blob)
+                })
+                .await
+            }
+            Backend::Objects(objects) => {
+                let hashed = bytes.clone();
+                let digest = blocking(move || Ok(Digest::of(&hashed))).await?;
+                let size_bytes = bytes.len() as u64;
+                keep_object(objects, digest, object::Upload::Memory(bytes)).await?;
+                Ok(Blob { digest, size_bytes })
+            }
+        }
+    }
+
+    /// Makes the blob's age new, so that no sweep takes it within its grace; says whether it is there.
+    /// Whoever commits a record naming a blob that it has not just put must touch it first.
+    ///
+    /// # Errors
+    /// What the disk or the object store says.
+    pub async fn touch(&self, digest: Digest) -> Result<bool, BlobError> {
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                blocking(move || directory.touch(&digest)).await
+            }
+            Backend::Objects(objects) => {
+                let task = tokio::spawn(Arc::clone(objects).touch(digest));
+                task.await.unwrap_or_else(|error| Err(BlobError::task(error)))
+            }
+        }
+    }
+
+    /// Opens a blob for reading; none if there is no such blob.
+    ///
+    /// # Errors
+    /// What the disk or the object store says.
+    pub async fn open_blob(&self, digest: Digest) -> Result<Option<BlobReader>, BlobError> {
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                blocking(move || {
+                    let place = || directory.path(&digest).display().to_string().into();
+                    Ok(directory.open_blob(&digest)?.map(|(file, size_bytes)| BlobReader {
+                        digest,
+                        size_bytes,
+                        source: Source::File(Arc::new(file), place()),
+                    }))
+                })
+                .await
+            }
+            Backend::Objects(objects) => {
+                let size_bytes = objects.size_bytes(&digest).await?;
+                Ok(size_bytes.map(|size_bytes| BlobReader {
+                    digest,
+                    size_bytes,
+                    source: Source::Object(Arc::clone(objects)),
+                }))
+            }
+        }
+    }
+
+    /// All bytes of a blob; none if there is no such blob.
+    ///
+    /// # Errors
+    /// [`BlobError::TooLarge`] if it has more than `bytes_max` bytes, and nothing was read; otherwise
+    /// what the disk or the object store says.
+    pub async fn bytes(&self, digest: Digest, bytes_max: u64) -> Result<Option<Bytes>, BlobError> {
+        match self.open_blob(digest).await? {
+            Some(reader) => Ok(Some(reader.bytes(bytes_max).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether there is such a blob. It may be swept the next moment: see [`BlobStore::touch`].
+    ///
+    /// # Errors
+    /// What the disk or the object store says.
+    pub async fn contains(&self, digest: Digest) -> Result<bool, BlobError> {
+        Ok(self.size_bytes(digest).await?.is_some())
+    }
+
+    /// A blob's size in bytes; none if there is no such blob.
+    ///
+    /// # Errors
+    /// What the disk or the object store says.
+    pub async fn size_bytes(&self, digest: Digest) -> Result<Option<u64>, BlobError> {
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                blocking(move || directory.size_bytes(&digest)).await
+            }
+            Backend::Objects(objects) => objects.size_bytes(&digest).await,
+        }
+    }
+
+    /// The file that is the blob, or would be if there were such a blob; none in an object store.
+    /// It must not be written to.
+    pub fn local_path(&self, digest: Digest) -> Option<PathBuf> {
+        match &self.backend {
+            Backend::Directory(directory) => Some(directory.path(&digest)),
+            Backend::Objects(_) => None,
+        }
+    }
+
+    /// Hashes a blob again. Nothing is changed.
+    ///
+    /// # Errors
+    /// What the disk or the object store says.
+    pub async fn verify(&self, digest: Digest) -> Result<Verdict, BlobError> {
+        let found = match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                blocking(move || directory.rehash(&digest)).await?
+            }
+            Backend::Objects(objects) => Arc::clone(objects).rehash(digest).await?,
+        };
+        Ok(match found {
+            None => Verdict::Missing,
+            Some(found) if found == digest => Verdict::Whole,
+            Some(found) => Verdict::Damaged { found },
+        })
+    }
+
+    /// All blobs, in no particular order, in bounded memory. One that is put or swept during the
+    /// listing may or may not be in it. The stream fails with what the disk or the object store says.
+    pub fn list(&self) -> BoxStream<'static, Result<BlobEntry, BlobError>> {
+        let batches = self.list_batches();
+        batches.map_ok(|batch| futures_util::stream::iter(batch).map(Ok)).try_flatten().boxed()
+    }
+
+    /// All blobs, some at a time.
+    fn list_batches(&self) -> BoxStream<'static, Result<Vec<BlobEntry>, BlobError>> {
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                let list = move |first| {
+                    let directory = Arc::clone(&directory);
+                    blocking(move || directory.list(first))
+                };
+                futures_util::stream::iter(0..=u8::MAX).then(list).boxed()
+            }
+            Backend::Objects(objects) => Arc::clone(objects).list().boxed(),
+        }
+    }
+}
+
+/// Uploads in a task of its own: if the caller goes away, the upload still ends or is aborted, and
+/// leaves no parts in the object store.
+async fn keep_object(
+    objects: &Arc<Objects>,
+    digest: Digest,
+    upload: object::Upload,
+) -> Result<(), BlobError> {
+    let task = tokio::spawn(Arc::clone(objects).keep(digest, upload));
+    task.await.unwrap_or_else(|error| Err(BlobError::task(error)))
+}
+
+/// The error for a `VERSION` that is not ours.
+fn unknown_layout(place: String, found: &[u8]) -> BlobError {
+    let found = String::from_utf8_lossy(&found[..found.len().min(80)]).trim_end().to_owned();
+    BlobError::Layout { place, found, expected: LAYOUT.trim_end() }
+}
+
+/// Bytes on their way in. Dropping it leaves nothing.
+pub struct Upload {
+    store: BlobStore,
+    bytes_max: u64,
+    size_bytes: u64,
+    /// Bytes that are not in the spool yet; fewer than a chunk.
+    pending: Vec<u8>,
+    /// None before the first chunk, and after a failure.
+    spool: Option<Spool>,
+    is_broken: bool,
+}
+
+impl Upload {
+    /// Takes the next bytes, of any number. They are gathered to chunks of 256 KiB, which are hashed
+    /// and written away from the runtime's threads.
+    ///
+    /// # Errors
+    /// [`BlobError::TooLarge`] as soon as the bytes are more than allowed; otherwise what the disk
+    /// says. After an error nothing is left of the upload, and every later call is
+    /// [`BlobError::Abandoned`]; so it is after a call whose future was dropped before its end.
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), BlobError> {
+        if self.is_broken {
+            return Err(BlobError::Abandoned);
+        }
+        let size_bytes = self.size_bytes.saturating_add(bytes.len() as u64);
+        if size_bytes > self.bytes_max {
+            self.is_broken = true;
+            self.spool = None;
+            self.pending = Vec::new();
+            return Err(BlobError::TooLarge { bytes_max: self.bytes_max });
+        }
+        self.size_bytes = size_bytes;
+        if self.pending.len() + bytes.len() < CHUNK_BYTES {
+            // Copied, because a small piece may be a slice that keeps a large buffer in memory.
+            self.pending.extend_from_slice(&bytes);
+            return Ok(());
+        }
+        self.spool(bytes).await
+    }
+
+    /// Moves the pending bytes, and `bytes` after them, to the spool.
+    async fn spool(&mut self, bytes: Bytes) -> Result<(), BlobError> {
+        // Until they are down: an abandoned future must not leave a hole.
+        self.is_broken = true;
+        let mut pending = std::mem::take(&mut self.pending);
+        let spool = self.spool.take();
+        let directory = self.store.spool_directory();
+        let (spool, pending) = blocking(move || {
+            let mut spool = match spool {
+                Some(spool) => spool,
+                None => Spool::create(&directory)?,
+            };
+            spool.write(&pending)?;
+            spool.write(&bytes)?;
+            pending.clear();
+            Ok((spool, pending))
+        })
+        .await?;
+        self.spool = Some(spool);
+        self.pending = pending;
+        self.is_broken = false;
+        Ok(())
+    }
+
+    /// How many bytes were taken so far.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// All bytes are there.
+    ///
+    /// # Errors
+    /// Those of [`Upload::write`].
+    pub async fn stage(mut self) -> Result<Staged, BlobError> {
+        if self.is_broken {
+            return Err(BlobError::Abandoned);
+        }
+        self.spool(Bytes::new()).await?;
+        let spool = self.spool.take().ok_or(BlobError::Abandoned)?;
+        let file = spool.finish();
+        let (digest, size_bytes) = (file.digest, file.size_bytes);
+        Ok(Staged { digest, size_bytes, store: self.store, file })
+    }
+}
+
+/// Bytes that are complete, but not kept yet. Dropping it leaves nothing.
+pub struct Staged {
+    /// The SHA-256 of the bytes.
+    pub digest: Digest,
+    /// How many there are.
+    pub size_bytes: u64,
+    store: BlobStore,
+    file: SpooledFile,
+}
+
+impl Staged {
+    /// The bytes as a local file, open for reading, at its start: for a look inside before they are
+    /// kept. It stays readable after this is kept or dropped. Using it blocks.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn file(&self) -> Result<File, BlobError> {
+        let path = self.file.file.path();
+        File::open(path).map_err(|error| BlobError::io("open", path, error))
+    }
+
+    /// Keeps the bytes, durably. If they are there already, their age is made new.
+    ///
+    /// Should this future be dropped before its end, the blob may be kept or not; nothing else is
+    /// left behind.
+    ///
+    /// # Errors
+    /// What the disk or the object store says; nothing is left behind.
+    pub async fn keep(self) -> Result<Blob, BlobError> {
+        let Staged { digest, size_bytes, store, file } = self;
+        match &store.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                blocking(move || directory.keep(file)).await?;
+            }
+            Backend::Objects(objects) => {
+                // Opened anew: the upload may go on after the spool's name is gone.
+                let path = file.file.path().to_owned();
+                let opened = blocking(move || {
+                    File::open(&path).map_err(|error| BlobError::io("open", &path, error))
+                });
+                let upload = object::Upload::File(Arc::new(opened.await?), size_bytes);
+                keep_object(objects, digest, upload).await?;
+            }
+        }
+        Ok(Blob { digest, size_bytes })
+    }
+}

@@ -1,0 +1,373 @@
+//! Blobs as files of a directory, which several processes may share.
+//!
+//! ```text
+//! VERSION                    names this layout
+//! lock                       held shared while a blob is put in place, alone while one is swept
+//! sha256/ab/cd/<64 digits>   the blobs, sharded by the digest's first two bytes
+//! tmp/                       spools
+//! ```
+//! A blob is written to a spool, synced, renamed into its shard, and the directories are synced up to
+//! `sha256`: after that it survives a power cut. Its modification time is when it was last put or
+//! touched. A sweep looks at that time and removes the file under the lock, alone, so nobody can
+//! refresh a blob between the look and the removal: whoever comes after it finds the blob missing
+//! and puts it in place again.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use record::{Digest, Hasher};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+
+use super::error::{BlobError, FailureKind};
+use super::spool::{self, CHUNK_BYTES, SpooledFile};
+use super::{BlobEntry, LAYOUT};
+
+/// The directory's own part of a blob store; every function blocks.
+pub(super) struct Directory {
+    root: PathBuf,
+    spool: PathBuf,
+    /// A bit for each shard whose directories this process has synced.
+    shards_synced: Box<[AtomicU64]>,
+}
+
+/// What a sweep did with one blob.
+pub(super) enum Swept {
+    /// It is gone; so many bytes are free.
+    Removed,
+    /// It was put or touched since it was listed, or another sweep was quicker.
+    Spared,
+}
+
+const SHARDS: usize = 1 << 16;
+
+impl Directory {
+    /// Prepares `root`, or recognizes it; removes the spools that a killed process left behind.
+    ///
+    /// A directory that can only be read is opened all the same if it has been prepared before.
+    pub(super) fn open(root: &Path) -> Result<Directory, BlobError> {
+        let directory = Directory {
+            root: root.to_owned(),
+            spool: root.join("tmp"),
+            shards_synced: (0..SHARDS / 64).map(|_| AtomicU64::new(0)).collect(),
+        };
+        create_durably(root)?;
+        directory.prepare_version()?;
+        let writable = create_durably(&directory.spool)
+            .and_then(|()| create_durably(&root.join("sha256")))
+            .and_then(|()| spool::remove_stale(&directory.spool, false));
+        match writable {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "removed files of interrupted uploads"),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    Some(FailureKind::ReadOnly | FailureKind::Denied | FailureKind::NoSpace)
+                ) =>
+            {
+                tracing::warn!(%error, "the blobs can be read, but not written");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(directory)
+    }
+
+    fn prepare_version(&self) -> Result<(), BlobError> {
+        let path = self.root.join("VERSION");
+        match std::fs::read(&path) {
+            Ok(found) if found == LAYOUT.as_bytes() => Ok(()),
+            Ok(found) => Err(super::unknown_layout(path.display().to_string(), &found)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let write = || -> io::Result<()> {
+                    let mut file = tempfile::Builder::new()
+                        .prefix(".version-")
+                        .permissions(std::fs::Permissions::from_mode(0o640))
+                        .tempfile_in(&self.root)?;
+                    file.write_all(LAYOUT.as_bytes())?;
+                    file.as_file().sync_all()?;
+                    file.persist(&path)?;
+                    Ok(())
+                };
+                write().map_err(|error| BlobError::io("write", &path, error))?;
+                sync_directory(&self.root)
+            }
+            Err(error) => Err(BlobError::io("read", &path, error)),
+        }
+    }
+
+    /// Where spools are made: in the same file system, so that keeping one is a rename.
+    pub(super) fn spool_directory(&self) -> &Path {
+        &self.spool
+    }
+
+    /// Where the blob is, or would be.
+    pub(super) fn path(&self, digest: &Digest) -> PathBuf {
+        let digits = digest.to_string();
+        self.shard_path(digest).join(digits)
+    }
+
+    fn shard_path(&self, digest: &Digest) -> PathBuf {
+        let [first, second, ..] = digest.as_bytes();
+        self.root.join(format!("sha256/{first:02x}/{second:02x}"))
+    }
+
+    /// Puts a complete file in place, durably; if the blob is there already, only its age is made new.
+    pub(super) fn keep(&self, spooled: SpooledFile) -> Result<(), BlobError> {
+        let SpooledFile { file, digest, size_bytes } = spooled;
+        if !self.refresh(&digest, Some(size_bytes))? {
+            file.as_file().sync_all().map_err(|error| BlobError::io("sync", file.path(), error))?;
+            let path = self.path(&digest);
+            let shard = self.shard_path(&digest);
+            if !self.is_synced(&digest) {
+                create_shard(&shard)?;
+            }
+            let _lock = self.lock_shared()?;
+            touch(file.as_file()).map_err(|error| BlobError::io("touch", file.path(), error))?;
+            let placed = file.persist(&path).or_else(|error| {
+                if error.error.kind() != io::ErrorKind::NotFound {
+                    return Err(error.error);
+                }
+                // Somebody has removed an empty shard by hand: it is made, and synced, again.
+                self.forget_synced(&digest);
+                create_shard(&shard).map_err(|_| error.error)?;
+                error.file.persist(&path).map_err(|error| error.error)
+            });
+            placed.map_err(|error| BlobError::io("rename a new file to", &path, error))?;
+        }
+        self.sync_shard(&digest)
+    }
+
+    /// Makes the blob's age new, if it is there; says whether it is.
+    pub(super) fn touch(&self, digest: &Digest) -> Result<bool, BlobError> {
+        if !self.refresh(digest, None)? {
+            return Ok(false);
+        }
+        self.sync_shard(digest)?;
+        Ok(true)
+    }
+
+    /// Makes the blob's age new, unless it is missing, or torn (not as large as it should be).
+    fn refresh(&self, digest: &Digest, size_bytes: Option<u64>) -> Result<bool, BlobError> {
+        let path = self.path(digest);
+        let _lock = self.lock_shared()?;
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened.map_err(|error| BlobError::io("open", &path, error))?,
+        };
+        let metadata = file.metadata().map_err(|error| BlobError::io("inspect", &path, error))?;
+        if size_bytes.is_some_and(|size_bytes| size_bytes != metadata.len()) {
+            let found = metadata.len();
+            tracing::error!(%digest, found, expected = size_bytes, "replacing a torn blob");
+            return Ok(false);
+        }
+        match touch(&file) {
+            // Another user's file, which may be replaced all the same.
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied && size_bytes.is_some() =>
+            {
+                Ok(false)
+            }
+            touched => {
+                touched.map_err(|error| BlobError::io("touch", &path, error))?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Held while a blob is put in place or made new; any number of writers at once.
+    fn lock_shared(&self) -> Result<Option<File>, BlobError> {
+        let (file, path) = self.lock_file()?;
+        match file.lock_shared() {
+            Ok(()) => Ok(Some(file)),
+            // Where files cannot be locked, no sweep removes anything: `lock_alone` fails.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+            Err(error) => Err(BlobError::io("lock", &path, error)),
+        }
+    }
+
+    /// Held while a sweep looks at one blob and removes it.
+    fn lock_alone(&self) -> Result<File, BlobError> {
+        let (file, path) = self.lock_file()?;
+        file.lock().map_err(|error| BlobError::io("lock", &path, error))?;
+        Ok(file)
+    }
+
+    /// Opened anew for each lock: clones of one open file would share it.
+    fn lock_file(&self) -> Result<(File, PathBuf), BlobError> {
+        let path = self.root.join("lock");
+        let opened = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o660)
+            .open(&path);
+        let file = opened.map_err(|error| BlobError::io("open", &path, error))?;
+        Ok((file, path))
+    }
+
+    fn is_synced(&self, digest: &Digest) -> bool {
+        let (word, bit) = shard_bit(digest);
+        self.shards_synced[word].load(Ordering::Acquire) & bit != 0
+    }
+
+    fn forget_synced(&self, digest: &Digest) {
+        let (word, bit) = shard_bit(digest);
+        self.shards_synced[word].fetch_and(!bit, Ordering::AcqRel);
+    }
+
+    /// Makes the names in a blob's shard durable, and the shard's own name. Also if the blob was there
+    /// already: whoever put it there may not have come to this yet, or may have been killed.
+    fn sync_shard(&self, digest: &Digest) -> Result<(), BlobError> {
+        let shard = self.shard_path(digest);
+        sync_directory(&shard)?;
+        if !self.is_synced(digest) {
+            // Whoever made them: another process may still be on its way to this line.
+            for parent in shard.ancestors().skip(1).take(2) {
+                sync_directory(parent)?;
+            }
+            let (word, bit) = shard_bit(digest);
+            self.shards_synced[word].fetch_or(bit, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// The blob's file and its size in bytes; none if there is no such blob.
+    pub(super) fn open_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, BlobError> {
+        let path = self.path(digest);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| BlobError::io("open", &path, error))?,
+        };
+        let metadata = file.metadata().map_err(|error| BlobError::io("inspect", &path, error))?;
+        Ok(Some((file, metadata.len())))
+    }
+
+    /// The blob's size in bytes, by its file alone.
+    pub(super) fn size_bytes(&self, digest: &Digest) -> Result<Option<u64>, BlobError> {
+        let path = self.path(digest);
+        match std::fs::metadata(&path) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(BlobError::io("inspect", &path, error)),
+        }
+    }
+
+    /// The digest of what the blob's file holds now.
+    pub(super) fn rehash(&self, digest: &Digest) -> Result<Option<Digest>, BlobError> {
+        let Some((mut file, _)) = self.open_blob(digest)? else { return Ok(None) };
+        let mut hasher = Hasher::new();
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            let read = io::Read::read(&mut file, &mut buffer);
+            match read.map_err(|error| BlobError::io("read", &self.path(digest), error))? {
+                0 => return Ok(Some(hasher.finish())),
+                read => hasher.update(&buffer[..read]),
+            }
+        }
+    }
+
+    /// The blobs whose digest begins with `first`, in no particular order. Other files are passed by.
+    pub(super) fn list(&self, first: u8) -> Result<Vec<BlobEntry>, BlobError> {
+        let mut blobs = Vec::new();
+        for shard in read_directory(&self.root.join(format!("sha256/{first:02x}")))? {
+            for path in read_directory(&shard)? {
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                let Ok(digest) = name.parse::<Digest>() else { continue };
+                if self.path(&digest) != path {
+                    continue;
+                }
+                let metadata = match std::fs::metadata(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    found => found.map_err(|error| BlobError::io("inspect", &path, error))?,
+                };
+                if metadata.is_file() {
+                    let touched_at = touched_at(&metadata, &path)?;
+                    blobs.push(BlobEntry { digest, size_bytes: metadata.len(), touched_at });
+                }
+            }
+        }
+        Ok(blobs)
+    }
+
+    /// Removes a blob that nobody has put or touched since it was listed.
+    pub(super) fn sweep(&self, listed: &BlobEntry) -> Result<Swept, BlobError> {
+        let path = self.path(&listed.digest);
+        let _lock = self.lock_alone()?;
+        let metadata = match std::fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Spared),
+            found => found.map_err(|error| BlobError::io("inspect", &path, error))?,
+        };
+        if touched_at(&metadata, &path)? != listed.touched_at {
+            return Ok(Swept::Spared);
+        }
+        std::fs::remove_file(&path).map_err(|error| BlobError::io("remove", &path, error))?;
+        Ok(Swept::Removed)
+    }
+}
+
+fn shard_bit(digest: &Digest) -> (usize, u64) {
+    let [first, second, ..] = *digest.as_bytes();
+    let shard = usize::from(first) << 8 | usize::from(second);
+    (shard / 64, 1 << (shard % 64))
+}
+
+fn touched_at(metadata: &std::fs::Metadata, path: &Path) -> Result<SystemTime, BlobError> {
+    metadata.modified().map_err(|error| BlobError::io("read the age of", path, error))
+}
+
+/// Sets the modification time to now, by the file system's own clock. (Writing "now" takes the
+/// right to write, any other time takes ownership.)
+fn touch(file: &File) -> io::Result<()> {
+    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: omitted, last_modification: now };
+    Ok(rustix::fs::futimens(file, &times)?)
+}
+
+/// The paths in a directory; none if it is missing.
+fn read_directory(path: &Path) -> Result<Vec<PathBuf>, BlobError> {
+    let list = || -> io::Result<Vec<PathBuf>> {
+        std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
+    };
+    match list() {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(Vec::new())
+        }
+        listed => listed.map_err(|error| BlobError::io("list", path, error)),
+    }
+}
+
+fn create_shard(path: &Path) -> Result<(), BlobError> {
+    let made = DirBuilder::new().recursive(true).mode(0o750).create(path);
+    made.map_err(|error| BlobError::io("create the directory", path, error))
+}
+
+/// Makes a directory, and those above it, such that they survive a power cut.
+fn create_durably(path: &Path) -> Result<(), BlobError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    create_durably(parent)?;
+    match DirBuilder::new().mode(0o750).create(path) {
+        // Another process was quicker.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made.map_err(|error| BlobError::io("create the directory", path, error))?,
+    }
+    sync_directory(parent)
+}
+
+fn sync_directory(path: &Path) -> Result<(), BlobError> {
+    let sync = || File::open(path)?.sync_all();
+    sync().map_err(|error| BlobError::io("sync the directory", path, error))
+}

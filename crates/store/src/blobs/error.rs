@@ -1,0 +1,129 @@
+//! [`BlobError`]: what can go wrong with blobs, by what a caller does about it.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// Why bytes were not kept, or not found. Nothing is left behind by a write that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// More bytes than the caller allows.
+    #[error("more than {bytes_max} bytes")]
+    TooLarge {
+        /// Most bytes that were allowed.
+        bytes_max: u64,
+    },
+    /// The upload cannot go on: an earlier write failed, or its future was dropped before its end.
+    #[error("the upload lost some of its bytes when an earlier write failed or was abandoned")]
+    Abandoned,
+    /// The place was prepared by another program, or by a later version of this one.
+    #[error("`{place}` is `{found}`, but this program knows only `{expected}`")]
+    Layout {
+        /// The file or object that names the layout.
+        place: String,
+        /// What it says, shortened.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// The settings of the object store cannot be used.
+    #[error("the object store's settings cannot be used: {0}")]
+    Settings(String),
+    /// A stored blob ended before its size: a file cut while it was read, or a lying object store.
+    #[error("`{place}` ended at byte {found}, but its size is {expected} bytes")]
+    Cut {
+        /// The file or object.
+        place: String,
+        /// Its size when it was opened, in bytes.
+        expected: u64,
+        /// Where it ended.
+        found: u64,
+    },
+    /// The disk or the object store refused; the log of whoever gives up has the whole text.
+    #[error("cannot {action} `{place}`: {cause}")]
+    Failed {
+        /// What sort of refusal.
+        kind: FailureKind,
+        /// What was tried: "write", "rename" …
+        action: &'static str,
+        /// The file or object.
+        place: String,
+        /// The refusal itself.
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// What sort of refusal a [`BlobError::Failed`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The disk is full, or a quota is used up.
+    NoSpace,
+    /// The file system is mounted read-only.
+    ReadOnly,
+    /// The process or its credentials lack a right.
+    Denied,
+    /// The object store cannot be reached, is too slow or reports an error of its own.
+    Unavailable,
+    /// Anything else.
+    Other,
+}
+
+impl BlobError {
+    /// The kind of a refusal by the disk or the object store; none for the caller's own errors.
+    pub fn kind(&self) -> Option<FailureKind> {
+        match self {
+            BlobError::Failed { kind, .. } => Some(*kind),
+            _ => None,
+        }
+    }
+
+    /// Whether the same call may succeed later without anyone changing the configuration: space
+    /// can become free, an object store can return.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self.kind(), Some(FailureKind::NoSpace | FailureKind::Unavailable))
+    }
+
+    /// A refusal by the file system.
+    pub(super) fn io(action: &'static str, path: &Path, cause: io::Error) -> BlobError {
+        use io::ErrorKind as Kind;
+        let kind = match cause.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded => FailureKind::NoSpace,
+            Kind::ReadOnlyFilesystem => FailureKind::ReadOnly,
+            Kind::PermissionDenied => FailureKind::Denied,
+            _ => FailureKind::Other,
+        };
+        let place = path.display().to_string();
+        BlobError::Failed { kind, action, place, cause: cause.into() }
+    }
+
+    /// A refusal by the object store, its bounded retries included.
+    pub(super) fn object(
+        action: &'static str,
+        place: impl fmt::Display,
+        cause: object_store::Error,
+    ) -> BlobError {
+        use object_store::Error as Cause;
+        let kind = match cause {
+            Cause::PermissionDenied { .. } | Cause::Unauthenticated { .. } => FailureKind::Denied,
+            Cause::Generic { .. } => FailureKind::Unavailable,
+            _ => FailureKind::Other,
+        };
+        BlobError::Failed { kind, action, place: place.to_string(), cause: cause.into() }
+    }
+}
+
+/// Runs `work`, which blocks on files or computes for long, away from the runtime's own threads.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
+) -> Result<T, BlobError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(BlobError::task(error)))
+}
+
+impl BlobError {
+    /// A task of ours that ended without a result: the runtime is shutting down, or it panicked.
+    pub(super) fn task(cause: tokio::task::JoinError) -> BlobError {
+        let kind = FailureKind::Other;
+        let place = "blob store".to_owned();
+        BlobError::Failed { kind, action: "finish a task of", place, cause: cause.into() }
+    }
+}

@@ -1,0 +1,400 @@
+//! Records: the latest body under each key, and the serial of the commit that wrote it.
+//!
+//! a [`Batch`] -> [`Records::commit`] -> its [`Serial`]; a serial -> [`Records::read_after`] -> all
+//! [`Record`]s since, and the serial that they add up to. The second is loading, following and
+//! replicating alike.
+//!
+//! What holds, on SQLite and on PostgreSQL: an acknowledged batch is durable; a batch is seen whole or
+//! not at all; serials become visible in order, without gaps; a batch's preconditions are decided in
+//! the transaction that writes it. Many batches that wait together share one transaction, each under
+//! its own serial: between two serials of one transaction nobody ever sees the store.
+//! A store keeps no history: a key that is written again is seen with its latest serial only.
+
+mod error;
+mod group;
+mod location;
+mod postgres;
+mod read;
+mod restore;
+mod rows;
+mod sqlite;
+mod wake;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use record::{Batch, Key, Record, Serial};
+use sqlx::postgres::PgConnectOptions;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use error::{Cause, CommitError, OpenError, ReadError, RestoreError};
+pub use location::{DatabaseLocation, DatabaseLocationError};
+pub use restore::Restore;
+
+use read::{Each, Sink, Stop};
+use wake::Wake;
+use writer::{Request, Writer};
+
+/// How the records are kept; the default suits a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordsOptions {
+    /// How often the database is asked for what other processes wrote, besides being woken by it.
+    pub poll_interval: Duration,
+    /// Most batches that wait to be written; whoever commits one more waits.
+    pub commit_queue_max: usize,
+    /// Most bytes of batches that wait to be written, or a single larger batch.
+    pub commit_queue_bytes_max: usize,
+    /// Most batches in one transaction.
+    pub group_batches_max: usize,
+    /// Most bytes in one batch: keys, bodies and digests.
+    pub batch_bytes_max: usize,
+    /// Most connections that read at once.
+    pub readers_max: u32,
+    /// How long the database may take to answer, and how long another writer's lock is waited for.
+    pub database_timeout: Duration,
+}
+
+impl Default for RecordsOptions {
+    fn default() -> RecordsOptions {
+        RecordsOptions {
+            poll_interval: Duration::from_secs(1),
+            commit_queue_max: 1024,
+            commit_queue_bytes_max: 64 << 20,
+            group_batches_max: 256,
+            batch_bytes_max: 32 << 20,
+            readers_max: 4,
+            database_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The records of one database; clones share it. The last one dropped writes what is queued and lets
+/// go of the database in the background; [`Records::close`] waits for that.
+#[derive(Clone)]
+pub struct Records {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    options: RecordsOptions,
+    /// None if opened for reading only.
+    queue: Option<mpsc::Sender<Request>>,
+    /// The bytes that the queue still has room for.
+    queue_room: Arc<Semaphore>,
+    wake: Arc<Wake>,
+    closed: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// The side of a database that reads, and how to reach it.
+enum Engine {
+    Sqlite { path: PathBuf, reader: Arc<sqlite::Reader> },
+    Postgres { options: Box<PgConnectOptions>, reader: Arc<postgres::Reader> },
+}
+
+impl Records {
+    /// Opens the records at `location`: creates what is missing, and brings an earlier layout forward.
+    /// Must be called inside a tokio runtime, which the records live in from then on.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the database is unavailable, holds something else, or was written by a later
+    /// version.
+    pub async fn open(
+        location: &DatabaseLocation,
+        options: RecordsOptions,
+    ) -> Result<Records, OpenError> {
+        Records::open_as(location, options, false).await
+    }
+
+    /// Opens the records at `location` for reading only, as [`Records::open`] left them; nothing is
+    /// created or changed.
+    ///
+    /// # Errors
+    /// [`OpenError`]: also if there are none, or in an earlier layout.
+    pub async fn open_read_only(
+        location: &DatabaseLocation,
+        options: RecordsOptions,
+    ) -> Result<Records, OpenError> {
+        Records::open_as(location, options, true).await
+    }
+
+    async fn open_as(
+        location: &DatabaseLocation,
+        options: RecordsOptions,
+        is_read_only: bool,
+    ) -> Result<Records, OpenError> {
+        let shown = location.to_string();
+        let unavailable = |cause| OpenError::Unavailable { location: shown.clone(), cause };
+        let timeout = options.database_timeout;
+        let (engine, writer) = match location {
+            DatabaseLocation::Sqlite(path) => {
+                let writer = match is_read_only {
+                    true => None,
+                    false => Some(Writer::Sqlite(sqlite::create(path, &shown, timeout).await?)),
+                };
+                let reader = sqlite::reader(path, options.readers_max, timeout, is_read_only);
+                reader.check_layout(&shown).await?;
+                (Engine::Sqlite { path: path.clone(), reader: Arc::new(reader) }, writer)
+            }
+            DatabaseLocation::Postgres(url) => {
+                let connect =
+                    postgres::options(url).map_err(|error| unavailable(Cause::new(error)))?;
+                let writer = match is_read_only {
+                    true => None,
+                    false => {
+                        let writer = postgres::create(&connect, &shown, timeout).await?;
+                        Some(Writer::Postgres(writer))
+                    }
+                };
+                let reader = postgres::reader(&connect, options.readers_max, timeout);
+                reader.check_layout(&shown).await?;
+                let reader = Arc::new(reader);
+                (Engine::Postgres { options: Box::new(connect), reader }, writer)
+            }
+        };
+        let serial = engine.serial().await;
+        let serial = serial.map_err(|error| unavailable(Cause::new(error)))?;
+        let wake = Arc::new(Wake::new(serial));
+        let closed = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let queue = writer.map(|writer| {
+            let (queue, requests) = mpsc::channel(options.commit_queue_max.max(1));
+            let group_batches_max = options.group_batches_max.max(1);
+            let (wake, closed) = (wake.clone(), closed.clone());
+            tasks.spawn(writer::run(writer, requests, group_batches_max, wake, closed));
+            queue
+        });
+        engine.follow(&tasks, &wake, options.poll_interval, &closed);
+        let room =
+            options.commit_queue_bytes_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let queue_room = Arc::new(Semaphore::new(room));
+        let shared = Shared { engine, options, queue, queue_room, wake, closed, tasks };
+        Ok(Records { shared: Arc::new(shared) })
+    }
+
+    /// Writes `batch` whole, or nothing of it; returns once it is durable, with its serial. A batch
+    /// that writes nothing takes no serial: it returns one at which its conditions held.
+    ///
+    /// If the future is dropped, the batch may be written or not, but never in part.
+    ///
+    /// # Errors
+    /// [`CommitError`], by what is at fault; nothing is written then, except as
+    /// [`CommitError::OutcomeUnknown`] says.
+    pub async fn commit(&self, batch: Batch) -> Result<Serial, CommitError> {
+        if let Some(key) = batch.key_written_twice() {
+            return Err(CommitError::KeyTwice(key.clone()));
+        }
+        let bytes = group::bytes_of(&batch);
+        let bytes_max = self.shared.options.batch_bytes_max;
+        if bytes > bytes_max {
+            return Err(CommitError::TooLarge { bytes, bytes_max });
+        }
+        let Some(queue) = &self.shared.queue else {
+            return Err(CommitError::ReadOnly(Cause::new(
+                "the records were opened for reading only",
+            )));
+        };
+        let room_max = self.shared.options.commit_queue_bytes_max.clamp(1, u32::MAX as usize);
+        let room = bytes.min(room_max) as u32;
+        let room = self.shared.queue_room.clone().acquire_many_owned(room).await;
+        let room = room.map_err(|_| CommitError::Closed)?;
+        let (answer, answered) = oneshot::channel();
+        queue.send(Request { batch, answer, room }).await.map_err(|_| CommitError::Closed)?;
+        match answered.await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(CommitError::OutcomeUnknown(Cause::new("the writing task ended"))),
+        }
+    }
+
+    /// Hands `sink` all records whose serial is after `serial`, by ascending serial and then by key,
+    /// one by one as they arrive, all from one moment of the store. Returns the store's serial at that
+    /// moment: where to go on from.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the sink may have been handed some records, which are not all.
+    pub async fn read_after(
+        &self,
+        serial: Serial,
+        sink: impl FnMut(Record) + Send,
+    ) -> Result<Serial, ReadError> {
+        self.shared.engine.read_after(serial, &mut Each(sink)).await.map_err(|stop| match stop {
+            Stop::Read(error) => error,
+        })
+    }
+
+    /// [`Records::read_after`], gathered; for when there are not many.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn records_after(&self, serial: Serial) -> Result<(Vec<Record>, Serial), ReadError> {
+        let mut records = Vec::new();
+        let serial = self.read_after(serial, |record| records.push(record)).await?;
+        Ok((records, serial))
+    }
+
+    /// The record under `key`, also if the key was deleted; none if it was never written.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        match &self.shared.engine {
+            Engine::Sqlite { reader, .. } => reader.record(key).await,
+            Engine::Postgres { reader, .. } => reader.record(key).await,
+        }
+    }
+
+    /// The serial of the latest commit, from the database.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn serial(&self) -> Result<Serial, ReadError> {
+        self.shared.engine.serial().await
+    }
+
+    /// Waits until there is a commit after `after`, by whichever process; returns a serial that the
+    /// store has reached, or none once the records are closed. A commit that came before the call is
+    /// not missed. Commits of this process are known at once, those of others within moments on
+    /// PostgreSQL, and within [`RecordsOptions::poll_interval`] on SQLite.
+    pub async fn wait(&self, after: Serial) -> Option<Serial> {
+        self.shared.closed.run_until_cancelled(self.shared.wake.wait(after)).await
+    }
+
+    /// Begins to write records with the serials that they had elsewhere.
+    ///
+    /// # Errors
+    /// [`RestoreError::NotEmpty`] if anything was ever committed here; [`RestoreError::Write`].
+    pub async fn restore(&self) -> Result<Restore<'_>, RestoreError> {
+        Restore::begin(self).await
+    }
+
+    /// Copies all records, as of one moment, into the empty store `target`: serials, deleted keys and
+    /// all. Returns the serial of that moment.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; nothing is written then.
+    pub async fn copy_into(&self, target: &Records) -> Result<Serial, RestoreError> {
+        restore::copy(self, target).await
+    }
+
+    /// What is wrong with the records, a sentence each; empty if all is well. Reads everything.
+    ///
+    /// # Errors
+    /// [`ReadError::Unavailable`] if they cannot be read at all.
+    pub async fn flaws(&self) -> Result<Vec<String>, ReadError> {
+        let mut flaws = match &self.shared.engine {
+            Engine::Sqlite { reader, .. } => reader.flaws().await?,
+            Engine::Postgres { .. } => Vec::new(),
+        };
+        let mut latest = Serial::ZERO;
+        let mut deleted_with_blobs = Vec::new();
+        let read = self.read_after(Serial::ZERO, |record| {
+            latest = record.serial;
+            if record.body.is_none() && !record.blobs.is_empty() {
+                deleted_with_blobs.push(format!("the deleted record `{}` names blobs", record.key));
+            }
+        });
+        match read.await {
+            Ok(serial) if latest > serial => {
+                flaws.push(format!("a record has serial {latest}, but the store is at {serial}"))
+            }
+            Ok(_) => {}
+            Err(error @ ReadError::Damaged { .. }) => flaws.push(error.to_string()),
+            Err(error @ ReadError::Unavailable(_)) => return Err(error),
+        }
+        flaws.append(&mut deleted_with_blobs);
+        Ok(flaws)
+    }
+
+    /// Takes no more commits, writes those that are queued, and lets go of the database. Reads fail
+    /// from then on.
+    pub async fn close(&self) {
+        self.shared.closed.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+        match &self.shared.engine {
+            Engine::Sqlite { reader, .. } => reader.close().await,
+            Engine::Postgres { reader, .. } => reader.close().await,
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.closed.cancel();
+    }
+}
+
+impl Engine {
+    async fn read_after<S: Sink>(
+        &self,
+        after: Serial,
+        sink: &mut S,
+    ) -> Result<Serial, Stop<S::Error>> {
+        match self {
+            Engine::Sqlite { reader, .. } => reader.read_after(after, sink).await,
+            Engine::Postgres { reader, .. } => reader.read_after(after, sink).await,
+        }
+    }
+
+    async fn serial(&self) -> Result<Serial, ReadError> {
+        match self {
+            Engine::Sqlite { reader, .. } => reader.serial().await,
+            Engine::Postgres { reader, .. } => reader.serial().await,
+        }
+    }
+
+    /// Has `wake` learn what other processes write, until `closed`.
+    fn follow(
+        &self,
+        tasks: &TaskTracker,
+        wake: &Arc<Wake>,
+        poll_interval: Duration,
+        closed: &CancellationToken,
+    ) {
+        let (wake, closed) = (wake.clone(), closed.clone());
+        match self {
+            Engine::Sqlite { reader, .. } => {
+                let reader = reader.clone();
+                tasks.spawn(async move {
+                    wake::poll(&reader, &wake, poll_interval, closed).await;
+                });
+            }
+            Engine::Postgres { options, reader } => {
+                let (options, reader) = (options.clone(), reader.clone());
+                tasks.spawn(async move {
+                    postgres::follow(&reader, &options, &wake, poll_interval, closed).await;
+                });
+            }
+        }
+    }
+}
+
+/// The layout `found` in a database, if there are steps for it here.
+fn known_layout(found: i64, known: usize, location: &str) -> Result<usize, OpenError> {
+    match usize::try_from(found) {
+        Ok(found) if found <= known => Ok(found),
+        Ok(found) => Err(OpenError::NewerLayout {
+            location: location.to_owned(),
+            found: found as u64,
+            known: known as u64,
+        }),
+        Err(_) => Err(OpenError::Foreign { location: location.to_owned() }),
+    }
+}
+
+/// Whether records can be read as they are.
+fn current_layout(found: usize, known: usize, location: &str) -> Result<(), OpenError> {
+    match found == known {
+        true => Ok(()),
+        false => Err(OpenError::OlderLayout {
+            location: location.to_owned(),
+            found: found as u64,
+            known: known as u64,
+        }),
+    }
+}

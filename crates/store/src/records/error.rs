@@ -1,0 +1,200 @@
+//! What can go wrong with the records, each error with what is known of the state after it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use record::{Key, Mismatch, Serial};
+
+/// The records could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// A later version of this program wrote them.
+    #[error(
+        "the records in `{location}` have layout {found}, but this program knows layouts up to \
+         {known}: a newer version of it is needed"
+    )]
+    NewerLayout {
+        /// The database, without its password.
+        location: String,
+        /// Its layout.
+        found: u64,
+        /// The newest layout that this program knows.
+        known: u64,
+    },
+    /// Opened without the right to write, an earlier layout cannot be brought forward.
+    #[error(
+        "the records in `{location}` have layout {found}, but layout {known} was expected, and they \
+         are opened for reading only"
+    )]
+    OlderLayout {
+        /// The database, without its password.
+        location: String,
+        /// Its layout; 0 if there are no records yet.
+        found: u64,
+        /// The layout that this program reads.
+        known: u64,
+    },
+    /// A file with tables, but not those of a store.
+    #[error("`{location}` holds something else than records: an empty or a new file was expected")]
+    Foreign {
+        /// The database, without its password.
+        location: String,
+    },
+    /// A PostgreSQL database whose text is not UTF-8 cannot hold every key.
+    #[error("the database `{location}` is encoded in {found}, but UTF8 was expected")]
+    Encoding {
+        /// The database, without its password.
+        location: String,
+        /// Its encoding, in PostgreSQL's words.
+        found: String,
+    },
+    /// The database does not answer, or does not let us do what opening needs.
+    #[error("cannot open the records in `{location}`: {cause}")]
+    Unavailable {
+        /// The database, without its password.
+        location: String,
+        /// What the database, its driver or the operating system said.
+        cause: Cause,
+    },
+}
+
+/// A batch was not acknowledged. Nothing of it was written, except where the variant says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// A precondition did not hold.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// Such a batch has no meaning.
+    #[error("`{0}` is written twice in one batch, but once was expected")]
+    KeyTwice(Key),
+    /// More than one batch may have.
+    #[error("a batch of {bytes} bytes is too large: at most {bytes_max} were expected")]
+    TooLarge {
+        /// Keys, bodies and digests of the batch.
+        bytes: usize,
+        /// The bound, [`RecordsOptions::batch_bytes_max`](super::RecordsOptions::batch_bytes_max).
+        bytes_max: usize,
+    },
+    /// No room is left where the database is.
+    #[error("the database is full: {0}")]
+    Full(Cause),
+    /// The database takes no writes, or the records were opened for reading only.
+    #[error("the database is read-only: {0}")]
+    ReadOnly(Cause),
+    /// The database did not answer, or refused.
+    #[error("the database is unavailable: {0}")]
+    Unavailable(Cause),
+    /// The connection broke while the database was committing, and it did not come back in time to
+    /// be asked. The batch was written whole or not at all; its keys tell, once they can be read.
+    #[error("the database was lost during a commit, and whether it was written is unknown: {0}")]
+    OutcomeUnknown(Cause),
+    /// The records were closed.
+    #[error("the records are closed")]
+    Closed,
+}
+
+impl CommitError {
+    /// Whether the same batch may well be written later, or by another process: the fault is the
+    /// database's state, not the batch's.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            CommitError::Mismatch(_) | CommitError::KeyTwice(_) | CommitError::TooLarge { .. } => {
+                false
+            }
+            CommitError::Full(_)
+            | CommitError::ReadOnly(_)
+            | CommitError::Unavailable(_)
+            | CommitError::OutcomeUnknown(_)
+            | CommitError::Closed => true,
+        }
+    }
+}
+
+/// Records could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The database did not answer, or refused.
+    #[error("the database is unavailable: {0}")]
+    Unavailable(Cause),
+    /// A row is not what was once written.
+    #[error("the record `{key}` is damaged: {flaw}")]
+    Damaged {
+        /// The key as it stands, with odd characters escaped.
+        key: String,
+        /// What is wrong with it.
+        flaw: String,
+    },
+}
+
+/// Records could not be written with the serials that they had elsewhere; nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// There are records already.
+    #[error("the records are at serial {found}, but an empty store was expected")]
+    NotEmpty {
+        /// The serial of the latest commit; zero if there are rows regardless.
+        found: Serial,
+    },
+    /// A record is later than the store that it came from.
+    #[error("the record `{key}` has serial {serial}, but one from 1 to {serial_max} was expected")]
+    SerialBeyond {
+        /// Its key.
+        key: Key,
+        /// Its serial.
+        serial: Serial,
+        /// The serial of the store.
+        serial_max: Serial,
+    },
+    /// The records to be restored could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The database did not take them.
+    #[error(transparent)]
+    Write(#[from] CommitError),
+}
+
+/// What a database, its driver or the operating system said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause(Arc<str>);
+
+impl Cause {
+    pub(super) fn new(what: impl fmt::Display) -> Cause {
+        Cause(what.to_string().into())
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// What a driver's error means for a commit that did not happen because of it.
+pub(super) fn commit_error(error: &sqlx::Error) -> CommitError {
+    let cause = Cause::new(error);
+    let code = error.as_database_error().and_then(|error| error.code());
+    match code.as_deref() {
+        // PostgreSQL: disk_full; read_only_sql_transaction.
+        Some("53100") => CommitError::Full(cause),
+        Some("25006") => CommitError::ReadOnly(cause),
+        // SQLite: the lowest byte of an extended code is the kind; 13 SQLITE_FULL, 8 SQLITE_READONLY.
+        Some(code) if is_sqlite(error) => match code.parse::<u32>().map(|code| code & 0xff) {
+            Ok(13) => CommitError::Full(cause),
+            Ok(8) => CommitError::ReadOnly(cause),
+            _ => CommitError::Unavailable(cause),
+        },
+        _ => CommitError::Unavailable(cause),
+    }
+}
+
+fn is_sqlite(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .is_some_and(|error| error.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some())
+}
+
+impl From<sqlx::Error> for ReadError {
+    fn from(error: sqlx::Error) -> ReadError {
+        ReadError::Unavailable(Cause::new(error))
+    }
+}

@@ -1,0 +1,568 @@
+//! The records in a database of PostgreSQL, shared by any number of processes.
+//!
+//! Who commits locks the one row that holds the serial until its transaction ends: serials become
+//! visible in order, and what was read of the keys stays true. A group takes four round trips: lock,
+//! read the keys, write everything, commit. NOTIFY wakes the other processes and carries nothing.
+//!
+//! A connection that breaks during COMMIT leaves open whether it arrived. Each process therefore
+//! writes, in the same transaction, its last serial into a row of its own, and after such a break
+//! locks the serial's row on a new connection (which waits for the old session to end, whichever way)
+//! and reads that row: then it knows, and answers accordingly. Only if the database stays away is the
+//! outcome reported as unknown.
+//!
+//! LISTEN and the session's settings need a connection of their own: not one shared through a pooler
+//! in transaction mode.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use record::{Batch, Key, Mismatch, Record, Serial};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, Row as _};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::error::{Cause, CommitError, OpenError, ReadError, commit_error};
+use super::group::{self, Plan, Row};
+use super::read::{Sink, Stop};
+use super::rows::{self, RECORD, RECORDS_AFTER, SERIAL};
+use super::wake::{self, Wake};
+use super::writer::GroupOutcome;
+
+/// The steps from nothing to today's layout; a step is never changed once released.
+const STEPS: [&str; 1] = [include_str!("schema/postgres/0001_records.sql")];
+
+/// Held by whoever changes the layout: `larder` in ASCII.
+const LAYOUT_LOCK: i64 = 0x6c61_7264_6572;
+
+/// What wakes the other processes.
+const CHANNEL: &str = "larder_records";
+
+/// How often it is asked for news while LISTEN is lost.
+const POLL_INTERVAL_UNHEARD: Duration = Duration::from_millis(50);
+
+/// The lock comes with the BEGIN, and apart from the reading that follows: that statement's snapshot
+/// must not be older than the lock.
+const BEGIN_AND_LOCK: &str = "BEGIN; SELECT serial FROM larder_store WHERE id = 1 FOR UPDATE";
+
+/// Without a sort the rows come by the index, the first one at once: sorted, all bodies of a large store
+/// would be written to the server's disk before anything came.
+const BEGIN_READING: &str =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_sort = off";
+
+/// The side that reads.
+pub(super) struct Reader {
+    pool: PgPool,
+    timeout: Duration,
+}
+
+/// The side that writes; one for each process.
+pub(super) struct Writer {
+    options: PgConnectOptions,
+    timeout: Duration,
+    /// The name of this process's row in `larder_writers`.
+    id: String,
+    /// None after a failure.
+    connection: Option<PgConnection>,
+}
+
+/// The outcomes of a group's batches, and the serial after it.
+type Written = (Vec<Result<Serial, Mismatch>>, Serial);
+
+/// Where a commit failed.
+enum Failure {
+    /// Before COMMIT was sent: nothing is written.
+    Before(sqlx::Error),
+    /// From then on: perhaps this is written.
+    During(sqlx::Error, Written),
+}
+
+/// Connects, and brings the layout to today's; any number of processes may do so at once.
+pub(super) async fn create(
+    options: &PgConnectOptions,
+    location: &str,
+    timeout: Duration,
+) -> Result<Writer, OpenError> {
+    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
+        location: location.to_owned(),
+        cause: Cause::new(error),
+    };
+    let mut connection = connect(options, timeout).await.map_err(unavailable)?;
+    let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
+        .fetch_one(&mut connection)
+        .await
+        .map_err(unavailable)?;
+    if encoding != "UTF8" {
+        return Err(OpenError::Encoding { location: location.to_owned(), found: encoding });
+    }
+    migrate(&mut connection, location).await?;
+    // A name that no other process ever had.
+    let id = sqlx::query_scalar("SELECT gen_random_uuid()::text")
+        .fetch_one(&mut connection)
+        .await
+        .map_err(unavailable)?;
+    Ok(Writer { options: options.clone(), timeout, id, connection: Some(connection) })
+}
+
+/// Opens the side that reads; no connection is made before there is something to read.
+pub(super) fn reader(options: &PgConnectOptions, readers_max: u32, timeout: Duration) -> Reader {
+    let pool = PgPoolOptions::new()
+        .max_connections(readers_max)
+        .acquire_timeout(timeout)
+        // A connection that was of use a moment ago is not asked whether it still is: that would be
+        // a round trip for each read.
+        .test_before_acquire(false)
+        .before_acquire(|connection, about| {
+            Box::pin(async move {
+                let is_recent = about.idle_for < Duration::from_secs(1);
+                Ok(is_recent || connection.ping().await.is_ok())
+            })
+        })
+        .connect_lazy_with(options.clone());
+    Reader { pool, timeout }
+}
+
+/// Reads a URL that was checked as a location.
+pub(super) fn options(url: &str) -> Result<PgConnectOptions, sqlx::Error> {
+    let options: PgConnectOptions = url.parse()?;
+    let options = match options.get_application_name() {
+        Some(_) => options,
+        None => options.application_name("larder"),
+    };
+    Ok(options.disable_statement_logging())
+}
+
+/// A connection to write with.
+async fn connect(
+    options: &PgConnectOptions,
+    timeout: Duration,
+) -> Result<PgConnection, sqlx::Error> {
+    let connect = async {
+        let mut connection = options.connect().await?;
+        let milliseconds = timeout.as_millis().clamp(1, i32::MAX as u128);
+        // Nobody waits for another's lock for ever, and nobody who was cut off keeps one for ever.
+        // An acknowledged commit is durable: `off` in the server's configuration is not followed,
+        // while any stricter setting is.
+        sqlx::query(
+            "SELECT set_config('lock_timeout', $1, false), \
+             set_config('idle_in_transaction_session_timeout', $1, false), \
+             set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
+             WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)",
+        )
+        .bind(format!("{milliseconds}ms"))
+        .execute(&mut connection)
+        .await?;
+        Ok(connection)
+    };
+    within(Instant::now() + timeout, connect).await
+}
+
+/// Gives up at `deadline`: a server that is cut off does not say so.
+async fn within<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    match timeout_at(deadline, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(sqlx::Error::Io(std::io::Error::new(
+            std::io::ErrorKind::TimedOut,
+            "the database did not answer in time",
+        ))),
+    }
+}
+
+async fn migrate(connection: &mut PgConnection, location: &str) -> Result<(), OpenError> {
+    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
+        location: location.to_owned(),
+        cause: Cause::new(error),
+    };
+    let mut transaction = connection.begin().await.map_err(unavailable)?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(LAYOUT_LOCK)
+        .execute(&mut *transaction)
+        .await
+        .map_err(unavailable)?;
+    let found = layout(&mut transaction, location).await?;
+    if found < STEPS.len() {
+        for (number, step) in STEPS.iter().enumerate().skip(found) {
+            tracing::info!(location, layout = number + 1, "records are brought forward");
+            sqlx::raw_sql(*step).execute(&mut *transaction).await.map_err(unavailable)?;
+        }
+        sqlx::query("UPDATE larder_layout SET layout = $1")
+            .bind(STEPS.len() as i64)
+            .execute(&mut *transaction)
+            .await
+            .map_err(unavailable)?;
+    }
+    // Processes that ended long ago: whoever lives has asked about its row within seconds.
+    sqlx::query("DELETE FROM larder_writers WHERE seen_at < now() - interval '30 days'")
+        .execute(&mut *transaction)
+        .await
+        .map_err(unavailable)?;
+    transaction.commit().await.map_err(unavailable)
+}
+
+/// The layout of the schema: how many steps it has taken, at most as many as there are.
+async fn layout(connection: &mut PgConnection, location: &str) -> Result<usize, OpenError> {
+    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
+        location: location.to_owned(),
+        cause: Cause::new(error),
+    };
+    let exists: bool = sqlx::query_scalar("SELECT to_regclass('larder_layout') IS NOT NULL")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(unavailable)?;
+    if !exists {
+        return Ok(0);
+    }
+    let found: i64 = sqlx::query_scalar("SELECT layout FROM larder_layout")
+        .fetch_one(connection)
+        .await
+        .map_err(unavailable)?;
+    super::known_layout(found, STEPS.len(), location)
+}
+
+impl Writer {
+    /// Writes the batches in one transaction.
+    pub(super) async fn commit(&mut self, batches: &[&Batch]) -> GroupOutcome {
+        // A connection kept from the last group may have died since, say because the database was
+        // restarted. Before COMMIT that is harmless: a new one gets one try.
+        if let Some(connection) = self.connection.take() {
+            match self.commit_on(connection, batches).await {
+                Err(Failure::Before(error)) if is_connection_lost(&error) => {
+                    tracing::info!(%error, "the connection that writes was lost, a new one is made");
+                }
+                outcome => return self.settle(outcome).await,
+            }
+        }
+        let connection = connect(&self.options, self.timeout).await;
+        let connection = connection.map_err(|error| commit_error(&error))?;
+        let outcome = self.commit_on(connection, batches).await;
+        self.settle(outcome).await
+    }
+
+    /// Keeps the connection if all went well; otherwise it is dropped, and its transaction with it.
+    async fn commit_on(
+        &mut self,
+        mut connection: PgConnection,
+        batches: &[&Batch],
+    ) -> Result<Written, Failure> {
+        let deadline = Instant::now() + self.timeout * 2;
+        let write = write(&mut connection, &self.id, batches);
+        let plan = within(deadline, write).await.map_err(Failure::Before)?;
+        let written = (plan.outcomes, plan.serial);
+        // A group that writes nothing has nothing to lose: its outcomes held under the lock.
+        let is_empty = plan.rows.is_empty();
+        let end = if is_empty { "ROLLBACK" } else { "COMMIT" };
+        let end = sqlx::raw_sql(end).execute(&mut connection);
+        match within(Instant::now() + self.timeout, end).await {
+            Ok(_) => self.connection = Some(connection),
+            Err(error) if is_empty => tracing::debug!(%error, "an empty transaction did not end"),
+            Err(error) => return Err(Failure::During(error, written)),
+        }
+        Ok(written)
+    }
+
+    /// Finds out what became of a COMMIT that was not answered.
+    async fn settle(&self, outcome: Result<Written, Failure>) -> GroupOutcome {
+        let (error, written) = match outcome {
+            Ok(written) => return Ok(written),
+            Err(Failure::Before(error)) => return Err(commit_error(&error)),
+            Err(Failure::During(error, written)) => (error, written),
+        };
+        tracing::warn!(%error, serial = %written.1, "a commit was not answered; asking what it came to");
+        // Twice the timeout: after one the server has ended the session that was cut off.
+        let deadline = Instant::now() + self.timeout * 2;
+        loop {
+            match within(deadline, self.last_serial()).await {
+                Ok(last) if last == Some(written.1) => return Ok(written),
+                Ok(_) => return Err(CommitError::Unavailable(Cause::new(error))),
+                Err(still) if Instant::now() >= deadline => {
+                    tracing::error!(error = %still, serial = %written.1, "a commit's outcome is unknown");
+                    return Err(CommitError::OutcomeUnknown(Cause::new(error)));
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// The last serial that this process wrote, once no session of it writes any more.
+    async fn last_serial(&self) -> Result<Option<Serial>, sqlx::Error> {
+        let mut connection = connect(&self.options, self.timeout).await?;
+        sqlx::raw_sql(BEGIN_AND_LOCK).execute(&mut connection).await?;
+        let last: Option<i64> =
+            sqlx::query_scalar("SELECT last_serial FROM larder_writers WHERE writer = $1")
+                .bind(&self.id)
+                .fetch_optional(&mut connection)
+                .await?;
+        connection.close().await?;
+        Ok(last.map(|last| Serial(last.cast_unsigned())))
+    }
+
+    pub(super) async fn close(&mut self) {
+        if let Some(connection) = self.connection.take()
+            && let Err(error) = connection.close().await
+        {
+            tracing::debug!(%error, "the database was not left cleanly");
+        }
+    }
+}
+
+/// Whether an error says that the connection is of no more use, rather than that a statement failed.
+fn is_connection_lost(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
+        sqlx::Error::Protocol(_) => true,
+        // 57P01..57P03: shut down by an administrator, crashed, cannot connect now; 25P03: idle for
+        // too long inside a transaction; 57P05: idle for too long outside of one.
+        sqlx::Error::Database(error) => matches!(
+            error.code().as_deref(),
+            Some("57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "08006" | "08003")
+        ),
+        _ => false,
+    }
+}
+
+/// Begins a transaction and does everything but end it.
+async fn write<'a>(
+    connection: &mut PgConnection,
+    writer: &str,
+    batches: &[&'a Batch],
+) -> Result<Plan<'a>, sqlx::Error> {
+    sqlx::raw_sql(BEGIN_AND_LOCK).execute(&mut *connection).await?;
+    let keys = group::keys(batches);
+    let states = sqlx::query(
+        "SELECT store.serial, records.key, records.serial, records.body IS NOT NULL \
+         FROM larder_store AS store LEFT JOIN larder_records AS records \
+         ON records.key = ANY($1) WHERE store.id = 1",
+    )
+    .bind(&keys)
+    .fetch_all(&mut *connection)
+    .await?;
+    let states = group::states(&keys, states.iter().map(rows::state_of))?;
+    let plan = group::plan(batches, states);
+    if plan.rows.is_empty() {
+        return Ok(plan);
+    }
+    with_rows(WRITE_GROUP, &plan.rows)
+        .bind(plan.serial.0.cast_signed())
+        .bind(writer)
+        .execute(connection)
+        .await?;
+    Ok(plan)
+}
+
+/// Writes the rows in `$1` to `$4`, the store's serial `$5`, and that serial into the row of the
+/// writer `$6`: one statement, so that it is one round trip.
+const WRITE_GROUP: &str = "\
+    WITH written AS ( \
+        INSERT INTO larder_records (key, serial, body, blobs) \
+        SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bytea[]) \
+        ON CONFLICT (key) DO UPDATE SET \
+        serial = excluded.serial, body = excluded.body, blobs = excluded.blobs \
+    ), counted AS ( \
+        UPDATE larder_store SET serial = $5 WHERE id = 1 \
+    ), marked AS ( \
+        INSERT INTO larder_writers (writer, last_serial, seen_at) VALUES ($6, $5, now()) \
+        ON CONFLICT (writer) DO UPDATE SET \
+        last_serial = excluded.last_serial, seen_at = excluded.seen_at \
+    ) SELECT pg_notify('larder_records', '')";
+
+/// `statement` with `rows` bound as four arrays, `$1` to `$4`.
+fn with_rows(
+    statement: &'static str,
+    rows: &[Row<'_>],
+) -> sqlx::query::Query<'static, sqlx::Postgres, sqlx::postgres::PgArguments> {
+    let keys: Vec<&str> = rows.iter().map(|row| row.key).collect();
+    let serials: Vec<i64> = rows.iter().map(|row| row.serial).collect();
+    let bodies: Vec<Option<&[u8]>> = rows.iter().map(|row| row.body).collect();
+    let blobs: Vec<&[u8]> = rows.iter().map(|row| row.blobs.as_slice()).collect();
+    sqlx::query(statement).bind(keys).bind(serials).bind(bodies).bind(blobs)
+}
+
+/// A restore under way; dropped, it leaves nothing behind.
+pub(super) struct Restore {
+    connection: PgConnection,
+}
+
+impl Restore {
+    /// Begins, on a connection of its own, a transaction that nobody else writes in.
+    pub(super) async fn begin(
+        options: &PgConnectOptions,
+        timeout: Duration,
+    ) -> Result<Restore, sqlx::Error> {
+        let mut connection = connect(options, timeout).await?;
+        // The records to be restored may come slowly.
+        sqlx::raw_sql("SET idle_in_transaction_session_timeout = 0")
+            .execute(&mut connection)
+            .await?;
+        sqlx::raw_sql(BEGIN_AND_LOCK).execute(&mut connection).await?;
+        Ok(Restore { connection })
+    }
+
+    pub(super) async fn store_state(&mut self) -> Result<(i64, bool), sqlx::Error> {
+        let row = sqlx::query(super::restore::STORE_STATE).fetch_one(&mut self.connection).await?;
+        Ok((row.try_get(0)?, row.try_get(1)?))
+    }
+
+    /// Writes `rows`; a key that is there already is an error.
+    pub(super) async fn insert(&mut self, rows: &[Row<'_>]) -> Result<(), sqlx::Error> {
+        let statement = "INSERT INTO larder_records (key, serial, body, blobs) \
+                         SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bytea[])";
+        with_rows(statement, rows).execute(&mut self.connection).await?;
+        Ok(())
+    }
+
+    pub(super) async fn finish(mut self, serial: Serial) -> Result<(), sqlx::Error> {
+        sqlx::query("UPDATE larder_store SET serial = $1 WHERE id = 1")
+            .bind(serial.0.cast_signed())
+            .execute(&mut self.connection)
+            .await?;
+        sqlx::raw_sql("SELECT pg_notify('larder_records', '')")
+            .execute(&mut self.connection)
+            .await?;
+        sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
+        self.connection.close().await
+    }
+}
+
+impl Reader {
+    /// Refuses a schema whose layout is not today's.
+    pub(super) async fn check_layout(&self, location: &str) -> Result<(), OpenError> {
+        let unavailable = |error: sqlx::Error| OpenError::Unavailable {
+            location: location.to_owned(),
+            cause: Cause::new(error),
+        };
+        let mut connection = self.pool.acquire().await.map_err(unavailable)?;
+        let found = layout(&mut connection, location).await?;
+        super::current_layout(found, STEPS.len(), location)
+    }
+
+    pub(super) async fn read_after<S: Sink>(
+        &self,
+        after: Serial,
+        sink: &mut S,
+    ) -> Result<Serial, Stop<S::Error>> {
+        let begin = self.pool.begin_with(BEGIN_READING);
+        let mut transaction = within(Instant::now() + self.timeout, begin).await?;
+        let mut serial = None;
+        {
+            let mut rows =
+                sqlx::query(RECORDS_AFTER).bind(after.0.cast_signed()).fetch(&mut *transaction);
+            while let Some(row) = within(Instant::now() + self.timeout, rows.try_next()).await? {
+                serial = Some(rows::store_serial_of(&row)?);
+                sink.take(rows::record_of(&row)?).await.map_err(Stop::Sink)?;
+            }
+        }
+        match serial {
+            Some(serial) => Ok(serial),
+            None => {
+                let row = sqlx::query(SERIAL).fetch_one(&mut *transaction);
+                let row = within(Instant::now() + self.timeout, row).await?;
+                Ok(rows::store_serial_of(&row)?)
+            }
+        }
+    }
+
+    pub(super) async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        let row = sqlx::query(RECORD).bind(key.as_str()).fetch_optional(&self.pool);
+        let row = within(Instant::now() + self.timeout * 2, row).await?;
+        row.as_ref().map(rows::record_of).transpose()
+    }
+
+    pub(super) async fn serial(&self) -> Result<Serial, ReadError> {
+        let row = sqlx::query(SERIAL).fetch_one(&self.pool);
+        let row = within(Instant::now() + self.timeout * 2, row).await?;
+        rows::store_serial_of(&row)
+    }
+
+    pub(super) async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// Announces what is new, until `closed`: as soon as it is heard of, and by asking every
+/// `poll_interval` besides, for a connection that was cut off says nothing, not even that.
+pub(super) async fn follow(
+    reader: &Reader,
+    options: &PgConnectOptions,
+    wake: &Wake,
+    poll_interval: Duration,
+    closed: CancellationToken,
+) {
+    let follow = async {
+        let mut is_lost = false;
+        let mut attempt_at = Instant::now();
+        let mut attempt_pause = POLL_INTERVAL_UNHEARD;
+        loop {
+            if Instant::now() >= attempt_at {
+                let error = match listen(options, reader.timeout).await {
+                    Ok(listener) => {
+                        if is_lost {
+                            tracing::info!("the database wakes us again");
+                        }
+                        is_lost = false;
+                        attempt_pause = POLL_INTERVAL_UNHEARD;
+                        hear(listener, reader, wake, poll_interval).await
+                    }
+                    Err(error) => error,
+                };
+                if !is_lost {
+                    tracing::warn!(%error, "the database does not wake us; asking it often instead");
+                }
+                is_lost = true;
+                attempt_at = Instant::now() + attempt_pause;
+                attempt_pause = (attempt_pause * 2).min(Duration::from_secs(5));
+            }
+            tokio::time::sleep(poll_interval.min(POLL_INTERVAL_UNHEARD)).await;
+            wake::learn(reader.serial().await, wake);
+        }
+    };
+    closed.run_until_cancelled(follow).await;
+}
+
+async fn listen(options: &PgConnectOptions, timeout: Duration) -> Result<PgListener, sqlx::Error> {
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(timeout)
+        .max_lifetime(None)
+        .idle_timeout(None)
+        .connect_lazy_with(options.clone());
+    let listen = async {
+        let mut listener = PgListener::connect_with(&pool).await?;
+        listener.eager_reconnect(false);
+        listener.listen(CHANNEL).await?;
+        Ok(listener)
+    };
+    within(Instant::now() + timeout, listen).await
+}
+
+/// Announces until the connection is lost, and says how.
+async fn hear(
+    mut listener: PgListener,
+    reader: &Reader,
+    wake: &Wake,
+    poll_interval: Duration,
+) -> sqlx::Error {
+    let hear = async {
+        loop {
+            // Asked before anything is heard: what came before LISTEN took effect was not announced.
+            match sqlx::query(SERIAL).fetch_one(&mut listener).await {
+                Ok(row) => wake::learn(rows::store_serial_of(&row), wake),
+                Err(error) => return error,
+            }
+            match listener.try_recv().await {
+                Ok(Some(_)) => while listener.next_buffered().is_some() {},
+                Ok(None) => return sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()),
+                Err(error) => return error,
+            }
+        }
+    };
+    let poll = async {
+        loop {
+            tokio::time::sleep(poll_interval).await;
+            wake::learn(reader.serial().await, wake);
+        }
+    };
+    tokio::select! { error = hear => error, error = poll => error }
+}

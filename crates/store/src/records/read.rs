@@ -1,0 +1,37 @@
+//! Where records go as they are read.
+
+use std::convert::Infallible;
+
+use record::Record;
+
+use super::error::ReadError;
+
+/// Takes records one by one; whoever reads waits for it, so that nothing piles up in between.
+pub(super) trait Sink: Send {
+    type Error;
+    fn take(&mut self, record: Record) -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
+/// Why reading into a sink ended early.
+pub(super) enum Stop<E> {
+    Read(ReadError),
+    Sink(E),
+}
+
+impl<E, R: Into<ReadError>> From<R> for Stop<E> {
+    fn from(error: R) -> Stop<E> {
+        Stop::Read(error.into())
+    }
+}
+
+/// A function as a sink that never refuses.
+pub(super) struct Each<F>(pub(super) F);
+
+impl<F: FnMut(Record) + Send> Sink for Each<F> {
+    type Error = Infallible;
+
+    async fn take(&mut self, record: Record) -> Result<(), Infallible> {
+        (self.0)(record);
+        Ok(())
+    }
+}

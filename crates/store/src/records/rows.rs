@@ -1,0 +1,80 @@
+//! Rows as both engines hand them out, turned into records.
+
+use bytes::Bytes;
+use record::{Digest, Found, Key, Record, Serial};
+use sqlx::{ColumnIndex, Decode, Row, Type};
+
+use super::error::ReadError;
+
+/// All records after `$1`, by serial and then by key, each row with the store's serial first. One
+/// statement, but a store without such records gives no row.
+pub(super) const RECORDS_AFTER: &str = "\
+    SELECT (SELECT serial FROM larder_store WHERE id = 1), key, serial, body, blobs \
+    FROM larder_records WHERE serial > $1 ORDER BY larder_records.serial, key";
+
+/// The record under `$1`, in the columns of [`RECORDS_AFTER`].
+pub(super) const RECORD: &str = "\
+    SELECT serial, key, serial, body, blobs FROM larder_records WHERE key = $1";
+
+/// The serial of the latest commit.
+pub(super) const SERIAL: &str = "SELECT serial FROM larder_store WHERE id = 1";
+
+/// Reads a row of [`RECORDS_AFTER`] or [`RECORD`].
+pub(super) fn record_of<'r, R>(row: &'r R) -> Result<Record, ReadError>
+where
+    R: Row,
+    usize: ColumnIndex<R>,
+    &'r str: Decode<'r, R::Database> + Type<R::Database>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    &'r [u8]: Decode<'r, R::Database> + Type<R::Database>,
+    Option<&'r [u8]>: Decode<'r, R::Database> + Type<R::Database>,
+{
+    let text: &str = row.try_get(1)?;
+    let damaged = |flaw: String| ReadError::Damaged { key: text.escape_debug().to_string(), flaw };
+    let key = Key::new(text).map_err(|error| damaged(error.to_string()))?;
+    let serial = serial_of(row.try_get(2)?).map_err(damaged)?;
+    let body: Option<&[u8]> = row.try_get(3)?;
+    let blobs: &[u8] = row.try_get(4)?;
+    let (blobs, rest) = blobs.as_chunks::<32>();
+    if !rest.is_empty() {
+        return Err(damaged(format!("its last digest has {} bytes, not 32", rest.len())));
+    }
+    let blobs = blobs.iter().copied().map(Digest::from_bytes).collect();
+    Ok(Record { key, serial, body: body.map(Bytes::copy_from_slice), blobs })
+}
+
+/// Reads the serial of the store from a row's first column.
+pub(super) fn store_serial_of<'r, R>(row: &'r R) -> Result<Serial, ReadError>
+where
+    R: Row,
+    usize: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+{
+    let damaged = |flaw| ReadError::Damaged { key: String::new(), flaw };
+    serial_of(row.try_get(0)?).map_err(damaged)
+}
+
+/// The store's serial, and how a key is; no key if the store has none of those asked for.
+pub(super) type State<'r> = (Serial, Option<(&'r str, Found)>);
+
+/// Reads how a key is from a row: the store's serial, the key, its serial, whether it has a body.
+pub(super) fn state_of<'r, R>(row: &'r R) -> Result<State<'r>, sqlx::Error>
+where
+    R: Row,
+    usize: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    bool: Decode<'r, R::Database> + Type<R::Database>,
+    Option<&'r str>: Decode<'r, R::Database> + Type<R::Database>,
+{
+    let store = Serial(row.try_get::<i64, _>(0)?.cast_unsigned());
+    let Some(key) = row.try_get::<Option<&str>, _>(1)? else { return Ok((store, None)) };
+    let serial = Serial(row.try_get::<i64, _>(2)?.cast_unsigned());
+    Ok((store, Some((key, Found { serial, is_present: row.try_get(3)? }))))
+}
+
+fn serial_of(number: i64) -> Result<Serial, String> {
+    match u64::try_from(number) {
+        Ok(number) => Ok(Serial(number)),
+        Err(_) => Err(format!("its serial is {number}, but 0 or more was expected")),
+    }
+}

@@ -1,0 +1,376 @@
+//! The records in a file of SQLite: one connection that writes, some that read.
+//!
+//! Write-ahead log, so that neither waits for the other; `synchronous=FULL`, so that a commit is on
+//! the disk before it is acknowledged. Another process on the same file is waited for, up to the
+//! database timeout.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use record::{Batch, Key, Record, Serial};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+    SqliteSynchronous,
+};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, Transaction};
+use tokio::time::Instant;
+
+use super::error::{Cause, OpenError, ReadError, commit_error};
+use super::group::{self, Plan, Row, States};
+use super::read::{Sink, Stop};
+use super::rows::{self, RECORD, RECORDS_AFTER, SERIAL};
+use super::writer::GroupOutcome;
+
+type Sqlite = sqlx::Sqlite;
+
+/// The steps from an empty file to today's layout; a step is never changed once released.
+const STEPS: [&str; 1] = [include_str!("schema/sqlite/0001_records.sql")];
+
+/// Rows in one statement, each with four parameters. Groups are written in pieces of powers of two,
+/// so that few statements are ever prepared.
+const ROWS_MAX: usize = 256;
+
+/// The side that reads.
+pub(super) struct Reader {
+    pool: SqlitePool,
+}
+
+/// The side that writes; one for each process.
+pub(super) struct Writer {
+    options: SqliteConnectOptions,
+    /// None after a failure: what a connection is worth after one is not worth knowing.
+    connection: Option<SqliteConnection>,
+}
+
+/// Creates the file and the directories above it, and brings its layout to today's.
+pub(super) async fn create(
+    path: &Path,
+    location: &str,
+    timeout: Duration,
+) -> Result<Writer, OpenError> {
+    let unavailable = |cause| OpenError::Unavailable { location: location.to_owned(), cause };
+    create_parents(path).await.map_err(|error| unavailable(Cause::new(error)))?;
+    let options = writer_options(path, timeout);
+    let connect = options.clone().create_if_missing(true);
+    let deadline = Instant::now() + timeout;
+    let mut connection = loop {
+        match connect.connect().await {
+            // Of processes that turn the same new file to its log at once, SQLite tells all but one
+            // that it is busy, without waiting as it does elsewhere.
+            Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            outcome => break outcome.map_err(|error| unavailable(Cause::new(error)))?,
+        }
+    };
+    migrate(&mut connection, location).await?;
+    Ok(Writer { options, connection: Some(connection) })
+}
+
+fn writer_options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
+    options(path, timeout)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        // Where fsync does not reach the platter, as on macOS; nothing elsewhere.
+        .pragma("fullfsync", "1")
+        .pragma("checkpoint_fullfsync", "1")
+        // What a burst of commits has made of the log is given back.
+        .pragma("journal_size_limit", "67108864")
+}
+
+/// Opens the side that reads; no connection is made before there is something to read.
+pub(super) fn reader(
+    path: &Path,
+    readers_max: u32,
+    timeout: Duration,
+    is_read_only: bool,
+) -> Reader {
+    let options = options(path, timeout).read_only(is_read_only).pragma("query_only", "1");
+    let pool = SqlitePoolOptions::new()
+        .max_connections(readers_max)
+        .acquire_timeout(timeout)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .connect_lazy_with(options);
+    Reader { pool }
+}
+
+fn options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
+    SqliteConnectOptions::new().filename(path).busy_timeout(timeout).disable_statement_logging()
+}
+
+/// Whether another connection's lock is in the way: SQLITE_BUSY, of whichever kind.
+fn is_busy(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
+}
+
+/// Creates the directories above `path`, each one durable before the next.
+async fn create_parents(path: &Path) -> std::io::Result<()> {
+    let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let parent = parent.to_owned();
+    let create = move || {
+        let missing: Vec<PathBuf> = parent
+            .ancestors()
+            .take_while(|it| !it.as_os_str().is_empty() && !it.exists())
+            .map(Path::to_owned)
+            .collect();
+        for directory in missing.iter().rev() {
+            match std::fs::create_dir(directory) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(error);
+                }
+                _ => {}
+            }
+            let above = directory.parent().filter(|above| !above.as_os_str().is_empty());
+            std::fs::File::open(above.unwrap_or(Path::new(".")))?.sync_all()?;
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(create).await.map_err(std::io::Error::other)?
+}
+
+async fn migrate(connection: &mut SqliteConnection, location: &str) -> Result<(), OpenError> {
+    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
+        location: location.to_owned(),
+        cause: Cause::new(error),
+    };
+    // Reading comes first: a process that starts beside a busy one need not wait for its writer.
+    if layout(connection, location).await? == STEPS.len() {
+        return Ok(());
+    }
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
+    let found = layout(&mut transaction, location).await?;
+    for (number, step) in STEPS.iter().enumerate().skip(found) {
+        tracing::info!(location, layout = number + 1, "records are brought forward");
+        sqlx::raw_sql(*step).execute(&mut *transaction).await.map_err(unavailable)?;
+    }
+    sqlx::query("UPDATE larder_layout SET layout = $1")
+        .bind(STEPS.len().cast_signed() as i64)
+        .execute(&mut *transaction)
+        .await
+        .map_err(unavailable)?;
+    transaction.commit().await.map_err(unavailable)
+}
+
+/// The layout of the file: how many steps it has taken, at most as many as there are.
+async fn layout(connection: &mut SqliteConnection, location: &str) -> Result<usize, OpenError> {
+    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
+        location: location.to_owned(),
+        cause: Cause::new(error),
+    };
+    let tables: Vec<String> = sqlx::query_scalar("SELECT name FROM sqlite_schema")
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(unavailable)?;
+    if tables.is_empty() {
+        return Ok(0);
+    }
+    if !tables.iter().any(|name| name == "larder_layout") {
+        return Err(OpenError::Foreign { location: location.to_owned() });
+    }
+    let found: i64 = sqlx::query_scalar("SELECT layout FROM larder_layout")
+        .fetch_one(connection)
+        .await
+        .map_err(unavailable)?;
+    super::known_layout(found, STEPS.len(), location)
+}
+
+impl Writer {
+    /// Writes the batches in one transaction.
+    ///
+    /// A failed COMMIT is rolled back by SQLite and reported as not written. One thing cannot be
+    /// excluded: if the disk failed while the log was synced, and the machine then loses power
+    /// before the next commit, the log may be found complete after all.
+    pub(super) async fn commit(&mut self, batches: &[&Batch]) -> GroupOutcome {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.options.connect().await.map_err(|error| commit_error(&error))?,
+        };
+        match commit(&mut connection, batches).await {
+            Ok(plan) => {
+                self.connection = Some(connection);
+                Ok((plan.outcomes, plan.serial))
+            }
+            Err(error) => {
+                // Waits for the end of it, and so for its lock to be free.
+                let _ = connection.close().await;
+                Err(commit_error(&error))
+            }
+        }
+    }
+
+    pub(super) async fn close(&mut self) {
+        if let Some(connection) = self.connection.take()
+            && let Err(error) = connection.close().await
+        {
+            tracing::warn!(%error, "the database was not closed cleanly");
+        }
+    }
+}
+
+async fn commit<'a>(
+    connection: &mut SqliteConnection,
+    batches: &[&'a Batch],
+) -> Result<Plan<'a>, sqlx::Error> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let keys = group::keys(batches);
+    let states = states(&mut transaction, &keys).await?;
+    let plan = group::plan(batches, states);
+    if plan.rows.is_empty() {
+        transaction.rollback().await?;
+        return Ok(plan);
+    }
+    insert(&mut transaction, &plan.rows, OVERWRITE).await?;
+    count(&mut transaction, plan.serial).await?;
+    transaction.commit().await?;
+    Ok(plan)
+}
+
+async fn states<'a>(
+    transaction: &mut Transaction<'_, Sqlite>,
+    keys: &[&'a str],
+) -> Result<States<'a>, sqlx::Error> {
+    let asked = serde_json::to_string(keys).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let rows = sqlx::query(
+        "SELECT store.serial, records.key, records.serial, records.body IS NOT NULL \
+         FROM larder_store AS store LEFT JOIN larder_records AS records \
+         ON records.key IN (SELECT value FROM json_each($1)) WHERE store.id = 1",
+    )
+    .bind(asked)
+    .fetch_all(&mut **transaction)
+    .await?;
+    group::states(keys, rows.iter().map(rows::state_of))
+}
+
+/// What a commit does with a key that is there already.
+const OVERWRITE: &str = "ON CONFLICT (key) DO UPDATE SET \
+    serial = excluded.serial, body = excluded.body, blobs = excluded.blobs";
+
+/// Writes `rows`, whose keys differ; `or` says what becomes of a key that is there already.
+async fn insert(
+    connection: &mut SqliteConnection,
+    rows: &[Row<'_>],
+    or: &'static str,
+) -> Result<(), sqlx::Error> {
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let (rows, after) = rest.split_at(1 << rest.len().min(ROWS_MAX).ilog2());
+        rest = after;
+        let places = (0..rows.len()).map(|row| {
+            let first = row * 4;
+            format!("(${},${},${},${})", first + 1, first + 2, first + 3, first + 4)
+        });
+        let statement = format!(
+            "INSERT INTO larder_records (key, serial, body, blobs) VALUES {} {or}",
+            places.collect::<Vec<_>>().join(",")
+        );
+        // Safe: only the numbers of parameters are put together.
+        let mut query = sqlx::query(AssertSqlSafe(statement));
+        for row in rows {
+            query = query.bind(row.key).bind(row.serial).bind(row.body).bind(row.blobs.as_slice());
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+async fn count(connection: &mut SqliteConnection, serial: Serial) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE larder_store SET serial = $1 WHERE id = 1")
+        .bind(serial.0.cast_signed())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// A restore under way; dropped, it leaves nothing behind.
+pub(super) struct Restore {
+    connection: SqliteConnection,
+}
+
+impl Restore {
+    /// Begins, on a connection of its own, a transaction that nobody else writes in.
+    pub(super) async fn begin(path: &Path, timeout: Duration) -> Result<Restore, sqlx::Error> {
+        let mut connection = writer_options(path, timeout).connect().await?;
+        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection).await?;
+        Ok(Restore { connection })
+    }
+
+    pub(super) async fn store_state(&mut self) -> Result<(i64, bool), sqlx::Error> {
+        let row = sqlx::query(super::restore::STORE_STATE).fetch_one(&mut self.connection).await?;
+        Ok((row.try_get(0)?, row.try_get(1)?))
+    }
+
+    /// Writes `rows`; a key that is there already is an error.
+    pub(super) async fn insert(&mut self, rows: &[Row<'_>]) -> Result<(), sqlx::Error> {
+        insert(&mut self.connection, rows, "").await
+    }
+
+    pub(super) async fn finish(mut self, serial: Serial) -> Result<(), sqlx::Error> {
+        count(&mut self.connection, serial).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
+        self.connection.close().await
+    }
+}
+
+impl Reader {
+    /// Refuses a file whose layout is not today's.
+    pub(super) async fn check_layout(&self, location: &str) -> Result<(), OpenError> {
+        let unavailable = |error: sqlx::Error| OpenError::Unavailable {
+            location: location.to_owned(),
+            cause: Cause::new(error),
+        };
+        let mut connection = self.pool.acquire().await.map_err(unavailable)?;
+        let found = layout(&mut connection, location).await?;
+        super::current_layout(found, STEPS.len(), location)
+    }
+
+    pub(super) async fn read_after<S: Sink>(
+        &self,
+        after: Serial,
+        sink: &mut S,
+    ) -> Result<Serial, Stop<S::Error>> {
+        let mut transaction = self.pool.begin().await?;
+        let mut serial = None;
+        {
+            let mut rows =
+                sqlx::query(RECORDS_AFTER).bind(after.0.cast_signed()).fetch(&mut *transaction);
+            while let Some(row) = rows.try_next().await? {
+                serial = Some(rows::store_serial_of(&row)?);
+                sink.take(rows::record_of(&row)?).await.map_err(Stop::Sink)?;
+            }
+        }
+        match serial {
+            Some(serial) => Ok(serial),
+            None => {
+                let row = sqlx::query(SERIAL).fetch_one(&mut *transaction).await?;
+                Ok(rows::store_serial_of(&row)?)
+            }
+        }
+    }
+
+    pub(super) async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        let row = sqlx::query(RECORD).bind(key.as_str()).fetch_optional(&self.pool).await?;
+        row.as_ref().map(rows::record_of).transpose()
+    }
+
+    pub(super) async fn serial(&self) -> Result<Serial, ReadError> {
+        rows::store_serial_of(&sqlx::query(SERIAL).fetch_one(&self.pool).await?)
+    }
+
+    /// What SQLite finds wrong with the file, in its words.
+    pub(super) async fn flaws(&self) -> Result<Vec<String>, ReadError> {
+        let mut flaws: Vec<String> =
+            sqlx::query_scalar("PRAGMA integrity_check").fetch_all(&self.pool).await?;
+        flaws.retain(|flaw| flaw != "ok");
+        Ok(flaws)
+    }
+
+    pub(super) async fn close(&self) {
+        self.pool.close().await;
+    }
+}

@@ -1,0 +1,63 @@
+//! How followers learn that there is something new: at once from this process's own commits, by
+//! LISTEN from PostgreSQL, by asking again and again from everything else.
+//!
+//! What is passed on is the serial that the store is known to have reached, never a mere signal: who
+//! asks after the fact finds it there, so that nothing is missed between a read and the next wait.
+
+use std::time::Duration;
+
+use record::Serial;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::error::ReadError;
+use super::sqlite;
+
+/// The latest serial that this process knows of.
+pub(super) struct Wake {
+    latest: watch::Sender<Serial>,
+}
+
+impl Wake {
+    pub(super) fn new(serial: Serial) -> Wake {
+        Wake { latest: watch::Sender::new(serial) }
+    }
+
+    /// Wakes who waits for less than `serial`.
+    pub(super) fn announce(&self, serial: Serial) {
+        self.latest.send_if_modified(|latest| {
+            let is_newer = serial > *latest;
+            if is_newer {
+                *latest = serial;
+            }
+            is_newer
+        });
+    }
+
+    /// Returns once a serial after `after` is known.
+    pub(super) async fn wait(&self, after: Serial) -> Serial {
+        let mut latest = self.latest.subscribe();
+        let newer = latest.wait_for(|serial| *serial > after).await;
+        *newer.expect("the sender is borrowed, so it lives")
+    }
+}
+
+/// Asks `reader` every `interval`, until `closed`.
+pub(super) async fn poll(
+    reader: &sqlite::Reader,
+    wake: &Wake,
+    interval: Duration,
+    closed: CancellationToken,
+) {
+    while closed.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
+        learn(reader.serial().await, wake);
+    }
+}
+
+/// Announces what was read; a failure is no news, the next time will tell.
+pub(super) fn learn(serial: Result<Serial, ReadError>, wake: &Wake) {
+    match serial {
+        Ok(serial) => wake.announce(serial),
+        Err(error) => tracing::debug!(%error, "the store's serial could not be read"),
+    }
+}

@@ -1,0 +1,93 @@
+//! The one task of a process that writes: it takes every batch that waits, and commits them together.
+//!
+//! queued batches -> one transaction -> an answer to each. While a transaction is under way the queue
+//! fills, so that a slow disk makes groups larger instead of making writers wait in a row.
+
+use std::sync::Arc;
+
+use record::{Batch, Mismatch, Serial};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::error::CommitError;
+use super::wake::Wake;
+use super::{postgres, sqlite};
+
+/// A batch in the queue.
+pub(super) struct Request {
+    pub(super) batch: Batch,
+    pub(super) answer: oneshot::Sender<Result<Serial, CommitError>>,
+    /// Its share of the queue's bytes, given back once it is answered.
+    pub(super) room: OwnedSemaphorePermit,
+}
+
+/// An outcome for each batch of a group, with the serial after it; or why all of them failed.
+pub(super) type GroupOutcome = Result<(Vec<Result<Serial, Mismatch>>, Serial), CommitError>;
+
+/// The side of a database that writes.
+pub(super) enum Writer {
+    Sqlite(sqlite::Writer),
+    Postgres(postgres::Writer),
+}
+
+impl Writer {
+    async fn commit(&mut self, batches: &[&Batch]) -> GroupOutcome {
+        match self {
+            Writer::Sqlite(writer) => writer.commit(batches).await,
+            Writer::Postgres(writer) => writer.commit(batches).await,
+        }
+    }
+
+    async fn close(&mut self) {
+        match self {
+            Writer::Sqlite(writer) => writer.close().await,
+            Writer::Postgres(writer) => writer.close().await,
+        }
+    }
+}
+
+/// Writes what is queued until `closed`, and then what was queued before.
+pub(super) async fn run(
+    mut writer: Writer,
+    mut queue: mpsc::Receiver<Request>,
+    group_batches_max: usize,
+    wake: Arc<Wake>,
+    closed: CancellationToken,
+) {
+    let mut group = Vec::with_capacity(group_batches_max);
+    loop {
+        let taken = tokio::select! {
+            biased;
+            () = closed.cancelled(), if !queue.is_closed() => {
+                // Refuses what comes from now on; what is in the queue is still handed out.
+                queue.close();
+                continue;
+            }
+            taken = queue.recv_many(&mut group, group_batches_max) => taken,
+        };
+        if taken == 0 {
+            break;
+        }
+        let batches: Vec<&Batch> = group.iter().map(|request| &request.batch).collect();
+        let outcome = writer.commit(&batches).await;
+        match outcome {
+            Ok((outcomes, serial)) => {
+                wake.announce(serial);
+                for (request, outcome) in group.drain(..).zip(outcomes) {
+                    answer(request, outcome.map_err(CommitError::Mismatch));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(batches = group.len(), %error, "a commit failed");
+                group.drain(..).for_each(|request| answer(request, Err(error.clone())));
+            }
+        }
+    }
+    writer.close().await;
+}
+
+/// Answers, and gives the room back. A caller that is gone learns it elsewhere.
+fn answer(request: Request, outcome: Result<Serial, CommitError>) {
+    drop(request.room);
+    let _ = request.answer.send(outcome);
+}

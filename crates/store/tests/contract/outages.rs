@@ -1,0 +1,355 @@
+//! The database is full, locked, stopped, cut off: writers get an error that is true, readers go on
+//! where they can, and afterwards all is as before.
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use record::{Batch, Expected, Serial};
+use store::records::{CommitError, DatabaseLocation, Records, RecordsOptions};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::database::{Database, Kind, Server, in_runtime, key, options, put, run, skipped};
+use crate::on_both;
+
+on_both!(a_lock_that_is_not_let_go_is_an_error);
+
+async fn a_lock_that_is_not_let_go_is_an_error(database: Database) {
+    let options = RecordsOptions { database_timeout: Duration::from_millis(300), ..options() };
+    let records = database.open_with(options).await;
+    records.commit(put("a", "1")).await.expect("committed");
+    let lock = database.lock().await;
+    let error = records.commit(put("b", "2")).await.expect_err("locked");
+    assert!(matches!(error, CommitError::Unavailable(_)), "{error}");
+    assert!(error.is_temporary());
+    assert_eq!(records.serial().await, Ok(Serial(1)));
+    lock.release().await;
+    assert_eq!(records.commit(put("b", "2")).await, Ok(Serial(2)));
+}
+
+/// What writers were told, by number.
+type Told = Arc<Mutex<BTreeMap<u64, Result<Serial, CommitError>>>>;
+
+/// Writes pairs of keys until `patience` is over, in some tasks.
+async fn write_for(records: &Records, patience: Duration) -> Told {
+    let told = Told::default();
+    let tasks: Vec<_> = (0..6)
+        .map(|task| {
+            let (records, told) = (records.clone(), told.clone());
+            tokio::spawn(async move {
+                let end = tokio::time::Instant::now() + patience;
+                for number in (task..).step_by(6) {
+                    let batch = ["left", "right"].iter().fold(Batch::new(), |batch, side| {
+                        let key = key(&format!("{side}/{number}"));
+                        batch.put(key, Expected::Absent, "x", Vec::new())
+                    });
+                    let outcome = records.commit(batch).await;
+                    if outcome.is_err() {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    told.lock().expect("no panic").insert(number, outcome);
+                    if tokio::time::Instant::now() >= end {
+                        break;
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    told
+}
+
+/// What is there is what was told: a number that was refused is not there, one that was acknowledged is.
+async fn check_told(records: &Records, told: &Told) {
+    let (read, serial) = records.records_after(Serial::ZERO).await.expect("read");
+    let side = |side| -> BTreeMap<u64, Serial> {
+        let numbers = read.iter().filter_map(|it| Some((it.key.after(side)?, it.serial)));
+        numbers.map(|(number, serial)| (number.parse().expect("a number"), serial)).collect()
+    };
+    let (left, right) = (side("left"), side("right"));
+    assert_eq!(left, right);
+    let mut serials: Vec<Serial> = left.values().copied().collect();
+    serials.sort_unstable();
+    assert_eq!(serials, (1..=serial.0).map(Serial).collect::<Vec<_>>());
+    let told = told.lock().expect("no panic");
+    for (number, outcome) in told.iter() {
+        match (outcome, left.get(number)) {
+            (Ok(told), Some(there)) => assert_eq!(told, there),
+            (Ok(_), None) => panic!("{number} was acknowledged, but is not there"),
+            (Err(CommitError::OutcomeUnknown(_)), _) => {}
+            (Err(error), Some(_)) => panic!("{number} is there, but was refused: {error}"),
+            (Err(_), None) => {}
+        }
+    }
+    assert!(told.values().any(Result::is_ok), "nothing was ever written");
+}
+
+#[test]
+fn a_database_that_crashes_comes_back() {
+    in_runtime(async {
+        let Some(server) = Server::make().map(Arc::new) else { return };
+        let database = Database::on(server.clone()).await;
+        let options = RecordsOptions { database_timeout: Duration::from_secs(1), ..options() };
+        let records = database.open_with(options.clone()).await;
+        let follower = database.open_with(options).await;
+        let outages = tokio::task::spawn_blocking({
+            let server = server.clone();
+            move || {
+                for _ in 0..3 {
+                    std::thread::sleep(Duration::from_millis(400));
+                    server.stop();
+                    std::thread::sleep(Duration::from_millis(400));
+                    server.start();
+                }
+            }
+        });
+        let told = write_for(&records, Duration::from_secs(5)).await;
+        outages.await.expect("no panic");
+        let refused = told.lock().expect("no panic").values().filter(|it| it.is_err()).count();
+        assert!(refused > 0, "no writer ever met an outage");
+        // The first use may still find a connection that died.
+        let serial = tokio::time::timeout(Duration::from_secs(60), async {
+            loop {
+                match records.commit(put("n", "x")).await {
+                    Ok(serial) => break serial,
+                    Err(error) => assert!(error.is_temporary(), "{error}"),
+                }
+            }
+        });
+        let serial = serial.await.expect("commits work again");
+        tokio::time::timeout(Duration::from_secs(60), follower.wait(Serial(serial.0 - 1)))
+            .await
+            .expect("followers are woken again");
+        records.commit(Batch::new().delete(key("n"), Expected::Present)).await.expect("committed");
+        // Both are back to a history of pairs alone, but for the two serials just used.
+        let (read, _) = follower.records_after(Serial::ZERO).await.expect("reads work again");
+        assert!(read.iter().any(|record| record.key == key("n") && record.body.is_none()));
+
+        server.stop();
+        assert!(records.commit(put("n", "y")).await.expect_err("stopped").is_temporary());
+        assert!(records.serial().await.is_err());
+        server.start();
+        check_told_but_for(&records, &told, "n").await;
+    });
+}
+
+/// [`check_told`] on a copy that lacks `text`, which was written last.
+async fn check_told_but_for(records: &Records, told: &Told, text: &str) {
+    let read = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            if let Ok((read, _)) = records.records_after(Serial::ZERO).await {
+                break read;
+            }
+        }
+    });
+    let mut read = read.await.expect("reads work again");
+    read.retain(|record| record.key != key(text));
+    let copy = Database::new(Kind::Sqlite).await.expect("a file");
+    let copy = copy.open().await;
+    let mut restore = copy.restore().await.expect("empty");
+    let last = read.iter().map(|record| record.serial).max().unwrap_or_default();
+    for record in read {
+        restore.take(record).await.expect("taken");
+    }
+    restore.finish(last).await.expect("finished");
+    check_told(&copy, told).await;
+}
+
+#[test]
+fn sessions_that_are_ended_tell_the_truth() {
+    run(Kind::Postgres, async |database| {
+        let records = database.open().await;
+        let database = Arc::new(database);
+        let cut = tokio::spawn({
+            let database = database.clone();
+            async move {
+                for round in 0..60 {
+                    let statement = "SELECT count(pg_terminate_backend(pid)) \
+                                     FROM pg_stat_activity WHERE datname = current_database() \
+                                     AND pid <> pg_backend_pid()";
+                    database.execute(statement).await;
+                    tokio::time::sleep(Duration::from_millis(round % 23)).await;
+                }
+            }
+        });
+        let told = write_for(&records, Duration::from_secs(2)).await;
+        cut.await.expect("no panic");
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        check_told(&records, &told).await;
+    });
+}
+
+/// What stands between us and the server, and what it does when it sees a COMMIT go by.
+#[derive(Clone, Copy)]
+enum Cut {
+    Nothing = 0,
+    /// The server gets it, we get no answer.
+    Answer = 1,
+    /// The server does not get it.
+    Commit = 2,
+    /// The server gets it, and from then on nobody gets through.
+    AnswerAndAll = 3,
+}
+
+/// Listens where a server would, and passes on to `server`.
+fn proxy(directory: &Path, server: String, cut: Arc<AtomicU8>) {
+    let listener = tokio::net::UnixListener::bind(directory.join(".s.PGSQL.5432")).expect("bound");
+    tokio::spawn(async move {
+        loop {
+            let (client, _) = listener.accept().await.expect("accepted");
+            let (server, cut) = (server.clone(), cut.clone());
+            tokio::spawn(async move {
+                if cut.load(Ordering::SeqCst) == 4 {
+                    return;
+                }
+                let server = tokio::net::UnixStream::connect(server).await.expect("connected");
+                let (mut from_client, mut to_client) = client.into_split();
+                let (mut from_server, mut to_server) = server.into_split();
+                let mut back = tokio::spawn(async move {
+                    let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
+                });
+                let mut buffer = [0; 65536];
+                while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
+                    let is_commit = buffer[..length].windows(7).any(|it| it == b"COMMIT\0");
+                    let mode = if is_commit { cut.load(Ordering::SeqCst) } else { 0 };
+                    if mode == Cut::AnswerAndAll as u8 {
+                        cut.store(4, Ordering::SeqCst);
+                    } else if mode != 0 {
+                        cut.store(Cut::Nothing as u8, Ordering::SeqCst);
+                    }
+                    if mode != 0 {
+                        back.abort();
+                        let _ = (&mut back).await;
+                    }
+                    if mode != Cut::Commit as u8 {
+                        let _ = to_server.write_all(&buffer[..length]).await;
+                    }
+                    if mode != 0 {
+                        // Long enough for it to be carried out, if it arrived.
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        break;
+                    }
+                }
+                back.abort();
+            });
+        }
+    });
+}
+
+#[test]
+fn a_commit_without_an_answer_is_looked_up() {
+    in_runtime(async {
+        let Some(server) = Server::make().map(Arc::new) else { return };
+        let database = Database::on(server.clone()).await;
+        let directory = tempfile::tempdir().expect("a directory");
+        let cut = Arc::new(AtomicU8::new(Cut::Nothing as u8));
+        let socket = server.socket();
+        UnixStream::connect(&socket).expect("the server listens");
+        proxy(directory.path(), socket, cut.clone());
+        let name = database.url().split(['/', '?']).nth(3).expect("a name");
+        let through = format!("postgres:///{name}?host={}&user=larder", directory.path().display());
+        let location: DatabaseLocation = through.parse().expect("a location");
+        let options = RecordsOptions { database_timeout: Duration::from_secs(1), ..options() };
+        let records = Records::open(&location, options).await.expect("opened");
+        assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(1)));
+
+        cut.store(Cut::Answer as u8, Ordering::SeqCst);
+        assert_eq!(records.commit(put("b", "2")).await, Ok(Serial(2)), "it had arrived");
+        assert_eq!(records.wait(Serial(1)).await, Some(Serial(2)));
+
+        cut.store(Cut::Commit as u8, Ordering::SeqCst);
+        let error = records.commit(put("c", "3")).await.expect_err("it had not arrived");
+        assert!(matches!(error, CommitError::Unavailable(_)), "{error}");
+        assert_eq!(records.commit(put("d", "4")).await, Ok(Serial(3)));
+
+        cut.store(Cut::AnswerAndAll as u8, Ordering::SeqCst);
+        let error = records.commit(put("e", "5")).await.expect_err("nobody can tell");
+        assert!(matches!(error, CommitError::OutcomeUnknown(_)), "{error}");
+        cut.store(Cut::Nothing as u8, Ordering::SeqCst);
+        assert_eq!(records.commit(put("f", "6")).await, Ok(Serial(5)));
+        let there = records.records_after(Serial(2)).await.expect("read").0;
+        let there: Vec<&str> = there.iter().map(|record| record.key.as_str()).collect();
+        assert_eq!(there, ["d", "e", "f"]);
+    });
+}
+
+/// A small disk, for as long as this lives.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None, with a line that says so, if we may not mount one.
+    fn new() -> Option<SmallDisk> {
+        let disk = SmallDisk(tempfile::tempdir().expect("a directory"));
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "larder-test"])
+            .arg(disk.0.path())
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !mounted {
+            skipped("a small disk cannot be mounted here");
+        }
+        mounted.then_some(disk)
+    }
+
+    fn remount(&self, options: &str) -> bool {
+        let mut mount = Command::new("mount");
+        mount.arg("-o").arg(format!("remount,{options}")).arg(self.0.path());
+        mount.output().is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_until_there_is_room() {
+    in_runtime(async {
+        let Some(disk) = SmallDisk::new() else { return };
+        let location = DatabaseLocation::Sqlite(disk.0.path().join("larder.db"));
+        let records = Records::open(&location, options()).await.expect("opened");
+        let mut written = 0;
+        let error = loop {
+            let batch = put(&format!("left/{written}"), vec![7; 9000]);
+            let right = key(&format!("right/{written}"));
+            match records
+                .commit(batch.put(right, Expected::Absent, vec![7; 9000], Vec::new()))
+                .await
+            {
+                Ok(serial) => written = serial.0,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, CommitError::Full(_)), "{error:?}");
+        assert!(written > 3, "{written}");
+        let check = async |records: &Records, written: u64| {
+            let (read, serial) = records.records_after(Serial::ZERO).await.expect("read");
+            assert_eq!((read.len() as u64, serial), (written * 2, Serial(written)));
+        };
+        check(&records, written).await;
+        for _ in 0..3 {
+            let error = records.commit(put("large", vec![7; 500_000])).await.expect_err("full");
+            assert!(matches!(error, CommitError::Full(_)), "{error:?}");
+        }
+        check(&records, written).await;
+        assert!(disk.remount("size=16m"));
+        let batch = put(&format!("left/{written}"), vec![7; 9000]);
+        let right = key(&format!("right/{written}"));
+        let batch = batch.put(right, Expected::Absent, vec![7; 9000], Vec::new());
+        assert_eq!(records.commit(batch).await, Ok(Serial(written + 1)));
+        check(&records, written + 1).await;
+        assert_eq!(records.flaws().await, Ok(Vec::new()));
+        records.close().await;
+        let records = Records::open(&location, options()).await.expect("opened");
+        check(&records, written + 1).await;
+        records.close().await;
+    });
+}
