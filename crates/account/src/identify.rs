@@ -1,0 +1,376 @@
+//! [`identify`]: from credentials to who it is, as far as that is quickly told.
+//!
+//! Tokens and logins are settled at once. A password is handed back as a [`PasswordCheck`], for the
+//! caller to run where slow work belongs, or to skip when its [fingerprint](PasswordCheck::fingerprint)
+//! was checked a moment ago. An unknown user's password is checked as well, in vain: the time that an
+//! answer takes does not tell who exists.
+
+use std::sync::Arc;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use jiff::Timestamp;
+use sha2::Sha256;
+
+use crate::{
+    Credentials, Identity, LoginText, LoginTokenError, Means, Password, PasswordHash, Principal,
+    Scopes, Snapshot, TokenId, TokenText, User, UserName,
+};
+
+/// What credentials are worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identified {
+    /// Whose they are.
+    Known(Principal),
+    /// Whose they are shows when this was run.
+    NeedsPasswordCheck(PasswordCheck),
+    /// Nothing.
+    Refused(Refusal),
+}
+
+/// A password that is to be checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PasswordCheck {
+    user: UserName,
+    password: Password,
+    hash: PasswordHash,
+    /// What a right password leads to.
+    outcome: Result<Identity, Refusal>,
+}
+
+/// Why credentials are worth nothing. For logs and for whoever logs in; devpi's surface takes the sender
+/// of such credentials for anonymous.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No such user, a user without a password, or another password; devpi's text.
+    #[error("user '{user}' could not be authenticated")]
+    Password {
+        /// Who it was said to be.
+        user: UserName,
+    },
+    /// A user whose credentials are refused for now.
+    #[error("user '{user}' is disabled")]
+    Disabled {
+        /// Who.
+        user: UserName,
+    },
+    /// Revoked, of a deleted user, or never made here.
+    #[error("the token `larder_{id}_…` is not known here: it was revoked, or is another server's")]
+    TokenUnknown {
+        /// What it is called.
+        id: TokenId,
+    },
+    /// Its time is over.
+    #[error("the token `larder_{id}_…` expired at {expired_at}")]
+    TokenExpired {
+        /// What it is called.
+        id: TokenId,
+        /// When.
+        expired_at: Timestamp,
+    },
+    /// Shown as somebody else's.
+    #[error("the token `larder_{id}_…` is not of user '{user}'")]
+    TokenOfAnother {
+        /// What it is called.
+        id: TokenId,
+        /// Whose it was said to be.
+        user: UserName,
+    },
+    /// A login that does not hold.
+    #[error(transparent)]
+    Login(#[from] LoginTokenError),
+    /// A login shown as somebody else's.
+    #[error("this login is not of user '{user}'")]
+    LoginOfAnother {
+        /// Whose it was said to be.
+        user: UserName,
+    },
+}
+
+/// Who shows `credentials`, as of `snapshot`, at `now`.
+pub fn identify(snapshot: &Snapshot, credentials: &Credentials, now: Timestamp) -> Identified {
+    let identity = match credentials {
+        Credentials::Password { user, password } => {
+            return Identified::NeedsPasswordCheck(password_check(snapshot, user, password));
+        }
+        Credentials::Token { user, token } => by_token(snapshot, user.as_ref(), token, now),
+        Credentials::Login { user, login } => by_login(snapshot, user.as_ref(), login, now),
+    };
+    match identity {
+        Ok(identity) => Identified::Known(Principal::User(identity)),
+        Err(refusal) => Identified::Refused(refusal),
+    }
+}
+
+fn password_check(snapshot: &Snapshot, name: &UserName, password: &Password) -> PasswordCheck {
+    let user = snapshot.user(name);
+    let hash = user.and_then(|user| user.password_hash.clone());
+    let outcome = match (user, &hash) {
+        (Some(user), Some(_)) => admitted(user, Means::Password, Scopes::ALL),
+        _ => Err(Refusal::Password { user: name.clone() }),
+    };
+    PasswordCheck {
+        user: name.clone(),
+        password: password.clone(),
+        hash: hash.unwrap_or_else(PasswordHash::dummy),
+        outcome,
+    }
+}
+
+fn by_token(
+    snapshot: &Snapshot,
+    said: Option<&UserName>,
+    text: &TokenText,
+    now: Timestamp,
+) -> Result<Identity, Refusal> {
+    let id = text.id();
+    let unknown = Refusal::TokenUnknown { id };
+    let token = snapshot.token_by_text(text).ok_or_else(|| unknown.clone())?;
+    let user = snapshot.user(&token.user).filter(|user| token.belongs_to(user)).ok_or(unknown)?;
+    if let Some(said) = said.filter(|said| **said != user.name) {
+        return Err(Refusal::TokenOfAnother { id, user: said.clone() });
+    }
+    if let Some(expired_at) = token.expires_at.filter(|_| token.is_expired(now)) {
+        return Err(Refusal::TokenExpired { id, expired_at });
+    }
+    admitted(user, Means::Token(id), token.scopes)
+}
+
+fn by_login(
+    snapshot: &Snapshot,
+    said: Option<&UserName>,
+    login: &LoginText,
+    now: Timestamp,
+) -> Result<Identity, Refusal> {
+    let secret = snapshot.login_secret().ok_or(LoginTokenError::Signature)?;
+    let user = secret.check(login, snapshot, now)?;
+    if let Some(said) = said.filter(|said| **said != user.name) {
+        return Err(Refusal::LoginOfAnother { user: said.clone() });
+    }
+    admitted(user, Means::Login, Scopes::ALL)
+}
+
+fn admitted(user: &Arc<User>, means: Means, scopes: Scopes) -> Result<Identity, Refusal> {
+    if user.is_disabled {
+        return Err(Refusal::Disabled { user: user.name.clone() });
+    }
+    Ok(Identity { user: Arc::clone(user), means, scopes })
+}
+
+impl PasswordCheck {
+    /// Who it is said to be.
+    pub fn user_name(&self) -> &UserName {
+        &self.user
+    }
+
+    /// Memory that [running](PasswordCheck::run) it takes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.hash.memory_bytes()
+    }
+
+    /// Checks the password. Slow: tens of milliseconds of a core, and
+    /// [memory](PasswordCheck::memory_bytes).
+    ///
+    /// # Errors
+    /// [`Refusal::Password`], and for a right password [`Refusal::Disabled`].
+    pub fn run(&self) -> Result<Principal, Refusal> {
+        if self.hash.verify(&self.password) {
+            return self.passed();
+        }
+        Err(Refusal::Password { user: self.user.clone() })
+    }
+
+    /// What follows when the password is right, for a caller that remembers its fingerprint from a run
+    /// that succeeded. Of anything else it is the caller's mistake to ask this.
+    ///
+    /// # Errors
+    /// [`Refusal::Disabled`]; [`Refusal::Password`] if there is no such user with a password.
+    pub fn passed(&self) -> Result<Principal, Refusal> {
+        self.outcome.clone().map(Principal::User)
+    }
+
+    /// What to remember a check by: a keyed digest of the user, the password and the hash, so that another
+    /// password and a changed one are other checks, and what is remembered helps nobody to guess.
+    /// `secret`: random bytes that this process keeps to itself.
+    pub fn fingerprint(&self, secret: &[u8; 32]) -> [u8; 32] {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+        // A name and a hash have no NUL, so where each ends is told.
+        for part in [self.user.as_str(), self.hash.as_str(), self.password.reveal()] {
+            mac.update(part.as_bytes());
+            mac.update(b"\0");
+        }
+        mac.finalize().into_bytes().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use record::{Record, Serial};
+
+    use super::*;
+    use crate::testing::{at, name, snapshot_of, user};
+    use crate::{LOGIN_LIFETIME, LoginSecret, Token, change};
+
+    fn alice() -> User {
+        let hash = Password::attempt("secret").hash([1; 16]);
+        User { password_hash: Some(hash), ..user("alice", &["team"]) }
+    }
+
+    fn token_of(user: &User) -> (TokenText, Token) {
+        let text = TokenText::from_secret([1; 32]);
+        let token = Token {
+            id: text.id(),
+            user: user.name.clone(),
+            user_created_at: user.created_at,
+            comment: String::new(),
+            scopes: "python:upload".parse().expect("scopes"),
+            created_at: at(0),
+            expires_at: Some(at(10)),
+            secret_digest: text.secret_digest(),
+            serial: Serial::ZERO,
+        };
+        (text, token)
+    }
+
+    fn with_token(snapshot: &Snapshot, token: &Token) -> Snapshot {
+        let record = Record {
+            key: crate::token_key(token.id),
+            serial: Serial(2),
+            body: Some(crate::record::write_token(token)),
+            blobs: Vec::new(),
+        };
+        snapshot.apply(&[record]).0
+    }
+
+    /// Runs a check where one is needed; the answer as text, and the scopes.
+    fn settled(snapshot: &Snapshot, credentials: &Credentials, second: i64) -> String {
+        let outcome = match identify(snapshot, credentials, at(second)) {
+            Identified::Known(principal) => Ok(principal),
+            Identified::NeedsPasswordCheck(check) => check.run(),
+            Identified::Refused(refusal) => Err(refusal),
+        };
+        match outcome {
+            Ok(Principal::User(identity)) => {
+                format!("{} by {:?} for {}", identity.user.name, identity.means, identity.scopes)
+            }
+            Ok(Principal::Anonymous) => "anonymous".into(),
+            Err(refusal) => refusal.to_string(),
+        }
+    }
+
+    #[track_caller]
+    fn check_password(users: &[User], text: &str, outcome: &str) {
+        let (user, password) = text.split_once(':').expect("a colon");
+        let credentials = Credentials::from_user_and_password(user, password).expect("credentials");
+        assert_eq!(settled(&snapshot_of(users), &credentials, 0), outcome, "{text}");
+    }
+
+    #[test]
+    fn a_password_is_checked() {
+        let wrong = "user 'alice' could not be authenticated";
+        check_password(&[alice()], "alice:secret", "alice by Password for *");
+        check_password(&[alice()], "alice:secreT", wrong);
+        check_password(&[alice()], "bob:secret", "user 'bob' could not be authenticated");
+        check_password(&[], "alice:secret", wrong);
+        check_password(&[user("alice", &[])], "alice:", wrong);
+        let disabled = User { is_disabled: true, ..alice() };
+        check_password(slice::from_ref(&disabled), "alice:secret", "user 'alice' is disabled");
+        check_password(&[disabled], "alice:guess", wrong);
+    }
+
+    #[test]
+    fn an_unknown_user_costs_as_much_as_a_known_one() {
+        let snapshot = snapshot_of(&[alice()]);
+        let cost = |user: &str| {
+            let credentials = Credentials::from_user_and_password(user, "x").expect("credentials");
+            match identify(&snapshot, &credentials, at(0)) {
+                Identified::NeedsPasswordCheck(check) => check.memory_bytes(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(cost("alice"), cost("bob"));
+    }
+
+    #[test]
+    fn a_check_is_remembered_by_all_that_it_depends_on() {
+        let print = |users: &[User], name: &str, password: &str, key: u8| {
+            let credentials = Credentials::from_user_and_password(name, password);
+            match identify(&snapshot_of(users), &credentials.expect("credentials"), at(0)) {
+                Identified::NeedsPasswordCheck(check) => check.fingerprint(&[key; 32]),
+                other => panic!("{other:?}"),
+            }
+        };
+        let bob = User { name: name("bob"), ..alice() };
+        let other_hash = Some(Password::attempt("secret").hash([2; 16]));
+        let changed = User { password_hash: other_hash, ..alice() };
+        let base = print(&[alice()], "alice", "secret", 1);
+        assert_eq!(print(&[alice(), bob.clone()], "alice", "secret", 1), base);
+        assert_ne!(print(&[alice()], "alice", "secret ", 1), base);
+        assert_ne!(print(&[alice(), bob], "bob", "secret", 1), base);
+        assert_ne!(print(&[changed], "alice", "secret", 1), base);
+        assert_ne!(print(&[alice()], "alice", "secret", 2), base);
+    }
+
+    #[track_caller]
+    fn check_token(user: &User, said: Option<&str>, second: i64, outcome: &str) {
+        let (text, token) = token_of(&alice());
+        let snapshot = with_token(&snapshot_of(slice::from_ref(user)), &token);
+        let credentials = Credentials::Token { user: said.map(name), token: text };
+        assert_eq!(settled(&snapshot, &credentials, second), outcome);
+    }
+
+    #[test]
+    fn a_token_is_its_users() {
+        let good = "alice by Token(TokenId(72cd6e8422c4)) for python:upload";
+        check_token(&alice(), None, 0, good);
+        check_token(&alice(), Some("alice"), 9, good);
+        let expired = format!("the token `larder_72cd6e8422c4_…` expired at {}", at(10));
+        check_token(&alice(), None, 10, &expired);
+        let anothers = "the token `larder_72cd6e8422c4_…` is not of user 'bob'";
+        check_token(&alice(), Some("bob"), 0, anothers);
+        let disabled = User { is_disabled: true, ..alice() };
+        check_token(&disabled, None, 0, "user 'alice' is disabled");
+    }
+
+    #[test]
+    fn a_token_does_not_outlive_its_user() {
+        let unknown = "the token `larder_72cd6e8422c4_…` is not known here: it was revoked, or is \
+                       another server's";
+        check_token(&User { created_at: at(5), ..alice() }, None, 6, unknown);
+        check_token(&user("bob", &[]), None, 0, unknown);
+        let (text, _) = token_of(&alice());
+        let credentials = Credentials::Token { user: None, token: text };
+        assert_eq!(settled(&snapshot_of(&[alice()]), &credentials, 0), unknown);
+    }
+
+    #[test]
+    fn a_login_is_its_users() {
+        let batch = change::create_login_secret(&Snapshot::new(), [3; 32]).expect("a batch");
+        let records: Vec<Record> = batch
+            .writes
+            .into_iter()
+            .map(|write| Record {
+                key: write.key,
+                serial: Serial(1),
+                body: write.body,
+                blobs: write.blobs,
+            })
+            .collect();
+        let snapshot = snapshot_of(&[alice(), user("bob", &[])]);
+        let (with_secret, _) = snapshot.apply(&records);
+        let login = LoginSecret::new([3; 32]).issue(&alice(), at(0), LOGIN_LIFETIME);
+        let check = |snapshot: &Snapshot, said: Option<&str>, outcome: &str| {
+            let credentials = Credentials::Login { user: said.map(name), login: login.clone() };
+            assert_eq!(settled(snapshot, &credentials, 1), outcome);
+        };
+        check(&with_secret, None, "alice by Login for *");
+        check(&with_secret, Some("alice"), "alice by Login for *");
+        check(&with_secret, Some("bob"), "this login is not of user 'bob'");
+        check(&snapshot, None, "this login was not issued by this server");
+        let disabled = User { is_disabled: true, ..alice() };
+        let (disabled, _) = snapshot_of(&[disabled]).apply(&records);
+        check(&disabled, None, "user 'alice' is disabled");
+    }
+}

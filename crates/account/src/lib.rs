@@ -1,0 +1,51 @@
+//! Users, groups, tokens and rights: who someone is, and what they may do.
+//!
+//! ```text
+//! header value -> Credentials ─┐
+//! records ──apply──> Snapshot ─┴─ identify -> Principal -> Acl::admits, UserPolicy -> yes or no
+//! a decided change -> change::… -> Batch -> (the store) -> records
+//! ```
+//!
+//! What a request may do is the smaller of what its user may do and what its credentials may be used
+//! for: a token has [`Scopes`], a password and a login have none to limit them. Administrators are the
+//! user `root` and the members of the group `admin`; nobody else's rights reach beyond their own things
+//! and what an [`Acl`] gives them.
+//!
+//! Secrets are stored only as what they are checked against: a password as its argon2 hash, a token as
+//! the SHA-256 of its random part. This crate does no I/O, reads no clock and makes no random numbers:
+//! time and randomness are arguments. Checking a password takes tens of milliseconds of a core and tens
+//! of MiB; [`identify()`] says when that is needed and leaves it to the caller.
+
+mod acl;
+pub mod change;
+mod credentials;
+mod edit;
+mod identify;
+mod login;
+mod name;
+mod password;
+mod policy;
+mod principal;
+mod record;
+mod scope;
+mod snapshot;
+mod token;
+mod user;
+
+pub use self::record::{Trouble, login_secret_key, token_key, user_key};
+pub use acl::{Acl, AclEntry, AclError};
+pub use credentials::{Credentials, CredentialsError};
+pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};
+pub use identify::{Identified, PasswordCheck, Refusal, identify};
+pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
+pub use name::{GroupName, NameError, UserName, is_reserved};
+pub use password::{Password, PasswordError, PasswordHash, PasswordHashError};
+pub use policy::{Forbidden, UserPolicy};
+pub use principal::{Identity, Means, Principal};
+pub use scope::{Scope, ScopeError, Scopes};
+pub use snapshot::Snapshot;
+pub use token::{Token, TokenId, TokenIdError, TokenText, TokenTextError};
+pub use user::User;
+
+#[cfg(test)]
+mod testing;

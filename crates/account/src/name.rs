@@ -1,0 +1,288 @@
+//! [`UserName`] and [`GroupName`]: the names that people give to users and groups.
+//!
+//! The rule is devpi's, since names come from there with their packages: ASCII letters, digits and
+//! `-.@_`, and what is not ASCII. Of the latter only letters, digits and their marks are taken here, so
+//! that no two names differ by something invisible; and a name is kept in Unicode's composed form (NFC),
+//! so that the same name typed on another keyboard is the same name.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
+
+/// A user's name: 1 to 128 bytes, of letters, digits and `-.@_`, in NFC; case matters.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserName(Arc<str>);
+
+/// A group's name, under the same rule as a user's.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupName(Arc<str>);
+
+/// Text that cannot be a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing at all.
+    #[error("a {kind} may not be empty")]
+    Empty {
+        /// `username` or `groupname`.
+        kind: &'static str,
+    },
+    /// More than [`UserName::BYTES_MAX`].
+    #[error("a {kind} of {bytes} bytes is too long: at most {max} were expected", max = UserName::BYTES_MAX)]
+    TooLong {
+        /// `username` or `groupname`.
+        kind: &'static str,
+        /// Its length.
+        bytes: usize,
+    },
+    /// A character that names do not have; devpi's text.
+    #[error(
+        "{kind} '{name}' contains characters that aren't allowed. Any ascii symbol besides -.@_ is \
+         blocked."
+    )]
+    Characters {
+        /// `username` or `groupname`.
+        kind: &'static str,
+        /// The text, with control characters escaped.
+        name: String,
+    },
+    /// `.` and `..`, which are no segments of a path.
+    #[error("{kind} '{name}' consists of dots only, which a path cannot hold")]
+    Dots {
+        /// `username` or `groupname`.
+        kind: &'static str,
+        /// The text.
+        name: String,
+    },
+}
+
+/// First segments of the paths of other surfaces. `/{user}/…` would be hidden behind them, so nobody new
+/// gets such a name; compared without regard to ASCII case, since the two would be taken for each other.
+///
+/// The list has what is served today and the few words that pages for people take; a word is not reserved
+/// for being important, since whoever comes from devpi brings names.
+const RESERVED: [&str; 27] = [
+    // the AUR's
+    "api",
+    "rpc",
+    "rpc.php",
+    "pkgbase.gz",
+    "users.gz",
+    // articles and actions
+    "actions",
+    "article",
+    "articles",
+    // the server's own
+    "_",
+    ".well-known",
+    "admin",
+    "assets",
+    "docs",
+    "favicon.ico",
+    "healthz",
+    "livez",
+    "login",
+    "logout",
+    "metrics",
+    "openapi.json",
+    "ready",
+    "readyz",
+    "robots.txt",
+    "search",
+    "static",
+    "version",
+    // stands for "the password is a token" in credentials
+    "__token__",
+];
+
+/// Whether `/{name}` belongs to another surface, so that no new user may have this name.
+///
+/// A name that became reserved after its user was made stays valid: the user is still listed, can log in
+/// and be deleted.
+pub fn is_reserved(name: &UserName) -> bool {
+    let lower = name.as_str().to_ascii_lowercase();
+    // The AUR's dumps: /packages.gz, /packages-meta-v1.json.gz, their .sha256 and whatever joins them.
+    let is_dump = lower == "packages"
+        || ["packages.", "packages-"].iter().any(|start| lower.starts_with(start))
+        || (lower.ends_with(".sha256") && lower.contains(".gz"));
+    is_dump || RESERVED.contains(&lower.as_str())
+}
+
+fn check(kind: &'static str, text: &str) -> Result<Arc<str>, NameError> {
+    // Composing shortens a text to a third at most; what is longer need not be looked at.
+    if text.len() > 3 * UserName::BYTES_MAX {
+        return Err(NameError::TooLong { kind, bytes: text.len() });
+    }
+    let name: String = text.nfc().collect();
+    if name.is_empty() {
+        return Err(NameError::Empty { kind });
+    }
+    let is_allowed = |character: char| match character {
+        '-' | '.' | '@' | '_' => true,
+        _ if character.is_ascii() => character.is_ascii_alphanumeric(),
+        _ => character.is_alphanumeric() || is_combining_mark(character),
+    };
+    // A mark needs something to stand on.
+    if !name.chars().all(is_allowed) || name.chars().next().is_some_and(is_combining_mark) {
+        return Err(NameError::Characters { kind, name: name.escape_debug().to_string() });
+    }
+    if name == "." || name == ".." {
+        return Err(NameError::Dots { kind, name });
+    }
+    if name.len() > UserName::BYTES_MAX {
+        return Err(NameError::TooLong { kind, bytes: name.len() });
+    }
+    Ok(name.into())
+}
+
+impl UserName {
+    /// Most bytes in a name, after composing.
+    pub const BYTES_MAX: usize = 128;
+
+    /// The administrator who is always there.
+    pub const ROOT: &'static str = "root";
+
+    /// The name `root`.
+    pub fn root() -> UserName {
+        UserName(UserName::ROOT.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is `root`.
+    pub fn is_root(&self) -> bool {
+        &*self.0 == UserName::ROOT
+    }
+}
+
+impl GroupName {
+    /// The group whose members are administrators.
+    pub const ADMIN: &'static str = "admin";
+
+    /// The name `admin`.
+    pub fn admin() -> GroupName {
+        GroupName(GroupName::ADMIN.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for UserName {
+    type Err = NameError;
+
+    /// Checks and composes `text`. Reserved names pass: see [`is_reserved`].
+    fn from_str(text: &str) -> Result<UserName, NameError> {
+        check("username", text).map(UserName)
+    }
+}
+
+impl FromStr for GroupName {
+    type Err = NameError;
+
+    /// Checks and composes `text`.
+    fn from_str(text: &str) -> Result<GroupName, NameError> {
+        check("groupname", text).map(GroupName)
+    }
+}
+
+macro_rules! reads_as_text {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, "{}({:?})", stringify!($name), &*self.0)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+reads_as_text!(UserName);
+reads_as_text!(GroupName);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, outcome: Result<&str, &str>) {
+        let found = text.parse::<UserName>();
+        let found = found.as_ref().map(UserName::as_str).map_err(ToString::to_string);
+        assert_eq!(found, outcome.map_err(str::to_owned));
+    }
+
+    fn blocked(name: &str) -> String {
+        format!(
+            "username '{name}' contains characters that aren't allowed. Any ascii symbol besides \
+             -.@_ is blocked."
+        )
+    }
+
+    #[test]
+    fn letters_digits_and_four_symbols_are_names() {
+        for name in ["a", "root", "alice@host.example", "x-1_y.z", "Ünsal", "名前", "क्षि", ".x"]
+        {
+            check(name, Ok(name));
+        }
+    }
+
+    #[test]
+    fn other_symbols_are_blocked() {
+        for name in ["a b", "a/b", "+api", "a+b", "x:y", "~", "a,b", "a\u{a0}b", "a\u{200b}b", "a☃"]
+        {
+            check(name, Err(&blocked(&name.escape_debug().to_string())));
+        }
+        check("a\0", Err(&blocked("a\\0")));
+    }
+
+    #[test]
+    fn names_are_short_and_composed() {
+        check("", Err("a username may not be empty"));
+        check("u\u{308}", Ok("ü"));
+        check(&"x".repeat(128), Ok(&"x".repeat(128)));
+        let error = "a username of 129 bytes is too long: at most 128 were expected";
+        check(&"x".repeat(129), Err(error));
+        check("..", Err("username '..' consists of dots only, which a path cannot hold"));
+    }
+
+    #[test]
+    fn segments_of_other_surfaces_are_reserved() {
+        for name in ["rpc", "RPC", "actions", "packages-meta-v1.json.gz", "packages", "__token__"] {
+            assert!(is_reserved(&name.parse().expect("a name")), "{name}");
+        }
+        for name in ["root", "pypi", "rpcs", "packager", "packages_team"] {
+            assert!(!is_reserved(&name.parse().expect("a name")), "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_read_again_as_itself(text in "\\PC{0,40}|[a-z@._\\-äü\u{300}-\u{303}]{0,140}") {
+            if let Ok(name) = text.parse::<UserName>() {
+                prop_assert!(name.as_str().len() <= UserName::BYTES_MAX);
+                prop_assert_eq!(name.as_str().parse(), Ok(name.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The stored form of users, tokens and the login secret: JSON bodies under their keys.
+//!
+//! `user/{name}`, `token/{id}` and `secret/login`. Each body says its version, `"v":1`; names of fields
+//! that a later version adds are passed over, a later version number is not.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use record::{Digest, Key, Record, Serial};
+use serde::{Deserialize, Serialize};
+
+use crate::{GroupName, LoginSecret, Token, TokenId, User, UserName};
+
+const VERSION: u32 = 1;
+
+const USER: &str = "user";
+const TOKEN: &str = "token";
+const SECRET: &str = "secret";
+const LOGIN: &str = "login";
+
+/// A record that was passed over: as if it were not there, so nobody gets in by it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record `{key}` of serial {serial} is passed over: {reason}")]
+pub struct Trouble {
+    /// Its key.
+    pub key: Key,
+    /// The commit that wrote it.
+    pub serial: Serial,
+    /// What is wrong with it; never its body, which may be secret.
+    pub reason: String,
+}
+
+/// The key of a user's record.
+pub fn user_key(name: &UserName) -> Key {
+    key(USER, name.as_str())
+}
+
+/// The key of a token's record.
+pub fn token_key(id: TokenId) -> Key {
+    key(TOKEN, &id.to_string())
+}
+
+/// The key of the record with the login secret.
+pub fn login_secret_key() -> Key {
+    key(SECRET, LOGIN)
+}
+
+fn key(kind: &str, name: &str) -> Key {
+    Key::new(&format!("{kind}/{name}"))
+        .expect("names are short and have no control characters, so they fit into a key")
+}
+
+/// What a record is about, as far as accounts go.
+pub(crate) enum Subject {
+    User(UserName),
+    Token(TokenId),
+    LoginSecret,
+}
+
+/// What `record` is about; none if it is about something else.
+pub(crate) fn subject(record: &Record) -> Option<Result<Subject, Trouble>> {
+    if let Some(name) = record.key.after(USER) {
+        let name: Result<UserName, _> = name.parse();
+        // Else two keys, composed and not, would be one user.
+        let is_same = |found: &UserName| user_key(found) == record.key;
+        return Some(match name {
+            Ok(name) if is_same(&name) => Ok(Subject::User(name)),
+            Ok(name) => Err(trouble(record, format!("its name is not composed; `{name}` is"))),
+            Err(error) => Err(trouble(record, error)),
+        });
+    }
+    if let Some(id) = record.key.after(TOKEN) {
+        let id: Result<TokenId, _> = id.parse();
+        return Some(match id {
+            Ok(id) if token_key(id) == record.key => Ok(Subject::Token(id)),
+            Ok(_) => Err(trouble(record, "its digits are not in lower case")),
+            Err(error) => Err(trouble(record, error)),
+        });
+    }
+    let secret = record.key.after(SECRET)?;
+    (secret == LOGIN).then_some(Ok(Subject::LoginSecret))
+}
+
+fn trouble(record: &Record, reason: impl std::fmt::Display) -> Trouble {
+    Trouble { key: record.key.clone(), serial: record.serial, reason: reason.to_string() }
+}
+
+#[derive(Serialize, Deserialize)]
+struct UserBody {
+    v: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    password_hash: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    groups: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    custom_data: Option<serde_json::Value>,
+    created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    modified_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    is_disabled: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TokenBody {
+    v: u32,
+    user: String,
+    user_created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    comment: String,
+    scopes: Vec<String>,
+    created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+    secret_sha256: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LoginSecretBody {
+    v: u32,
+    secret: String,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn written(body: &impl Serialize) -> Bytes {
+    serde_json::to_vec(body).expect("text keys and plain values are always written").into()
+}
+
+pub(crate) fn write_user(user: &User) -> Bytes {
+    written(&UserBody {
+        v: VERSION,
+        password_hash: user.password_hash.as_ref().map(|hash| hash.as_str().to_owned()),
+        groups: user.groups.iter().map(ToString::to_string).collect(),
+        email: user.email.clone(),
+        title: user.title.clone(),
+        description: user.description.clone(),
+        custom_data: user.custom_data.clone(),
+        created_at: user.created_at,
+        modified_at: user.modified_at,
+        is_disabled: user.is_disabled,
+    })
+}
+
+pub(crate) fn write_token(token: &Token) -> Bytes {
+    written(&TokenBody {
+        v: VERSION,
+        user: token.user.to_string(),
+        user_created_at: token.user_created_at,
+        comment: token.comment.clone(),
+        scopes: token.scopes.iter().map(|scope| scope.to_string()).collect(),
+        created_at: token.created_at,
+        expires_at: token.expires_at,
+        secret_sha256: token.secret_digest.to_string(),
+    })
+}
+
+pub(crate) fn write_login_secret(secret: &LoginSecret) -> Bytes {
+    // A digest is written as 64 hexadecimal digits, and the secret has its length.
+    let secret = Digest::from_bytes(*secret.as_bytes()).to_string();
+    written(&LoginSecretBody { v: VERSION, secret })
+}
+
+/// The user in `body`.
+pub(crate) fn read_user(record: &Record, name: UserName, body: &[u8]) -> Result<User, Trouble> {
+    let body: UserBody = read(record, body)?;
+    check_version(record, body.v)?;
+    let password_hash = match body.password_hash {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|error| trouble(record, error))?),
+    };
+    let groups = body.groups.iter().map(|group| group.parse::<GroupName>());
+    let groups = groups.collect::<Result<_, _>>().map_err(|error| trouble(record, error))?;
+    Ok(User {
+        name,
+        password_hash,
+        groups,
+        email: body.email,
+        title: body.title,
+        description: body.description,
+        custom_data: body.custom_data,
+        created_at: body.created_at,
+        modified_at: body.modified_at,
+        is_disabled: body.is_disabled,
+        serial: record.serial,
+    })
+}
+
+/// The token in `body`.
+pub(crate) fn read_token(record: &Record, id: TokenId, body: &[u8]) -> Result<Token, Trouble> {
+    let body: TokenBody = read(record, body)?;
+    check_version(record, body.v)?;
+    let user = body.user.parse().map_err(|error| trouble(record, error))?;
+    // A scope that is not known here, of a later version, gives nothing: the others still hold.
+    let scopes = body.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
+    let secret_digest: Digest =
+        body.secret_sha256.parse().map_err(|error| trouble(record, error))?;
+    if TokenId::of(&secret_digest) != id {
+        return Err(trouble(record, "its id is not the beginning of its secret's digest"));
+    }
+    Ok(Token {
+        id,
+        user,
+        user_created_at: body.user_created_at,
+        comment: body.comment,
+        scopes,
+        created_at: body.created_at,
+        expires_at: body.expires_at,
+        secret_digest,
+        serial: record.serial,
+    })
+}
+
+/// The login secret in `body`.
+pub(crate) fn read_login_secret(record: &Record, body: &[u8]) -> Result<LoginSecret, Trouble> {
+    let body: LoginSecretBody = read(record, body)?;
+    check_version(record, body.v)?;
+    // The error of a digest would repeat the text.
+    let secret: Digest =
+        body.secret.parse().map_err(|_| trouble(record, "64 hexadecimal digits were expected"))?;
+    Ok(LoginSecret::new(*secret.as_bytes()))
+}
+
+fn read<T: for<'body> Deserialize<'body>>(record: &Record, body: &[u8]) -> Result<T, Trouble> {
+    // Only the position: serde_json's full message can repeat a value.
+    let at = |error: serde_json::Error| {
+        let kind = if error.is_data() { "has fields that do not fit" } else { "is not JSON" };
+        format!("its body {kind} (column {})", error.column())
+    };
+    serde_json::from_slice(body).map_err(|error| trouble(record, at(error)))
+}
+
+fn check_version(record: &Record, version: u32) -> Result<(), Trouble> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(trouble(record, format!("its form has version {version}, and {VERSION} was expected")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{at, name, user};
+    use crate::{PasswordHash, TokenText};
+
+    fn record(key: &str, body: impl Into<Bytes>) -> Record {
+        let key = Key::new(key).expect("a key");
+        Record { key, serial: Serial(7), body: Some(body.into()), blobs: Vec::new() }
+    }
+
+    #[test]
+    fn a_user_is_read_as_written() {
+        let full = User {
+            password_hash: Some(PasswordHash::dummy()),
+            email: Some("alice@host.example".into()),
+            title: Some("T".into()),
+            description: Some("D".into()),
+            custom_data: Some(serde_json::json!({"b": [1], "a": null})),
+            modified_at: Some(at(3)),
+            is_disabled: true,
+            serial: Serial(7),
+            ..user("alice", &["team", "ci"])
+        };
+        for it in [full, User { serial: Serial(7), ..user("alice", &[]) }] {
+            let record = record("user/alice", write_user(&it));
+            let body = record.body.clone().expect("a body");
+            assert_eq!(read_user(&record, name("alice"), &body), Ok(it));
+        }
+    }
+
+    #[test]
+    fn the_stored_form_of_a_user_stays() {
+        let body = r#"{"v":1,"groups":["team"],"created_at":"2025-06-15T15:06:40Z"}"#;
+        assert_eq!(write_user(&user("alice", &["team"])), body);
+    }
+
+    #[test]
+    fn the_stored_form_of_a_token_stays() {
+        let text = TokenText::from_secret([0; 32]);
+        let token = Token {
+            id: text.id(),
+            user: name("alice"),
+            user_created_at: at(0),
+            comment: "ci".into(),
+            scopes: "python:upload,article:read".parse().expect("scopes"),
+            created_at: at(1),
+            expires_at: Some(at(2)),
+            secret_digest: text.secret_digest(),
+            serial: Serial(7),
+        };
+        let body = concat!(
+            r#"{"v":1,"user":"alice","user_created_at":"2025-06-15T15:06:40Z","comment":"ci","#,
+            r#""scopes":["article:read","python:upload"],"created_at":"2025-06-15T15:06:41Z","#,
+            r#""expires_at":"2025-06-15T15:06:42Z","secret_sha256":"#,
+            r#""66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925"}"#
+        );
+        assert_eq!(write_token(&token), body);
+        let stored = record("token/66687aadf862", body);
+        assert_eq!(read_token(&stored, text.id(), body.as_bytes()), Ok(token.clone()));
+        let later = body.replace("article:read", "moon:walk");
+        let read = read_token(&stored, text.id(), later.as_bytes()).expect("a token");
+        assert_eq!(read.scopes.to_string(), "python:upload");
+        let other = TokenText::from_secret([1; 32]).id();
+        assert!(read_token(&stored, other, body.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn the_stored_form_of_the_secret_stays() {
+        let secret = LoginSecret::new([171; 32]);
+        let body = write_login_secret(&secret);
+        assert_eq!(body, format!(r#"{{"v":1,"secret":"{}"}}"#, "ab".repeat(32)));
+        assert_eq!(read_login_secret(&record("secret/login", body.clone()), &body), Ok(secret));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_body() {
+        let check = |body: &str, reason: &str| {
+            let record = record("user/alice", body.to_owned());
+            let found = read_user(&record, name("alice"), body.as_bytes()).expect_err("trouble");
+            assert_eq!(found.reason, reason);
+        };
+        check("", "its body is not JSON (column 0)");
+        check(
+            r#"{"v":1,"password_hash":["x"]}"#,
+            "its body has fields that do not fit (column 23)",
+        );
+        check(
+            r#"{"v":2,"created_at":"2025-06-15T15:06:40Z"}"#,
+            "its form has version 2, and 1 was expected",
+        );
+        check(
+            r#"{"v":1,"password_hash":"secret","created_at":"2025-06-15T15:06:40Z"}"#,
+            "this is not the hash of a password: `$argon2id$v=19$…` or `$argon2i$…` was expected",
+        );
+    }
+}

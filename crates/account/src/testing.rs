@@ -1,0 +1,54 @@
+//! What the tests of several modules make.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::{Identity, Means, Principal, Scopes, TokenId, User, UserName};
+
+pub(crate) fn name(text: &str) -> UserName {
+    text.parse().expect("a name")
+}
+
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_750_000_000 + second).expect("a time")
+}
+
+pub(crate) fn user(text: &str, groups: &[&str]) -> User {
+    let groups: BTreeSet<_> = groups.iter().map(|it| it.parse().expect("a group")).collect();
+    User { groups, ..User::new(name(text), at(0)) }
+}
+
+pub(crate) fn anonymous() -> Principal {
+    Principal::Anonymous
+}
+
+pub(crate) fn with_password(text: &str, groups: &[&str]) -> Principal {
+    let user = Arc::new(user(text, groups));
+    Principal::User(Identity { user, means: Means::Password, scopes: Scopes::ALL })
+}
+
+pub(crate) fn with_token(text: &str, groups: &[&str], scopes: &str) -> Principal {
+    Principal::User(Identity {
+        user: Arc::new(user(text, groups)),
+        means: Means::Token("0123456789ab".parse::<TokenId>().expect("an id")),
+        scopes: scopes.parse().expect("scopes"),
+    })
+}
+
+/// A snapshot of these users, each at its serial, or at 1.
+pub(crate) fn snapshot_of(users: &[User]) -> crate::Snapshot {
+    let records: Vec<record::Record> = users
+        .iter()
+        .map(|user| record::Record {
+            key: crate::user_key(&user.name),
+            serial: user.serial.max(record::Serial(1)),
+            body: Some(crate::record::write_user(user)),
+            blobs: Vec::new(),
+        })
+        .collect();
+    let (snapshot, troubles) = crate::Snapshot::new().apply(&records);
+    assert_eq!(troubles, []);
+    snapshot
+}
