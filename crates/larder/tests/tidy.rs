@@ -10,11 +10,15 @@ fn root() -> PathBuf {
 }
 
 /// The floors, lowest first: dependencies point down, never sideways.
-const FLOORS: [&[&str]; 4] =
-    [&["postings", "reply", "record", "demo"], &["account"], &["aur", "store"], &["larder"]];
+const FLOORS: [&[&str]; 4] = [
+    &["postings", "reply", "record", "demo"],
+    &["account"],
+    &["aur", "article", "store"],
+    &["larder"],
+];
 
 /// Crates that do no I/O over a network and know no runtime.
-const PURE: [&str; 6] = ["aur", "account", "postings", "reply", "record", "demo"];
+const PURE: [&str; 7] = ["aur", "article", "account", "postings", "reply", "record", "demo"];
 
 /// What the pure ones must not know.
 const IMPURE: [&str; 12] = [

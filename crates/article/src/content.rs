@@ -1,0 +1,383 @@
+//! [`Content`]: what an article consists of, apart from the bytes themselves.
+//!
+//! bytes, as they arrive -> [`Inspector`] -> media type, title -> [`Content`]
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::record::Digest;
+
+use crate::title::title;
+
+/// What an article consists of. Its bytes are the blob of its digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// SHA-256 of the bytes: the name of their blob.
+    pub digest: Digest,
+    /// Number of bytes.
+    pub size_bytes: u64,
+    /// The media type they were sent with, or the default for them.
+    pub content_type: ContentType,
+    /// What they call themselves: at most 200 characters on one line; none for binary content.
+    pub title: Option<Arc<str>>,
+}
+
+impl Content {
+    /// Describes `bytes` that are at hand.
+    ///
+    /// # Errors
+    /// [`ContentTypeError`] if `content_type` is none.
+    pub fn of(bytes: &[u8], content_type: Option<&str>) -> Result<Content, ContentTypeError> {
+        let mut inspector = Inspector::new();
+        inspector.update(bytes);
+        inspector.finish(Digest::of(bytes), content_type)
+    }
+}
+
+/// A media type with its parameters, kept as it was sent (RFC 9110, 8.3): at most 255 bytes of ASCII.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ContentType(Arc<str>);
+
+/// Text that is no media type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a media type: `type/subtype`, perhaps with `; name=value`, in at most 255 bytes was \
+     expected"
+)]
+pub struct ContentTypeError(String);
+
+impl ContentType {
+    /// Most bytes in a media type.
+    pub const BYTES_MAX: usize = 255;
+    /// Of text that was sent without a media type.
+    pub const TEXT: &str = "text/plain; charset=utf-8";
+    /// Of anything else that was.
+    pub const BINARY: &str = "application/octet-stream";
+
+    /// Checks `text`; white space around it is dropped, the rest is kept as it is.
+    ///
+    /// # Errors
+    /// [`ContentTypeError`] if it is no media type.
+    pub fn parse(text: &str) -> Result<ContentType, ContentTypeError> {
+        ContentType::parse_with(text, |text| Arc::from(text)).ok_or_else(|| {
+            ContentTypeError(text.chars().take(80).flat_map(char::escape_default).collect())
+        })
+    }
+
+    /// The same, kept where `keep` says.
+    pub(crate) fn parse_with(
+        text: &str,
+        keep: impl FnOnce(&str) -> Arc<str>,
+    ) -> Option<ContentType> {
+        let text = text.trim_matches([' ', '\t']);
+        let is_one = text.len() <= ContentType::BYTES_MAX && is_media_type(text);
+        is_one.then(|| ContentType(keep(text)))
+    }
+
+    /// The media type, as it was sent.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `type/subtype` in lower case.
+    pub fn essence(&self) -> String {
+        self.0.split(';').next().unwrap_or_default().trim_end().to_ascii_lowercase()
+    }
+
+    /// Whether this is a kind of text: `text/…`, JSON, XML and other formats that people read by line.
+    /// Whether some bytes are text is decided by [`is_text`].
+    pub fn is_textual(&self) -> bool {
+        let essence = self.essence();
+        essence.starts_with("text/")
+            || essence.ends_with("+json")
+            || essence.ends_with("+xml")
+            || essence.ends_with("+yaml")
+            || matches!(
+                essence.as_str(),
+                "application/json"
+                    | "application/xml"
+                    | "application/javascript"
+                    | "application/ecmascript"
+                    | "application/yaml"
+                    | "application/x-yaml"
+                    | "application/toml"
+                    | "application/x-sh"
+                    | "application/x-tex"
+                    | "application/sql"
+                    | "application/x-ndjson"
+                    | "application/rtf"
+                    | "message/rfc822"
+            )
+    }
+}
+
+/// Whether `bytes` of this media type can be compared and merged by line: a textual type, UTF-8, no NUL.
+pub fn is_text(content_type: &ContentType, bytes: &[u8]) -> bool {
+    content_type.is_textual() && !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
+}
+
+impl fmt::Display for ContentType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// RFC 9110, 5.6.2.
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// RFC 9110, 8.3.1, in ASCII.
+fn is_media_type(text: &str) -> bool {
+    let (essence, mut parameters) = text.split_once(';').unwrap_or((text, ""));
+    let is_essence = essence
+        .trim_end_matches([' ', '\t'])
+        .split_once('/')
+        .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
+    if !is_essence {
+        return false;
+    }
+    loop {
+        parameters = parameters.trim_start_matches([' ', '\t', ';']);
+        if parameters.is_empty() {
+            return true;
+        }
+        let Some((name, value)) = parameters.split_once('=') else { return false };
+        let rest = match value.strip_prefix('"') {
+            Some(quoted) => after_quoted(quoted),
+            None => {
+                let end = value.find([' ', '\t', ';']).unwrap_or(value.len());
+                let (token, rest) = value.split_at(end);
+                is_token(token).then_some(rest)
+            }
+        };
+        match rest.map(|rest| rest.trim_start_matches([' ', '\t'])) {
+            Some(rest) if is_token(name) && (rest.is_empty() || rest.starts_with(';')) => {
+                parameters = rest;
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// What follows a quoted string whose opening quote is gone.
+fn after_quoted(text: &str) -> Option<&str> {
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'\t' | b' '..=b'~' if is_escaped => is_escaped = false,
+            b'"' => return Some(&text[at + 1..]),
+            b'\\' => is_escaped = true,
+            b'\t' | b' '..=b'~' => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Looks at bytes as they arrive, in bounded memory.
+#[derive(Clone, Debug, Default)]
+pub struct Inspector {
+    /// The first bytes, from which the title is taken.
+    head: Vec<u8>,
+    size_bytes: u64,
+    is_broken: bool,
+    /// The beginning of a character that the next bytes may complete.
+    pending: Vec<u8>,
+}
+
+impl Inspector {
+    /// A title is looked for in this many bytes.
+    pub const HEAD_BYTES_MAX: usize = 65_536;
+
+    /// An inspector that has seen nothing.
+    pub fn new() -> Inspector {
+        Inspector::default()
+    }
+
+    /// Looks at the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.size_bytes += bytes.len() as u64;
+        let head_room = Inspector::HEAD_BYTES_MAX - self.head.len();
+        self.head.extend_from_slice(&bytes[..bytes.len().min(head_room)]);
+        if self.is_broken {
+            return;
+        }
+        let mut bytes = bytes;
+        while !self.pending.is_empty()
+            && let Some((&first, rest)) = bytes.split_first()
+        {
+            self.pending.push(first);
+            bytes = rest;
+            match std::str::from_utf8(&self.pending) {
+                Ok(_) => self.pending.clear(),
+                Err(error) if error.error_len().is_none() => {}
+                Err(_) => self.is_broken = true,
+            }
+            if self.is_broken {
+                return;
+            }
+        }
+        self.is_broken = bytes.contains(&0);
+        if let Err(error) = std::str::from_utf8(bytes) {
+            match error.error_len() {
+                None => self.pending = bytes[error.valid_up_to()..].to_vec(),
+                Some(_) => self.is_broken = true,
+            }
+        }
+    }
+
+    /// Number of bytes seen.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Whether everything seen is UTF-8 without a NUL.
+    pub fn is_text(&self) -> bool {
+        !self.is_broken && self.pending.is_empty()
+    }
+
+    /// The description of what was seen, whose digest is `digest`. Without a media type it is
+    /// [`ContentType::TEXT`] or [`ContentType::BINARY`], by the bytes.
+    ///
+    /// # Errors
+    /// [`ContentTypeError`] if `content_type` is none.
+    pub fn finish(
+        self,
+        digest: Digest,
+        content_type: Option<&str>,
+    ) -> Result<Content, ContentTypeError> {
+        let default = if self.is_text() { ContentType::TEXT } else { ContentType::BINARY };
+        let content_type = ContentType::parse(content_type.unwrap_or(default))?;
+        let head = match std::str::from_utf8(&self.head) {
+            Ok(head) => head,
+            // The head may end within a character.
+            Err(error) => {
+                std::str::from_utf8(&self.head[..error.valid_up_to()]).unwrap_or_default()
+            }
+        };
+        let has_title = self.is_text() && content_type.is_textual();
+        let title = has_title.then(|| title(&content_type, head)).flatten();
+        Ok(Content {
+            digest,
+            size_bytes: self.size_bytes,
+            content_type,
+            title: title.map(Arc::from),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: bool) {
+        assert_eq!(ContentType::parse(text).is_ok(), expected, "{text:?}");
+    }
+
+    #[test]
+    fn media_types() {
+        check("text/plain", true);
+        check("text/plain; charset=utf-8", true);
+        check(" text/plain;charset=utf-8 ", true);
+        check("text/plain ; charset=\"utf-8\" ; x=y", true);
+        check("multipart/mixed; boundary=\"a; \\\"b\"", true);
+        check("image/svg+xml;", true);
+        check("application/vnd.a-b.c+json;v=1", true);
+        check(&format!("text/{}", "x".repeat(250)), true);
+        check(&format!("text/{}", "x".repeat(251)), false);
+        for bad in [
+            "",
+            "text",
+            "text/",
+            "/plain",
+            "text/plain/x",
+            "text /plain",
+            "text/pl ain",
+            "text/é",
+            "text/plain; charset",
+            "text/plain; =x",
+            "text/plain; a=",
+            "text/plain; a=\"b",
+            "text/plain; a=\"b\"c",
+            "text/plain\r\nX: y",
+            "text/plain; a=\"\r\n\"",
+            "text/plain, text/html",
+            "text/plain; a=b c",
+            "text/plain\0",
+            "*/*; é=1",
+        ] {
+            check(bad, false);
+        }
+    }
+
+    #[test]
+    fn what_is_sent_without_a_media_type_gets_one() {
+        let content_type = |bytes: &[u8]| {
+            let content = Content::of(bytes, None).expect("a default");
+            content.content_type.as_str().to_owned()
+        };
+        assert_eq!(content_type("grün".as_bytes()), ContentType::TEXT);
+        assert_eq!(content_type(b""), ContentType::TEXT);
+        assert_eq!(content_type(b"\xff\xd8"), ContentType::BINARY);
+        assert_eq!(content_type(b"a\0b"), ContentType::BINARY);
+        assert_eq!(content_type(b"cut \xc3"), ContentType::BINARY);
+    }
+
+    #[test]
+    fn text_is_a_matter_of_type_and_bytes() {
+        let is_text = |content_type: &str, bytes: &[u8]| {
+            is_text(&ContentType::parse(content_type).expect("a media type"), bytes)
+        };
+        assert!(is_text("TEXT/HTML; charset=utf-8", b"<p>"));
+        assert!(is_text("image/svg+xml", b"<svg/>"));
+        assert!(is_text("application/json", b"{}"));
+        assert!(!is_text("text/plain", b"\xff"));
+        assert!(!is_text("text/plain", b"\0"));
+        assert!(!is_text("application/octet-stream", b"text"));
+        assert!(!is_text("image/png", b"text"));
+    }
+
+    #[test]
+    fn a_long_text_has_the_title_of_its_head() {
+        let text = format!("# Title\n{}", "é".repeat(Inspector::HEAD_BYTES_MAX));
+        let content = Content::of(text.as_bytes(), Some("text/markdown")).expect("a media type");
+        assert_eq!(content.title.as_deref(), Some("Title"));
+        let content = Content::of(text.as_bytes(), Some("image/png")).expect("a media type");
+        assert_eq!(content.title, None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn pieces_are_seen_as_a_whole(
+            bytes in proptest::prop_oneof![
+                proptest::collection::vec(proptest::prelude::any::<u8>(), 0..12),
+                "[a-zé日😀\0]{0,12}".prop_map(String::into_bytes),
+            ],
+            piece_bytes in 1_usize..5,
+            cut in 0_usize..12,
+        ) {
+            let bytes = &bytes[..bytes.len() - cut.min(bytes.len()) / 3];
+            let mut inspector = Inspector::new();
+            bytes.chunks(piece_bytes).for_each(|piece| inspector.update(piece));
+            let expected = std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0);
+            proptest::prop_assert_eq!(inspector.is_text(), expected);
+            proptest::prop_assert_eq!(inspector.size_bytes(), bytes.len() as u64);
+        }
+
+        #[test]
+        fn a_media_type_is_safe_in_a_header(text in "[a-z/;=\" \\\\\t\r\né,]{0,12}") {
+            if let Ok(content_type) = ContentType::parse(&text) {
+                let is_visible = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
+                proptest::prop_assert!(content_type.as_str().bytes().all(is_visible));
+                proptest::prop_assert_eq!(ContentType::parse(content_type.as_str()), Ok(content_type));
+            }
+        }
+    }
+
+    use proptest::strategy::Strategy;
+}

@@ -1,0 +1,41 @@
+//! Versioned articles: what is stored of them, who may replace what, and how they are shown.
+//!
+//! ```text
+//! store records ─► Snapshot::apply ─► Snapshot ─► latest, revision, history, list ─► render
+//!                                        │
+//! Put, Delete, Restore ─────────────► check ─► record::Batch (committed by the caller)
+//!                                        └────► WriteError ─► merge proposal ─► render
+//! ```
+//!
+//! A revision is stored once and never changed: deleting an article and undoing that are revisions
+//! too, so versions have no gaps and every old text stays readable. The texts themselves are blobs;
+//! this crate knows their digests, and sees bytes only to describe, compare and merge them. It does
+//! no I/O, reads no clock and knows no HTTP.
+
+mod content;
+mod difference;
+mod merge;
+mod name;
+mod path;
+mod record;
+pub mod render;
+mod revision;
+mod search;
+mod snapshot;
+mod tag;
+#[cfg(test)]
+mod testing;
+mod title;
+mod write;
+
+pub use content::{Content, ContentType, ContentTypeError, Inspector, is_text};
+pub use difference::{Difference, DifferenceError, DifferenceLimits, Side, difference};
+pub use merge::{Hunk, Merge, MergeSides, NotMergeable, merge};
+pub use name::{ArticleName, ArticleNameError};
+pub use path::{ArticlePath, PathError, Target};
+pub use record::{KIND, Trouble, TroubleReason, key};
+pub use revision::{Kind, Revision, RevisionError, RevisionFacts};
+pub use search::{SearchIndex, fold};
+pub use snapshot::{Applied, Article, ListQuery, Page, Snapshot};
+pub use tag::RevisionTag;
+pub use write::{Change, Checked, Delete, Limits, Put, Restore, Stale, WriteError, resolve_base};

@@ -1,0 +1,370 @@
+//! [`ArticleName`]: which names articles may have, and why not others.
+//!
+//! A name is seen in a URL, in a list and in a key of the store. So two names that look alike should
+//! be one name or none, a name must survive every proxy between here and a reader, and no name may
+//! be mistaken for one of an article's own pages.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// The name of an article: 1 to 512 bytes of visible text in Unicode's normalization form C, in
+/// segments separated by `/`. Compared byte by byte, case and all.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ArticleName(Arc<str>);
+
+/// Text that cannot be an article's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArticleNameError {
+    /// Nothing at all.
+    #[error("an article's name cannot be empty")]
+    Empty,
+    /// More than [`ArticleName::BYTES_MAX`] once normalized.
+    #[error(
+        "an article's name of {size_bytes} bytes is too long: at most {max} were expected",
+        max = ArticleName::BYTES_MAX
+    )]
+    TooLong {
+        /// Its size in bytes.
+        size_bytes: usize,
+    },
+    /// Two slashes in a row, or one at an end.
+    #[error("`{name}` is not an article's name: something is expected on both sides of each `/`")]
+    EmptySegment {
+        /// The text.
+        name: String,
+    },
+    /// A segment `.` or `..`, which clients and proxies resolve before anybody sees it.
+    #[error("`{name}` is not an article's name: `.` and `..` cannot be segments of it")]
+    DotSegment {
+        /// The text.
+        name: String,
+    },
+    /// A character that is invisible, steers the direction of text, controls something or separates paths.
+    #[error(
+        "`{name}` is not an article's name: it contains {what} U+{code:04X}",
+        code = *.character as u32
+    )]
+    Character {
+        /// The text, with such characters escaped.
+        name: String,
+        /// The first such character.
+        character: char,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A segment that begins or ends with a space, or begins with a mark that would sit on the slash.
+    #[error("`{name}` is not an article's name: its segment `{segment}` {what}")]
+    SegmentEdge {
+        /// The text.
+        name: String,
+        /// The segment.
+        segment: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A percent sign with two hexadecimal digits: something was encoded twice.
+    #[error(
+        "`{name}` is not an article's name: `{escape}` in it is a percent-escape, so the name was encoded twice"
+    )]
+    Escape {
+        /// The text.
+        name: String,
+        /// The first such three characters.
+        escape: String,
+    },
+    /// The last segment is `history`, `diff` or a number, which are pages of the article before it.
+    #[error(
+        "`{name}` is not an article's name: it cannot end in `{segment}`, as `history`, `diff` and \
+         numbers in the last place are pages of an article"
+    )]
+    Reserved {
+        /// The text.
+        name: String,
+        /// The last segment.
+        segment: String,
+    },
+}
+
+impl ArticleName {
+    /// Most bytes in a name.
+    pub const BYTES_MAX: usize = 512;
+
+    /// Normalizes `text` to form C and checks it.
+    ///
+    /// # Errors
+    /// [`ArticleNameError`], by the first thing that is wrong.
+    pub fn parse(text: &str) -> Result<ArticleName, ArticleNameError> {
+        // Composing shrinks text, but not without bound; this keeps the work for hostile text small.
+        if text.len() > 4 * ArticleName::BYTES_MAX {
+            return Err(ArticleNameError::TooLong { size_bytes: text.len() });
+        }
+        let name = normalize(text);
+        if name.is_empty() {
+            return Err(ArticleNameError::Empty);
+        }
+        if name.len() > ArticleName::BYTES_MAX {
+            return Err(ArticleNameError::TooLong { size_bytes: name.len() });
+        }
+        if let Some((character, what)) = name.chars().find_map(refused) {
+            let name = name
+                .chars()
+                .flat_map(|character| match refused(character) {
+                    Some(_) => character.escape_unicode().collect(),
+                    None => vec![character],
+                })
+                .collect();
+            return Err(ArticleNameError::Character { name, character, what });
+        }
+        if let Some(escape) = escape(&name) {
+            return Err(ArticleNameError::Escape { escape: escape.to_owned(), name });
+        }
+        let edge = |segment: &str, what| {
+            let (name, segment) = (name.clone(), segment.to_owned());
+            Err(ArticleNameError::SegmentEdge { name, segment, what })
+        };
+        let mut last = "";
+        for segment in name.split('/') {
+            last = segment;
+            if segment.is_empty() {
+                return Err(ArticleNameError::EmptySegment { name });
+            }
+            if segment == "." || segment == ".." {
+                return Err(ArticleNameError::DotSegment { name });
+            }
+            if segment.starts_with(' ') || segment.ends_with(' ') {
+                return edge(segment, "begins or ends with a space");
+            }
+            if segment.starts_with(is_combining_mark) {
+                return edge(segment, "begins with a combining mark");
+            }
+        }
+        if is_reserved(last) {
+            return Err(ArticleNameError::Reserved { segment: last.to_owned(), name });
+        }
+        Ok(ArticleName(name.into()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// `text` in Unicode's normalization form C.
+pub(crate) fn normalize(text: &str) -> String {
+    if text.is_ascii() { text.to_owned() } else { text.nfc().collect() }
+}
+
+/// Whether a path's last segment is a page of an article rather than a part of its name.
+pub(crate) fn is_reserved(segment: &str) -> bool {
+    segment == "history" || segment == "diff" || is_number(segment)
+}
+
+pub(crate) fn is_number(segment: &str) -> bool {
+    !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The first `%` with two hexadecimal digits.
+fn escape(name: &str) -> Option<&str> {
+    let at = name.as_bytes().windows(3).position(|window| {
+        window[0] == b'%' && window[1].is_ascii_hexdigit() && window[2].is_ascii_hexdigit()
+    })?;
+    name.get(at..at + 3)
+}
+
+/// What is wrong with a character, if something is.
+fn refused(character: char) -> Option<(char, &'static str)> {
+    let what = match character {
+        '\\' => "a backslash, which some systems take for a slash,",
+        '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            "a mark that changes the direction of text,"
+        }
+        // Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt): soft hyphen, joiners and
+        // other zero-width characters, fillers, variation selectors, tags.
+        '\u{ad}'
+        | '\u{34f}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200d}'
+        | '\u{2060}'..='\u{2065}'
+        | '\u{206a}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fff8}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}' => "an invisible character,",
+        '\u{fff9}'..='\u{fffb}' => "a mark of annotations,",
+        '\u{fffd}' => "what broken text is replaced by,",
+        '\u{fdd0}'..='\u{fdef}' => "no character at all,",
+        _ if character as u32 & 0xfffe == 0xfffe => "no character at all,",
+        _ if character.is_control() => "a control character,",
+        ' ' => return None,
+        _ if character.is_whitespace() => "white space other than a plain space,",
+        _ => return None,
+    };
+    Some((character, what))
+}
+
+impl fmt::Display for ArticleName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for ArticleName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ArticleName({:?})", &*self.0)
+    }
+}
+
+impl std::str::FromStr for ArticleName {
+    type Err = ArticleNameError;
+
+    fn from_str(text: &str) -> Result<ArticleName, ArticleNameError> {
+        ArticleName::parse(text)
+    }
+}
+
+/// Names are ordered and hashed as their text.
+impl Borrow<str> for ArticleName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let found = match ArticleName::parse(text) {
+            Ok(name) => name.to_string(),
+            Err(error) => format!("error: {error}"),
+        };
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[track_caller]
+    fn accepted(text: &str) {
+        check(text, text);
+    }
+
+    #[track_caller]
+    fn refused(text: &str, reason: &str) {
+        let error = ArticleName::parse(text).expect_err(text).to_string();
+        assert!(error.contains(reason), "{text:?}: {error}");
+    }
+
+    #[test]
+    fn names_are_hierarchies_of_visible_text() {
+        accepted("a");
+        accepted("Guide/Getting started");
+        accepted("2024/report");
+        accepted("history/of art");
+        accepted("100%");
+        accepted("5% 6%g");
+        accepted("日本語/東京");
+        accepted("a.b/..c/...");
+        accepted("Ὀδύσσεια");
+        accepted(&"x".repeat(512));
+    }
+
+    #[test]
+    fn names_are_composed() {
+        check("e\u{301}tude", "étude");
+        check("\u{212b}", "Å");
+        check(&"e\u{301}".repeat(256), &"é".repeat(256));
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused_by_its_reason() {
+        check("", "error: an article's name cannot be empty");
+        check(
+            "a\u{202e}b",
+            "error: `a\\u{202e}b` is not an article's name: it contains a mark that changes the \
+             direction of text, U+202E",
+        );
+        check(
+            "docs/history",
+            "error: `docs/history` is not an article's name: it cannot end in `history`, as `history`, \
+             `diff` and numbers in the last place are pages of an article",
+        );
+        refused("diff", "`diff`");
+        refused("reports/2024", "`2024`");
+        refused("0", "`0`");
+        refused(&"x".repeat(513), "513 bytes");
+        refused(&"é".repeat(257), "514 bytes");
+        refused(&"x".repeat(9_999), "9999 bytes");
+        refused("/a", "both sides");
+        refused("a/", "both sides");
+        refused("a//b", "both sides");
+        refused("a/../b", "`..`");
+        refused(".", "`.`");
+        refused("a\\b", "U+005C");
+        refused("a\0", "U+0000");
+        refused("a\nb", "U+000A");
+        refused("a\u{85}b", "U+0085");
+        refused("a\u{a0}b", "white space");
+        refused("a\u{3000}b", "white space");
+        refused("a\u{2028}b", "white space");
+        refused("a\u{200b}b", "invisible");
+        refused("a\u{200d}b", "invisible");
+        refused("a\u{feff}", "invisible");
+        refused("❤\u{fe0f}", "invisible");
+        refused("a\u{e0041}", "invisible");
+        refused("a\u{fffd}", "U+FFFD");
+        refused("a\u{1ffff}", "no character");
+        refused(" a", "space");
+        refused("a /b", "space");
+        refused("a/\u{301}b", "combining");
+        refused("a%2Fb", "`%2F`");
+        refused("%2e%2e", "`%2e`");
+        refused("%00", "`%00`");
+    }
+
+    /// Text in which what names care about is frequent.
+    pub(crate) fn hostile_text() -> impl Strategy<Value = String> {
+        let character = prop_oneof![
+            4 => prop::sample::select(vec![
+                '/', '.', '%', '2', 'f', 'F', '0', ' ', '\\', 'a', 'B', 'é', '\u{301}', '\u{338}', '<',
+                '\u{200b}', '\u{202e}', '\u{feff}', '\0', '\n', '日', '😀', '\u{fe0f}', '\u{212b}', 'ß',
+                '\u{1100}', '\u{1161}', '\u{37e}',
+            ]),
+            1 => any::<char>(),
+        ];
+        proptest::collection::vec(character, 0..12)
+            .prop_map(|characters| characters.into_iter().collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn a_name_is_its_own_text(text in hostile_text()) {
+            if let Ok(name) = ArticleName::parse(&text) {
+                prop_assert_eq!(ArticleName::parse(name.as_str()), Ok(name.clone()));
+                prop_assert_eq!(ArticleName::parse(&name.to_string()), Ok(name.clone()));
+                prop_assert!(!name.as_str().split('/').any(|segment| matches!(segment, "" | "." | "..")));
+                prop_assert!(name.as_str().nfc().eq(name.as_str().chars()));
+            }
+        }
+
+        #[test]
+        fn any_text_is_answered(text in any::<String>()) {
+            if let Err(error) = ArticleName::parse(&text) {
+                prop_assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+}

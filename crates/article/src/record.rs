@@ -1,0 +1,295 @@
+//! The stored form of a revision: one record each, written once.
+//!
+//! The key is `article/{revision, ten digits}/{name}`. The number comes first because names contain
+//! slashes: so a key is read without doubt. Two writers of the same next revision meet in the store at
+//! this key, which must be absent: one of them wins.
+
+use std::sync::Arc;
+
+use ::record::{Digest, Key, Record};
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{ArticleName, Content, ContentType, Kind, Revision, RevisionFacts, RevisionTag};
+
+/// The first segment of the keys of articles.
+pub const KIND: &str = "article";
+
+/// The form of the bodies that are written here, and the only one that is read.
+const FORM: u32 = 1;
+
+/// A record of an article that could not be read. The rest was applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record `{key}` cannot be read: {reason}")]
+pub struct Trouble {
+    /// Its key.
+    pub key: Key,
+    /// What is wrong.
+    pub reason: TroubleReason,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TroubleReason {
+    /// The key is not `article/{ten digits}/{name}`.
+    #[error("its key is not `article/`, ten digits from 0000000001, `/` and an article's name")]
+    Key,
+    /// The body is not JSON of the expected shape.
+    #[error("its body is not the expected JSON: {0}")]
+    Json(String),
+    /// The body was written by a later version.
+    #[error("its body has the form {0}, and this version reads the form 1")]
+    Form(u32),
+    /// A member of the body has a value that it cannot have.
+    #[error("`{0}` in its body is missing or has an impossible value")]
+    Member(&'static str),
+}
+
+/// The key of a revision: at most 531 bytes.
+pub fn key(name: &ArticleName, revision: Revision) -> Key {
+    Key::new(&format!("{KIND}/{:010}/{name}", revision.0))
+        .expect("a checked name has no control characters and leaves room for a number")
+}
+
+/// The revision that a key of an article is of.
+pub(crate) fn parse_key(rest: &str) -> Option<(ArticleName, Revision)> {
+    let (digits, name) = rest.split_once('/')?;
+    let is_number = digits.len() == 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let revision = digits.parse().ok().filter(|&number| is_number && number > 0)?;
+    let parsed = ArticleName::parse(name).ok()?;
+    // A name that is not in its normal form would be a second key for the same revision.
+    (parsed.as_str() == name).then_some((parsed, Revision(revision)))
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body<'a> {
+    v: u32,
+    kind: WireKind,
+    /// The revision that this one was made from.
+    base: u32,
+    #[serde(borrow)]
+    author: std::borrow::Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    comment: std::borrow::Cow<'a, str>,
+    at: Timestamp,
+    /// The revision whose content was restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<u64>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    content_type: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    title: Option<std::borrow::Cow<'a, str>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WireKind {
+    Put,
+    Deleted,
+    Restored,
+}
+
+/// Read where the rest cannot be, so that a later form is reported as such.
+#[derive(Deserialize)]
+struct FormOnly {
+    v: u32,
+}
+
+/// The body of a revision's record; number and serial are not in it, as key and record have them.
+pub(crate) fn render(
+    kind: &Kind,
+    base: Revision,
+    author: &str,
+    comment: &str,
+    at: Timestamp,
+) -> (Bytes, Vec<Digest>) {
+    let (wire_kind, from, content) = match kind {
+        Kind::Put(content) => (WireKind::Put, None, Some(content)),
+        Kind::Deleted => (WireKind::Deleted, None, None),
+        Kind::Restored { from, content } => (WireKind::Restored, Some(from.0), Some(content)),
+    };
+    let body = Body {
+        v: FORM,
+        kind: wire_kind,
+        base: base.0,
+        author: author.into(),
+        comment: comment.into(),
+        at,
+        from,
+        size_bytes: content.map(|content| content.size_bytes),
+        sha256: content.map(|content| content.digest.to_string().into()),
+        content_type: content.map(|content| content.content_type.as_str().into()),
+        title: content.and_then(|content| content.title.as_deref()).map(Into::into),
+    };
+    let body = serde_json::to_vec(&body).expect("text, numbers and a time are JSON");
+    (body.into(), content.map(|content| content.digest).into_iter().collect())
+}
+
+/// Reads the body of a revision's record. Words that many revisions have in common come from `share`.
+pub(crate) fn parse(
+    revision: Revision,
+    record: &Record,
+    body: &[u8],
+    mut share: impl FnMut(&str) -> Arc<str>,
+) -> Result<RevisionFacts, TroubleReason> {
+    let body: Body<'_> =
+        serde_json::from_slice(body).map_err(|error| {
+            match serde_json::from_slice::<FormOnly>(body) {
+                Ok(FormOnly { v }) if v != FORM => TroubleReason::Form(v),
+                _ => TroubleReason::Json(error.to_string()),
+            }
+        })?;
+    if body.v != FORM {
+        return Err(TroubleReason::Form(body.v));
+    }
+    let mut content = || {
+        let sha256 = body.sha256.as_deref().and_then(|digits| digits.parse().ok());
+        let content_type = body.content_type.as_deref();
+        let content_type = content_type.and_then(|text| ContentType::parse_with(text, &mut share));
+        Ok(Content {
+            digest: sha256.ok_or(TroubleReason::Member("sha256"))?,
+            size_bytes: body.size_bytes.ok_or(TroubleReason::Member("size_bytes"))?,
+            content_type: content_type.ok_or(TroubleReason::Member("content_type"))?,
+            title: body.title.as_deref().map(Arc::from),
+        })
+    };
+    let kind = match body.kind {
+        WireKind::Put => Kind::Put(content()?),
+        WireKind::Deleted => Kind::Deleted,
+        WireKind::Restored => {
+            let from = body.from.filter(|&from| from > 0 && from < revision.0);
+            let from = Revision(from.ok_or(TroubleReason::Member("from"))?);
+            Kind::Restored { from, content: content()? }
+        }
+    };
+    if body.base >= revision.0 {
+        return Err(TroubleReason::Member("base"));
+    }
+    let comment = match &*body.comment {
+        "" => share(""),
+        comment => Arc::from(comment),
+    };
+    let mut facts = RevisionFacts {
+        revision,
+        base: Revision(body.base),
+        author: share(&body.author),
+        comment,
+        at: body.at,
+        serial: record.serial,
+        tag: RevisionTag::new(revision, None),
+        kind,
+    };
+    facts.tag = RevisionTag::new(revision, facts.content());
+    Ok(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Store, delete, name, put, restore};
+
+    /// Every kind of record, as it is stored. These bytes must be readable for ever.
+    #[test]
+    fn stored_forms() {
+        let mut store = Store::default();
+        store.write(&put("a/b", 0, "# T\n"));
+        store.write(&delete("a/b", 1));
+        store.write(&restore("a/b", 2, Some(1)));
+        let stored: Vec<(String, String)> = store
+            .log
+            .iter()
+            .map(|record| {
+                let body = record.body.as_ref().expect("a body");
+                (record.key.to_string(), String::from_utf8_lossy(body).into_owned())
+            })
+            .collect();
+        let digest = Digest::of(b"# T\n");
+        let content = format!(
+            r#""size_bytes":4,"sha256":"{digest}","content_type":"text/markdown","title":"T"}}"#
+        );
+        let at = r#""at":"2026-01-02T03:04:05.123456Z""#;
+        let expected = [
+            (
+                "article/0000000001/a/b",
+                format!(
+                    r#"{{"v":1,"kind":"put","base":0,"author":"ada","comment":"why",{at},{content}"#
+                ),
+            ),
+            (
+                "article/0000000002/a/b",
+                format!(r#"{{"v":1,"kind":"deleted","base":1,"author":"bob",{at}}}"#),
+            ),
+            (
+                "article/0000000003/a/b",
+                format!(
+                    r#"{{"v":1,"kind":"restored","base":2,"author":"cyd",{at},"from":1,{content}"#
+                ),
+            ),
+        ];
+        for ((key, body), (expected_key, expected_body)) in stored.iter().zip(&expected) {
+            assert_eq!((key.as_str(), body), (*expected_key, expected_body));
+        }
+        assert_eq!(stored.len(), expected.len());
+        let blobs: Vec<_> = store.log.iter().map(|record| record.blobs.clone()).collect();
+        assert_eq!(blobs, [vec![digest], vec![], vec![digest]]);
+        let latest = store.snapshot.latest(&name("a/b")).expect("a revision");
+        assert_eq!(latest.serial, ::record::Serial(3));
+        assert_eq!(latest.tag.revision, Revision(3));
+    }
+
+    #[track_caller]
+    fn check(body: &str, expected: &str) {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "x"));
+        let record = &store.log[0];
+        let found = match parse(Revision(2), record, body.as_bytes(), |word| Arc::from(word)) {
+            Ok(facts) => format!("{:?}", facts.kind),
+            Err(reason) => reason.to_string(),
+        };
+        assert!(found.starts_with(expected), "{body}: {found}");
+    }
+
+    #[test]
+    fn strange_bodies_are_reported() {
+        let deleted =
+            r#"{"v":1,"kind":"deleted","base":1,"author":"a","at":"2026-01-02T03:04:05Z""#;
+        check(&format!("{deleted}}}"), "Deleted");
+        check(&format!(r#"{deleted},"new":[1]}}"#), "Deleted");
+        check("", "its body is not the expected JSON");
+        check("{}", "its body is not the expected JSON: missing field `v`");
+        check("[1]", "its body is not the expected JSON");
+        check(r#"{"v":1}"#, "its body is not the expected JSON: missing field `kind`");
+        check(r#"{"v":7}"#, "its body has the form 7");
+        check(&format!("{}}}", deleted.replace("\"base\":1", "\"base\":2")), "`base`");
+        check(&format!("{}}}", deleted.replace("deleted", "put")), "`sha256`");
+        check(&format!("{}}}", deleted.replace("deleted", "restored")), "`from`");
+        check(&format!("{}}}", deleted.replace("2026", "26")), "its body is not");
+        check(&format!("{}}}", deleted.replace("deleted", "moved")), "its body is not");
+        check("\u{0}\u{ff}", "its body is not");
+    }
+
+    #[test]
+    fn keys_are_read_without_doubt() {
+        for text in ["a", "0000000001/a", "a/0000000001/b", &"é".repeat(256)] {
+            let key = key(&name(text), Revision(u32::MAX));
+            assert!(key.as_str().len() <= Key::BYTES_MAX);
+            let rest = key.after(KIND).expect("an article's key");
+            assert_eq!(parse_key(rest), Some((name(text), Revision(u32::MAX))));
+        }
+        for bad in [
+            "",
+            "0000000001",
+            "0000000001/",
+            "4294967296/a",
+            "00000000001/a",
+            "0000000001/e\u{301}",
+        ] {
+            assert_eq!(parse_key(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The JSON that readers and writers of articles get.
+//!
+//! One revision is `{"name", "version", "kind", "deleted", "base_version", "author", "comment",
+//! "created_at", "size_bytes", "sha256", "content_type", "title", "restored_from"}`:
+//!
+//! | member | |
+//! | --- | --- |
+//! | `name` | the article, normalized |
+//! | `version` | the revision's number, from 1 |
+//! | `kind` | `put`, `deleted` or `restored` |
+//! | `deleted` | whether the article is deleted as of this revision |
+//! | `base_version` | the revision it was made from; 0 if it created the article |
+//! | `author`, `comment` | who, and why (may be empty) |
+//! | `created_at` | RFC 3339, UTC, to the microsecond at most |
+//! | `size_bytes`, `sha256`, `content_type` | of the content; null for a deletion |
+//! | `title` | what the text calls itself, at most 200 characters; null if it does not |
+//! | `restored_from` | the revision whose content was restored; null unless `kind` is `restored` |
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::{Article, ArticleName, Hunk, Kind, Merge, Page, RevisionFacts, WriteError};
+
+#[derive(Serialize)]
+struct WireRevision<'a> {
+    name: &'a str,
+    version: u32,
+    kind: &'static str,
+    deleted: bool,
+    base_version: u32,
+    author: &'a str,
+    comment: &'a str,
+    created_at: String,
+    size_bytes: Option<u64>,
+    sha256: Option<String>,
+    content_type: Option<&'a str>,
+    title: Option<&'a str>,
+    restored_from: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct WireHistory<'a> {
+    name: &'a str,
+    /// The latest revision's number.
+    latest: u32,
+    deleted: bool,
+    /// Latest first.
+    versions: Vec<WireRevision<'a>>,
+    /// Older revisions are those before this one; null if there are none.
+    next_before: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct WireList<'a> {
+    /// The latest revision of each, by name.
+    articles: Vec<WireRevision<'a>>,
+    /// Further articles are those after this name; null if there are none.
+    next_after: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct WireError<'a> {
+    /// For people.
+    error: String,
+    /// For programs: [`WriteError::code`].
+    code: &'static str,
+    #[serde(flatten)]
+    conflict: Option<WireConflict<'a>>,
+}
+
+#[derive(Serialize)]
+struct WireConflict<'a> {
+    name: &'a str,
+    /// What the write was made from.
+    base_version: u32,
+    /// The version to start from instead; the same as `latest.version`.
+    latest_version: u32,
+    latest: WireRevision<'a>,
+    /// Whether the latest revision has the very content of the refused write.
+    same_content: bool,
+    /// Null where none was asked for.
+    merge: Option<WireMerge<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+enum WireMerge<'a> {
+    /// Send `text` with `latest_version` to accept it.
+    Clean {
+        text: &'a str,
+    },
+    /// `text` has conflict markers.
+    Conflict {
+        text: &'a str,
+        conflicts: Vec<WireHunk<'a>>,
+    },
+    None {
+        reason: String,
+    },
+}
+
+#[derive(Serialize)]
+struct WireHunk<'a> {
+    base_line: usize,
+    base: &'a str,
+    latest: &'a str,
+    refused: &'a str,
+}
+
+impl<'a> WireRevision<'a> {
+    fn of(name: &'a ArticleName, facts: &'a RevisionFacts) -> WireRevision<'a> {
+        let content = facts.content();
+        let (kind, restored_from) = match &facts.kind {
+            Kind::Put(_) => ("put", None),
+            Kind::Deleted => ("deleted", None),
+            Kind::Restored { from, .. } => ("restored", Some(from.0)),
+        };
+        WireRevision {
+            name: name.as_str(),
+            version: facts.revision.0,
+            kind,
+            deleted: facts.is_deleted(),
+            base_version: facts.base.0,
+            author: &facts.author,
+            comment: &facts.comment,
+            created_at: facts.at.to_string(),
+            size_bytes: content.map(|content| content.size_bytes),
+            sha256: content.map(|content| content.digest.to_string()),
+            content_type: content.map(|content| content.content_type.as_str()),
+            title: content.and_then(|content| content.title.as_deref()),
+            restored_from,
+        }
+    }
+}
+
+/// One revision, as described above: what a write is answered with.
+pub fn revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
+    json(&WireRevision::of(name, facts))
+}
+
+/// Some of an article's revisions, latest first, as [`crate::Snapshot::history`] gives them:
+/// `{"name", "latest", "deleted", "versions": […], "next_before"}`.
+pub fn history(article: &Article, versions: &[Arc<RevisionFacts>]) -> Bytes {
+    let first = article.revisions().next().map(|facts| facts.revision);
+    let last_shown = versions.last().map(|facts| facts.revision);
+    let latest = article.latest().map_or(0, |facts| facts.revision.0);
+    json(&WireHistory {
+        name: article.name.as_str(),
+        latest,
+        deleted: article.is_deleted(),
+        versions: versions.iter().map(|facts| WireRevision::of(&article.name, facts)).collect(),
+        next_before: last_shown.filter(|last| Some(*last) > first).map(|last| last.0),
+    })
+}
+
+/// A part of the list of articles, each by its latest revision: `{"articles": […], "next_after"}`.
+pub fn list(page: &Page) -> Bytes {
+    let articles = page.articles.iter();
+    json(&WireList {
+        articles: articles
+            .filter_map(|article| Some(WireRevision::of(&article.name, article.latest()?)))
+            .collect(),
+        next_after: page.next.as_ref().map(ArticleName::as_str),
+    })
+}
+
+/// A refused write: `{"error", "code"}`; if the article is not as the write expected it, also `name`,
+/// `base_version`, `latest_version`, `latest` (a revision), `same_content` and `merge`, which is
+/// `{"outcome": "clean", "text"}`, `{"outcome": "conflict", "text", "conflicts": [{"base_line",
+/// "base", "latest", "refused"}]}`, `{"outcome": "none", "reason"}` or null.
+pub fn write_error(error: &WriteError, merge: Option<&Merge>) -> Bytes {
+    let conflict = error.stale().map(|stale| WireConflict {
+        name: stale.name.as_str(),
+        base_version: stale.base.0,
+        latest_version: stale.latest.revision.0,
+        latest: WireRevision::of(&stale.name, &stale.latest),
+        same_content: stale.has_same_content,
+        merge: merge.map(WireMerge::of),
+    });
+    json(&WireError { error: error.to_string(), code: error.code(), conflict })
+}
+
+impl<'a> WireMerge<'a> {
+    fn of(merge: &'a Merge) -> WireMerge<'a> {
+        let hunk = |hunk: &'a Hunk| WireHunk {
+            base_line: hunk.base_line,
+            base: &hunk.base,
+            latest: &hunk.latest,
+            refused: &hunk.refused,
+        };
+        match merge {
+            Merge::Clean(text) => WireMerge::Clean { text },
+            Merge::Conflict { text, hunks } => {
+                WireMerge::Conflict { text, conflicts: hunks.iter().map(hunk).collect() }
+            }
+            Merge::NotMergeable(reason) => WireMerge::None { reason: reason.to_string() },
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("text, numbers and lists of them are JSON").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Store, delete, name, put, restore};
+    use crate::{ListQuery, Revision};
+
+    fn sample() -> Store {
+        let mut store = Store::default();
+        store.write(&put("a \"b\"", 0, "# Title\n"));
+        store.write(&delete("a \"b\"", 1));
+        store.write(&restore("a \"b\"", 2, None));
+        store
+    }
+
+    #[track_caller]
+    fn check(body: &Bytes, expected: &str) {
+        let expected = expected.replace("SHA", &::record::Digest::of(b"# Title\n").to_string());
+        let found: serde_json::Value = serde_json::from_slice(body).expect("JSON");
+        let expected: serde_json::Value = serde_json::from_str(&expected).expect("JSON");
+        assert_eq!(found, expected);
+    }
+
+    const FIRST: &str = r#"{"name": "a \"b\"", "version": 1, "kind": "put", "deleted": false,
+        "base_version": 0, "author": "ada", "comment": "why", "created_at": "2026-01-02T03:04:05.123456Z",
+        "size_bytes": 8, "sha256": "SHA", "content_type": "text/markdown", "title": "Title",
+        "restored_from": null}"#;
+    const SECOND: &str = r#"{"name": "a \"b\"", "version": 2, "kind": "deleted", "deleted": true,
+        "base_version": 1, "author": "bob", "comment": "", "created_at": "2026-01-02T03:04:05.123456Z",
+        "size_bytes": null, "sha256": null, "content_type": null, "title": null, "restored_from": null}"#;
+    const THIRD: &str = r#"{"name": "a \"b\"", "version": 3, "kind": "restored", "deleted": false,
+        "base_version": 2, "author": "cyd", "comment": "", "created_at": "2026-01-02T03:04:05.123456Z",
+        "size_bytes": 8, "sha256": "SHA", "content_type": "text/markdown", "title": "Title",
+        "restored_from": 1}"#;
+
+    #[test]
+    fn revisions_histories_and_lists() {
+        let Store { snapshot, .. } = sample();
+        let name = name("a \"b\"");
+        let article = snapshot.article(&name).expect("the article");
+        check(&revision(&name, article.latest().expect("a revision")), THIRD);
+        let part = |before, limit| history(article, &snapshot.history(&name, before, limit));
+        check(
+            &part(None, 9),
+            &format!(
+                r#"{{"name": "a \"b\"", "latest": 3, "deleted": false, "versions": [{THIRD}, {SECOND},
+                {FIRST}], "next_before": null}}"#
+            ),
+        );
+        check(
+            &part(Some(Revision(3)), 1),
+            &format!(
+                r#"{{"name": "a \"b\"", "latest": 3, "deleted": false, "versions": [{SECOND}],
+                "next_before": 2}}"#
+            ),
+        );
+        check(
+            &list(&snapshot.list(&ListQuery::default())),
+            &format!(r#"{{"articles": [{THIRD}], "next_after": null}}"#),
+        );
+        let none = snapshot.list(&ListQuery { limit: 0, ..ListQuery::default() });
+        check(&list(&none), r#"{"articles": [], "next_after": null}"#);
+    }
+
+    #[test]
+    fn refusals() {
+        let store = sample();
+        let stale = store.check(&put("a \"b\"", 1, "# Title\n")).expect_err("stale");
+        let body = |merge: &str| {
+            format!(
+                r#"{{"error": "`a \"b\"` is at version 3, by cyd at 2026-01-02T03:04:05.123456Z, but this write was made from version 1",
+                "code": "stale", "name": "a \"b\"", "base_version": 1, "latest_version": 3,
+                "latest": {THIRD}, "same_content": true, "merge": {merge}}}"#
+            )
+        };
+        check(&write_error(&stale, None), &body("null"));
+        let clean = Merge::Clean("x".to_owned());
+        check(&write_error(&stale, Some(&clean)), &body(r#"{"outcome": "clean", "text": "x"}"#));
+        let none = Merge::NotMergeable(crate::NotMergeable::NotText);
+        check(
+            &write_error(&stale, Some(&none)),
+            &body(r#"{"outcome": "none", "reason": "only text can be merged"}"#),
+        );
+        let text = |text: &str| text.to_owned();
+        let hunk = Hunk { base_line: 7, base: text("b"), latest: text("l"), refused: text("r") };
+        let conflict = Merge::Conflict { text: text("x"), hunks: vec![hunk] };
+        check(
+            &write_error(&stale, Some(&conflict)),
+            &body(
+                r#"{"outcome": "conflict", "text": "x", "conflicts": [{"base_line": 7, "base": "b",
+                "latest": "l", "refused": "r"}]}"#,
+            ),
+        );
+        let not_found = store.check(&put("new", 7, "x")).expect_err("not found");
+        check(
+            &write_error(&not_found, None),
+            r#"{"error": "there is no article `new`: version 0 as the base creates it",
+            "code": "not_found"}"#,
+        );
+    }
+}

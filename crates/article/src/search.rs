@@ -1,0 +1,171 @@
+//! Substring search over names and titles: posting lists over most of them, a scan over the rest.
+//!
+//! A [`SearchIndex`] is built from one snapshot and never changes. What changed afterwards is a delta
+//! beside it, whose texts are scanned and which hides the index's older text of the same names. The
+//! delta is persistent, as the snapshot is. Building an index is never done on the way of a write:
+//! its owner asks [`crate::Snapshot::wants_index`] and builds it where it likes, even while further
+//! snapshots are made.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use postings::{DocId, TextColumn, TrigramIndex};
+
+use crate::ArticleName;
+
+/// Posting lists over the names and titles of one snapshot's articles.
+#[derive(Debug)]
+pub struct SearchIndex {
+    /// In ascending order; their positions are the doc ids.
+    names: Box<[ArticleName]>,
+    trigrams: TrigramIndex,
+    /// The state of the delta that this was built from.
+    generation: u64,
+}
+
+/// The search side of a snapshot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
+    base: Option<Arc<SearchIndex>>,
+    /// Names that changed since the base was built.
+    delta: OrdMap<ArticleName, Changed>,
+    /// Grows with each change.
+    generation: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Changed {
+    generation: u64,
+    /// The folded text; none if the article is gone altogether.
+    text: Option<Arc<str>>,
+}
+
+/// What is found between names and titles, so that no match crosses from one into the other.
+const BETWEEN: char = '\n';
+
+/// `text` in upper case, character by character, where upper and lower case are single characters:
+/// `ς`, `σ` and `Σ` are one, `ß` is not `ss`, `é` is not `e`.
+pub fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_uppercase();
+    }
+    crate::name::normalize(text).chars().map(fold_char).collect()
+}
+
+fn fold_char(character: char) -> char {
+    fn single(character: char, mut mapped: impl Iterator<Item = char>) -> char {
+        match (mapped.next(), mapped.next()) {
+            (Some(mapped), None) => mapped,
+            _ => character,
+        }
+    }
+    // Through lower case first: ẞ has no other way to ß, nor ϴ to θ.
+    let lower = single(character, character.to_lowercase());
+    single(lower, lower.to_uppercase())
+}
+
+/// The text that an article is searched by.
+pub(crate) fn searched_text(name: &ArticleName, title: Option<&str>) -> String {
+    let mut text = fold(name.as_str());
+    if let Some(title) = title {
+        text.push(BETWEEN);
+        text.push_str(&fold(title));
+    }
+    text
+}
+
+impl Search {
+    /// Notes that `name` is now searched by `text`, or gone.
+    pub(crate) fn change(&mut self, name: ArticleName, text: Option<String>) {
+        self.generation += 1;
+        let changed = Changed { generation: self.generation, text: text.map(Arc::from) };
+        self.delta.insert(name, changed);
+    }
+
+    /// Whether scanning the delta has become a noticeable part of a search.
+    pub(crate) fn wants_index(&self) -> bool {
+        /// Scanning so many texts takes some ten microseconds.
+        const DELTA_MIN: usize = 256;
+        let base = self.base.as_ref().map_or(0, |base| base.names.len());
+        self.delta.len() > DELTA_MIN.max(base / 32)
+    }
+
+    pub(crate) fn build(
+        &self,
+        articles: impl Iterator<Item = (ArticleName, String)>,
+    ) -> SearchIndex {
+        let (names, texts): (Vec<ArticleName>, Vec<String>) = articles.unzip();
+        let trigrams = TrigramIndex::build(TextColumn::from_texts(texts));
+        SearchIndex { names: names.into(), trigrams, generation: self.generation }
+    }
+
+    /// Uses `index`, which was built from this snapshot or an earlier one.
+    pub(crate) fn adopt(&mut self, index: Arc<SearchIndex>) {
+        let current = self.base.as_ref().map_or(0, |base| base.generation);
+        if index.generation < current || index.generation > self.generation {
+            return;
+        }
+        let delta = std::mem::take(&mut self.delta);
+        self.delta = delta.into_iter().filter(|(_, it)| it.generation > index.generation).collect();
+        self.base = Some(index);
+    }
+
+    /// The names whose text contains `needle` (folded by this function), in ascending order.
+    pub(crate) fn containing(&self, needle: &str) -> Vec<ArticleName> {
+        let needle = fold(needle);
+        if needle.chars().any(char::is_control) {
+            return Vec::new();
+        }
+        let base = self.base.as_ref();
+        let docs = base.map_or_else(Vec::new, |it| it.trigrams.containing(&needle, usize::MAX));
+        let name = |DocId(doc)| base.and_then(|base| base.names.get(doc as usize));
+        let mut found = Vec::with_capacity(docs.len());
+        let mut changed = self
+            .delta
+            .iter()
+            .filter(|(_, it)| it.text.as_ref().is_some_and(|text| text.contains(&needle)))
+            .map(|(name, _)| name)
+            .peekable();
+        for name in docs.into_iter().filter_map(name) {
+            if self.delta.contains_key(name) {
+                continue;
+            }
+            while let Some(earlier) = changed.next_if(|changed| *changed < name) {
+                found.push(earlier.clone());
+            }
+            found.push(name.clone());
+        }
+        found.extend(changed.cloned());
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fold;
+
+    #[track_caller]
+    fn check(text: &str, folded: &str) {
+        assert_eq!(fold(text), folded, "{text}");
+    }
+
+    #[test]
+    fn case_is_folded_and_nothing_else() {
+        check("Ab-1", "AB-1");
+        check("ς σ Σ", "Σ Σ Σ");
+        check("ß ẞ ss", "ß ß SS");
+        check("ϴ θ ϑ", "Θ Θ Θ");
+        check("ſ ı İ", "S I İ");
+        check("ǆ ǅ", "Ǆ Ǆ");
+        check("e\u{301} É e", "É É E");
+        check("日😀", "日😀");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_folded_stays(text in "\\PC{0,8}") {
+            let folded = fold(&text);
+            proptest::prop_assert_eq!(fold(&folded), folded);
+        }
+    }
+}

@@ -1,0 +1,646 @@
+//! [`Snapshot`]: every article with all its revisions, in memory, without the texts.
+//!
+//! Records change it into the next snapshot, which shares all that stayed the same; the result depends
+//! only on the last body of each key, never on order or chunks.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use ::record::Record;
+use imbl::{OrdMap, OrdSet, Vector};
+
+use crate::name::normalize;
+use crate::record::{parse, parse_key};
+use crate::search::{Search, searched_text};
+use crate::{
+    ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex, Trouble, TroubleReason,
+};
+
+/// Every article with all its revisions. It never changes; cloning it copies nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    articles: OrdMap<ArticleName, Arc<Article>>,
+    /// Authors and media types, each kept once for all revisions.
+    words: OrdSet<Arc<str>>,
+    search: Search,
+}
+
+/// What [`Snapshot::apply`] made.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The next snapshot.
+    pub snapshot: Snapshot,
+    /// The articles that the records were about, each once, in ascending order.
+    pub changed: Vec<ArticleName>,
+    /// The records that could not be read.
+    pub troubles: Vec<Trouble>,
+}
+
+/// An article: its name and its revisions, of which there is at least one, readable or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Article {
+    /// Its name.
+    pub name: ArticleName,
+    /// Ascending by number. Without trouble they are 1, 2, 3 ….
+    revisions: Vector<Arc<RevisionFacts>>,
+    /// Revisions whose records could not be read; ascending.
+    unreadable: Vec<Revision>,
+}
+
+/// Which articles a list shows.
+#[derive(Clone, Debug)]
+pub struct ListQuery<'a> {
+    /// Names begin with this, once in normalization form C; empty: all.
+    pub prefix: &'a str,
+    /// Name or title contain this, whatever the case; empty: all.
+    pub q: &'a str,
+    /// Names come after this one.
+    pub after: Option<&'a str>,
+    /// At most so many.
+    pub limit: usize,
+    /// Whether deleted articles are shown as well.
+    pub with_deleted: bool,
+}
+
+impl Default for ListQuery<'_> {
+    fn default() -> Self {
+        ListQuery { prefix: "", q: "", after: None, limit: 100, with_deleted: false }
+    }
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Articles in ascending order of their names.
+    pub articles: Vec<Arc<Article>>,
+    /// Where the next page begins: its [`ListQuery::after`]; none if this is the last.
+    pub next: Option<ArticleName>,
+}
+
+impl Article {
+    fn new(name: ArticleName) -> Article {
+        Article { name, revisions: Vector::new(), unreadable: Vec::new() }
+    }
+
+    /// The latest revision that can be read, a deletion included; none if no revision can be read.
+    pub fn latest(&self) -> Option<&Arc<RevisionFacts>> {
+        self.revisions.last()
+    }
+
+    /// The latest revision that has content: what undoing a deletion restores.
+    pub fn latest_with_content(&self) -> Option<&Arc<RevisionFacts>> {
+        self.revisions.iter().rev().find(|facts| !facts.is_deleted())
+    }
+
+    /// This revision, if it exists and can be read.
+    pub fn revision(&self, revision: Revision) -> Option<&Arc<RevisionFacts>> {
+        self.position(revision).ok().and_then(|at| self.revisions.get(at))
+    }
+
+    /// All revisions that can be read, oldest first; it can be gone through from either end.
+    pub fn revisions(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = &Arc<RevisionFacts>> + ExactSizeIterator {
+        self.revisions.iter()
+    }
+
+    /// Whether the latest revision is a deletion, or no revision can be read.
+    pub fn is_deleted(&self) -> bool {
+        self.latest().is_none_or(|facts| facts.is_deleted())
+    }
+
+    /// The highest number of a revision, whether it can be read or not.
+    pub fn highest(&self) -> Revision {
+        let latest = self.latest().map_or(Revision::NONE, |facts| facts.revision);
+        latest.max(self.unreadable.last().copied().unwrap_or_default())
+    }
+
+    /// Revisions whose records could not be read; ascending.
+    pub fn unreadable(&self) -> &[Revision] {
+        &self.unreadable
+    }
+
+    fn position(&self, revision: Revision) -> Result<usize, usize> {
+        // Without gaps the number tells the place.
+        let likely = (revision.0 as usize).wrapping_sub(1);
+        match self.revisions.get(likely) {
+            Some(facts) if facts.revision == revision => Ok(likely),
+            _ => self.revisions.binary_search_by_key(&revision, |facts| facts.revision),
+        }
+    }
+
+    fn set(&mut self, revision: Revision, facts: Option<RevisionFacts>) {
+        match (self.position(revision), facts) {
+            (Ok(at), Some(facts)) => _ = self.revisions.set(at, Arc::new(facts)),
+            (Ok(at), None) => _ = self.revisions.remove(at),
+            (Err(at), Some(facts)) if at == self.revisions.len() => {
+                self.revisions.push_back(Arc::new(facts));
+            }
+            (Err(at), Some(facts)) => self.revisions.insert(at, Arc::new(facts)),
+            (Err(_), None) => {}
+        }
+    }
+
+    /// Titles seldom change: an equal one is kept once.
+    fn share_title(&self, facts: &mut RevisionFacts) {
+        let latest = self.latest().and_then(|facts| facts.content());
+        let title = latest.and_then(|content| content.title.as_ref());
+        if let Kind::Put(content) | Kind::Restored { content, .. } = &mut facts.kind
+            && content.title.as_ref() == title
+        {
+            content.title = title.cloned();
+        }
+    }
+
+    fn set_unreadable(&mut self, revision: Revision, is_unreadable: bool) {
+        match (self.unreadable.binary_search(&revision), is_unreadable) {
+            (Err(at), true) => self.unreadable.insert(at, revision),
+            (Ok(at), false) => _ = self.unreadable.remove(at),
+            _ => {}
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.revisions.is_empty() && self.unreadable.is_empty()
+    }
+
+    fn searched_text(&self) -> String {
+        let content = self.latest().and_then(|facts| facts.content());
+        searched_text(&self.name, content.and_then(|content| content.title.as_deref()))
+    }
+}
+
+fn share(words: &mut OrdSet<Arc<str>>, word: &str) -> Arc<str> {
+    if let Some(word) = words.get(word) {
+        return word.clone();
+    }
+    let word: Arc<str> = word.into();
+    words.insert(word.clone());
+    word
+}
+
+impl Snapshot {
+    /// The snapshot after `records`; of a key that occurs twice the later record counts. Keys of other
+    /// kinds are passed over. Costs the number of records times the logarithm of the number of
+    /// articles; no search index is built ([`Snapshot::wants_index`]).
+    ///
+    /// A record that cannot be read is one of [`Applied::troubles`]; the article's other revisions are
+    /// not touched by it.
+    #[must_use]
+    pub fn apply(&self, records: &[Record]) -> Applied {
+        let mut troubles = Vec::new();
+        // Per article all its records at once: it is copied once, and searched by its last state.
+        let mut changes: Vec<(ArticleName, Revision, &Record)> = Vec::new();
+        for record in records {
+            let Some(rest) = record.key.after(KIND) else { continue };
+            match parse_key(rest) {
+                Some((name, revision)) => changes.push((name, revision, record)),
+                None if record.body.is_none() => {}
+                None => {
+                    troubles.push(Trouble { key: record.key.clone(), reason: TroubleReason::Key });
+                }
+            }
+        }
+        // Stable: records of one key keep their order.
+        changes.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.cmp(&other.1)));
+        let mut snapshot = self.clone();
+        let mut changed = Vec::new();
+        for changes in changes.chunk_by(|one, other| one.0 == other.0) {
+            let Some((name, _, _)) = changes.first() else { continue };
+            snapshot.apply_to_article(name, changes, &mut troubles);
+            changed.push(name.clone());
+        }
+        Applied { snapshot, changed, troubles }
+    }
+
+    fn apply_to_article(
+        &mut self,
+        name: &ArticleName,
+        changes: &[(ArticleName, Revision, &Record)],
+        troubles: &mut Vec<Trouble>,
+    ) {
+        let known = self.articles.get(name);
+        let searched_before = known.map(|article| article.searched_text());
+        // The name that is already there is shared, rather than kept twice.
+        let name = known.map_or(name, |article| &article.name).clone();
+        let mut article =
+            known.map_or_else(|| Article::new(name.clone()), |article| Article::clone(article));
+        for (_, revision, record) in changes {
+            let share = |word: &str| share(&mut self.words, word);
+            let facts = record.body.as_ref().map(|body| parse(*revision, record, body, share));
+            article.set_unreadable(*revision, matches!(facts, Some(Err(_))));
+            match facts {
+                Some(Ok(mut facts)) => {
+                    article.share_title(&mut facts);
+                    article.set(*revision, Some(facts));
+                }
+                Some(Err(reason)) => {
+                    article.set(*revision, None);
+                    troubles.push(Trouble { key: record.key.clone(), reason });
+                }
+                None => article.set(*revision, None),
+            }
+        }
+        if article.is_empty() {
+            if self.articles.remove(&name).is_some() {
+                self.search.change(name, None);
+            }
+        } else {
+            // Most texts keep their title: those stay where they are in the index.
+            let text = article.searched_text();
+            if searched_before.as_ref() != Some(&text) {
+                self.search.change(name.clone(), Some(text));
+            }
+            self.articles.insert(name, Arc::new(article));
+        }
+    }
+
+    /// Number of articles, deleted ones included.
+    pub fn len(&self) -> usize {
+        self.articles.len()
+    }
+
+    /// Whether there is no article.
+    pub fn is_empty(&self) -> bool {
+        self.articles.is_empty()
+    }
+
+    /// The article, deleted or not; none if there never was one.
+    pub fn article(&self, name: &ArticleName) -> Option<&Arc<Article>> {
+        self.articles.get(name)
+    }
+
+    /// The same by a text that nobody has checked: what is no name is no article's.
+    pub fn article_named(&self, name: &str) -> Option<&Arc<Article>> {
+        self.articles.get(name)
+    }
+
+    /// All articles in ascending order of their names, deleted ones included.
+    pub fn articles(&self) -> impl Iterator<Item = &Arc<Article>> {
+        self.articles.values()
+    }
+
+    /// The latest revision of the article, which may be a deletion.
+    pub fn latest(&self, name: &ArticleName) -> Option<&Arc<RevisionFacts>> {
+        self.article(name)?.latest()
+    }
+
+    /// This revision of the article; those of a deleted article are still there.
+    pub fn revision(&self, name: &ArticleName, revision: Revision) -> Option<&Arc<RevisionFacts>> {
+        self.article(name)?.revision(revision)
+    }
+
+    /// The revisions of the article that are below `before`, latest first, at most `limit`.
+    pub fn history(
+        &self,
+        name: &ArticleName,
+        before: Option<Revision>,
+        limit: usize,
+    ) -> Vec<Arc<RevisionFacts>> {
+        let Some(article) = self.article(name) else { return Vec::new() };
+        let end = match before.map(|before| article.position(before)) {
+            None => article.revisions.len(),
+            Some(Ok(at) | Err(at)) => at,
+        };
+        let places = (0..end).rev().take(limit);
+        places.filter_map(|at| article.revisions.get(at)).cloned().collect()
+    }
+
+    /// The articles that `query` asks for.
+    pub fn list(&self, query: &ListQuery<'_>) -> Page {
+        let prefix = normalize(query.prefix);
+        let from = match query.after {
+            Some(after) if after >= prefix.as_str() => Bound::Excluded(after),
+            _ => Bound::Included(prefix.as_str()),
+        };
+        let is_wanted = |article: &&Arc<Article>| query.with_deleted || !article.is_deleted();
+        if query.q.is_empty() {
+            let articles = self
+                .articles
+                .range::<_, str>((from, Bound::Unbounded))
+                .map(|(_, article)| article)
+                .take_while(|article| article.name.as_str().starts_with(&prefix))
+                .filter(is_wanted);
+            return Page::of(articles, query.limit);
+        }
+        let found = self.search.containing(query.q);
+        let start = found.partition_point(|name| match from {
+            Bound::Excluded(after) => name.as_str() <= after,
+            Bound::Included(first) => name.as_str() < first,
+            Bound::Unbounded => false,
+        });
+        let articles = found[start..]
+            .iter()
+            .take_while(|name| name.as_str().starts_with(&prefix))
+            .filter_map(|name| self.articles.get(name))
+            .filter(is_wanted);
+        Page::of(articles, query.limit)
+    }
+
+    /// Whether so much changed since the last index that a new one would make searches faster.
+    pub fn wants_index(&self) -> bool {
+        self.search.wants_index()
+    }
+
+    /// An index of this snapshot's names and titles, for [`Snapshot::with_index`]. Takes time in
+    /// proportion to them all, so it belongs on a thread that may take it.
+    pub fn build_index(&self) -> SearchIndex {
+        let articles = self.articles.values();
+        self.search.build(articles.map(|article| (article.name.clone(), article.searched_text())))
+    }
+
+    /// The same snapshot, searched by `index`, which was built from it or from a snapshot that it was
+    /// made from by [`Snapshot::apply`]. An index older than the one in use is ignored.
+    #[must_use]
+    pub fn with_index(&self, index: impl Into<Arc<SearchIndex>>) -> Snapshot {
+        let mut snapshot = self.clone();
+        snapshot.search.adopt(index.into());
+        snapshot
+    }
+}
+
+/// Snapshots are equal if their articles are, however they are searched.
+impl PartialEq for Snapshot {
+    fn eq(&self, other: &Snapshot) -> bool {
+        self.articles == other.articles
+    }
+}
+
+impl Eq for Snapshot {}
+
+impl Page {
+    fn of<'a>(articles: impl Iterator<Item = &'a Arc<Article>>, limit: usize) -> Page {
+        let mut articles = articles.cloned();
+        let page: Vec<Arc<Article>> = articles.by_ref().take(limit).collect();
+        let has_more = articles.next().is_some();
+        let next = page.last().filter(|_| has_more).map(|article| article.name.clone());
+        Page { articles: page, next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Change;
+    use crate::testing::{Store, delete, name, put, restore};
+
+    /// Names with `*` if deleted, each with its latest version.
+    fn shown(page: &Page) -> String {
+        let article = |article: &Arc<Article>| {
+            let mark = if article.is_deleted() { "*" } else { "" };
+            format!("{}{mark}@{}", article.name, article.highest())
+        };
+        page.articles.iter().map(article).collect::<Vec<_>>().join(" ")
+    }
+
+    fn sample() -> Snapshot {
+        let mut store = Store::default();
+        store.write(&put("guide/start", 0, "# Getting Started\n"));
+        store.write(&put("guide/end", 0, "# The End\n"));
+        store.write(&put("guide/end", 1, "# The very End\n"));
+        store.write(&put("news", 0, "Ένδοξος\n"));
+        store.write(&put("gone", 0, "# Still in history\n"));
+        store.write(&delete("gone", 1));
+        store.snapshot
+    }
+
+    #[track_caller]
+    fn check(query: ListQuery<'_>, expected: &str) {
+        let snapshot = sample();
+        for snapshot in [&snapshot, &snapshot.with_index(snapshot.build_index())] {
+            assert_eq!(shown(&snapshot.list(&query)), expected, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn lists_are_by_name() {
+        let all = ListQuery::default;
+        check(all(), "guide/end@2 guide/start@1 news@1");
+        check(
+            ListQuery { with_deleted: true, ..all() },
+            "gone*@2 guide/end@2 guide/start@1 news@1",
+        );
+        check(ListQuery { prefix: "guide/", ..all() }, "guide/end@2 guide/start@1");
+        check(ListQuery { prefix: "guide/", after: Some("guide/end"), ..all() }, "guide/start@1");
+        check(ListQuery { prefix: "guide/", after: Some("a"), limit: 1, ..all() }, "guide/end@2");
+        check(ListQuery { prefix: "guide/", after: Some("news"), ..all() }, "");
+        check(ListQuery { limit: 0, ..all() }, "");
+    }
+
+    #[test]
+    fn searches_see_names_and_titles_whatever_the_case() {
+        let q = |q| ListQuery { q, ..ListQuery::default() };
+        check(q("END"), "guide/end@2");
+        check(q("very e"), "guide/end@2");
+        check(q("t"), "guide/end@2 guide/start@1");
+        check(q("ΈΝΔΟΞΟΣ"), "news@1");
+        check(q("history"), "");
+        check(q("e\u{301}"), "");
+        check(q("news\n"), "");
+        check(ListQuery { with_deleted: true, ..q("GON") }, "gone*@2");
+        check(ListQuery { prefix: "guide/s", ..q("t") }, "guide/start@1");
+        check(ListQuery { after: Some("guide/end"), ..q("t") }, "guide/start@1");
+    }
+
+    #[test]
+    fn pages_follow_each_other() {
+        let snapshot = sample();
+        let query = |after| ListQuery { after, limit: 2, ..ListQuery::default() };
+        let first = snapshot.list(&query(None));
+        assert_eq!(first.next, Some(name("guide/start")));
+        let second = snapshot.list(&query(first.next.as_ref().map(ArticleName::as_str)));
+        assert_eq!((shown(&second).as_str(), second.next), ("news@1", None));
+    }
+
+    #[test]
+    fn a_deleted_article_keeps_its_history() {
+        let snapshot = sample();
+        let gone = name("gone");
+        let latest = snapshot.latest(&gone).expect("a deletion");
+        assert_eq!((latest.revision, &latest.kind), (Revision(2), &Kind::Deleted));
+        assert!(snapshot.revision(&gone, Revision(1)).is_some_and(|facts| !facts.is_deleted()));
+        assert_eq!(snapshot.revision(&gone, Revision(3)), None);
+        assert_eq!(snapshot.revision(&gone, Revision(0)), None);
+        let versions = |before, limit| -> Vec<u32> {
+            let history = snapshot.history(&gone, before, limit);
+            history.iter().map(|facts| facts.revision.0).collect()
+        };
+        assert_eq!(versions(None, 9), [2, 1]);
+        assert_eq!(versions(None, 1), [2]);
+        assert_eq!(versions(Some(Revision(2)), 9), [1]);
+        assert_eq!(versions(Some(Revision(1)), 9), [0; 0]);
+        assert_eq!(versions(Some(Revision(99)), 9), [2, 1]);
+    }
+
+    #[test]
+    fn an_unreadable_record_is_reported_and_blocks_only_writes() {
+        let mut store = Store::default();
+        for base in 0..3 {
+            store.write(&put("a", base, "text"));
+        }
+        let mut records = store.log.clone();
+        records[2].body = Some("{\"v\": 2}".into());
+        let strange =
+            ["article/x", "article/0000000000/a", "article/1/a", "article/0000000001/a//b"];
+        for key in strange {
+            let key = ::record::Key::new(key).expect("a key");
+            records.push(Record { key, ..records[0].clone() });
+        }
+        let key = ::record::Key::new("user/a").expect("a key");
+        records.push(Record { key, ..records[0].clone() });
+        let Applied { snapshot, troubles, changed } = Snapshot::default().apply(&records);
+        assert_eq!(changed, [name("a")]);
+        assert_eq!(troubles.len(), 1 + strange.len());
+        let trouble = troubles.iter().find(|it| it.reason == TroubleReason::Form(2));
+        assert_eq!(
+            trouble.map(ToString::to_string).as_deref(),
+            Some(
+                "the record `article/0000000003/a` cannot be read: its body has the form 2, and this \
+                 version reads the form 1"
+            )
+        );
+        let article = snapshot.article(&name("a")).expect("the article");
+        assert_eq!(article.latest().map(|facts| facts.revision), Some(Revision(2)));
+        assert_eq!((article.highest(), article.unreadable()), (Revision(3), &[Revision(3)][..]));
+        let refused = put("a", 2, "x").check(&snapshot, &crate::Limits::default());
+        assert_eq!(refused.expect_err("no write").code(), "unreadable");
+        // Once it can be read, all is well.
+        let Applied { snapshot, troubles, .. } = snapshot.apply(&store.log[2..]);
+        assert_eq!((snapshot, troubles), (store.snapshot, Vec::new()));
+    }
+
+    #[test]
+    fn a_purged_article_is_gone() {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "text"));
+        let snapshot = store.snapshot.with_index(store.snapshot.build_index());
+        let purged = Record { body: None, ..store.log[0].clone() };
+        let Applied { snapshot, .. } = snapshot.apply(&[purged]);
+        assert!(snapshot.is_empty());
+        let query = ListQuery { q: "a", with_deleted: true, ..ListQuery::default() };
+        assert_eq!(shown(&snapshot.list(&query)), "");
+    }
+
+    #[test]
+    fn an_index_is_wanted_after_many_changes_and_never_goes_back() {
+        let mut store = Store::default();
+        assert!(!store.snapshot.wants_index());
+        for number in 0..300 {
+            store.write(&put(&format!("a{number}x"), 0, "text"));
+        }
+        assert!(store.snapshot.wants_index());
+        let old = Arc::new(store.snapshot.build_index());
+        // A new text under the same title needs no place in the delta.
+        let indexed = store.snapshot.with_index(old.clone());
+        assert!(!indexed.wants_index());
+        store.write(&put("b", 0, "later"));
+        let newer = store.snapshot.build_index();
+        let snapshot = store.snapshot.with_index(newer).with_index(old);
+        let query = ListQuery { q: "ate", ..ListQuery::default() };
+        assert_eq!(shown(&snapshot.list(&query)), "b@1");
+    }
+
+    fn change() -> impl Strategy<Value = (u8, usize, usize)> {
+        (0_u8..8, 0_usize..6, 0_usize..5)
+    }
+
+    const NAMES: [&str; 6] = ["a", "a/b", "ab", "Ab/ß", "b/σς", "日本"];
+    const TITLES: [&str; 5] = ["# Alpha\n", "# beta ς\n", "", "# ALPHABET b\n", "# 日\n"];
+
+    /// Writes that all succeed, whatever was drawn.
+    fn history(changes: &[(u8, usize, usize)]) -> Store {
+        let mut store = Store::default();
+        for &(kind, name, title) in changes {
+            let (name, title) = (NAMES[name], TITLES[title]);
+            let latest = store.snapshot.latest(&crate::testing::name(name)).cloned();
+            let base = latest.as_ref().map_or(0, |facts| facts.revision.0);
+            let change: Change = match (kind, latest) {
+                (0..=1, Some(latest)) if !latest.is_deleted() => delete(name, base),
+                (2, Some(_)) => restore(name, base, None),
+                _ => put(name, base, title),
+            };
+            store.write(&change);
+        }
+        store
+    }
+
+    fn naive_list(snapshot: &Snapshot, query: &ListQuery<'_>) -> Page {
+        let needle = crate::fold(query.q);
+        let contains = |text: &str| crate::fold(text).contains(&needle);
+        let mut articles: Vec<Arc<Article>> = snapshot
+            .articles()
+            .filter(|article| query.with_deleted || !article.is_deleted())
+            .filter(|article| article.name.as_str().starts_with(query.prefix))
+            .filter(|article| query.after.is_none_or(|after| article.name.as_str() > after))
+            .filter(|article| {
+                let content = article.latest().and_then(|facts| facts.content());
+                let title = content.and_then(|content| content.title.clone());
+                contains(article.name.as_str()) || title.is_some_and(|title| contains(&title))
+            })
+            .cloned()
+            .collect();
+        let has_more = articles.len() > query.limit;
+        articles.truncate(query.limit);
+        let next = articles.last().filter(|_| has_more).map(|article| article.name.clone());
+        Page { articles, next }
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_and_order_make_no_difference(
+            changes in proptest::collection::vec(change(), 0..40),
+            chunk in 1_usize..9,
+            broken in any::<prop::sample::Index>(),
+            order in any::<u64>(),
+        ) {
+            let store = history(&changes);
+            let mut records = store.log.clone();
+            let whole = Snapshot::default().apply(&records);
+            prop_assert_eq!(&whole.snapshot, &store.snapshot);
+            prop_assert_eq!(whole.troubles, []);
+            if !records.is_empty() {
+                let at = broken.index(records.len());
+                records[at].body = Some("nonsense".into());
+            }
+            let whole = Snapshot::default().apply(&records).snapshot;
+            let mut chunked = Snapshot::default();
+            for chunk in records.chunks(chunk) {
+                chunked = chunked.apply(chunk).snapshot;
+            }
+            prop_assert_eq!(&chunked, &whole);
+            // Twice the same changes nothing.
+            prop_assert_eq!(&chunked.apply(&records).snapshot, &whole);
+            records.sort_by_key(|record| record.serial.0.wrapping_mul(order | 1));
+            let mut shuffled = Snapshot::default();
+            for chunk in records.chunks(chunk) {
+                shuffled = shuffled.apply(chunk).snapshot;
+            }
+            prop_assert_eq!(&shuffled, &whole);
+        }
+
+        #[test]
+        fn a_search_equals_a_scan(
+            changes in proptest::collection::vec(change(), 0..40),
+            built_at in 0_usize..40,
+            adopted_after in 0_usize..10,
+            q in prop::sample::select(vec!["", "a", "B", "alpha", "ab", "Σ", "σς", "ß", "日", "/", "x", "a b", "a\nA"]),
+            prefix in prop::sample::select(vec!["", "a", "b", "日", "c"]),
+            after in prop::sample::select(vec![None, Some("a"), Some("ab"), Some("日")]),
+            limit in 0_usize..7,
+            with_deleted in any::<bool>(),
+        ) {
+            // The index is built at some moment, and used somewhat later.
+            let log = history(&changes).log;
+            let built_at = built_at.min(log.len());
+            let adopted_at = (built_at + adopted_after).min(log.len());
+            let snapshot = Snapshot::default().apply(&log[..built_at]).snapshot;
+            let index = snapshot.build_index();
+            let snapshot = snapshot.apply(&log[built_at..adopted_at]).snapshot.with_index(index);
+            let snapshot = snapshot.apply(&log[adopted_at..]).snapshot;
+            let query = ListQuery { prefix, q, after, limit, with_deleted };
+            prop_assert_eq!(snapshot.list(&query), naive_list(&snapshot, &query));
+        }
+    }
+}

@@ -1,0 +1,613 @@
+//! Writes: what is asked for, whether a snapshot allows it, and the batch that does it.
+//!
+//! A write names the revision that it was made from. If that is no longer the latest, someone else
+//! wrote in between, and the writer learns what, by whom and when instead of overwriting it. The batch
+//! requires that the next revision is absent and the latest present: a snapshot behind the store
+//! cannot lead to a wrong write, only to a mismatch, after which the caller checks again.
+
+use std::sync::Arc;
+
+use ::record::{Batch, Expected, Key};
+use jiff::Timestamp;
+
+use crate::record::{key, render};
+use crate::tag::{RevisionTag, candidates};
+use crate::{Article, ArticleName, Content, Kind, Revision, RevisionFacts, Snapshot};
+
+/// Bounds on what may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes in an article.
+    pub content_bytes_max: u64,
+    /// Most bytes in a comment.
+    pub comment_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { content_bytes_max: 16 << 20, comment_bytes_max: 2_000 }
+    }
+}
+
+/// A new text for an article.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// The article.
+    pub name: ArticleName,
+    /// The revision that the text was made from; [`Revision::NONE`] creates the article.
+    pub base: Revision,
+    /// The text; its blob is stored before the batch is committed.
+    pub content: Content,
+    /// Who writes: 1 to 255 bytes on one line.
+    pub author: String,
+    /// Why; may be empty. White space around it is dropped.
+    pub comment: String,
+    /// Now; kept in whole microseconds.
+    pub at: Timestamp,
+}
+
+/// A deletion: the name is empty from then on, its history stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delete {
+    /// The article.
+    pub name: ArticleName,
+    /// The revision that the decision was made on.
+    pub base: Revision,
+    /// Who deletes.
+    pub author: String,
+    /// Why; may be empty.
+    pub comment: String,
+    /// Now.
+    pub at: Timestamp,
+}
+
+/// An earlier revision's content made the latest again: undoes a deletion, or later texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restore {
+    /// The article.
+    pub name: ArticleName,
+    /// The revision that the decision was made on.
+    pub base: Revision,
+    /// The revision whose content is restored; none: the last one that has content.
+    pub from: Option<Revision>,
+    /// Who restores.
+    pub author: String,
+    /// Why; may be empty.
+    pub comment: String,
+    /// Now.
+    pub at: Timestamp,
+}
+
+/// Any of the writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A new text.
+    Put(Put),
+    /// A deletion.
+    Delete(Delete),
+    /// An earlier text again.
+    Restore(Restore),
+}
+
+/// A write that a snapshot allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// What is to be committed.
+    pub batch: Batch,
+    /// The article.
+    pub name: ArticleName,
+    /// The revision that this makes.
+    pub revision: Revision,
+    /// The key that it is stored under: if the commit mismatches on it, someone else was first.
+    pub key: Key,
+    /// The names of its content in `ETag`.
+    pub tag: RevisionTag,
+}
+
+/// Why a write is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// Someone else wrote since the base: the latest revision is another one.
+    #[error(
+        "`{name}` is at version {latest}, by {author} at {at}, but this write was made from version \
+         {base}",
+        name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at,
+        base = .0.base
+    )]
+    Stale(Box<Stale>),
+    /// None of the tags in `If-Match` is that of the latest revision, or `If-None-Match: *` met one.
+    #[error(
+        "`{name}` is at version {latest}, by {author} at {at}, which is not what the request's \
+         precondition names",
+        name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
+    )]
+    Precondition(Box<Stale>),
+    /// There is no such article, and the write does not create one.
+    #[error("there is no article `{name}`: version 0 as the base creates it")]
+    NotFound {
+        /// The article.
+        name: ArticleName,
+    },
+    /// The base does not exist yet.
+    #[error("`{name}` has no version {base}: its latest is {latest}")]
+    Future {
+        /// The article.
+        name: ArticleName,
+        /// The base.
+        base: Revision,
+        /// The latest revision.
+        latest: Revision,
+    },
+    /// The write creates an article, and there is one.
+    #[error(
+        "`{name}` exists, at version {latest}, by {author} at {at}; version 0 as the base creates a \
+         new article",
+        name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
+    )]
+    AlreadyExists(Box<Stale>),
+    /// The article is deleted, and the write is neither made from that deletion nor undoes it.
+    #[error(
+        "`{name}` was deleted as version {latest}, by {author} at {at}; a write from version {latest} \
+         or a restoration brings it back",
+        name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
+    )]
+    Deleted(Box<Stale>),
+    /// The revision to be restored does not exist or has no content.
+    #[error("`{name}` has no content at version {from} that could be restored")]
+    NothingToRestore {
+        /// The article.
+        name: ArticleName,
+        /// The revision.
+        from: Revision,
+    },
+    /// Neither the URL nor `If-Match` names a base.
+    #[error(
+        "the version that this write to `{name}` was made from is missing: it is expected in the URL \
+         or as `If-Match`"
+    )]
+    BaseMissing {
+        /// The article.
+        name: ArticleName,
+    },
+    /// More content than allowed.
+    #[error("an article of {size_bytes} bytes is too large: at most {size_bytes_max} are allowed")]
+    TooLarge {
+        /// Its size.
+        size_bytes: u64,
+        /// What is allowed.
+        size_bytes_max: u64,
+    },
+    /// Author or comment are too long or contain control characters.
+    #[error(
+        "the {what} is refused: at most {bytes_max} bytes without control characters were expected"
+    )]
+    Text {
+        /// `author` or `comment`.
+        what: &'static str,
+        /// What is allowed.
+        bytes_max: usize,
+    },
+    /// The latest revision's record cannot be read by this version, so nothing is built on it.
+    #[error(
+        "version {revision} of `{name}` cannot be read here, so nothing can be written after it"
+    )]
+    Unreadable {
+        /// The article.
+        name: ArticleName,
+        /// The revision.
+        revision: Revision,
+    },
+    /// The last number is used up.
+    #[error("`{name}` has all the versions that there can be")]
+    Full {
+        /// The article.
+        name: ArticleName,
+    },
+}
+
+/// How an article is, for a writer who expected it otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// The article.
+    pub name: ArticleName,
+    /// What the write was made from; [`Revision::NONE`] also if tags named no known revision.
+    pub base: Revision,
+    /// The latest revision: who, when, what.
+    pub latest: Arc<RevisionFacts>,
+    /// Whether the latest revision has the very content of the refused write: it may be the same
+    /// write, sent again because its answer was lost.
+    pub has_same_content: bool,
+}
+
+/// Most bytes in an author's name.
+const AUTHOR_BYTES_MAX: usize = 255;
+
+impl WriteError {
+    /// A word for programs, the same for all errors of a kind.
+    pub fn code(&self) -> &'static str {
+        match self {
+            WriteError::Stale(_) => "stale",
+            WriteError::Precondition(_) => "precondition_failed",
+            WriteError::NotFound { .. } => "not_found",
+            WriteError::Future { .. } => "version_in_future",
+            WriteError::AlreadyExists(_) => "already_exists",
+            WriteError::Deleted(_) => "deleted",
+            WriteError::NothingToRestore { .. } => "nothing_to_restore",
+            WriteError::BaseMissing { .. } => "base_missing",
+            WriteError::TooLarge { .. } => "too_large",
+            WriteError::Text { .. } => "bad_text",
+            WriteError::Unreadable { .. } => "unreadable",
+            WriteError::Full { .. } => "full",
+        }
+    }
+
+    /// How the article is, if that is why the write is refused.
+    pub fn stale(&self) -> Option<&Stale> {
+        match self {
+            WriteError::Stale(stale)
+            | WriteError::Precondition(stale)
+            | WriteError::AlreadyExists(stale)
+            | WriteError::Deleted(stale) => Some(stale),
+            _ => None,
+        }
+    }
+}
+
+/// The base that a request names: the version in its URL, the tags in `If-Match`, or `If-None-Match: *`
+/// which creates. If it names several, all must hold.
+///
+/// # Errors
+/// [`WriteError::BaseMissing`] if it names none; [`WriteError::Precondition`] if the latest revision
+/// is not among the tags, or there is one and should be none; [`WriteError::NotFound`] if tags are
+/// given for an article that does not exist. A version in the URL is checked by [`Change::check`].
+pub fn resolve_base(
+    snapshot: &Snapshot,
+    name: &ArticleName,
+    version: Option<Revision>,
+    if_match: Option<&str>,
+    if_none_match: Option<&str>,
+) -> Result<Revision, WriteError> {
+    let latest = snapshot.latest(name);
+    let is_creation =
+        if_none_match.is_some_and(|value| candidates(value).any(|(_, tag)| tag == "*"));
+    let refused = |latest: &Arc<RevisionFacts>, base| {
+        let stale =
+            Stale { name: name.clone(), base, latest: latest.clone(), has_same_content: false };
+        Err(WriteError::Precondition(Box::new(stale)))
+    };
+    if is_creation && let Some(latest) = latest.filter(|latest| !latest.is_deleted()) {
+        return refused(latest, version.unwrap_or_default());
+    }
+    let latest_revision = latest.map_or(Revision::NONE, |latest| latest.revision);
+    if let Some(if_match) = if_match {
+        let Some(latest) = latest else {
+            return Err(WriteError::NotFound { name: name.clone() });
+        };
+        // Only strong tags are for writers (RFC 9110, 13.1.1); a deletion has nothing to be matched.
+        let is_match = !latest.is_deleted()
+            && candidates(if_match).any(|(is_weak, tag)| {
+                tag == "*" || !is_weak && RevisionTag::parse(tag) == Some(latest.tag)
+            });
+        if !is_match {
+            let named = candidates(if_match)
+                .filter_map(|(_, tag)| RevisionTag::parse(tag))
+                .filter_map(|tag| snapshot.revision(name, tag.revision).filter(|it| it.tag == tag))
+                .map(|facts| facts.revision)
+                .max();
+            return refused(latest, version.or(named).unwrap_or_default());
+        }
+    }
+    match version {
+        Some(version) => Ok(version),
+        None if is_creation || if_match.is_some() => Ok(latest_revision),
+        None => Err(WriteError::BaseMissing { name: name.clone() }),
+    }
+}
+
+impl Change {
+    /// The article.
+    pub fn name(&self) -> &ArticleName {
+        match self {
+            Change::Put(Put { name, .. })
+            | Change::Delete(Delete { name, .. })
+            | Change::Restore(Restore { name, .. }) => name,
+        }
+    }
+
+    /// Checks this write against `snapshot`; the result's batch is yet to be committed.
+    ///
+    /// # Errors
+    /// [`WriteError`], by the first thing that forbids it.
+    pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<Checked, WriteError> {
+        let (name, base, author, comment, at) = match self {
+            Change::Put(Put { name, base, author, comment, at, .. })
+            | Change::Delete(Delete { name, base, author, comment, at })
+            | Change::Restore(Restore { name, base, author, comment, at, .. }) => {
+                (name, *base, author, comment.trim(), *at)
+            }
+        };
+        check_text("author", author, 1, AUTHOR_BYTES_MAX)?;
+        check_text("comment", comment, 0, limits.comment_bytes_max)?;
+        let article = snapshot.article(name);
+        if let Change::Put(put) = self {
+            check_size(&put.content, limits)?;
+        }
+        self.check_base(article, base)?;
+        let kind = match self {
+            Change::Put(put) => Kind::Put(put.content.clone()),
+            Change::Delete(_) => Kind::Deleted,
+            Change::Restore(restore) => restored(name, article, restore.from)?,
+        };
+        let revision = base.next().ok_or_else(|| WriteError::Full { name: name.clone() })?;
+        // Microseconds are what every database and client keeps.
+        let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
+        let key = key(name, revision);
+        let (body, blobs) = render(&kind, base, author, comment, at);
+        let mut batch = Batch::new().put(key.clone(), Expected::Absent, body, blobs);
+        if base != Revision::NONE {
+            batch = batch.check(crate::key(name, base), Expected::Present);
+        }
+        let content = match &kind {
+            Kind::Put(content) | Kind::Restored { content, .. } => Some(content),
+            Kind::Deleted => None,
+        };
+        let tag = RevisionTag::new(revision, content);
+        Ok(Checked { batch, name: name.clone(), revision, key, tag })
+    }
+
+    /// Whether `base` is the latest revision, and the article in a state that this write is for.
+    fn check_base(&self, article: Option<&Arc<Article>>, base: Revision) -> Result<(), WriteError> {
+        let name = || self.name().clone();
+        let Some(article) = article else {
+            return match (self, base) {
+                (Change::Put(_), Revision::NONE) => Ok(()),
+                _ => Err(WriteError::NotFound { name: name() }),
+            };
+        };
+        let latest = match article.latest() {
+            Some(latest) if latest.revision == article.highest() => latest,
+            _ => {
+                let revision = article.highest();
+                return Err(WriteError::Unreadable { name: name(), revision });
+            }
+        };
+        let has_same_content =
+            matches!(self, Change::Put(put) if latest.content() == Some(&put.content));
+        let stale =
+            || Box::new(Stale { name: name(), base, latest: latest.clone(), has_same_content });
+        if base > latest.revision {
+            return Err(WriteError::Future { name: name(), base, latest: latest.revision });
+        }
+        let is_deleted = latest.is_deleted();
+        match self {
+            Change::Delete(_) if is_deleted => Err(WriteError::Deleted(stale())),
+            _ if base == latest.revision => Ok(()),
+            _ if is_deleted => Err(WriteError::Deleted(stale())),
+            _ if base == Revision::NONE => Err(WriteError::AlreadyExists(stale())),
+            _ => Err(WriteError::Stale(stale())),
+        }
+    }
+}
+
+fn restored(
+    name: &ArticleName,
+    article: Option<&Arc<Article>>,
+    from: Option<Revision>,
+) -> Result<Kind, WriteError> {
+    let facts = article.and_then(|article| match from {
+        Some(from) => article.revision(from),
+        None => article.latest_with_content(),
+    });
+    let content = facts.and_then(|facts| Some((facts.revision, facts.content()?.clone())));
+    match content {
+        Some((from, content)) => Ok(Kind::Restored { from, content }),
+        None => {
+            let from = from.unwrap_or_default();
+            Err(WriteError::NothingToRestore { name: name.clone(), from })
+        }
+    }
+}
+
+fn check_size(content: &Content, limits: &Limits) -> Result<(), WriteError> {
+    let (size_bytes, size_bytes_max) = (content.size_bytes, limits.content_bytes_max);
+    match size_bytes <= size_bytes_max {
+        true => Ok(()),
+        false => Err(WriteError::TooLarge { size_bytes, size_bytes_max }),
+    }
+}
+
+fn check_text(
+    what: &'static str,
+    text: &str,
+    bytes_min: usize,
+    bytes_max: usize,
+) -> Result<(), WriteError> {
+    let is_control =
+        |character: char| character.is_control() && !(what == "comment" && character == '\n');
+    match (bytes_min..=bytes_max).contains(&text.len()) && !text.contains(is_control) {
+        true => Ok(()),
+        false => Err(WriteError::Text { what, bytes_max }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Store, at, delete, name, put, restore};
+
+    /// `a` at version 2, `gone` deleted as version 2.
+    fn sample() -> Store {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "one"));
+        store.write(&put("a", 1, "two"));
+        store.write(&put("gone", 0, "text"));
+        store.write(&delete("gone", 1));
+        store
+    }
+
+    /// The version that a write makes, or the word for why it is refused.
+    #[track_caller]
+    fn check(change: &Change, expected: &str) {
+        let mut store = sample();
+        let found = match store.check(change) {
+            Ok(checked) => {
+                store.commit(&checked.batch).expect("what is checked fits the store");
+                let latest = store.snapshot.latest(change.name()).expect("the revision");
+                assert_eq!((latest.revision, latest.tag), (checked.revision, checked.tag));
+                checked.revision.to_string()
+            }
+            Err(error) => error.code().to_owned(),
+        };
+        assert_eq!(found, expected, "{change:?}");
+    }
+
+    #[test]
+    fn a_text_is_made_from_the_latest() {
+        check(&put("new", 0, "x"), "1");
+        check(&put("new", 1, "x"), "not_found");
+        check(&put("a", 2, "x"), "3");
+        check(&put("a", 1, "x"), "stale");
+        check(&put("a", 0, "x"), "already_exists");
+        check(&put("a", 3, "x"), "version_in_future");
+        check(&put("a", u32::MAX, "x"), "version_in_future");
+        check(&put("gone", 2, "x"), "3");
+        check(&put("gone", 1, "x"), "deleted");
+        check(&put("gone", 0, "x"), "deleted");
+        check(&put("gone", 3, "x"), "version_in_future");
+    }
+
+    #[test]
+    fn deleting_and_restoring_are_revisions() {
+        check(&delete("a", 2), "3");
+        check(&delete("a", 1), "stale");
+        check(&delete("a", 0), "already_exists");
+        check(&delete("new", 0), "not_found");
+        check(&delete("gone", 2), "deleted");
+        check(&restore("a", 2, Some(1)), "3");
+        check(&restore("a", 1, Some(1)), "stale");
+        check(&restore("a", 2, Some(3)), "nothing_to_restore");
+        check(&restore("a", 2, Some(0)), "nothing_to_restore");
+        check(&restore("gone", 2, None), "3");
+        check(&restore("gone", 2, Some(2)), "nothing_to_restore");
+        check(&restore("new", 0, None), "not_found");
+    }
+
+    #[test]
+    fn a_refusal_says_who_was_first() {
+        let error = sample().check(&put("a", 1, "two")).expect_err("stale");
+        assert_eq!(
+            error.to_string(),
+            "`a` is at version 2, by ada at 2026-01-02T03:04:05.123456Z, but this write was made from \
+             version 1"
+        );
+        let stale = error.stale().expect("how it is");
+        assert!(stale.has_same_content);
+        let error = sample().check(&put("a", 1, "other")).expect_err("stale");
+        assert!(error.stale().is_some_and(|stale| !stale.has_same_content));
+    }
+
+    #[test]
+    fn of_many_writers_one_wins_and_no_version_is_missing() {
+        let mut store = Store::default();
+        for round in 0..10_u32 {
+            // All look at the same snapshot, then all commit.
+            let checked: Vec<Checked> = (0..50)
+                .map(|writer| put("a", round, &format!("{round} {writer}")))
+                .map(|change| store.check(&change).expect("the right version"))
+                .collect();
+            let outcomes = checked.iter().map(|checked| store.commit(&checked.batch));
+            let outcomes: Vec<_> = outcomes.collect();
+            assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+            let mismatch = outcomes.into_iter().find_map(Result::err).expect("a loser");
+            assert_eq!(mismatch.key, checked[0].key);
+            let again = store.check(&put("a", round, "x")).expect_err("a later version");
+            assert!(again.stale().is_some_and(|stale| stale.latest.revision.0 == round + 1));
+        }
+        let article = store.snapshot.article(&name("a")).expect("the article");
+        let versions: Vec<u32> = article.revisions().map(|facts| facts.revision.0).collect();
+        assert_eq!(versions, (1..=10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_snapshot_of_another_store_writes_nothing() {
+        let checked = sample().check(&put("a", 2, "x")).expect("allowed here");
+        let mismatch = Store::default().commit(&checked.batch).expect_err("there is no version 2");
+        assert_eq!(mismatch.key, key(&name("a"), Revision(2)));
+    }
+
+    #[test]
+    fn bounds() {
+        let limits = Limits { content_bytes_max: 3, comment_bytes_max: 5 };
+        let check = |edit: fn(&mut Put), expected: Option<&str>| {
+            let mut put = Put {
+                name: name("new"),
+                base: Revision::NONE,
+                content: Content::of(b"abc", None).expect("a media type"),
+                author: "ada".to_owned(),
+                comment: "12345".to_owned(),
+                at: at(),
+            };
+            edit(&mut put);
+            let error = Change::Put(put).check(&Snapshot::default(), &limits).err();
+            assert_eq!(error.as_ref().map(WriteError::code), expected);
+        };
+        check(|_| {}, None);
+        check(|put| put.content.size_bytes = 4, Some("too_large"));
+        check(|put| put.comment.push('6'), Some("bad_text"));
+        check(|put| put.comment.push(' '), None);
+        check(|put| put.comment = "a\nb".to_owned(), None);
+        check(|put| put.comment = "a\u{1b}b".to_owned(), Some("bad_text"));
+        check(|put| put.author.clear(), Some("bad_text"));
+        check(|put| put.author.push('\n'), Some("bad_text"));
+        check(|put| put.author = "x".repeat(256), Some("bad_text"));
+    }
+
+    #[test]
+    fn a_base_is_named_in_several_ways() {
+        let mut store = sample();
+        let tag = |store: &Store, text: &str, revision: u32| {
+            let facts = store.snapshot.revision(&name(text), Revision(revision));
+            facts.expect("a revision").tag.header_value(reply::Encoding::Gzip)
+        };
+        let (old, latest, gone) =
+            (tag(&store, "a", 1), tag(&store, "a", 2), tag(&store, "gone", 1));
+        let check = |store: &Store,
+                     text: &str,
+                     version: Option<u32>,
+                     if_match: Option<&str>,
+                     if_none_match: Option<&str>,
+                     expected: &str| {
+            let version = version.map(Revision);
+            let found =
+                resolve_base(&store.snapshot, &name(text), version, if_match, if_none_match);
+            let found = match found {
+                Ok(base) => base.to_string(),
+                Err(error) => match error.stale() {
+                    Some(stale) => format!("{} from {}", error.code(), stale.base),
+                    None => error.code().to_owned(),
+                },
+            };
+            assert_eq!(found, expected, "{text} {version:?} {if_match:?} {if_none_match:?}");
+        };
+        check(&store, "a", None, None, None, "base_missing");
+        check(&store, "a", Some(1), None, None, "1");
+        check(&store, "a", None, Some(&latest), None, "2");
+        check(&store, "a", None, Some(&format!("\"x\", {latest}")), None, "2");
+        check(&store, "a", None, Some("*"), None, "2");
+        check(&store, "a", None, Some(&format!("W/{latest}")), None, "precondition_failed from 2");
+        check(&store, "a", None, Some(&old), None, "precondition_failed from 1");
+        check(&store, "a", None, Some("\"x\""), None, "precondition_failed from 0");
+        check(&store, "a", Some(1), Some(&latest), None, "1");
+        check(&store, "a", Some(2), Some(&old), None, "precondition_failed from 2");
+        check(&store, "a", None, None, Some("*"), "precondition_failed from 0");
+        check(&store, "a", None, None, Some("\"x\""), "base_missing");
+        check(&store, "new", None, None, Some("*"), "0");
+        check(&store, "new", None, Some("*"), None, "not_found");
+        check(&store, "gone", None, None, Some("*"), "2");
+        check(&store, "gone", None, Some(&gone), None, "precondition_failed from 1");
+        check(&store, "gone", None, Some("*"), None, "precondition_failed from 0");
+        // The same text again has another tag: who saw the first has not seen what came after.
+        store.write(&put("a", 2, "one"));
+        check(&store, "a", None, Some(&old), None, "precondition_failed from 1");
+    }
+}
