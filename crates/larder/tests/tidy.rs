@@ -13,12 +13,13 @@ fn root() -> PathBuf {
 const FLOORS: [&[&str]; 4] = [
     &["postings", "reply", "record", "demo"],
     &["account"],
-    &["aur", "article", "store"],
+    &["aur", "article", "pypi", "store"],
     &["larder"],
 ];
 
 /// Crates that do no I/O over a network and know no runtime.
-const PURE: [&str; 7] = ["aur", "article", "account", "postings", "reply", "record", "demo"];
+const PURE: [&str; 8] =
+    ["aur", "article", "pypi", "account", "postings", "reply", "record", "demo"];
 
 /// What the pure ones must not know.
 const IMPURE: [&str; 12] = [

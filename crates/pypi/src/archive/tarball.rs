@@ -1,0 +1,287 @@
+//! Source archives as `.tar.gz`: read once from front to back.
+//!
+//! Long names and their kin come in records of their own before a member, and readers differ in how they
+//! combine them; so they are read here one by one, each of bounded length, and where two of them contradict
+//! each other the archive is refused.
+
+use std::cell::Cell;
+use std::io::{self, Read};
+
+use flate2::read::MultiGzDecoder;
+use rawzip::{RangeReader, ReaderAt};
+use tar::EntryType;
+
+use super::path::{is_pkg_info, link_escapes, trick};
+use super::{ArchiveError, ArchiveFacts, ArchiveLimits, io_error};
+use crate::Filename;
+
+/// Most bytes of a record that goes before a member.
+const EXTENSION_BYTES_MAX: u64 = 64 << 10;
+
+/// The facts of the source archive `filename`.
+pub(super) fn inspect<R: ReaderAt>(
+    reader: R,
+    file_bytes: u64,
+    filename: &Filename,
+    limits: &ArchiveLimits,
+) -> Result<ArchiveFacts, ArchiveError> {
+    let inflated_bytes = Cell::new(0);
+    let inflated_bytes_max = limits.inflated_bytes_max(file_bytes);
+    let compressed = RangeReader::new(reader, 0..file_bytes);
+    let inflated = Bounded {
+        reader: MultiGzDecoder::new(compressed),
+        read_bytes: &inflated_bytes,
+        read_bytes_max: inflated_bytes_max,
+    };
+    let mut archive = tar::Archive::new(inflated);
+    let found = read(&mut archive, filename, limits)
+        .and_then(|found| read_rest(archive.into_inner()).map(|()| found));
+    // However the reader words it: this is why it stopped.
+    if inflated_bytes.get() > inflated_bytes_max {
+        return Err(ArchiveError::TooMuch {
+            what: "bytes when unpacked",
+            found: inflated_bytes.get(),
+            max: inflated_bytes_max,
+        });
+    }
+    let (members, metadata) = found?;
+    Ok(ArchiveFacts {
+        is_opened: true,
+        metadata,
+        metadata_name: "PKG-INFO",
+        members,
+        inflated_bytes: inflated_bytes.get(),
+    })
+}
+
+/// How many members there are, and the bytes of `PKG-INFO`.
+fn read<R: Read>(
+    archive: &mut tar::Archive<R>,
+    filename: &Filename,
+    limits: &ArchiveLimits,
+) -> Result<(u64, Option<Vec<u8>>), ArchiveError> {
+    let mut members = 0;
+    let mut metadata = None;
+    let mut before = Before::default();
+    for entry in archive.entries().map_err(tar_error)?.raw(true) {
+        let mut entry = entry.map_err(tar_error)?;
+        members += 1;
+        if members > limits.members_max {
+            return Err(ArchiveError::TooMuch {
+                what: "members",
+                found: members,
+                max: limits.members_max,
+            });
+        }
+        let kind = entry.header().entry_type();
+        match kind {
+            EntryType::GNULongName => before.set(Extension::LongName, extension(&mut entry)?)?,
+            EntryType::GNULongLink => before.set(Extension::LongLink, extension(&mut entry)?)?,
+            EntryType::XHeader => before.set(Extension::Pax, extension(&mut entry)?)?,
+            EntryType::XGlobalHeader => check_global(&extension(&mut entry)?)?,
+            _ => {
+                let member = std::mem::take(&mut before).member(&entry)?;
+                let name = String::from_utf8_lossy(&member.name).into_owned();
+                check_member(kind, &member, &name)?;
+                if is_pkg_info(&name, filename) && kind.is_file() {
+                    if metadata.is_some() {
+                        return Err(ArchiveError::Ambiguous(format!("{name:?} is in it twice")));
+                    }
+                    metadata = Some(read_bounded(
+                        &mut entry,
+                        "bytes of PKG-INFO",
+                        limits.metadata_bytes_max,
+                    )?);
+                }
+            }
+        }
+    }
+    Ok((members, metadata))
+}
+
+/// Behind the last member there are zeros only, and the compressed stream is whole.
+fn read_rest(mut reader: impl Read) -> Result<(), ArchiveError> {
+    let mut buffer = [0; 16 << 10];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(bytes) if buffer[..bytes].iter().all(|byte| *byte == 0) => {}
+            Ok(_) => return Err(ArchiveError::Ambiguous("bytes follow its end".to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(tar_error(error)),
+        }
+    }
+}
+
+/// A member, with what the records before it say.
+struct Member {
+    name: Vec<u8>,
+    link: Option<Vec<u8>>,
+}
+
+fn check_member(kind: EntryType, member: &Member, name: &str) -> Result<(), ArchiveError> {
+    let refused =
+        |what: &str| Err(ArchiveError::Member { name: name.to_owned(), what: what.to_owned() });
+    if let Some(what) = trick(&member.name) {
+        return refused(what);
+    }
+    let link = member.link.as_deref().unwrap_or_default();
+    if kind.is_symlink() && link_escapes(&member.name, link) {
+        return refused("a link that leads out of the archive");
+    }
+    // A hard link's target is counted from the top, whatever its own place.
+    if kind.is_hard_link() && link_escapes(b"top", link) {
+        return refused("a link that leads out of the archive");
+    }
+    if kind.is_gnu_sparse() {
+        return refused("holes, which readers fill differently");
+    }
+    let is_known = kind.is_file()
+        || kind.is_dir()
+        || kind.is_symlink()
+        || kind.is_hard_link()
+        || kind.is_contiguous();
+    if is_known { Ok(()) } else { refused("a kind that is neither file nor directory nor link") }
+}
+
+/// The records that stand before a member and belong to it.
+#[derive(Default)]
+struct Before {
+    long_name: Option<Vec<u8>>,
+    long_link: Option<Vec<u8>>,
+    pax: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy)]
+enum Extension {
+    LongName,
+    LongLink,
+    Pax,
+}
+
+impl Before {
+    fn set(&mut self, extension: Extension, bytes: Vec<u8>) -> Result<(), ArchiveError> {
+        let place = match extension {
+            Extension::LongName => &mut self.long_name,
+            Extension::LongLink => &mut self.long_link,
+            Extension::Pax => &mut self.pax,
+        };
+        match place.replace(bytes) {
+            Some(_) => {
+                Err(ArchiveError::Ambiguous("a member has two records of one kind".to_owned()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The member that `entry` is, under the one name that the records leave.
+    fn member<R: Read>(self, entry: &tar::Entry<'_, R>) -> Result<Member, ArchiveError> {
+        let until_zero = |bytes: Vec<u8>| {
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            bytes[..end].to_vec()
+        };
+        let mut name = self.long_name.map(until_zero);
+        let mut link = self.long_link.map(until_zero);
+        for (key, value) in pax_records(self.pax.as_deref().unwrap_or_default())? {
+            let place = match key {
+                b"path" => &mut name,
+                b"linkpath" => &mut link,
+                b"size" => {
+                    let size =
+                        std::str::from_utf8(value).ok().and_then(|size| size.parse::<u64>().ok());
+                    if size != entry.header().entry_size().ok() {
+                        return Err(ArchiveError::Ambiguous("a member has two sizes".to_owned()));
+                    }
+                    continue;
+                }
+                _ if key.starts_with(b"GNU.sparse.") => {
+                    return Err(ArchiveError::Ambiguous("a member has holes".to_owned()));
+                }
+                _ => continue,
+            };
+            if place.replace(value.to_vec()).is_some_and(|first| first != value) {
+                return Err(ArchiveError::Ambiguous("a member has two names".to_owned()));
+            }
+        }
+        let header_name = || entry.header().path_bytes().into_owned();
+        let header_link = || entry.header().link_name_bytes().map(std::borrow::Cow::into_owned);
+        Ok(Member { name: name.unwrap_or_else(header_name), link: link.or_else(header_link) })
+    }
+}
+
+/// A record for all members to come may hold a comment, but not their names or sizes.
+fn check_global(bytes: &[u8]) -> Result<(), ArchiveError> {
+    for (key, _) in pax_records(bytes)? {
+        if matches!(key, b"path" | b"linkpath" | b"size") || key.starts_with(b"GNU.sparse.") {
+            let key = String::from_utf8_lossy(key);
+            return Err(ArchiveError::Ambiguous(format!("it sets {key:?} for all members")));
+        }
+    }
+    Ok(())
+}
+
+/// Key and value.
+type PaxRecord<'a> = (&'a [u8], &'a [u8]);
+
+/// The records `length key=value\n` of `bytes`; the length counts the whole record, in bytes.
+fn pax_records(mut bytes: &[u8]) -> Result<Vec<PaxRecord<'_>>, ArchiveError> {
+    let malformed = || ArchiveError::Unreadable {
+        format: "tar.gz",
+        reason: "a record before a member is malformed".to_owned(),
+    };
+    let mut records = Vec::new();
+    while !bytes.is_empty() {
+        let digits = bytes.iter().position(|byte| *byte == b' ').ok_or_else(malformed)?;
+        let length =
+            std::str::from_utf8(&bytes[..digits]).ok().and_then(|text| text.parse::<usize>().ok());
+        let length = length.filter(|length| *length > digits + 1).ok_or_else(malformed)?;
+        let record = bytes.get(digits + 1..length).ok_or_else(malformed)?;
+        let record = record.strip_suffix(b"\n").ok_or_else(malformed)?;
+        let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(malformed)?;
+        records.push((&record[..equals], &record[equals + 1..]));
+        bytes = &bytes[length..];
+    }
+    Ok(records)
+}
+
+fn extension<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, ArchiveError> {
+    read_bounded(entry, "bytes in a record before a member", EXTENSION_BYTES_MAX)
+}
+
+fn read_bounded<R: Read>(
+    entry: &mut tar::Entry<'_, R>,
+    what: &'static str,
+    max: u64,
+) -> Result<Vec<u8>, ArchiveError> {
+    if entry.size() > max {
+        return Err(ArchiveError::TooMuch { what, found: entry.size(), max });
+    }
+    let mut bytes = Vec::new();
+    entry.read_to_end(&mut bytes).map_err(tar_error)?;
+    if bytes.len() as u64 != entry.size() {
+        return Err(tar_error(io::ErrorKind::UnexpectedEof.into()));
+    }
+    Ok(bytes)
+}
+
+fn tar_error(error: io::Error) -> ArchiveError {
+    io_error("tar.gz", error)
+}
+
+/// Counts what is read, and fails beyond the bound.
+struct Bounded<'a, R> {
+    reader: R,
+    read_bytes: &'a Cell<u64>,
+    read_bytes_max: u64,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.reader.read(buffer)?;
+        self.read_bytes.set(self.read_bytes.get().saturating_add(bytes as u64));
+        if self.read_bytes.get() > self.read_bytes_max {
+            return Err(io::Error::other("it unpacks to too many bytes"));
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,393 @@
+//! [`SafeZip`]: a zip that every reader sees the same way.
+//!
+//! A zip says everything twice: in a header before each member, and in the directory at its end. Readers that
+//! go by the one and readers that go by the other must not be shown two archives, and so it is checked that
+//! both say the same, that the members stand side by side from the first byte to the directory, and that
+//! nothing follows the directory's end record.
+
+use std::collections::HashSet;
+use std::io::Read;
+
+use flate2::read::DeflateDecoder;
+use rawzip::extra_fields::{ExtraFieldId, ExtraFields};
+use rawzip::{
+    CompressionMethod, EntryFlags, ReaderAt, ZipArchive, ZipArchiveEntryWayfinder, ZipEntry,
+    ZipLocator,
+};
+
+use super::path::trick_in_zip;
+use super::{ArchiveError, ArchiveLimits, io_error};
+
+/// A zip whose structure was checked.
+#[derive(Debug)]
+pub struct SafeZip<R> {
+    archive: ZipArchive<R>,
+    members: Vec<ZipMember>,
+    inflated_bytes: u64,
+}
+
+/// A member of a zip.
+#[derive(Clone, Debug)]
+pub struct ZipMember {
+    /// Its path, with plain slashes, leading nowhere else; a directory's ends in one.
+    pub name: String,
+    /// How many bytes it unpacks to, as the directory says; more are never read.
+    pub size_bytes: u64,
+    method: CompressionMethod,
+    flags: EntryFlags,
+    crc32: u32,
+    local_header_offset: u64,
+    wayfinder: ZipArchiveEntryWayfinder,
+}
+
+/// Bytes of a buffer that holds any record of the directory, or any local header.
+const BUFFER_BYTES: usize = 256 << 10;
+/// The end record's comment is at most this long; before it there are 22 bytes.
+const COMMENT_BYTES_MAX: u64 = 65_535;
+const END_RECORD_BYTES: u64 = 22;
+/// The 64-bit end record without extensions, and its locator.
+const END_RECORD_64_BYTES: u64 = 56 + 20;
+
+impl<R: ReaderAt> SafeZip<R> {
+    /// Opens the zip whose `file_bytes` are in `reader`, and checks all of its structure. Nothing is unpacked.
+    ///
+    /// # Errors
+    /// [`ArchiveError`], by what is wrong.
+    pub fn open(
+        reader: R,
+        file_bytes: u64,
+        limits: &ArchiveLimits,
+    ) -> Result<SafeZip<R>, ArchiveError> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let locator = ZipLocator::new().max_search_space(COMMENT_BYTES_MAX + END_RECORD_BYTES);
+        let archive = locator
+            .locate_in_reader(reader, &mut buffer, file_bytes)
+            .map_err(|(_, error)| zip_error(error))?;
+        if archive.end_offset() != file_bytes {
+            return ambiguous(format!(
+                "it ends at byte {}, but the file has {file_bytes} bytes",
+                archive.end_offset()
+            ));
+        }
+        too_much("members", archive.entries_hint(), limits.members_max)?;
+        let directory_bytes = archive.eocd_offset().saturating_sub(archive.directory_offset());
+        too_much("bytes of directory", directory_bytes, limits.directory_bytes_max)?;
+        let mut zip = SafeZip { archive, members: Vec::new(), inflated_bytes: 0 };
+        let directory_end = zip.read_directory(&mut buffer, limits)?;
+        zip.check_end_records(directory_end)?;
+        zip.check_names()?;
+        too_much("bytes when unpacked", zip.inflated_bytes, limits.inflated_bytes_max(file_bytes))?;
+        zip.check_members(&mut buffer)?;
+        Ok(zip)
+    }
+
+    /// Reads the directory, and gives where it ends.
+    fn read_directory(
+        &mut self,
+        buffer: &mut [u8],
+        limits: &ArchiveLimits,
+    ) -> Result<u64, ArchiveError> {
+        let mut directory_end = self.archive.directory_offset();
+        let mut entries = self.archive.entries(buffer);
+        while let Some(record) = entries.next_entry().map_err(zip_error)? {
+            too_much("members", self.members.len() as u64 + 1, limits.members_max)?;
+            let path = record.file_path();
+            let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
+            if let Some(what) = trick_in_zip(path.as_bytes()) {
+                return Err(ArchiveError::Member { name, what: what.to_owned() });
+            }
+            if name.as_bytes() != path.as_bytes() {
+                let what = "a name that is no UTF-8".to_owned();
+                return Err(ArchiveError::Member { name, what });
+            }
+            if let Some(what) = trick_in_extra(record.extra_fields()) {
+                return Err(ArchiveError::Member { name, what: what.to_owned() });
+            }
+            if record.flags().is_encrypted() || record.flags().has_strong_encryption() {
+                return Err(ArchiveError::Member { name, what: "encrypted bytes".to_owned() });
+            }
+            let is_stored = record.compression_method() == CompressionMethod::STORE;
+            if is_stored && record.compressed_size_hint() != record.uncompressed_size_hint() {
+                let what = "two sizes, but is not compressed".to_owned();
+                return Err(ArchiveError::Member { name, what });
+            }
+            let variable_bytes = path.len()
+                + record.extra_fields().remaining_bytes().len()
+                + record.comment().as_bytes().len();
+            directory_end = record.central_directory_offset() + 46 + variable_bytes as u64;
+            self.inflated_bytes =
+                self.inflated_bytes.saturating_add(record.uncompressed_size_hint());
+            self.members.push(ZipMember {
+                name,
+                size_bytes: record.uncompressed_size_hint(),
+                method: record.compression_method(),
+                flags: record.flags(),
+                crc32: record.crc32(),
+                local_header_offset: record.local_header_offset(),
+                wayfinder: record.wayfinder(),
+            });
+        }
+        Ok(directory_end)
+    }
+
+    /// The end records follow the directory and tell of just this one. Of two end records, the one found is
+    /// the last, even where that stands in the other's comment; then it is this check that fails.
+    fn check_end_records(&self, directory_end: u64) -> Result<(), ArchiveError> {
+        let directory_start = self.archive.directory_offset();
+        let (members, directory_bytes) =
+            (self.members.len() as u64, directory_end - directory_start);
+        let eocd = self.archive.eocd_offset();
+        let mut end = [0; END_RECORD_BYTES as usize];
+        self.read_exact_at(&mut end, eocd)?;
+        let is_64 = directory_end.checked_add(END_RECORD_64_BYTES) == Some(eocd);
+        if is_64 {
+            let mut end_64 = [0; END_RECORD_64_BYTES as usize];
+            self.read_exact_at(&mut end_64, directory_end)?;
+            let is_right = end_64.starts_with(b"PK\x06\x06")
+                && number::<8>(&end_64, 4) == 44
+                && number::<8>(&end_64, 16) == 0
+                && number::<8>(&end_64, 24) == members
+                && number::<8>(&end_64, 32) == members
+                && number::<8>(&end_64, 40) == directory_bytes
+                && number::<8>(&end_64, 48) == directory_start
+                && end_64[56..].starts_with(b"PK\x06\x07")
+                && number::<4>(&end_64, 60) == 0
+                && number::<8>(&end_64, 64) == directory_end
+                && number::<4>(&end_64, 72) <= 1;
+            if !is_right {
+                return ambiguous("its two end records do not agree with its directory".to_owned());
+            }
+        } else if directory_end != eocd {
+            return ambiguous(format!(
+                "its directory ends at byte {directory_end}, but its end record is at byte {eocd}"
+            ));
+        }
+        // With the 64-bit record there, a number may be left to it.
+        let is = |found: u64, expected: u64, left: u64| found == expected || is_64 && found == left;
+        let is_right = is(number::<2>(&end, 4), 0, 0xffff)
+            && is(number::<2>(&end, 6), 0, 0xffff)
+            && is(number::<2>(&end, 8), members, 0xffff)
+            && is(number::<2>(&end, 10), members, 0xffff)
+            && is(number::<4>(&end, 12), directory_bytes, 0xffff_ffff)
+            && is(number::<4>(&end, 16), directory_start, 0xffff_ffff);
+        if !is_right {
+            return ambiguous("its end record does not agree with its directory".to_owned());
+        }
+        Ok(())
+    }
+
+    /// No member is there twice, not even as a file and a directory.
+    fn check_names(&self) -> Result<(), ArchiveError> {
+        let mut names = HashSet::with_capacity(self.members.len());
+        for member in &self.members {
+            let name = member.name.strip_suffix('/').unwrap_or(&member.name);
+            if !names.insert(name) {
+                return ambiguous(format!("{name:?} is in it twice"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The members stand side by side from byte 0 to the directory, each with a header that says the same as
+    /// the directory.
+    fn check_members(&self, buffer: &mut [u8]) -> Result<(), ArchiveError> {
+        let mut by_offset: Vec<&ZipMember> = self.members.iter().collect();
+        by_offset.sort_by_key(|member| member.local_header_offset);
+        let mut expected_offset = 0;
+        for (number, member) in by_offset.iter().enumerate() {
+            if member.local_header_offset != expected_offset {
+                return ambiguous(format!(
+                    "{:?} begins at byte {}, but byte {expected_offset} is the next one",
+                    member.name, member.local_header_offset
+                ));
+            }
+            let next = by_offset.get(number + 1);
+            let next_offset =
+                next.map_or(self.archive.directory_offset(), |next| next.local_header_offset);
+            self.check_member(member, next_offset, buffer)?;
+            expected_offset = next_offset;
+        }
+        if expected_offset != self.archive.directory_offset() {
+            return ambiguous(format!(
+                "{} bytes stand before its directory",
+                self.archive.directory_offset()
+            ));
+        }
+        Ok(())
+    }
+
+    /// The member's own header says what the directory says, and its bytes end where the next ones begin.
+    fn check_member(
+        &self,
+        member: &ZipMember,
+        next_offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), ArchiveError> {
+        let name = &member.name;
+        let entry = self.archive.get_entry(member.wayfinder).map_err(zip_error)?;
+        let header = entry.local_header(buffer).map_err(zip_error)?;
+        let differs = |what: &str| {
+            ambiguous(format!("the header of {name:?} has another {what} than the directory"))
+        };
+        if header.file_path().as_bytes() != name.as_bytes() {
+            return differs("name");
+        }
+        if let Some(what) = trick_in_extra(header.extra_fields()) {
+            return Err(ArchiveError::Member { name: name.clone(), what: what.to_owned() });
+        }
+        if header.compression_method() != member.method {
+            return differs("compression");
+        }
+        let flags = |flags: EntryFlags| {
+            (flags.is_encrypted(), flags.has_data_descriptor(), flags.is_utf8())
+        };
+        if flags(header.flags()) != flags(member.flags) {
+            return differs("set of flags");
+        }
+        let compressed_bytes = member.wayfinder.compressed_size_hint();
+        let own = (header.crc32(), header.compressed_size_hint(), header.uncompressed_size_hint());
+        let directorys = (member.crc32, compressed_bytes, member.size_bytes);
+        // A writer that did not know them yet leaves them empty, and a descriptor follows the bytes.
+        let is_left = member.flags.has_data_descriptor() && own == (0, 0, 0);
+        if own != directorys && !is_left {
+            return differs("size or checksum");
+        }
+        let (_, end) = entry.compressed_data_range();
+        let Some(rest) = next_offset.checked_sub(end) else {
+            return ambiguous(format!("the bytes of {name:?} overlap with the next ones"));
+        };
+        if member.flags.has_data_descriptor() {
+            return self.check_descriptor(member, end, rest);
+        }
+        if rest != 0 {
+            return ambiguous(format!("{rest} bytes follow {name:?}"));
+        }
+        Ok(())
+    }
+
+    /// The `rest` bytes at `offset` are a descriptor with just the directory's numbers.
+    fn check_descriptor(
+        &self,
+        member: &ZipMember,
+        offset: u64,
+        rest: u64,
+    ) -> Result<(), ArchiveError> {
+        let mut buffer = [0; 24];
+        let found = usize::try_from(rest).ok().and_then(|rest| buffer.get_mut(..rest));
+        if let Some(found) = found {
+            self.read_exact_at(found, offset)?;
+            let numbers =
+                found.strip_prefix(b"PK\x07\x08").filter(|rest| [12, 20].contains(&rest.len()));
+            let numbers = numbers.unwrap_or(found);
+            let compressed_bytes = member.wayfinder.compressed_size_hint();
+            let sizes = match numbers.len() {
+                12 => Some((number::<4>(numbers, 4), number::<4>(numbers, 8))),
+                20 => Some((number::<8>(numbers, 4), number::<8>(numbers, 12))),
+                _ => None,
+            };
+            let is_right = sizes == Some((compressed_bytes, member.size_bytes))
+                && number::<4>(numbers, 0) == u64::from(member.crc32);
+            if is_right {
+                return Ok(());
+            }
+        }
+        ambiguous(format!("the {rest} bytes behind {:?} are not its descriptor", member.name))
+    }
+
+    /// The member of this name.
+    pub fn member(&self, name: &str) -> Option<&ZipMember> {
+        self.members.iter().find(|member| member.name == name)
+    }
+
+    /// The bytes of a member; `what` names them if they are too many.
+    ///
+    /// # Errors
+    /// [`ArchiveError::TooMuch`] if they are more than `bytes_max`, and others if they cannot be unpacked or
+    /// do not have the directory's size and checksum.
+    pub fn read(
+        &self,
+        member: &ZipMember,
+        what: &'static str,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, ArchiveError> {
+        too_much(what, member.size_bytes, bytes_max)?;
+        let mut bytes = Vec::new();
+        let reader = self.reader(member)?;
+        reader
+            .take(bytes_max.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| io_error("zip", error))?;
+        too_much(what, bytes.len() as u64, bytes_max)?;
+        Ok(bytes)
+    }
+
+    /// A reader of a member's bytes, which fails at the end if they do not have the directory's size and
+    /// checksum.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Member`] if it is neither stored nor deflated.
+    pub fn reader<'a>(&'a self, member: &ZipMember) -> Result<Box<dyn Read + 'a>, ArchiveError> {
+        let entry: ZipEntry<'a, R> = self.archive.get_entry(member.wayfinder).map_err(zip_error)?;
+        let compressed = entry.reader();
+        match member.method {
+            CompressionMethod::STORE => Ok(Box::new(entry.verifying_reader(compressed))),
+            CompressionMethod::DEFLATE => {
+                Ok(Box::new(entry.verifying_reader(DeflateDecoder::new(compressed))))
+            }
+            method => {
+                let what = format!("a compression that installers lack: {method}");
+                Err(ArchiveError::Member { name: member.name.clone(), what })
+            }
+        }
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ArchiveError> {
+        self.archive.get_ref().read_exact_at(buffer, offset).map_err(|error| io_error("zip", error))
+    }
+}
+
+impl<R> SafeZip<R> {
+    /// The members, in the directory's order.
+    pub fn members(&self) -> &[ZipMember] {
+        &self.members
+    }
+
+    /// How many bytes all members unpack to, as the directory says.
+    pub fn inflated_bytes(&self) -> u64 {
+        self.inflated_bytes
+    }
+}
+
+/// What in a member's extra fields is read by some readers only.
+fn trick_in_extra(mut fields: ExtraFields<'_>) -> Option<&'static str> {
+    let mut has_64 = false;
+    for (id, _) in &mut fields {
+        if id == ExtraFieldId::INFO_ZIP_UNICODE_PATH {
+            return Some("a second name");
+        }
+        if id == ExtraFieldId::ZIP64 && std::mem::replace(&mut has_64, true) {
+            return Some("two 64-bit sizes");
+        }
+    }
+    None
+}
+
+/// The little-endian number of `BYTES` bytes at `at`, which must be within `bytes`.
+fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + BYTES].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn too_much(what: &'static str, found: u64, max: u64) -> Result<(), ArchiveError> {
+    if found > max { Err(ArchiveError::TooMuch { what, found, max }) } else { Ok(()) }
+}
+
+fn ambiguous<T>(reason: String) -> Result<T, ArchiveError> {
+    Err(ArchiveError::Ambiguous(reason))
+}
+
+fn zip_error(error: rawzip::Error) -> ArchiveError {
+    match error.into_kind() {
+        rawzip::ErrorKind::IO(error) => io_error("zip", error),
+        kind => ArchiveError::Unreadable { format: "zip", reason: kind.to_string() },
+    }
+}

@@ -1,0 +1,199 @@
+//! [`Draft`]: a batch while it is put together; each key in it once, each with what it was decided on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use record::{Batch, Digest, Expected, Key, Serial, Write};
+
+use crate::project::StoredStatus;
+use crate::record::{
+    file_key, project_key, stage_key, version_key, write_file, write_gone, write_version,
+};
+use crate::release_file::Directory;
+use crate::{ChangeError, Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName};
+
+/// Of how many earlier files of one name the place is remembered; older ones are answered as unknown.
+const GONE_MAX: usize = 256;
+
+#[derive(Default)]
+pub(super) struct Draft {
+    writes: BTreeMap<Key, Write>,
+    checks: BTreeMap<Key, Expected>,
+}
+
+/// The stage of that name, which takes uploads.
+pub(super) fn writable<'snapshot>(
+    snapshot: &'snapshot Snapshot,
+    name: &StageName,
+) -> Result<&'snapshot Arc<Stage>, ChangeError> {
+    let stage = snapshot.stage(name.as_str()).ok_or_else(|| ChangeError::NoStage(name.clone()))?;
+    if stage.config().is_mirror() {
+        return Err(ChangeError::Mirror(name.clone()));
+    }
+    Ok(stage)
+}
+
+fn at_or_absent(serial: Option<Serial>) -> Expected {
+    serial.map_or(Expected::Absent, Expected::At)
+}
+
+impl Draft {
+    pub(super) fn write(
+        &mut self,
+        key: Key,
+        expected: Expected,
+        body: Option<Bytes>,
+        blobs: Vec<Digest>,
+    ) {
+        self.checks.remove(&key);
+        self.writes.insert(key.clone(), Write { key, expected, body, blobs });
+    }
+
+    pub(super) fn check(&mut self, key: Key, expected: Expected) {
+        if !self.writes.contains_key(&key) {
+            self.checks.insert(key, expected);
+        }
+    }
+
+    /// The stage must be as it is, when this is committed.
+    pub(super) fn check_stage(&mut self, stage: &Stage) {
+        self.check(stage_key(stage.name()), Expected::At(stage.config_serial()));
+    }
+
+    /// Registers a version, or does nothing but require it if it is registered like this already.
+    pub(super) fn put_version(
+        &mut self,
+        stage: &Stage,
+        project: &ProjectName,
+        version: &str,
+        metadata: Digest,
+        yanked: Option<&str>,
+    ) {
+        let known = stage.project_trace(project.as_str()).and_then(|it| it.release(version));
+        let key = version_key(stage.name(), project, version);
+        let expected = at_or_absent(known.map(|release| release.serial));
+        if known.is_some_and(|it| it.metadata == metadata && it.yanked.as_deref() == yanked) {
+            return self.check(key, expected);
+        }
+        let (body, blobs) = write_version(metadata, yanked);
+        self.write(key, expected, Some(body), blobs);
+    }
+
+    /// Puts a file in the place of whatever has its name.
+    pub(super) fn put_file(&mut self, stage: &Stage, project: &ProjectName, file: &ReleaseFile) {
+        let trace = stage.project_trace(project.as_str());
+        let known = trace.and_then(|it| it.file(&file.filename)).map(|known| known.serial);
+        let gone = trace.and_then(|it| it.gone(&file.filename)).map(|gone| gone.serial);
+        let (body, blobs) = write_file(file);
+        let key = file_key(stage.name(), project, &file.filename);
+        self.write(key, at_or_absent(known.or(gone)), Some(body), blobs);
+    }
+
+    /// Removes a file; where it lay stays known.
+    pub(super) fn remove_file(&mut self, stage: &Stage, project: &ProjectName, file: &ReleaseFile) {
+        let body = write_gone(&gone_after(file, None));
+        let key = file_key(stage.name(), project, &file.filename);
+        self.write(key, Expected::At(file.serial), Some(body), Vec::new());
+    }
+
+    /// Removes the test results of a file.
+    pub(super) fn remove_tox_results(
+        &mut self,
+        stage: &Stage,
+        project: &ProjectName,
+        filename: &str,
+    ) {
+        let trace = stage.project_trace(project.as_str());
+        for result in trace.into_iter().flat_map(|it| it.tox_results_of(filename)) {
+            self.remove_file(stage, project, result);
+        }
+    }
+
+    /// Removes a version with its files; of the last version everything that is left of the project.
+    pub(super) fn remove_version(&mut self, stage: &Stage, name: &ProjectName, version: &str) {
+        let Some(project) = stage.project_trace(name.as_str()) else { return };
+        if project.versions() == [version] {
+            return self.remove_project(stage, name, project);
+        }
+        for file in project.files_of(version) {
+            self.remove_file(stage, name, file);
+        }
+        self.delete_version(stage, name, version);
+    }
+
+    pub(super) fn delete_version(&mut self, stage: &Stage, project: &ProjectName, version: &str) {
+        let trace = stage.project_trace(project.as_str());
+        if let Some(release) = trace.and_then(|it| it.release(version)) {
+            let key = version_key(stage.name(), project, version);
+            self.write(key, Expected::At(release.serial), None, Vec::new());
+        }
+    }
+
+    pub(super) fn put_status(
+        &mut self,
+        stage: &Stage,
+        project: &ProjectName,
+        known: Option<&StoredStatus>,
+        body: Option<Bytes>,
+    ) {
+        let expected = at_or_absent(known.map(|stored| stored.serial));
+        self.write(project_key(stage.name(), project), expected, body, Vec::new());
+    }
+
+    /// Removes everything that a stage has of a project; where files lay stays known.
+    pub(super) fn remove_project(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
+        for file in project.files() {
+            self.remove_file(stage, name, file);
+        }
+        for release in project.releases() {
+            self.delete_version(stage, name, &release.version);
+        }
+        if project.status.is_some() {
+            self.put_status(stage, name, project.status.as_deref(), None);
+        }
+    }
+
+    /// Deletes every record of a project, also of what is gone.
+    pub(super) fn erase_project(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
+        self.remove_project(stage, name, project);
+        for file in project.files() {
+            let key = file_key(stage.name(), name, &file.filename);
+            self.write(key, Expected::At(file.serial), None, Vec::new());
+        }
+        for gone in &project.gone {
+            let key = file_key(stage.name(), name, &gone.filename);
+            self.write(key, Expected::At(gone.serial), None, Vec::new());
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    pub(super) fn finish(self) -> Batch {
+        Batch {
+            writes: self.writes.into_values().collect(),
+            checks: self.checks.into_iter().collect(),
+        }
+    }
+}
+
+/// Where files of a name lay, once `file` is no more, or another is there in its place.
+pub(super) fn gone_after(file: &ReleaseFile, next: Option<Directory>) -> Vec<Directory> {
+    let mut gone = file.gone().to_vec();
+    gone.push(file.directory());
+    without(gone, next)
+}
+
+/// `gone` without the place that is taken again, each place once, the newest only.
+pub(super) fn without(gone: Vec<Directory>, next: Option<Directory>) -> Vec<Directory> {
+    let mut kept: Vec<Directory> = Vec::with_capacity(gone.len());
+    for directory in gone.into_iter().rev() {
+        if Some(directory) != next && !kept.contains(&directory) && kept.len() < GONE_MAX {
+            kept.push(directory);
+        }
+    }
+    kept.reverse();
+    kept
+}

@@ -1,0 +1,97 @@
+//! Removing projects, versions and files from a stage. Their URLs are gone, not unknown, afterwards.
+
+use record::Batch;
+
+use super::draft::{Draft, writable};
+use crate::release_file::Directory;
+use crate::{ChangeError, FileLookup, ProjectName, Snapshot, StageName};
+
+/// Removes a project.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoProject`];
+/// [`ChangeError::ProjectNonVolatile`] unless `force`.
+pub fn project(
+    snapshot: &Snapshot,
+    stage: &StageName,
+    name: &ProjectName,
+    force: bool,
+) -> Result<Batch, ChangeError> {
+    let stage = writable(snapshot, stage)?;
+    let project =
+        stage.project(name.as_str()).ok_or_else(|| ChangeError::NoProject(name.clone()))?;
+    if !stage.config().volatile && !force {
+        let (project, stage) = (name.clone(), stage.name().clone());
+        return Err(ChangeError::ProjectNonVolatile { project, stage });
+    }
+    let mut draft = Draft::default();
+    draft.check_stage(stage);
+    draft.remove_project(stage, name, project);
+    Ok(draft.finish())
+}
+
+/// Removes a version with all its files; of the last version the project goes, too.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoVersion`];
+/// [`ChangeError::VersionNonVolatile`] unless `force`.
+pub fn version(
+    snapshot: &Snapshot,
+    stage: &StageName,
+    name: &ProjectName,
+    version: &str,
+    force: bool,
+) -> Result<Batch, ChangeError> {
+    let stage = writable(snapshot, stage)?;
+    let project = stage.project(name.as_str()).filter(|project| project.has_version(version));
+    if project.is_none() {
+        return Err(ChangeError::NoVersion { project: name.clone(), version: version.to_owned() });
+    }
+    if !stage.config().volatile && !force {
+        return Err(ChangeError::VersionNonVolatile);
+    }
+    let mut draft = Draft::default();
+    draft.check_stage(stage);
+    draft.remove_version(stage, name, version);
+    Ok(draft.finish())
+}
+
+/// Removes a file with its test results; of the last file of a version the version goes, too.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoFile`],
+/// [`ChangeError::FileGone`]; [`ChangeError::FileNonVolatile`] unless `force`.
+pub fn file(
+    snapshot: &Snapshot,
+    stage: &StageName,
+    directory: Directory,
+    filename: &str,
+    force: bool,
+) -> Result<Batch, ChangeError> {
+    let stage = writable(snapshot, stage)?;
+    let path = || format!("{}/+f/{directory}/{filename}", stage.name());
+    let (file, name) = match stage.file(directory, filename) {
+        FileLookup::Found { file, project } => (file, project),
+        FileLookup::Gone => return Err(ChangeError::FileGone { path: path() }),
+        FileLookup::CoreMetadata { .. } | FileLookup::Absent => {
+            return Err(ChangeError::NoFile { path: path() });
+        }
+    };
+    if !stage.config().volatile && !force {
+        let stage = stage.name().clone();
+        return Err(ChangeError::FileNonVolatile { path: path(), stage });
+    }
+    let mut draft = Draft::default();
+    draft.check_stage(stage);
+    draft.remove_file(stage, &name, &file);
+    draft.remove_tox_results(stage, &name, filename);
+    let project = stage.project_trace(name.as_str());
+    let is_last = project.is_some_and(|project| {
+        let mut left = project.files_of(file.version()).filter(|it| it.filename() != filename);
+        left.all(|it| it.for_file() == Some(filename))
+    });
+    if is_last {
+        draft.delete_version(stage, &name, file.version());
+    }
+    Ok(draft.finish())
+}

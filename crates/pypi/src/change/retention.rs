@@ -1,0 +1,107 @@
+//! Removing old versions by a rule; what would go can be looked at first.
+
+use jiff::{SignedDuration, Timestamp};
+use record::Batch;
+
+use super::draft::{Draft, writable};
+use crate::{ChangeError, Project, ProjectName, Snapshot, Stage, StageName, Version};
+
+/// Which versions may go. A version goes if everything that is set says so; with nothing set, none does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionRule {
+    /// The newest so many versions of each project stay, by PEP 440.
+    pub versions: Option<u32>,
+    /// Versions stay whose newest file is not older than this, in days. Versions without files have no
+    /// age and stay.
+    pub days: Option<u32>,
+}
+
+/// What a rule removes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetentionPlan {
+    /// By project, oldest version first.
+    pub removals: Vec<Removal>,
+    /// What removes them; none if there is nothing to remove.
+    pub batch: Option<Batch>,
+}
+
+/// A version that a rule removes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// The project.
+    pub project: ProjectName,
+    /// The version.
+    pub version: String,
+    /// The names of its files, ascending.
+    pub filenames: Vec<String>,
+    /// What they take together, in bytes.
+    pub size_bytes: u64,
+}
+
+impl RetentionRule {
+    /// The rule in a stage's configuration.
+    pub fn of(stage: &Stage) -> RetentionRule {
+        let settings = stage.config().upload();
+        RetentionRule {
+            versions: settings.and_then(|settings| settings.retention_versions),
+            days: settings.and_then(|settings| settings.retention_days),
+        }
+    }
+
+    /// Whether it can remove anything.
+    pub fn is_empty(&self) -> bool {
+        self.versions.is_none() && self.days.is_none()
+    }
+}
+
+/// What `rule` removes from a stage at the time `now`. The rule is its owner's word, so it counts in
+/// stages that keep what they have, too; whoever asks for less says so in the rule.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`].
+pub fn plan(
+    snapshot: &Snapshot,
+    stage: &StageName,
+    rule: RetentionRule,
+    now: Timestamp,
+) -> Result<RetentionPlan, ChangeError> {
+    let stage = writable(snapshot, stage)?;
+    let mut draft = Draft::default();
+    let mut removals = Vec::new();
+    if !rule.is_empty() {
+        for (name, project) in stage.projects() {
+            for version in removed_versions(project, rule, now) {
+                draft.remove_version(stage, name, &version);
+                let files: Vec<_> = project.files_of(&version).collect();
+                removals.push(Removal {
+                    project: name.clone(),
+                    filenames: files.iter().map(|file| file.filename().to_owned()).collect(),
+                    size_bytes: files.iter().map(|file| file.size_bytes()).sum(),
+                    version,
+                });
+            }
+        }
+    }
+    let batch = (!draft.is_empty()).then(|| {
+        draft.check_stage(stage);
+        draft.finish()
+    });
+    Ok(RetentionPlan { removals, batch })
+}
+
+/// Oldest first.
+fn removed_versions(project: &Project, rule: RetentionRule, now: Timestamp) -> Vec<String> {
+    let texts = project.versions();
+    let mut versions: Vec<Version> =
+        texts.into_iter().filter_map(|version| Version::parse(version).ok()).collect();
+    versions.sort();
+    let kept = rule.versions.map_or(0, |count| count as usize);
+    versions.truncate(versions.len().saturating_sub(kept));
+    let is_old = |version: &Version| {
+        let Some(days) = rule.days else { return true };
+        let newest = project.files_of(version.as_str()).map(|file| file.uploaded_at()).max();
+        let age = SignedDuration::from_hours(24 * i64::from(days));
+        newest.is_some_and(|newest| now.duration_since(newest) > age)
+    };
+    versions.into_iter().filter(is_old).map(String::from).collect()
+}

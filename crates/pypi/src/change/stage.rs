@@ -1,0 +1,128 @@
+//! Making, changing and removing stages.
+
+use account::UserName;
+use record::{Batch, Expected, Serial};
+
+use super::draft::Draft;
+use crate::record::{stage_key, write_stage};
+use crate::{ChangeError, ConfigEdit, Snapshot, Stage, StageConfig, StageName};
+
+/// Makes a stage, and returns how it is configured. Its user must exist when it is committed.
+///
+/// # Errors
+/// [`ChangeError::StageExists`], [`ChangeError::Config`].
+pub fn create(
+    snapshot: &Snapshot,
+    name: &StageName,
+    edit: &ConfigEdit,
+) -> Result<(Batch, StageConfig), ChangeError> {
+    if snapshot.stage(name.as_str()).is_some() {
+        return Err(ChangeError::StageExists(name.clone()));
+    }
+    // It is no base of its own before it is there.
+    let config =
+        StageConfig::create(name, edit, &|base| base != name && exists(snapshot, name, base))?;
+    let mut draft = Draft::default();
+    let mut expected = Expected::Absent;
+    if let Some(former) = snapshot.trace(name.as_str()) {
+        // An upload may have come into an earlier stage of this name after its deletion was decided. Now
+        // that the deletion is known, so is all that came before it.
+        for (project_name, project) in former.project_traces() {
+            draft.erase_project(former, project_name, project);
+        }
+        if former.config_serial() > Serial::ZERO {
+            expected = Expected::At(former.config_serial());
+        }
+    }
+    draft.write(stage_key(name), expected, Some(write_stage(&config)), Vec::new());
+    draft.check(account::user_key(&name.user_name()), Expected::Present);
+    Ok((draft.finish(), config))
+}
+
+/// Changes how a stage is configured, and returns how it is afterwards; no batch if that is as before.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Config`]; [`ChangeError::NoChange`] if nothing changes and
+/// `is_noop_an_error`.
+pub fn modify(
+    snapshot: &Snapshot,
+    name: &StageName,
+    edit: &ConfigEdit,
+    is_noop_an_error: bool,
+) -> Result<(Option<Batch>, StageConfig), ChangeError> {
+    let stage = existing(snapshot, name)?;
+    let config = stage.config().edited(name, edit, &|base| exists(snapshot, name, base))?;
+    if config == *stage.config() {
+        return if is_noop_an_error { Err(ChangeError::NoChange) } else { Ok((None, config)) };
+    }
+    let expected = Expected::At(stage.config_serial());
+    let batch = Batch::new().put(stage_key(name), expected, write_stage(&config), Vec::new());
+    Ok((Some(batch), config))
+}
+
+/// Removes a stage with everything in it.
+///
+/// # Errors
+/// [`ChangeError::NoStage`]; [`ChangeError::StageNonVolatile`] unless `force`.
+pub fn delete(snapshot: &Snapshot, name: &StageName, force: bool) -> Result<Batch, ChangeError> {
+    let stage = existing(snapshot, name)?;
+    if !stage.config().volatile && !force {
+        return Err(ChangeError::StageNonVolatile(name.clone()));
+    }
+    let mut draft = Draft::default();
+    erase(&mut draft, stage);
+    Ok(draft.finish())
+}
+
+/// Removes every stage of a user, as part of removing the user; writes nothing if there is none.
+///
+/// # Errors
+/// [`ChangeError::UserHasNonVolatile`] unless `force`.
+pub fn delete_of_user(
+    snapshot: &Snapshot,
+    user: &UserName,
+    force: bool,
+) -> Result<Batch, ChangeError> {
+    let mut draft = Draft::default();
+    for stage in snapshot.stages_of(user.as_str()) {
+        if !stage.config().volatile && !force {
+            let (user, index) = (user.to_string(), stage.name().index().to_owned());
+            return Err(ChangeError::UserHasNonVolatile { user, index });
+        }
+        erase(&mut draft, stage);
+    }
+    Ok(draft.finish())
+}
+
+/// Removes what came into a stage while it was being deleted, and belongs to no stage now; none if
+/// there is nothing. Its records, and with them its blobs, would else stay until the stage is made again.
+pub fn sweep_leftovers(snapshot: &Snapshot) -> Option<Batch> {
+    let mut draft = Draft::default();
+    for stage in snapshot.traces().filter(|stage| !stage.exists()) {
+        for (name, project) in stage.project_traces() {
+            draft.erase_project(stage, name, project);
+        }
+    }
+    (!draft.is_empty()).then(|| draft.finish())
+}
+
+fn erase(draft: &mut Draft, stage: &Stage) {
+    for (name, project) in stage.project_traces() {
+        draft.erase_project(stage, name, project);
+    }
+    let expected = Expected::At(stage.config_serial());
+    draft.write(stage_key(stage.name()), expected, None, Vec::new());
+}
+
+fn existing<'snapshot>(
+    snapshot: &'snapshot Snapshot,
+    name: &StageName,
+) -> Result<&'snapshot Stage, ChangeError> {
+    let stage = snapshot.stage(name.as_str());
+    stage.map(|stage| &**stage).ok_or_else(|| ChangeError::NoStage(name.clone()))
+}
+
+/// Whether a stage may be a base of `own`: it exists, or is itself.
+fn exists(snapshot: &Snapshot, own: &StageName, base: &StageName) -> bool {
+    own == base || snapshot.stage(base.as_str()).is_some()
+}

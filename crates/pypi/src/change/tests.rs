@@ -1,0 +1,500 @@
+//! Changes: what each write becomes, what it is refused for, and who wins where two meet.
+
+use record::{Batch, Digest, Expected, Key};
+use serde_json::json;
+
+use super::push::{Push, PushContent, PushOrder, PushTarget};
+use super::retention::RetentionRule;
+use super::upload::ToxUpload;
+use super::*;
+use crate::testing::{World, now, project_name, stage_name, time, user_name};
+use crate::{
+    ChangeError, ConfigEdit, Directory, FileRole, LogEntry, Refusal, ReleaseFile, StageConfig,
+};
+
+fn world() -> World {
+    let mut world = World::new();
+    world.create("alice/dev", json!({})).create("alice/prod", json!({"volatile": false}));
+    world
+}
+
+/// `Err` as its kind and its text.
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, ChangeError>, refusal: Refusal, text: &str) {
+    let error = result.expect_err("a refusal");
+    assert_eq!((error.refusal(), error.to_string()), (refusal, text.to_owned()));
+}
+
+fn file(world: &World, stage: &str, filename: &str) -> ReleaseFile {
+    let project = filename.split('-').next().expect("a name");
+    let stage = world.snapshot.stage(stage).expect("a stage");
+    let project = stage.project(project).expect("a project");
+    ReleaseFile::clone(project.file(filename).expect("a file"))
+}
+
+/// The names of the files of a project, and its versions.
+fn content(world: &World, stage: &str, project: &str) -> String {
+    let stage = world.snapshot.stage(stage).expect("a stage");
+    let Some(project) = stage.project(project) else { return String::new() };
+    let names = project.files().iter().map(|file| file.filename());
+    format!("{} | {}", names.collect::<Vec<_>>().join(" "), project.versions().join(" "))
+}
+
+#[track_caller]
+fn commit(world: &mut World, batch: Result<Batch, ChangeError>) {
+    world.commit(batch.expect("a decision")).expect("no conflict");
+}
+
+#[test]
+fn an_upload_registers_its_release_and_names_its_blobs() {
+    let world = world();
+    let decision = world.decide("alice/dev", "foo-1.0-py3-none-any.whl", "one");
+    let batch = decision.expect("an upload").batch().expect("a change");
+    let keys: Vec<(&str, usize)> =
+        batch.writes.iter().map(|write| (write.key.as_str(), write.blobs.len())).collect();
+    let file = "python/file/alice/dev/foo/foo-1.0-py3-none-any.whl";
+    assert_eq!(keys, [(file, 2), ("python/version/alice/dev/foo/1.0", 1)]);
+    assert!(batch.writes.iter().all(|write| write.expected == Expected::Absent));
+    let stage = world.snapshot.stage("alice/dev").expect("a stage").config_serial();
+    let key = Key::new("python/stage/alice/dev").expect("a key");
+    assert_eq!(batch.checks, [(key, Expected::At(stage))]);
+    assert_eq!(
+        std::str::from_utf8(batch.writes[0].body.as_ref().expect("a body")).expect("text"),
+        format!(
+            "{{\"v\":1,\"version\":\"1.0\",\"sha256\":\"{}\",\"size_bytes\":3,\
+             \"uploaded_at_unix_microseconds\":1769862896789000,\"uploader\":\"alice\",\
+             \"requires_python\":\">=3.9\",\"core_metadata_sha256\":\"{}\"}}",
+            Digest::of(b"one"),
+            Digest::of(b"METADATA")
+        )
+    );
+}
+
+#[test]
+fn a_file_of_a_stage_that_keeps_what_it_has_is_not_replaced() {
+    let mut world = world();
+    world.upload("alice/prod", "foo-1.0.tar.gz", "one");
+    let text = "foo-1.0.tar.gz already exists in non-volatile index";
+    refused(world.decide("alice/prod", "foo-1.0.tar.gz", "two"), Refusal::Conflict, text);
+    let same = world.decide("alice/prod", "foo-1.0.tar.gz", "one");
+    assert_eq!(same, Ok(Decision::AlreadyThere));
+    refused(
+        world.decide("alice/none", "foo-1.0.tar.gz", "one"),
+        Refusal::NotFound,
+        "The stage alice/none could not be found.",
+    );
+    let mirror = json!({"type": "mirror", "mirror_url": "https://upstream.example/"});
+    world.create("root/pypi", mirror);
+    let upload = world.decide("root/pypi", "foo-1.0.tar.gz", "one");
+    refused(upload, Refusal::NotFound, "cannot submit to mirror index");
+}
+
+#[test]
+fn a_file_of_a_volatile_stage_is_replaced_and_that_is_logged() {
+    let mut world = world();
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one");
+    assert_eq!(world.decide("alice/dev", "foo-1.0.tar.gz", "one"), Ok(Decision::AlreadyThere));
+    world.upload("alice/dev", "foo-1.0.tar.gz", "two").upload(
+        "alice/dev",
+        "foo-1.0.tar.gz",
+        "three",
+    );
+    let file = file(&world, "alice/dev", "foo-1.0.tar.gz");
+    let (who, target) = (Some(user_name("alice")), stage_name("alice/dev"));
+    let log =
+        [LogEntry::Overwrite { at: now(), count: 2 }, LogEntry::Upload { who, at: now(), target }];
+    assert_eq!(file.log(&stage_name("alice/dev")), log);
+    let lay: Vec<Directory> =
+        ["one", "two"].map(|content| Directory::of(&Digest::of(content.as_bytes()))).into();
+    assert_eq!(file.gone(), lay);
+}
+
+#[test]
+fn two_uploads_of_one_name_cannot_both_win() {
+    let mut world = world();
+    let one = world.decide("alice/prod", "foo-1.0.tar.gz", "one").expect("an upload").batch();
+    let two = world.decide("alice/prod", "foo-1.0.tar.gz", "two").expect("an upload").batch();
+    world.commit(two.expect("a change")).expect("no conflict");
+    world.commit(one.expect("a change")).expect_err("a conflict");
+    // Two files of a new release at once: one registers it, the other is decided again.
+    let decide = |world: &World, filename| {
+        let decision = world.decide("alice/prod", filename, "one").expect("an upload");
+        decision.batch().expect("a change")
+    };
+    let (one, two) = (decide(&world, "bar-1.0.tar.gz"), decide(&world, "bar-1.0.zip"));
+    world.commit(one).expect("no conflict");
+    world.commit(two).expect_err("a conflict");
+    // Two files of a registered release at once do not disturb each other.
+    let (one, two) = (decide(&world, "bar-1.0.zip"), decide(&world, "bar-1.0.tgz"));
+    world.commit(one).expect("no conflict");
+    world.commit(two).expect("no conflict");
+}
+
+#[test]
+fn an_upload_into_a_stage_that_was_deleted_or_changed_meanwhile_fails() {
+    let mut world = world();
+    let upload = |world: &World| {
+        let decision = world.decide("alice/dev", "foo-1.0.tar.gz", "one").expect("an upload");
+        decision.batch().expect("a change")
+    };
+    let batch = upload(&world);
+    world.modify("alice/dev", json!(["volatile=no"]));
+    world.commit(batch).expect_err("a conflict");
+    let batch = upload(&world);
+    commit_deletion(&mut world, "alice/dev", true);
+    world.commit(batch).expect_err("a conflict");
+}
+
+fn commit_deletion(world: &mut World, stage: &str, force: bool) {
+    let batch = stage::delete(&world.snapshot, &stage_name(stage), force);
+    commit(world, batch);
+}
+
+#[test]
+fn stages_are_made_once_for_users_that_exist() {
+    let mut world = world();
+    let nothing = ConfigEdit::nothing();
+    let create =
+        |world: &World, name: &str| stage::create(&world.snapshot, &stage_name(name), &nothing);
+    refused(create(&world, "alice/dev"), Refusal::Conflict, "index 'alice/dev' exists");
+    let (batch, config) = create(&world, "bob/x").expect("a stage");
+    assert_eq!(StageConfig::create(&stage_name("bob/x"), &nothing, &|_| true), Ok(config));
+    world.commit(batch.clone()).expect("no conflict");
+    world.commit(batch).expect_err("a conflict");
+    let (batch, _) = create(&world, "nobody/x").expect("a stage");
+    world.commit(batch).expect_err("no such user");
+}
+
+#[test]
+fn a_stage_is_changed_unless_nothing_changes() {
+    let world = world();
+    let name = stage_name("alice/dev");
+    let modify = |json, is_noop_an_error| {
+        let edit = ConfigEdit::parse(&json).expect("an edit");
+        stage::modify(&world.snapshot, &name, &edit, is_noop_an_error)
+    };
+    assert!(modify(json!(["title=x"]), true).expect("a stage").0.is_some());
+    assert_eq!(modify(json!(["volatile=yes"]), false).expect("a stage").0, None);
+    let text = "The requested modifications resulted in no changes";
+    refused(modify(json!(["volatile=yes"]), true), Refusal::Invalid, text);
+    let text = "base index 'x/y' does not exist";
+    refused(modify(json!(["bases=x/y"]), false), Refusal::Invalid, text);
+    assert!(modify(json!(["bases=alice/dev"]), false).is_ok());
+}
+
+#[test]
+fn a_stage_that_keeps_what_it_has_is_deleted_with_force_only() {
+    let mut world = world();
+    world.upload("alice/prod", "foo-1.0.tar.gz", "one");
+    let name = stage_name("alice/prod");
+    let deletion = stage::delete(&world.snapshot, &name, false);
+    let text = "index alice/prod non-volatile, cannot delete";
+    refused(deletion, Refusal::Forbidden, text);
+    let of_user = stage::delete_of_user(&world.snapshot, &user_name("alice"), false);
+    let text = "user 'alice' has non-volatile index: prod";
+    refused(of_user, Refusal::Forbidden, text);
+    let of_user = stage::delete_of_user(&world.snapshot, &user_name("alice"), true);
+    commit(&mut world, of_user);
+    let left =
+        world.records.values().filter(|it| it.body.is_some() && it.key.after("python").is_some());
+    assert_eq!(left.count(), 0);
+    let of_nobody = stage::delete_of_user(&world.snapshot, &user_name("bob"), false);
+    assert_eq!(of_nobody, Ok(Batch::new()));
+}
+
+#[test]
+fn projects_versions_and_files_are_removed() {
+    let mut world = world();
+    for name in ["foo-1.0.tar.gz", "foo-1.0.zip", "foo-2.0.tar.gz", "foo-2.0.doc.zip"] {
+        world.upload("alice/dev", name, name).upload("alice/prod", name, name);
+    }
+    let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
+    let (foo, bar) = (project_name("foo"), project_name("bar"));
+
+    let snapshot = world.snapshot.clone();
+    let project = |stage, name, force| remove::project(&snapshot, stage, name, force);
+    let text = "project 'foo' is on non-volatile index alice/prod";
+    refused(project(&prod, &foo, false), Refusal::Forbidden, text);
+    refused(project(&dev, &bar, false), Refusal::NotFound, "project not found");
+    let version = |version, force| remove::version(&snapshot, &prod, &foo, version, force);
+    let text = "cannot delete version on non-volatile index";
+    refused(version("1.0", false), Refusal::Forbidden, text);
+    let text = "The version 3.0 of project foo does not exist.";
+    refused(version("3.0", true), Refusal::NotFound, text);
+    let directory = Directory::of(&Digest::of(b"foo-1.0.zip"));
+    let path = format!("alice/prod/+f/{directory}/foo-1.0.zip");
+    let file = |name, force| remove::file(&snapshot, &prod, directory, name, force);
+    let text = format!("cannot delete package '{path}' on non-volatile index alice/prod");
+    refused(file("foo-1.0.zip", false), Refusal::Forbidden, &text);
+    let text = format!("package '{}' doesn't exist", path.replace(".zip", ".tgz"));
+    refused(file("foo-1.0.tgz", true), Refusal::NotFound, &text);
+
+    commit(&mut world, file("foo-1.0.zip", true));
+    assert_eq!(
+        content(&world, "alice/prod", "foo"),
+        "foo-1.0.tar.gz foo-2.0.doc.zip foo-2.0.tar.gz | 1.0 2.0"
+    );
+    let again = remove::file(&world.snapshot, &prod, directory, "foo-1.0.zip", true);
+    refused(again, Refusal::Gone, "file existed, deleted in later serial");
+    // The last file of a version takes it along.
+    let directory = Directory::of(&Digest::of(b"foo-1.0.tar.gz"));
+    let last = remove::file(&world.snapshot, &prod, directory, "foo-1.0.tar.gz", true);
+    commit(&mut world, last);
+    assert_eq!(content(&world, "alice/prod", "foo"), "foo-2.0.doc.zip foo-2.0.tar.gz | 2.0");
+    // The last version takes the project along.
+    let last = remove::version(&world.snapshot, &prod, &foo, "2.0", true);
+    commit(&mut world, last);
+    assert_eq!(content(&world, "alice/prod", "foo"), "");
+
+    let whole = remove::project(&world.snapshot, &dev, &foo, false);
+    commit(&mut world, whole);
+    assert_eq!(content(&world, "alice/dev", "foo"), "");
+}
+
+#[test]
+fn documentation_needs_a_registered_release() {
+    let mut world = world();
+    let version = crate::Version::parse("1.0").expect("a version");
+    let name = crate::Filename::parse("foo-1.0.doc.zip").expect("a name");
+    let (stage, foo) = (stage_name("alice/dev"), project_name("foo"));
+    let upload = upload::FileUpload {
+        stage: &stage,
+        project: &foo,
+        version: &version,
+        filename: &name,
+        role: FileRole::Docs,
+        digest: Digest::of(b"zip"),
+        size_bytes: 3,
+        requires_python: None,
+        core_metadata: None,
+        metadata: None,
+        who: None,
+        at: now(),
+        log: &[],
+    };
+    let decision = upload::file(&world.snapshot, &upload);
+    refused(decision, Refusal::Invalid, "foo-1.0 is not registered");
+    world.register("alice/dev", "foo", "1.0");
+    let decision = upload::file(&world.snapshot, &upload).expect("an upload");
+    world.commit(decision.batch().expect("a change")).expect("no conflict");
+    assert_eq!(content(&world, "alice/dev", "foo"), "foo-1.0.doc.zip | 1.0");
+    // What comes with a history keeps it.
+    let (at, target) = (time("2020-01-01T00:00:00Z"), stage_name("bob/old"));
+    let log = [LogEntry::Upload { who: None, at, target }];
+    let upload = upload::FileUpload { digest: Digest::of(b"new"), log: &log, ..upload };
+    let decision = upload::file(&world.snapshot, &upload).expect("an upload");
+    world.commit(decision.batch().expect("a change")).expect("no conflict");
+    let kept = file(&world, "alice/dev", "foo-1.0.doc.zip").log(&stage);
+    let overwrite = LogEntry::Overwrite { at: now(), count: 1 };
+    assert_eq!(kept, [overwrite, log[0].clone()]);
+}
+
+/// Adds a test result to a file of alice/dev and returns its path.
+fn test(world: &mut World, filename: &str, content: &str) -> Result<String, ChangeError> {
+    let stage = stage_name("alice/dev");
+    let upload = ToxUpload {
+        stage: &stage,
+        directory: Directory::of(&Digest::of(content.as_bytes())),
+        filename,
+        digest: Digest::of(b"{}"),
+        size_bytes: 2,
+        who: None,
+        at: now(),
+    };
+    let (batch, path) = upload::tox_result(&world.snapshot, &upload)?;
+    world.commit(batch).expect("no conflict");
+    Ok(path)
+}
+
+#[test]
+fn test_results_lie_beside_their_file_and_go_with_it() {
+    let mut world = world();
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one").upload("alice/dev", "foo-1.0.zip", "zip");
+    let beside = format!("alice/dev/+f/{}/", Directory::of(&Digest::of(b"one")));
+    for number in 0..2 {
+        let path = test(&mut world, "foo-1.0.tar.gz", "one");
+        let name = format!("foo-1.0.tar.gz.toxresult-20260131123456-{number}");
+        assert_eq!(path, Ok(format!("{beside}{name}")));
+    }
+    let text = format!("no release file found at {beside}foo-1.0.tgz");
+    refused(test(&mut world, "foo-1.0.tgz", "one"), Refusal::NotFound, &text);
+    assert_eq!(content(&world, "alice/dev", "foo").matches("toxresult").count(), 2);
+    world.upload("alice/dev", "foo-1.0.tar.gz", "two");
+    assert_eq!(content(&world, "alice/dev", "foo"), "foo-1.0.tar.gz foo-1.0.zip | 1.0");
+    test(&mut world, "foo-1.0.zip", "zip").expect("a result");
+    let directory = Directory::of(&Digest::of(b"zip"));
+    let removal =
+        remove::file(&world.snapshot, &stage_name("alice/dev"), directory, "foo-1.0.zip", false);
+    commit(&mut world, removal);
+    assert_eq!(content(&world, "alice/dev", "foo"), "foo-1.0.tar.gz | 1.0");
+}
+
+fn order<'text>(
+    source: &'text crate::StageName,
+    target: &'text crate::StageName,
+    content: PushContent,
+) -> Push<'text> {
+    Push { source, target, name: "Foo", version: "1.0", content, who: None, at: now() }
+}
+
+#[test]
+fn a_push_brings_files_results_documentation_and_logs() {
+    let mut world = world();
+    let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
+    let nothing = push::push(&world.snapshot, &order(&dev, &prod, PushContent::Everything));
+    let text = "there are no files for Foo 1.0 on stage alice/dev";
+    refused(nothing, Refusal::Invalid, text);
+    world.register("alice/dev", "foo", "1.0");
+    let nothing = push::push(&world.snapshot, &order(&dev, &prod, PushContent::Everything));
+    refused(nothing, Refusal::NotFound, "no release/files found for Foo 1.0");
+
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one").upload(
+        "alice/dev",
+        "foo-1.0.doc.zip",
+        "doc",
+    );
+    world.upload("alice/dev", "foo-2.0.tar.gz", "later");
+    test(&mut world, "foo-1.0.tar.gz", "one").expect("a result");
+    let actions = |content| {
+        let (_, actions) =
+            push::push(&world.snapshot, &order(&dev, &prod, content)).expect("a push");
+        serde_json::to_value(&actions).expect("JSON")
+    };
+    let register = json!([200, "register", "Foo", "1.0", "->", "alice/prod"]);
+    let beside = format!("alice/prod/+f/{}/", Directory::of(&Digest::of(b"one")));
+    let file = json!([200, "store_releasefile", format!("{beside}foo-1.0.tar.gz")]);
+    let result = format!("{beside}foo-1.0.tar.gz.toxresult-20260131123456-0");
+    let result = json!([200, "store_toxresult", result]);
+    let docs = json!([200, "store_doczip", "Foo", "1.0", "->", "alice/prod"]);
+    assert_eq!(actions(PushContent::NoDocs), json!([register, file, result]));
+    assert_eq!(actions(PushContent::OnlyDocs), json!([register, docs]));
+    assert_eq!(actions(PushContent::Everything), json!([register, file, result, docs]));
+
+    let push = order(&dev, &prod, PushContent::Everything);
+    let (batch, _) = push::push(&world.snapshot, &push).expect("a push");
+    world.commit(batch.expect("a change")).expect("no conflict");
+    let pushed = content(&world, "alice/prod", "foo");
+    assert_eq!(
+        pushed,
+        content(&world, "alice/dev", "foo").replace(" foo-2.0.tar.gz", "").replace(" 2.0", "")
+    );
+    let log = self::file(&world, "alice/prod", "foo-1.0.tar.gz").log(&prod);
+    let expected = [
+        LogEntry::Upload { who: Some(user_name("alice")), at: now(), target: dev.clone() },
+        LogEntry::Push { who: None, at: now(), source: dev.clone(), target: prod.clone() },
+    ];
+    assert_eq!(log, expected);
+    // The same once more: told all the same, nothing to do.
+    let (batch, actions) = push::push(&world.snapshot, &push).expect("a push");
+    assert_eq!((batch, actions.len()), (None, 4));
+    // Another file of that name is not replaced where files stay.
+    world.upload("alice/dev", "foo-1.0.tar.gz", "two");
+    let text = "foo-1.0.tar.gz already exists in non-volatile index";
+    refused(push::push(&world.snapshot, &push), Refusal::Conflict, text);
+}
+
+#[test]
+fn a_push_of_what_is_removed_meanwhile_fails() {
+    let mut world = world();
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one");
+    let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
+    let push = order(&dev, &prod, PushContent::Everything);
+    let (batch, _) = push::push(&world.snapshot, &push).expect("a push");
+    let removal = remove::project(&world.snapshot, &dev, &project_name("foo"), false);
+    commit(&mut world, removal);
+    world.commit(batch.expect("a change")).expect_err("a conflict");
+}
+
+#[test]
+fn a_pushs_body() {
+    let source = stage_name("alice/dev");
+    let parse = |json| PushOrder::parse(&json, &source);
+    let parsed =
+        parse(json!({"name": "Foo", "version": "1", "targetindex": "bob/x", "no_docs": true}));
+    let target = PushTarget::Stage { stage: stage_name("bob/x"), content: PushContent::NoDocs };
+    let expected = PushOrder { name: "Foo".into(), version: "1".into(), target };
+    assert_eq!(parsed, Ok(expected));
+    let external = parse(json!({
+        "name": "Foo", "version": "1", "posturl": "https://upstream.example/", "username": "u",
+        "password": "p", "register_project": true,
+    }));
+    let PushTarget::External { register_project, .. } = external.expect("a push").target else {
+        panic!("an external push was expected")
+    };
+    assert!(register_project);
+    let check = |json, text: &str| {
+        assert_eq!(parse(json).expect_err("a refusal").to_string(), text);
+    };
+    check(json!({"name": "Foo"}), "there are no files for Foo  on stage alice/dev");
+    check(
+        json!({"name": "F", "version": "1", "targetindex": "b/x", "no_docs": true, "only_docs": true}),
+        "can't use 'no_docs' and 'only_docs' together",
+    );
+    check(
+        json!({"name": "F", "version": "1", "targetindex": "b/x", "y": 1, "x": 2}),
+        "unknown additional options: x, y",
+    );
+    check(
+        json!({"name": "F", "version": "1", "targetindex": "b"}),
+        "targetindex not in format user/index",
+    );
+}
+
+#[test]
+fn yanking_and_taking_it_back() {
+    let mut world = world();
+    world.upload("alice/prod", "foo-1.0.tar.gz", "one").upload("alice/prod", "foo-1.0.zip", "two");
+    let (stage, foo) = (stage_name("alice/prod"), project_name("foo"));
+    let yanked = |world: &World| -> Vec<Option<String>> {
+        let project = world.snapshot.stage("alice/prod").expect("a stage").project("foo");
+        let project = project.expect("a project");
+        project.files().iter().map(|it| project.yanked(it).map(str::to_owned)).collect()
+    };
+    let mut release = |reason| {
+        let decision = yank::release(&world.snapshot, &stage, &foo, "1.0", reason);
+        if let Some(batch) = decision.expect("a release").batch() {
+            world.commit(batch).expect("no conflict");
+        }
+        yanked(&world)
+    };
+    assert_eq!(release(Some("bad")), [Some("bad".to_owned()), Some("bad".to_owned())]);
+    assert_eq!(release(None), [None, None]);
+    let decision = yank::file(&world.snapshot, &stage, &foo, "foo-1.0.zip", Some(""));
+    world.commit(decision.expect("a file").batch().expect("a change")).expect("no conflict");
+    assert_eq!(yanked(&world), [None, Some(String::new())]);
+    let again = yank::file(&world.snapshot, &stage, &foo, "foo-1.0.zip", Some(""));
+    assert_eq!(again, Ok(Decision::AlreadyThere));
+    let text = "The version 2.0 of project foo does not exist.";
+    refused(yank::release(&world.snapshot, &stage, &foo, "2.0", None), Refusal::NotFound, text);
+}
+
+/// The versions that `rule` removes of five uploaded at [`now`], and a registered one without a file.
+#[track_caller]
+fn retained(versions: Option<u32>, days: Option<u32>, at: &str, removed: &str) {
+    let mut world = world();
+    for version in ["1.0", "1.9", "1.10", "2.0rc1", "2.0"] {
+        world.upload("alice/prod", &format!("foo-{version}.tar.gz"), version);
+    }
+    world.register("alice/prod", "foo", "0.1").upload("alice/prod", "bar-1.0.tar.gz", "bar");
+    let rule = RetentionRule { versions, days };
+    let stage = stage_name("alice/prod");
+    let plan = retention::plan(&world.snapshot, &stage, rule, time(at)).expect("a stage");
+    let found: Vec<&str> = plan.removals.iter().map(|removal| removal.version.as_str()).collect();
+    assert_eq!(found.join(" "), removed);
+    assert_eq!(plan.batch.is_some(), !removed.is_empty());
+    let Some(batch) = plan.batch else { return };
+    world.commit(batch).expect("no conflict");
+    let plan = retention::plan(&world.snapshot, &stage, rule, time(at)).expect("a stage");
+    assert_eq!(plan.removals, []);
+}
+
+#[test]
+fn old_versions_go_by_a_rule() {
+    let soon = "2026-02-01T00:00:00Z";
+    retained(None, None, soon, "");
+    retained(Some(2), None, soon, "0.1 1.0 1.9 1.10");
+    retained(Some(9), None, soon, "");
+    retained(None, Some(1), soon, "");
+    retained(None, Some(1), "2026-02-02T00:00:00Z", "1.0 1.0 1.9 1.10 2.0rc1 2.0");
+    retained(Some(3), Some(1), "2026-02-02T00:00:00Z", "1.0 1.9");
+}

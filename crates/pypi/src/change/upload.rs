@@ -1,0 +1,248 @@
+//! Adding to a stage: release files, registrations, documentation and test results.
+
+use account::UserName;
+use jiff::Timestamp;
+use record::{Batch, Digest, Expected};
+
+use super::Decision;
+use super::draft::{Draft, gone_after, without, writable};
+use crate::record::file_key;
+use crate::release_file::{Directory, Rare};
+use crate::{
+    ChangeError, FileLookup, FileRole, Filename, LogEntry, ProjectName, ReleaseFile, Snapshot,
+    StageName, Version,
+};
+
+/// A file that somebody brings; its bytes are stored already.
+#[derive(Clone, Copy, Debug)]
+pub struct FileUpload<'text> {
+    /// Into which stage.
+    pub stage: &'text StageName,
+    /// Of which project.
+    pub project: &'text ProjectName,
+    /// Of which version.
+    pub version: &'text Version,
+    /// Its name.
+    pub filename: &'text Filename,
+    /// A release file or documentation.
+    pub role: FileRole,
+    /// Names its bytes.
+    pub digest: Digest,
+    /// Its size, in bytes.
+    pub size_bytes: u64,
+    /// Which versions of Python it asks for, if it says.
+    pub requires_python: Option<&'text str>,
+    /// Names the bytes of the `METADATA` in it, if they are stored.
+    pub core_metadata: Option<Digest>,
+    /// Names the JSON of the release's metadata: what was known of it in this snapshot, with what came
+    /// with this file merged in. None leaves it as it is; the release must then be registered.
+    pub metadata: Option<Digest>,
+    /// By whom; none: anonymously.
+    pub who: Option<&'text UserName>,
+    /// When: now.
+    pub at: Timestamp,
+    /// What happened to it until it is there, oldest first; empty: this upload, and nothing else. For
+    /// files that come from another index with their history.
+    pub log: &'text [LogEntry],
+}
+
+/// Adds a file to a release, registering the release where that is needed. In a volatile stage another
+/// file of that name is replaced, and its URL is gone then.
+///
+/// [`Decision::AlreadyThere`]: the very same file is there.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::FileExists`],
+/// [`ChangeError::NotRegistered`].
+pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, ChangeError> {
+    let stage = writable(snapshot, upload.stage)?;
+    let is_volatile = stage.config().volatile;
+    let (project, version) = (upload.project, upload.version.as_str());
+    let filename = upload.filename.as_str();
+    let trace = stage.project_trace(project.as_str());
+    let release = trace.and_then(|it| it.release(version));
+    let metadata = match (upload.metadata, release) {
+        (Some(metadata), _) => metadata,
+        (None, Some(release)) => release.metadata,
+        (None, None) => {
+            let (project, version) = (project.clone(), version.to_owned());
+            return Err(ChangeError::NotRegistered { project, version });
+        }
+    };
+    let known = trace.and_then(|it| it.file(filename));
+    let is_same = known.is_some_and(|known| {
+        known.digest == upload.digest && known.role == upload.role && *known.version == *version
+    });
+    if known.is_some() && !is_volatile {
+        return match is_same {
+            true => Ok(Decision::AlreadyThere),
+            false => Err(ChangeError::FileExists { filename: filename.to_owned() }),
+        };
+    }
+    let mut draft = Draft::default();
+    draft.check_stage(stage);
+    let yanked = release.and_then(|release| release.yanked.as_deref());
+    draft.put_version(stage, project, version, metadata, yanked);
+    let mut next = ReleaseFile {
+        filename: filename.into(),
+        version: version.into(),
+        digest: upload.digest,
+        size_bytes: upload.size_bytes,
+        uploaded_at_microseconds: upload.at.as_microsecond(),
+        serial: Default::default(),
+        requires_python: upload.requires_python.map(Into::into),
+        uploader: upload.who.cloned(),
+        core_metadata: upload.core_metadata.map(Box::new),
+        rare: None,
+        role: upload.role,
+    };
+    let mut rare = Rare::default();
+    match known {
+        Some(known) if is_same => {
+            // Only what is said of it may differ; it stays the upload that it was.
+            next.uploaded_at_microseconds = known.uploaded_at_microseconds;
+            next.uploader = known.uploader.clone();
+            next.rare = known.rare.clone();
+            next.serial = known.serial;
+            if next != **known {
+                draft.put_file(stage, project, &next);
+            }
+            return Ok(match draft.is_empty() {
+                true => Decision::AlreadyThere,
+                false => Decision::Commit(draft.finish()),
+            });
+        }
+        Some(known) => {
+            let count = overwrites(&known.log(stage.name())) + 1;
+            let upload_entry = LogEntry::Upload {
+                who: upload.who.cloned(),
+                at: upload.at,
+                target: upload.stage.clone(),
+            };
+            let own = if upload.log.is_empty() { &[upload_entry][..] } else { upload.log };
+            let overwrite = [LogEntry::Overwrite { at: upload.at, count }];
+            rare.log = Some(overwrite.iter().chain(own).cloned().collect());
+            rare.gone = gone_after(known, Some(next.directory())).into();
+            draft.remove_tox_results(stage, project, filename);
+        }
+        None => {
+            let gone = trace.and_then(|it| it.gone(filename));
+            let gone = gone.map(|gone| gone.directories.to_vec()).unwrap_or_default();
+            rare.gone = without(gone, Some(next.directory())).into();
+        }
+    }
+    if rare.log.is_none() && !upload.log.is_empty() {
+        rare.log = Some(upload.log.into());
+    }
+    next.rare = (rare != Rare::default()).then(|| Box::new(rare));
+    draft.put_file(stage, project, &next);
+    Ok(Decision::Commit(draft.finish()))
+}
+
+/// How often a file was overwritten, by its log.
+pub(super) fn overwrites(log: &[LogEntry]) -> u32 {
+    let counts = log.iter().map(|entry| match entry {
+        LogEntry::Overwrite { count, .. } => *count,
+        _ => 0,
+    });
+    counts.fold(0, u32::saturating_add)
+}
+
+/// Registers a release, or replaces what is known of it.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`].
+pub fn submit(
+    snapshot: &Snapshot,
+    stage: &StageName,
+    project: &ProjectName,
+    version: &Version,
+    metadata: Digest,
+) -> Result<Decision, ChangeError> {
+    let stage = writable(snapshot, stage)?;
+    let trace = stage.project_trace(project.as_str());
+    let release = trace.and_then(|it| it.release(version.as_str()));
+    let yanked = release.and_then(|release| release.yanked.as_deref());
+    let mut draft = Draft::default();
+    draft.check_stage(stage);
+    draft.put_version(stage, project, version.as_str(), metadata, yanked);
+    Ok(match draft.is_empty() {
+        true => Decision::AlreadyThere,
+        false => Decision::Commit(draft.finish()),
+    })
+}
+
+/// A test result that somebody brings; its bytes are stored already.
+#[derive(Clone, Copy, Debug)]
+pub struct ToxUpload<'text> {
+    /// Into which stage.
+    pub stage: &'text StageName,
+    /// Where the tested file lies below `+f/`.
+    pub directory: Directory,
+    /// The tested file's name.
+    pub filename: &'text str,
+    /// Names the bytes of the result.
+    pub digest: Digest,
+    /// Their number.
+    pub size_bytes: u64,
+    /// By whom; none: anonymously.
+    pub who: Option<&'text UserName>,
+    /// When: now.
+    pub at: Timestamp,
+}
+
+/// Adds a test result to a release file, and returns its path below the root: `user/index/+f/…`.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoReleaseFile`].
+pub fn tox_result(
+    snapshot: &Snapshot,
+    upload: &ToxUpload<'_>,
+) -> Result<(Batch, String), ChangeError> {
+    let stage = writable(snapshot, upload.stage)?;
+    let (tested, project) = match stage.file(upload.directory, upload.filename) {
+        FileLookup::Found { file, project } if file.role == FileRole::Release => (file, project),
+        _ => {
+            let path = format!("{}/+f/{}/{}", upload.stage, upload.directory, upload.filename);
+            return Err(ChangeError::NoReleaseFile { path });
+        }
+    };
+    let trace = stage.project_trace(project.as_str());
+    let known_count = trace.map_or(0, |it| it.tox_results_of(upload.filename).count());
+    let time = upload.at.strftime("%Y%m%d%H%M%S");
+    let mut number = known_count;
+    let filename = loop {
+        let filename = format!("{}.toxresult-{time}-{number}", upload.filename);
+        // A name is never used twice, not even one that is gone.
+        let is_taken =
+            trace.is_some_and(|it| it.file(&filename).is_some() || it.gone(&filename).is_some());
+        if !is_taken {
+            break filename;
+        }
+        number += 1;
+    };
+    let rare = Rare {
+        for_file: Some(upload.filename.into()),
+        directory: Some(tested.directory()),
+        ..Rare::default()
+    };
+    let result = ReleaseFile {
+        filename: filename.into(),
+        version: tested.version.clone(),
+        digest: upload.digest,
+        size_bytes: upload.size_bytes,
+        uploaded_at_microseconds: upload.at.as_microsecond(),
+        serial: Default::default(),
+        requires_python: None,
+        uploader: upload.who.cloned(),
+        core_metadata: None,
+        rare: Some(Box::new(rare)),
+        role: FileRole::ToxResult,
+    };
+    let mut draft = Draft::default();
+    draft.check_stage(stage);
+    let tested_key = file_key(stage.name(), &project, upload.filename);
+    draft.check(tested_key, Expected::At(tested.serial));
+    draft.put_file(stage, &project, &result);
+    Ok((draft.finish(), format!("{}/{}", upload.stage, result.path())))
+}

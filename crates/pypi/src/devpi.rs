@@ -1,0 +1,399 @@
+//! devpi's JSON: the envelope, and users, stages, projects, versions and files as its clients read them.
+//!
+//! values -> `result` of an envelope -> bytes, in devpi's layout: two blanks of indentation, the keys in
+//! devpi's order, a line feed at the end. Links are absolute; the root's URL is an argument.
+//!
+//! The metadata of a release is a blob: [`metadata_digests`] says which are needed, and the caller gives
+//! their bytes.
+
+use std::collections::BTreeMap;
+
+use account::{Principal, User, UserName};
+use bytes::Bytes;
+use jiff::Timestamp;
+use record::Digest;
+use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use crate::change::push::PushAction;
+use crate::inherit::{Part, ProjectView, VersionView};
+use crate::simple::encoded;
+use crate::{
+    FileRole, LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageName,
+};
+
+/// What this server says it can do, beyond what every devpi can.
+pub const FEATURES: [&str; 4] =
+    ["push-no-docs", "push-only-docs", "push-register-project", "server-keyvalue-parsing"];
+
+#[derive(Serialize)]
+struct Envelope<'text, T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<T>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    type_: Option<&'text str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'text str>,
+}
+
+fn bytes<T: Serialize>(envelope: &Envelope<'_, T>) -> Bytes {
+    let mut bytes =
+        serde_json::to_vec_pretty(envelope).expect("texts and numbers are written to memory");
+    bytes.push(b'\n');
+    bytes.into()
+}
+
+/// The body with a result of the type `type_`, as in `indexconfig`.
+pub fn result<T: Serialize>(type_: &str, result: T, message: Option<&str>) -> Bytes {
+    bytes(&Envelope { result: Some(result), type_: Some(type_), message })
+}
+
+/// The body with nothing but a message.
+pub fn message(message: &str) -> Bytes {
+    bytes(&Envelope::<()> { result: None, type_: None, message: Some(message) })
+}
+
+/// `result` of `+api`, type `apiconfig`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ApiConfig {
+    login: String,
+    authstatus: (&'static str, String, Vec<String>),
+    features: [&'static str; 4],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simpleindex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pypisubmit: Option<String>,
+}
+
+/// What `+api` says at the root, or at a stage. `root_url` has no slash at its end.
+pub fn api_config(root_url: &str, principal: &Principal, stage: Option<&Stage>) -> ApiConfig {
+    let index = stage.map(|stage| format!("{root_url}/{}", path(stage.name())));
+    let groups = principal.groups().map(ToString::to_string).collect();
+    ApiConfig {
+        login: format!("{root_url}/+login"),
+        authstatus: match principal.user_name() {
+            Some(name) => ("ok", name.to_string(), groups),
+            None => ("noauth", String::new(), Vec::new()),
+        },
+        features: FEATURES,
+        simpleindex: index.as_ref().map(|index| format!("{index}/+simple/")),
+        pypisubmit: index
+            .as_ref()
+            .filter(|_| stage.is_some_and(|stage| !stage.config().is_mirror()))
+            .map(|index| format!("{index}/")),
+        index,
+    }
+}
+
+/// `user/index`, encoded for a URL.
+fn path(stage: &StageName) -> String {
+    format!("{}/{}", encoded(stage.user()), encoded(stage.index()))
+}
+
+/// A user with their stages, type `userconfig`; borrowed from what it shows.
+#[derive(Clone, Copy, Debug)]
+pub struct UserConfig<'snapshot> {
+    /// The user.
+    pub user: &'snapshot User,
+    /// Where their stages are.
+    pub snapshot: &'snapshot Snapshot,
+    /// Who asks: stages that they may neither read nor change are left out.
+    pub principal: &'snapshot Principal,
+}
+
+impl Serialize for UserConfig<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let UserConfig { user, snapshot, principal } = *self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("username", user.name.as_str())?;
+        map.serialize_entry("created", &seconds(user.created_at))?;
+        if let Some(modified_at) = user.modified_at {
+            map.serialize_entry("modified", &seconds(modified_at))?;
+        }
+        let texts =
+            [("email", &user.email), ("title", &user.title), ("description", &user.description)];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                map.serialize_entry(key, text)?;
+            }
+        }
+        if let Some(custom_data) = &user.custom_data {
+            map.serialize_entry("custom_data", custom_data)?;
+        }
+        let stages = snapshot.stages_of(user.name.as_str());
+        let shown = stages.filter(|it| it.may_read(principal) || it.may_modify(principal));
+        let indexes: BTreeMap<&str, _> =
+            shown.map(|stage| (stage.name().index(), stage.config())).collect();
+        map.serialize_entry("indexes", &indexes)?;
+        map.end()
+    }
+}
+
+/// `2026-01-31T23:59:59Z`.
+fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Every user with their stages, type `list:userconfig`: an object by name.
+pub fn user_list<'snapshot>(
+    users: impl IntoIterator<Item = &'snapshot User>,
+    snapshot: &'snapshot Snapshot,
+    principal: &'snapshot Principal,
+) -> BTreeMap<&'snapshot str, UserConfig<'snapshot>> {
+    let configs = users.into_iter().map(|user| UserConfig { user, snapshot, principal });
+    configs.map(|config| (config.user.name.as_str(), config)).collect()
+}
+
+/// A stage's configuration with the names of its own projects, type `indexconfig`.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexConfig<'snapshot> {
+    /// The stage.
+    pub stage: &'snapshot Stage,
+    /// Whether `projects` is among it.
+    pub has_projects: bool,
+}
+
+impl Serialize for IndexConfig<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Flat<'stage> {
+            #[serde(flatten)]
+            config: &'stage crate::StageConfig,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            projects: Option<Names<'stage>>,
+        }
+        let projects = self.has_projects.then_some(Names(self.stage));
+        Flat { config: self.stage.config(), projects }.serialize(serializer)
+    }
+}
+
+struct Names<'stage>(&'stage Stage);
+
+impl Serialize for Names<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.projects().map(|(name, _)| name.as_str()))
+    }
+}
+
+/// The bytes of metadata blobs, by their digest. What is missing is shown with name and version only.
+pub type MetadataBytes = std::collections::HashMap<Digest, Bytes>;
+
+/// Which metadata [`project_config`] (of all versions) or [`version_data`] (of one) needs.
+pub fn metadata_digests<'view, 'snapshot: 'view>(
+    versions: impl IntoIterator<Item = &'view VersionView<'snapshot>>,
+) -> Vec<Digest> {
+    let versions = versions.into_iter();
+    let mut digests: Vec<Digest> = versions
+        .flat_map(|view| {
+            let releases = view.parts.iter().map(|it| it.project.release(view.version.as_str()));
+            releases.flatten().map(|release| release.metadata)
+        })
+        .collect();
+    digests.sort_unstable();
+    digests.dedup();
+    digests
+}
+
+/// All versions of a project, newest first, type `projectconfig`: an object by version.
+pub fn project_config(
+    versions: &[VersionView<'_>],
+    project: &ProjectName,
+    root_url: &str,
+    metadata: &MetadataBytes,
+) -> impl Serialize + use<> {
+    let entries = versions
+        .iter()
+        .map(|view| (view.version.to_string(), version_data(view, project, root_url, metadata)));
+    Ordered(entries.collect())
+}
+
+struct Ordered(Vec<(String, Value)>);
+
+impl Serialize for Ordered {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+/// One version, type `versiondata`: its metadata, `+links`, and the same version of stages farther away
+/// in `+shadowing`.
+pub fn version_data(
+    view: &VersionView<'_>,
+    project: &ProjectName,
+    root_url: &str,
+    metadata: &MetadataBytes,
+) -> Value {
+    let mut parts = view
+        .parts
+        .iter()
+        .map(|part| one_version(*part, project, view.version.as_str(), root_url, metadata));
+    let mut nearest = parts.next().unwrap_or_default();
+    let shadowed: Vec<Value> = parts.map(Value::Object).collect();
+    if !shadowed.is_empty() {
+        nearest.insert("+shadowing".to_owned(), shadowed.into());
+    }
+    Value::Object(nearest)
+}
+
+fn one_version(
+    part: Part<'_>,
+    project: &ProjectName,
+    version: &str,
+    root_url: &str,
+    metadata: &MetadataBytes,
+) -> Map<String, Value> {
+    let stored = part.project.release(version).and_then(|it| metadata.get(&it.metadata));
+    let stored = stored.and_then(|bytes| serde_json::from_slice(bytes).ok());
+    let mut object: Map<String, Value> = stored.unwrap_or_default();
+    object.entry("name").or_insert_with(|| project.as_str().into());
+    object.insert("version".to_owned(), version.into());
+    let mut files: Vec<&ReleaseFile> = part.project.files_of(version).map(|it| &**it).collect();
+    // Stable: by name within a role.
+    files.sort_by_key(|file| file.role());
+    let links: Vec<Value> = files.iter().map(|file| link(part.stage, file, root_url)).collect();
+    if !links.is_empty() {
+        object.insert("+links".to_owned(), links.into());
+    }
+    object
+}
+
+/// The URL of a file. `root_url` has no slash at its end.
+pub fn file_url(root_url: &str, stage: &StageName, file: &ReleaseFile) -> String {
+    url(root_url, stage, file, file.filename())
+}
+
+fn url(root_url: &str, stage: &StageName, file: &ReleaseFile, filename: &str) -> String {
+    format!("{root_url}/{}/+f/{}/{}", path(stage), file.directory(), encoded(filename))
+}
+
+fn link(stage: &Stage, file: &ReleaseFile, root_url: &str) -> Value {
+    let name = stage.name();
+    let sha256 = file.digest().to_string();
+    let log: Vec<Value> = file.log(name).iter().map(log_entry).collect();
+    let mut link = json!({
+        "rel": file.role().as_str(),
+        "href": file_url(root_url, name, file),
+        "hash_spec": format!("sha256={sha256}"),
+        "hashes": {"sha256": sha256},
+        "log": log,
+    });
+    if let Some(for_file) = file.for_file() {
+        link["for_href"] = url(root_url, name, file, for_file).into();
+    }
+    link
+}
+
+fn log_entry(entry: &LogEntry) -> Value {
+    let who = |who: &Option<UserName>| who.as_ref().map(|name| name.as_str().to_owned());
+    match entry {
+        LogEntry::Upload { who: by, at, target } => {
+            json!({"what": "upload", "who": who(by), "when": when(*at), "dst": target.as_str()})
+        }
+        LogEntry::Push { who: by, at, source, target } => json!({
+            "what": "push",
+            "who": who(by),
+            "when": when(*at),
+            "src": source.as_str(),
+            "dst": target.as_str(),
+        }),
+        LogEntry::Overwrite { at, count } => {
+            json!({"what": "overwrite", "who": null, "when": when(*at), "count": count})
+        }
+    }
+}
+
+/// Year, month, day, hour, minute and second in UTC.
+fn when(at: Timestamp) -> [i16; 6] {
+    let time = at.to_zoned(jiff::tz::TimeZone::UTC).datetime();
+    [
+        time.year(),
+        time.month().into(),
+        time.day().into(),
+        time.hour().into(),
+        time.minute().into(),
+        time.second().into(),
+    ]
+}
+
+/// What is known of a file, type `releasefilemeta`.
+#[derive(Clone, Copy, Debug)]
+pub struct FileMeta<'file> {
+    /// The project.
+    pub project: &'file ProjectName,
+    /// The file.
+    pub file: &'file ReleaseFile,
+}
+
+impl Serialize for FileMeta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let sha256 = self.file.digest().to_string();
+        let mut meta = serializer.serialize_struct("FileMeta", 6)?;
+        meta.serialize_field("hash_spec", &format!("sha256={sha256}"))?;
+        meta.serialize_field("hashes", &json!({"sha256": sha256}))?;
+        meta.serialize_field("last_modified", &http_date(self.file.uploaded_at()))?;
+        meta.serialize_field("project", self.project.as_str())?;
+        meta.serialize_field("version", self.file.version())?;
+        meta.serialize_field("size", &self.file.size_bytes())?;
+        meta.end()
+    }
+}
+
+/// `Sat, 31 Jan 2026 23:59:59 GMT`, as in `Last-Modified`.
+pub fn http_date(time: Timestamp) -> String {
+    time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
+
+impl Serialize for PushAction {
+    /// Writes the list that devpi's `actionlog` has for it.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let texts = match self {
+            PushAction::Register { name, version, target } => {
+                vec!["register", name, version, "->", target.as_str()]
+            }
+            PushAction::File { path } => vec!["store_releasefile", path],
+            PushAction::ToxResult { path } => vec!["store_toxresult", path],
+            PushAction::Docs { name, version, target } => {
+                vec!["store_doczip", name, version, "->", target.as_str()]
+            }
+        };
+        let mut list = serializer.serialize_seq(Some(1 + texts.len()))?;
+        list.serialize_element(&200)?;
+        for text in texts {
+            list.serialize_element(text)?;
+        }
+        list.end()
+    }
+}
+
+/// The versions of a project that a stage shows, newest first; with its bases unless `is_alone`. None if
+/// nobody has the project.
+pub fn versions<'snapshot>(
+    snapshot: &'snapshot Snapshot,
+    stage: &str,
+    project: &str,
+    is_alone: bool,
+) -> Option<Vec<VersionView<'snapshot>>> {
+    let order = match is_alone {
+        true => ResolutionOrder::alone(snapshot, stage),
+        false => ResolutionOrder::of(snapshot, stage),
+    }?;
+    order.project(project).map(|view: ProjectView<'_>| view.versions())
+}
+
+/// The files of one version that a stage itself has, by role: for pages and pushes to elsewhere.
+pub fn files_by_role<'snapshot>(
+    stage: &'snapshot Stage,
+    project: &str,
+    version: &str,
+    role: FileRole,
+) -> Vec<&'snapshot ReleaseFile> {
+    let project = stage.project(project);
+    let files = project.into_iter().flat_map(|project| project.files_of(version));
+    files.map(|file| &**file).filter(|file| file.role() == role).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! devpi's JSON: each view, to the key and its order.
+
+use serde_json::json;
+
+use super::*;
+use crate::testing::{World, metadata, now, principal, stage_name, user_name};
+use crate::{ProjectName, change};
+
+const ROOT: &str = "http://host/sub";
+
+fn world() -> World {
+    let mut world = World::new();
+    world.create("alice/base", json!({})).create("alice/dev", json!({"bases": "alice/base"}));
+    world.upload("alice/base", "foo-1.0.tar.gz", "base").upload("alice/base", "foo-2.0.zip", "two");
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one");
+    world
+}
+
+#[track_caller]
+fn check(value: impl Serialize, expected: Value) {
+    assert_eq!(serde_json::to_value(value).expect("JSON"), expected);
+}
+
+#[test]
+fn the_envelope_is_laid_out_as_devpis() {
+    let body = result("list", json!([1]), Some("done"));
+    let text =
+        "{\n  \"result\": [\n    1\n  ],\n  \"type\": \"list\",\n  \"message\": \"done\"\n}\n";
+    assert_eq!(body, text);
+    assert_eq!(message("no"), "{\n  \"message\": \"no\"\n}\n");
+}
+
+#[test]
+fn what_the_server_can_do_at_the_root_and_at_a_stage() {
+    let mut world = world();
+    check(
+        api_config(ROOT, &Principal::Anonymous, None),
+        json!({"login": "http://host/sub/+login", "authstatus": ["noauth", "", []], "features": FEATURES}),
+    );
+    let stage = world.snapshot.stage("alice/dev").expect("a stage").clone();
+    let config = serde_json::to_value(api_config(ROOT, &principal("alice"), Some(&stage)));
+    let config = config.expect("JSON");
+    assert_eq!(config["authstatus"], json!(["ok", "alice", []]));
+    assert_eq!(config["index"], "http://host/sub/alice/dev");
+    assert_eq!(config["simpleindex"], "http://host/sub/alice/dev/+simple/");
+    assert_eq!(config["pypisubmit"], "http://host/sub/alice/dev/");
+    let mirror = json!({"type": "mirror", "mirror_url": "https://upstream.example/"});
+    world.create("root/pypi", mirror);
+    let stage = world.snapshot.stage("root/pypi").expect("a stage").clone();
+    let config = serde_json::to_value(api_config(ROOT, &Principal::Anonymous, Some(&stage)));
+    assert!(config.expect("JSON").get("pypisubmit").is_none());
+}
+
+#[test]
+fn a_stage_with_its_own_projects() {
+    let world = world();
+    let stage = world.snapshot.stage("alice/dev").expect("a stage");
+    let text =
+        |has_projects| serde_json::to_string(&IndexConfig { stage, has_projects }).expect("JSON");
+    let config = r#"{"type":"stage","volatile":true,"acl_upload":["alice"],"acl_toxresult_upload":[":ANONYMOUS:"],"bases":["alice/base"],"mirror_whitelist":[],"mirror_whitelist_inheritance":"intersection""#;
+    assert_eq!(text(false), format!("{config}}}"));
+    assert_eq!(text(true), format!("{config},\"projects\":[\"foo\"]}}"));
+}
+
+#[test]
+fn a_user_with_the_stages_that_one_may_see() {
+    let mut world = world();
+    world.create("alice/secret", json!({"acl_read": "alice"}));
+    let mut user = User::new(user_name("alice"), now());
+    user.email = Some("a@host.example".to_owned());
+    user.modified_at = Some(now());
+    let config = |principal: &Principal| {
+        let config = UserConfig { user: &user, snapshot: &world.snapshot, principal };
+        serde_json::to_value(config).expect("JSON")
+    };
+    let own = config(&principal("alice"));
+    assert_eq!(own["created"], "2026-01-31T12:34:56Z");
+    assert_eq!(own["modified"], "2026-01-31T12:34:56Z");
+    assert_eq!(own["email"], "a@host.example");
+    let names = |config: &Value| -> Vec<String> {
+        config["indexes"].as_object().expect("an object").keys().cloned().collect()
+    };
+    assert_eq!(names(&own), ["base", "dev", "secret"]);
+    assert_eq!(names(&config(&Principal::Anonymous)), ["base", "dev"]);
+    assert!(own.get("pwhash").is_none() && own.get("title").is_none());
+    check(user_list([&user], &world.snapshot, &principal("alice")), json!({"alice": own}));
+}
+
+/// The metadata that is needed, as the caller has it.
+fn known(versions: &[VersionView<'_>]) -> MetadataBytes {
+    let all = ["1.0", "2.0"].map(|version| metadata("foo", version));
+    let known = all.into_iter().map(|bytes| (Digest::of(&bytes), bytes));
+    let needed = metadata_digests(versions);
+    known.filter(|(digest, _)| needed.contains(digest)).collect()
+}
+
+#[test]
+fn a_version_with_its_links_and_what_it_shadows() {
+    let mut world = world();
+    let stage = stage_name("alice/dev");
+    let one = Digest::of(b"one");
+    let directory = crate::Directory::of(&one);
+    let tox = change::upload::ToxUpload {
+        stage: &stage,
+        directory,
+        filename: "foo-1.0.tar.gz",
+        digest: Digest::of(b"{}"),
+        size_bytes: 2,
+        who: None,
+        at: now(),
+    };
+    let (batch, _) = change::upload::tox_result(&world.snapshot, &tox).expect("a file");
+    world.commit(batch).expect("no conflict");
+    let versions = versions(&world.snapshot, "alice/dev", "foo", false).expect("a project");
+    let (foo, metadata) = (ProjectName::parse("foo").expect("a name"), known(&versions));
+    let when = [2026, 1, 31, 12, 34, 56];
+    let href = format!("http://host/sub/alice/dev/+f/{directory}/foo-1.0.tar.gz");
+    let base = Digest::of(b"base");
+    let base_href =
+        format!("http://host/sub/alice/base/+f/{}/foo-1.0.tar.gz", crate::Directory::of(&base));
+    let log = |target| json!([{"what": "upload", "who": "alice", "when": when, "dst": target}]);
+    let file = |href: &str, digest: &Digest, target| {
+        json!({
+            "rel": "releasefile",
+            "href": href,
+            "hash_spec": format!("sha256={digest}"),
+            "hashes": {"sha256": digest.to_string()},
+            "log": log(target),
+        })
+    };
+    let result = Digest::of(b"{}");
+    check(
+        version_data(&versions[1], &foo, ROOT, &metadata),
+        json!({
+            "name": "foo",
+            "version": "1.0",
+            "summary": "a test",
+            "+links": [
+                file(&href, &one, "alice/dev"),
+                {
+                    "rel": "toxresult",
+                    "href": format!("{href}.toxresult-20260131123456-0"),
+                    "for_href": href,
+                    "hash_spec": format!("sha256={result}"),
+                    "hashes": {"sha256": result.to_string()},
+                    "log": [{"what": "upload", "who": null, "when": when, "dst": "alice/dev"}],
+                },
+            ],
+            "+shadowing": [{
+                "name": "foo",
+                "version": "1.0",
+                "summary": "a test",
+                "+links": [file(&base_href, &base, "alice/base")],
+            }],
+        }),
+    );
+}
+
+#[test]
+fn a_project_is_its_versions_newest_first() {
+    let world = world();
+    let project = |is_alone| {
+        let versions = versions(&world.snapshot, "alice/dev", "foo", is_alone).expect("a project");
+        let foo = ProjectName::parse("foo").expect("a name");
+        let config = project_config(&versions, &foo, ROOT, &known(&versions));
+        serde_json::to_string(&config).expect("JSON")
+    };
+    let both = project(false);
+    let at = |version: &str| both.find(&format!("\"{version}\":{{")).expect("a version");
+    assert!(at("2.0") < at("1.0"), "{both}");
+    assert!(!project(true).contains("2.0"));
+    assert!(versions(&world.snapshot, "alice/dev", "bar", false).is_none());
+}
+
+#[test]
+fn what_is_known_of_a_file() {
+    let world = world();
+    let stage = world.snapshot.stage("alice/dev").expect("a stage");
+    let files = files_by_role(stage, "foo", "1.0", FileRole::Release);
+    let foo = ProjectName::parse("foo").expect("a name");
+    let sha256 = Digest::of(b"one").to_string();
+    check(
+        FileMeta { project: &foo, file: files[0] },
+        json!({
+            "hash_spec": format!("sha256={sha256}"),
+            "hashes": {"sha256": sha256},
+            "last_modified": "Sat, 31 Jan 2026 12:34:56 GMT",
+            "project": "foo",
+            "version": "1.0",
+            "size": 3,
+        }),
+    );
+}

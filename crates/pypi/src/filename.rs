@@ -1,0 +1,701 @@
+//! [`Filename`]: the name of a release file, and what it says about the file.
+//!
+//! text -> [`Filename::parse`] (safe as a name on disk and in a URL, and an archive) -> [`Filename::split`]
+//! -> [`FilenameParts`]: project, version, kind, tags. An upload is checked against its form by
+//! [`Filename::of_upload`]. A name is never rewritten, and nothing here looks into a file.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::project_name::normalized;
+use crate::version::unsafe_in_path;
+use crate::{ProjectName, Version};
+
+/// The name of a release file: 1 to 255 bytes, one segment of a path, with an ending that [`FileKind`]
+/// knows.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Filename(Arc<str>);
+
+/// Text that cannot be the name of a release file, or not of this one. Where devpi has words for it, they
+/// are the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilenameError {
+    /// Nothing at all.
+    #[error("a filename is missing")]
+    Empty,
+    /// More than [`Filename::BYTES_MAX`].
+    #[error("a filename of {0} bytes is too long: at most {max} were expected", max = Filename::BYTES_MAX)]
+    TooLong(usize),
+    /// It could leave its directory, or be read as something else.
+    #[error("filename {filename:?} is refused: {what} cannot be in one")]
+    Unsafe {
+        /// The text.
+        filename: String,
+        /// What cannot be in it.
+        what: &'static str,
+    },
+    /// The release's version is not in it.
+    #[error("filename {} does not contain version {}", Quoted(.filename), Quoted(.version))]
+    Version {
+        /// The text.
+        filename: String,
+        /// The version of the form.
+        version: String,
+    },
+    /// No ending of an archive.
+    #[error("{} is not a valid archive name", Quoted(.0))]
+    NotAnArchive(String),
+    /// It does not begin with the project's name.
+    #[error("filename {} does not match project name {}", Quoted(.filename), Quoted(.project))]
+    Project {
+        /// The text.
+        filename: String,
+        /// The project's name as the form has it.
+        project: String,
+    },
+    /// It ends in `.whl`, but installers could not read it (PEP 427).
+    #[error(
+        "filename {} is not a wheel's: `name-version(-build)-python-abi-platform.whl` was expected, \
+         a build beginning with a digit",
+        Quoted(.0)
+    )]
+    NotAWheel(String),
+}
+
+/// What kind of release file a name's ending tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// `.whl`.
+    Wheel,
+    /// `.tar.gz`, `.tgz`, `.tar.bz2`, `.zip`: sources (or, in old times, a "dumb" binary).
+    Sdist,
+    /// `.egg`.
+    Egg,
+    /// `.exe`: a Windows installer.
+    WindowsInstaller,
+    /// `.msi`.
+    Msi,
+    /// `.dmg`.
+    Dmg,
+    /// `.rpm`.
+    Rpm,
+    /// `.deb`.
+    Deb,
+    /// `.bz2` that is no `.tar.bz2`.
+    Other,
+}
+
+/// The part of a wheel's name that says where it runs, each part as written: `py2.py3`, `none`, `any`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WheelTags<'a> {
+    /// The build number; begins with a digit.
+    pub build: Option<&'a str>,
+    /// Interpreters, joined by dots.
+    pub python: &'a str,
+    /// Binary interfaces, joined by dots.
+    pub abi: &'a str,
+    /// Platforms, joined by dots.
+    pub platform: &'a str,
+}
+
+/// What a filename says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilenameParts<'a> {
+    /// The project, as written (escaped, in a wheel).
+    pub project: &'a str,
+    /// The version, as written, except that a wheel's `1.0_local` is read as `1.0+local`. None if the name
+    /// has none.
+    pub version: Option<Version>,
+    /// Kind of file.
+    pub kind: FileKind,
+    /// A wheel's tags; none for other kinds.
+    pub tags: Option<WheelTags<'a>>,
+}
+
+/// Endings of release files, lower case, with what they tell; a longer one stands before its own end.
+/// The set is devpi's.
+const ENDINGS: [(&str, FileKind); 12] = [
+    (".whl", FileKind::Wheel),
+    (".tar.gz", FileKind::Sdist),
+    (".tar.bz2", FileKind::Sdist),
+    (".tgz", FileKind::Sdist),
+    (".zip", FileKind::Sdist),
+    (".egg", FileKind::Egg),
+    (".exe", FileKind::WindowsInstaller),
+    (".msi", FileKind::Msi),
+    (".dmg", FileKind::Dmg),
+    (".rpm", FileKind::Rpm),
+    (".deb", FileKind::Deb),
+    (".bz2", FileKind::Other),
+];
+
+impl Filename {
+    /// Most bytes in a name: what a file system allows.
+    pub const BYTES_MAX: usize = 255;
+
+    /// The release file's name that `text` is, of whatever project.
+    ///
+    /// # Errors
+    /// [`FilenameError`], by what is wrong; a name that ends in `.whl` may be any text before that.
+    pub fn parse(text: &str) -> Result<Filename, FilenameError> {
+        check_segment(text)?;
+        Filename::archive(text)
+    }
+
+    /// The name of a file that a form brings, checked in devpi's order: it contains the version, is an
+    /// archive, and begins with the project's name. Before that, path tricks are refused; after that, a
+    /// wheel's name must be one that installers read.
+    ///
+    /// The rules differ from devpi's in this. A version counts as contained if the name's own version is the same
+    /// release in PEP 440's sense (builders normalize file names). And the project's name must end where a
+    /// separator stands: `foobar-1.0.zip` is no file of `foo`. A wheel's name is unambiguous, and so project and
+    /// version must be the whole of their parts.
+    ///
+    /// # Errors
+    /// [`FilenameError`], the first that applies.
+    pub fn of_upload(
+        text: &str,
+        project: &str,
+        version: &Version,
+    ) -> Result<Filename, FilenameError> {
+        check_segment(text)?;
+        let project_normalized = normalized(project);
+        if !contains_version(text, &project_normalized, version) {
+            return Err(FilenameError::Version {
+                filename: text.to_owned(),
+                version: version.to_string(),
+            });
+        }
+        let filename = Filename::archive(text)?;
+        let follows =
+            normalized(text).strip_prefix(&project_normalized).map(|rest| rest.starts_with('-'));
+        if project_normalized.is_empty() || follows != Some(true) {
+            return Err(FilenameError::Project {
+                filename: text.to_owned(),
+                project: project.to_owned(),
+            });
+        }
+        if filename.kind() == FileKind::Wheel {
+            filename.check_wheel(project, version)?;
+        }
+        Ok(filename)
+    }
+
+    /// A wheel's name has its parts, and they are exactly the release's.
+    fn check_wheel(&self, project: &str, version: &Version) -> Result<(), FilenameError> {
+        let filename = || self.to_string();
+        let parts = self.wheel_parts().ok_or_else(|| FilenameError::NotAWheel(filename()))?;
+        if normalized(parts.project) != normalized(project) {
+            let project = project.to_owned();
+            return Err(FilenameError::Project { filename: filename(), project });
+        }
+        let is_version = parts.version.is_some_and(|found| {
+            found.is_same_release(version) || escaped(found.as_str()) == escaped(version.as_str())
+        });
+        if is_version {
+            return Ok(());
+        }
+        Err(FilenameError::Version { filename: filename(), version: version.to_string() })
+    }
+
+    fn archive(text: &str) -> Result<Filename, FilenameError> {
+        match ending(text) {
+            Some(_) => Ok(Filename(text.into())),
+            None => Err(FilenameError::NotAnArchive(text.to_owned())),
+        }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What its ending says.
+    pub fn kind(&self) -> FileKind {
+        ending(&self.0).map_or(FileKind::Other, |(_, kind)| kind)
+    }
+
+    /// The name without the ending: `foo-1.0` of `foo-1.0.tar.gz`.
+    pub fn stem(&self) -> &str {
+        ending(&self.0).map_or(&self.0, |(stem, _)| stem)
+    }
+
+    /// What the name says. Only a wheel's is unambiguous; with `project` given, where that name ends is
+    /// known for the others, too, and a file of another project gives nothing.
+    ///
+    /// Without `project`, the version is taken to begin after the first hyphen behind which PEP 440 knows
+    /// the rest, or else after the first one that a digit follows.
+    pub fn split(&self, project: Option<&ProjectName>) -> Option<FilenameParts<'_>> {
+        let kind = self.kind();
+        let parts = match kind {
+            FileKind::Wheel => self.wheel_parts()?,
+            _ => {
+                let wanted = project.map(ProjectName::as_str);
+                let (project, version) = split_stem(without_platform(self.stem(), kind), wanted)?;
+                FilenameParts { project, version: Version::parse(version).ok(), kind, tags: None }
+            }
+        };
+        let is_wanted = project.is_none_or(|wanted| normalized(parts.project) == wanted.as_str());
+        is_wanted.then_some(parts)
+    }
+
+    /// The upload form's `filetype`, for a file that came without a form.
+    pub fn filetype(&self) -> &'static str {
+        match self.kind() {
+            FileKind::Wheel => "bdist_wheel",
+            FileKind::Sdist => "sdist",
+            FileKind::Egg => "bdist_egg",
+            FileKind::WindowsInstaller => "bdist_wininst",
+            FileKind::Msi => "bdist_msi",
+            FileKind::Dmg => "bdist_dmg",
+            FileKind::Rpm => "bdist_rpm",
+            FileKind::Deb | FileKind::Other => "bdist_dumb",
+        }
+    }
+
+    /// The upload form's `pyversion`, for a file that came without a form: `source`, a wheel's interpreters
+    /// (`py3`), an egg's or installer's `2.7`, or `any`.
+    pub fn pyversion(&self) -> &str {
+        match self.kind() {
+            FileKind::Wheel => {
+                self.wheel_parts().and_then(|parts| parts.tags).map_or("any", |tags| tags.python)
+            }
+            FileKind::Sdist => "source",
+            _ => python_suffix(self.stem()).map_or("any", |(_, version)| version),
+        }
+    }
+
+    /// The parts of a wheel's name (PEP 427), if it has five or six.
+    fn wheel_parts(&self) -> Option<FilenameParts<'_>> {
+        let parts: Vec<&str> = self.stem().split('-').collect();
+        let (project, version, build, [python, abi, platform]) = match parts[..] {
+            [project, version, python, abi, platform] => {
+                (project, version, None, [python, abi, platform])
+            }
+            [project, version, build, python, abi, platform] => {
+                (project, version, Some(build), [python, abi, platform])
+            }
+            _ => return None,
+        };
+        let is_name = |text: &str| text.starts_with(|first: char| first.is_ascii_alphanumeric());
+        let is_tag = |text: &str| {
+            !text.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(&byte))
+        };
+        let is_build =
+            build.is_none_or(|build| build.starts_with(|first: char| first.is_ascii_digit()));
+        if !is_name(project) || !is_build || ![python, abi, platform].into_iter().all(is_tag) {
+            return None;
+        }
+        Some(FilenameParts {
+            project,
+            version: Some(wheel_version(version)?),
+            kind: FileKind::Wheel,
+            tags: Some(WheelTags { build, python, abi, platform }),
+        })
+    }
+}
+
+/// Checks that `text` can be the name of a file on disk and one segment of a URL: for names that are no
+/// release file's, too (documentation, test results).
+///
+/// # Errors
+/// [`FilenameError::Empty`], [`FilenameError::TooLong`], [`FilenameError::Unsafe`].
+pub fn check_segment(text: &str) -> Result<(), FilenameError> {
+    if text.is_empty() {
+        return Err(FilenameError::Empty);
+    }
+    if text.len() > Filename::BYTES_MAX {
+        return Err(FilenameError::TooLong(text.len()));
+    }
+    let what = match text {
+        _ if text.starts_with('.') => Some("a leading dot"),
+        _ if text.trim() != text => Some("white space at an end"),
+        _ => text.chars().find_map(unsafe_in_path),
+    };
+    match what {
+        Some(what) => Err(FilenameError::Unsafe { filename: text.to_owned(), what }),
+        None => Ok(()),
+    }
+}
+
+/// `text` before its ending, and what that says; none if it is no ending of a release file.
+fn ending(text: &str) -> Option<(&str, FileKind)> {
+    ENDINGS.iter().find_map(|&(ending, kind)| {
+        let stem_bytes = text.len().checked_sub(ending.len()).filter(|&bytes| bytes > 0)?;
+        let (stem, found) = text.split_at_checked(stem_bytes)?;
+        found.eq_ignore_ascii_case(ending).then_some((stem, kind))
+    })
+}
+
+/// Whether `filename` contains `version`: as it is, with runs of anything but letters, digits, `_` and `.`
+/// replaced by `_`, or as a version that is the same release.
+fn contains_version(filename: &str, project: &str, version: &Version) -> bool {
+    if filename.contains(version.as_str()) {
+        return true;
+    }
+    if filename.contains(&escaped(version.as_str())) {
+        return true;
+    }
+    let project = ProjectName::normalize(project).ok();
+    let parsed = Filename::archive(filename).ok();
+    let found = parsed.as_ref().and_then(|filename| filename.split(project.as_ref())?.version);
+    found.is_some_and(|found| found.is_same_release(version))
+}
+
+/// `version` with each run of anything but letters, digits, `_` and `.` replaced by one `_`.
+fn escaped(version: &str) -> String {
+    let mut escaped = String::with_capacity(version.len());
+    let mut in_run = false;
+    for character in version.chars() {
+        let is_kept = character.is_alphanumeric() || character == '_' || character == '.';
+        if is_kept {
+            escaped.push(character);
+        } else if !in_run {
+            escaped.push('_');
+        }
+        in_run = !is_kept;
+    }
+    escaped
+}
+
+/// The version that a wheel's name writes as `text`: `-` and `+` are escaped to `_` by old builders.
+fn wheel_version(text: &str) -> Option<Version> {
+    let version = Version::parse(text).ok()?;
+    if !version.is_legacy() {
+        return Some(version);
+    }
+    let local = Version::parse(&text.replacen('_', "+", 1)).ok()?;
+    Some(if local.is_legacy() { version } else { local })
+}
+
+/// `stem` without what builders of binaries append to the version.
+fn without_platform(stem: &str, kind: FileKind) -> &str {
+    match kind {
+        FileKind::Wheel | FileKind::Other => stem,
+        FileKind::Sdist => {
+            // A "dumb" binary: `foo-1.0.linux-x86_64`, `foo-1.0.macosx-10.9-x86_64`, `foo-1.0.win32`.
+            let cut = [".linux-", ".macosx-", ".win32", ".win-"]
+                .into_iter()
+                .filter_map(|mark| stem.find(mark))
+                .min();
+            &stem[..cut.unwrap_or(stem.len())]
+        }
+        FileKind::Egg | FileKind::Dmg => python_suffix(stem).map_or(stem, |(rest, _)| rest),
+        FileKind::WindowsInstaller | FileKind::Msi => {
+            let rest = python_suffix(stem).map_or(stem, |(rest, _)| rest);
+            [".win32", ".win-amd64", ".win-arm64", ".win-ia64"]
+                .into_iter()
+                .find_map(|platform| rest.strip_suffix(platform))
+                .unwrap_or(rest)
+        }
+        // `foo-1.0-1.noarch` and `foo_1.0-1_all`: the packaging's own number stays with the version, which
+        // it cannot be told from.
+        FileKind::Rpm => stem.rsplit_once('.').map_or(stem, |(rest, _)| rest),
+        FileKind::Deb => stem.rsplit_once('_').map_or(stem, |(rest, _)| rest),
+    }
+}
+
+/// What stands before `-py2.7`, and the `2.7`.
+fn python_suffix(stem: &str) -> Option<(&str, &str)> {
+    let (at, _) = stem.rmatch_indices("-py").next()?;
+    let version = &stem[at + 3..];
+    let version = version.split('-').next().unwrap_or(version);
+    version.starts_with(|first: char| first.is_ascii_digit()).then_some((&stem[..at], version))
+}
+
+/// Project and version of `stem`, for the wanted project if there is one.
+fn split_stem<'a>(stem: &'a str, wanted: Option<&str>) -> Option<(&'a str, &'a str)> {
+    let separators = if stem.contains('-') { ['-', '-'] } else { ['-', '_'] };
+    let splits = || {
+        stem.match_indices(separators)
+            .map(|(at, _)| (&stem[..at], &stem[at + 1..]))
+            .filter(|(project, _)| !project.is_empty())
+            .filter(|(project, _)| wanted.is_none_or(|wanted| normalized(project) == wanted))
+    };
+    let is_pep_440 =
+        |version: &str| Version::parse(version).is_ok_and(|version| !version.is_legacy());
+    let has_digit = |version: &str| version.starts_with(|first: char| first.is_ascii_digit());
+    splits()
+        .find(|(_, version)| is_pep_440(version))
+        .or_else(|| splits().find(|(_, version)| has_digit(version)))
+        .or_else(|| splits().next())
+        .or_else(|| {
+            let is_wanted = wanted.is_none_or(|wanted| normalized(stem) == wanted);
+            is_wanted.then_some((stem, ""))
+        })
+}
+
+/// Text between quotes as Python's `%r` writes it, for messages that clients compare.
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quote = if self.0.contains('\'') && !self.0.contains('"') { '"' } else { '\'' };
+        write!(formatter, "{quote}")?;
+        for character in self.0.chars() {
+            match character {
+                '\\' => formatter.write_str("\\\\")?,
+                '\n' => formatter.write_str("\\n")?,
+                '\r' => formatter.write_str("\\r")?,
+                '\t' => formatter.write_str("\\t")?,
+                _ if character == quote => write!(formatter, "\\{quote}")?,
+                _ if character.is_control() => write!(formatter, "\\x{:02x}", character as u32)?,
+                _ => write!(formatter, "{character}")?,
+            }
+        }
+        write!(formatter, "{quote}")
+    }
+}
+
+impl FromStr for Filename {
+    type Err = FilenameError;
+
+    fn from_str(text: &str) -> Result<Filename, FilenameError> {
+        Filename::parse(text)
+    }
+}
+
+impl TryFrom<String> for Filename {
+    type Error = FilenameError;
+
+    fn try_from(text: String) -> Result<Filename, FilenameError> {
+        Filename::parse(&text)
+    }
+}
+
+impl From<Filename> for String {
+    fn from(filename: Filename) -> String {
+        filename.as_str().to_owned()
+    }
+}
+
+impl Borrow<str> for Filename {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Filename {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Filename {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Filename {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Filename({:?})", self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Lines of `filename = project | version | kind | tags`, or `filename = nothing`.
+    #[track_caller]
+    fn check_split(project: Option<&str>, cases: &str) {
+        let project = project.map(|project| ProjectName::parse(project).expect("a name"));
+        for case in cases.lines().map(str::trim).filter(|case| !case.is_empty()) {
+            let (text, expected) = case.split_once(" = ").expect("a case");
+            let filename = Filename::parse(text).expect("a filename");
+            let found = filename.split(project.as_ref()).map(|parts| {
+                let version = parts.version.map_or("-".to_owned(), |version| version.to_string());
+                let tags = parts.tags.map_or("-".to_owned(), |tags| {
+                    format!(
+                        "{} {} {} {}",
+                        tags.build.unwrap_or("-"),
+                        tags.python,
+                        tags.abi,
+                        tags.platform
+                    )
+                });
+                format!("{} | {version} | {:?} | {tags}", parts.project, parts.kind)
+            });
+            assert_eq!(found.unwrap_or("nothing".to_owned()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wheel_says_everything() {
+        check_split(
+            None,
+            "foo-1.0-py3-none-any.whl = foo | 1.0 | Wheel | - py3 none any
+             Foo_Bar-1.0rc1-2a-cp312-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl = Foo_Bar | 1.0rc1 | Wheel | 2a cp312 abi3 manylinux_2_17_x86_64.manylinux2014_x86_64
+             foo-1.0+local.1-py2.py3-none-any.WHL = foo | 1.0+local.1 | Wheel | - py2.py3 none any
+             foo-1.0_local.1-py3-none-any.whl = foo | 1.0+local.1 | Wheel | - py3 none any
+             foo-1.0_post1-py3-none-any.whl = foo | 1.0_post1 | Wheel | - py3 none any
+             foo-2004d-py3-none-any.whl = foo | 2004d | Wheel | - py3 none any
+             foo-1.0-build-py3-none-any.whl = nothing
+             foo-1.0-py3-any.whl = nothing
+             foo-1.0-1-2-py3-none-any.whl = nothing
+             foo-1.0--none-any.whl = nothing
+             foo.whl = nothing",
+        );
+    }
+
+    #[test]
+    fn other_names_are_split_where_a_version_begins() {
+        check_split(
+            None,
+            "foo-1.0.tar.gz = foo | 1.0 | Sdist | -
+             foo-bar-1.0.zip = foo-bar | 1.0 | Sdist | -
+             foo_bar-1.0.tgz = foo_bar | 1.0 | Sdist | -
+             foo-2-1.0.tar.bz2 = foo-2 | 1.0 | Sdist | -
+             foo-1.0-1.tar.gz = foo | 1.0-1 | Sdist | -
+             foo-1.0-rc1.tar.gz = foo | 1.0-rc1 | Sdist | -
+             foo-1.0-final-2.tar.gz = foo-1.0-final | 2 | Sdist | -
+             foo-bar.tar.gz = foo | bar | Sdist | -
+             foo.tar.gz = foo | - | Sdist | -
+             foo-1.0.linux-x86_64.tar.gz = foo | 1.0 | Sdist | -
+             foo-1.0.macosx-10.9-x86_64.tar.gz = foo | 1.0 | Sdist | -
+             foo-1.0.win32.zip = foo | 1.0 | Sdist | -
+             foo-1.0-py2.7.egg = foo | 1.0 | Egg | -
+             foo-1.0-py2.7-linux-x86_64.egg = foo | 1.0 | Egg | -
+             foo-1.0.win32-py2.7.exe = foo | 1.0 | WindowsInstaller | -
+             foo-1.0.win-amd64-py3.4.msi = foo | 1.0 | Msi | -
+             foo-1.0.win32.exe = foo | 1.0 | WindowsInstaller | -
+             foo-1.0-1.noarch.rpm = foo | 1.0-1 | Rpm | -
+             foo_1.0_all.deb = foo | 1.0 | Deb | -
+             foo-1.0.bz2 = foo | 1.0 | Other | -",
+        );
+    }
+
+    #[test]
+    fn a_known_project_says_where_its_name_ends() {
+        check_split(
+            Some("foo-2"),
+            "foo-2-1.0.tar.gz = foo-2 | 1.0 | Sdist | -
+             Foo_2-beta.tar.gz = Foo_2 | beta | Sdist | -
+             foo-1.0.tar.gz = nothing
+             foo_2-1.0-py3-none-any.whl = foo_2 | 1.0 | Wheel | - py3 none any
+             foo-1.0-py3-none-any.whl = nothing
+             foo-2.tar.gz = foo-2 | - | Sdist | -",
+        );
+        check_split(
+            Some("foo"),
+            "foo-2-1.tar.gz = foo | 2-1 | Sdist | -
+             foobar-1.0.tar.gz = nothing
+             foo_1.0.tar.gz = foo | 1.0 | Sdist | -
+             foo-1.0-final-2.tar.gz = foo | 1.0-final-2 | Sdist | -
+             foo-bar-1.0.tar.gz = foo | bar-1.0 | Sdist | -",
+        );
+    }
+
+    /// Lines of `filename, project, version: message`, or `…: ok`.
+    #[track_caller]
+    fn check_upload(cases: &str) {
+        for case in cases.lines().map(str::trim).filter(|case| !case.is_empty()) {
+            let (input, expected) = case.split_once(": ").expect("a case");
+            let input: Vec<&str> = input.split(", ").collect();
+            let version = Version::parse(input[2]).expect("a version");
+            let found = match Filename::of_upload(input[0], input[1], &version) {
+                Ok(filename) => {
+                    assert_eq!(filename.as_str(), input[0]);
+                    "ok".to_owned()
+                }
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(found, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn an_upload_is_checked_in_devpis_order_and_words() {
+        check_upload(
+            "foo-1.0.tar.gz, foo, 1.0: ok
+             foo-1.0.tar.gz, foo, 1.1: filename 'foo-1.0.tar.gz' does not contain version '1.1'
+             foo-1.0.txt, bar, 1.0: 'foo-1.0.txt' is not a valid archive name
+             foo-1.0.tar, bar, 1.0: 'foo-1.0.tar' is not a valid archive name
+             foo-1.0.tar.gz, bar, 1.0: filename 'foo-1.0.tar.gz' does not match project name 'bar'
+             foo's-1.0.tar.gz, bar, 1.0: filename \"foo's-1.0.tar.gz\" does not match project name 'bar'
+             foobar-1.0.tar.gz, foo, 1.0: filename 'foobar-1.0.tar.gz' does not match project name 'foo'
+             foo-1.0+local-py3-none-any.whl, foo, 1.0+local: ok
+             foo-1.0_local-py3-none-any.whl, foo, 1.0+local: ok
+             foo-1.0_x.y-py3-none-any.whl, foo, 1.0+-x.y: ok
+             Foo.Bar-1.0.ZIP, foo_bar, 1.0: ok
+             foo_bar-1.0-py3-none-any.whl, Foo-Bar, 1.0: ok
+             foo-1.0rc1.tar.gz, foo, 1.0-RC1: ok
+             foo-1.0.0.tar.gz, foo, 1.0: ok
+             foo-1.tar.gz, foo, 1.0.0: ok
+             foo-1.0.rpm, foo, 1.0: ok
+             foo-11.0-py3-none-any.whl, foo, 1.0: filename 'foo-11.0-py3-none-any.whl' does not contain version '1.0'
+             foo_bar-1.0-py3-none-any.whl, foo, 1.0: filename 'foo_bar-1.0-py3-none-any.whl' does not match project name 'foo'
+             foo-1.0-any.whl, foo, 1.0: filename 'foo-1.0-any.whl' is not a wheel's: `name-version(-build)-python-abi-platform.whl` was expected, a build beginning with a digit",
+        );
+    }
+
+    #[test]
+    fn path_tricks_are_refused_by_name_before_anything_else() {
+        let refused = [
+            ("../foo-1.0.zip", "a leading dot"),
+            (".foo-1.0.zip", "a leading dot"),
+            ("x/../foo-1.0.zip", "a slash"),
+            ("/foo-1.0.zip", "a slash"),
+            ("foo\\..\\1.0.zip", "a backslash"),
+            ("foo-1.0.zip\n", "white space at an end"),
+            ("foo-1.0\0.zip", "a control character"),
+            ("foo-1.0\u{202e}piz.zip", "a character that hides others"),
+        ];
+        for (text, what) in refused {
+            let expected = format!("filename {text:?} is refused: {what} cannot be in one");
+            assert_eq!(Filename::parse(text).expect_err(text).to_string(), expected);
+            let version = Version::parse("1.0").expect("a version");
+            let error = Filename::of_upload(text, "foo", &version).expect_err(text);
+            assert_eq!(error.to_string(), expected);
+        }
+        assert_eq!(Filename::parse(""), Err(FilenameError::Empty));
+        assert_eq!(Filename::parse(&"x".repeat(256)), Err(FilenameError::TooLong(256)));
+        assert_eq!(
+            Filename::parse(".zip").expect_err("a name").to_string(),
+            "filename \".zip\" is refused: a leading dot cannot be in one"
+        );
+        assert!(Filename::parse(&format!("{}.zip", "x".repeat(251))).is_ok());
+    }
+
+    #[test]
+    fn a_file_without_a_form_has_a_filetype_and_a_pyversion() {
+        let facts = |text: &str| {
+            let filename = Filename::parse(text).expect("a filename");
+            format!("{} {}", filename.filetype(), filename.pyversion())
+        };
+        assert_eq!(facts("foo-1.0.tar.gz"), "sdist source");
+        assert_eq!(facts("foo-1.0-py2.py3-none-any.whl"), "bdist_wheel py2.py3");
+        assert_eq!(facts("foo-1.0-py2.7-linux-x86_64.egg"), "bdist_egg 2.7");
+        assert_eq!(facts("foo-1.0.win32-py2.7.exe"), "bdist_wininst 2.7");
+        assert_eq!(facts("foo-1.0-1.noarch.rpm"), "bdist_rpm any");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".{0,60}", ending in "|\\.whl|\\.tar\\.gz|\\.egg|\\.exe|\\.deb|\\.rpm") {
+            let text = format!("{text}{ending}");
+            if let Ok(filename) = Filename::parse(&text) {
+                let _ = (filename.split(None), filename.pyversion(), filename.filetype());
+                prop_assert!(!text.contains('/') && !text.starts_with('.'));
+            }
+        }
+
+        #[test]
+        fn no_name_of_parts_panics(text in "[a-z0-9_.é-]{0,30}(-py[0-9])?", ending in "\\.whl|\\.tar\\.gz|\\.egg|\\.exe|\\.deb|\\.rpm") {
+            if let Ok(filename) = Filename::parse(&format!("{text}{ending}")) {
+                let _ = (filename.split(None), filename.pyversion());
+                let version = Version::parse("1.0").expect("a version");
+                let _ = Filename::of_upload(filename.as_str(), "foo", &version);
+            }
+        }
+    }
+}

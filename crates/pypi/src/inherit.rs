@@ -1,0 +1,284 @@
+//! What a stage shows with its bases: the order in which stages are asked, and what blocks a mirror.
+//!
+//! [`ResolutionOrder::of`] a stage -> [`ResolutionOrder::project`] -> the parts that stages have of it,
+//! nearest first; of a file name, or a version, the nearest counts.
+//!
+//! The rules are devpi's. Bases are asked breadth first, each stage once, mirrors after everything else,
+//! in the order in which they were found. A project that a private stage has is not taken from a mirror,
+//! unless it is whitelisted: else whoever registers the name upstream could slip in a newer version.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use account::{Acl, Principal};
+use record::Serial;
+
+use crate::{
+    Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName, StatusMarker, Version,
+    WhitelistInheritance,
+};
+
+/// The stages that answer for one stage, in the order in which they are asked; that stage comes first
+/// unless it is a mirror, which then has no bases and is alone.
+#[derive(Clone, Debug)]
+pub struct ResolutionOrder<'snapshot> {
+    stages: Vec<&'snapshot Arc<Stage>>,
+    missing: Vec<&'snapshot StageName>,
+    configs_serial: Serial,
+}
+
+/// What a stage and its bases have of one project.
+#[derive(Clone, Debug)]
+pub struct ProjectView<'snapshot> {
+    parts: Vec<Part<'snapshot>>,
+    blocked_mirrors: Vec<&'snapshot StageName>,
+}
+
+/// What one stage has of a project.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'snapshot> {
+    /// The stage.
+    pub stage: &'snapshot Arc<Stage>,
+    /// What it has.
+    pub project: &'snapshot Arc<Project>,
+}
+
+/// A file of a [`ProjectView`].
+#[derive(Clone, Copy, Debug)]
+pub struct FileView<'snapshot> {
+    /// Where it is.
+    pub part: Part<'snapshot>,
+    /// Position of `part` in [`ProjectView::parts`].
+    pub part_index: usize,
+    /// The file.
+    pub file: &'snapshot Arc<ReleaseFile>,
+}
+
+/// A version of a [`ProjectView`], and every stage that has it.
+#[derive(Clone, Debug)]
+pub struct VersionView<'snapshot> {
+    /// The version.
+    pub version: Version,
+    /// The stages that have it, nearest first; never empty. What the first says counts, the others are
+    /// shadowed.
+    pub parts: Vec<Part<'snapshot>>,
+}
+
+/// How the stages asked so far stand to a project: whether one has it, and whether it is whitelisted.
+struct Whitelists<'walk> {
+    project: &'walk str,
+    inheritance: WhitelistInheritance,
+    joined: Option<HashSet<&'walk str>>,
+    is_whitelisted: bool,
+    is_private: bool,
+}
+
+impl<'snapshot> ResolutionOrder<'snapshot> {
+    /// The order for the stage of that name; none if there is none.
+    pub fn of(snapshot: &'snapshot Snapshot, stage: &str) -> Option<ResolutionOrder<'snapshot>> {
+        let first = snapshot.stage(stage)?;
+        let mut order = ResolutionOrder {
+            stages: Vec::new(),
+            missing: Vec::new(),
+            configs_serial: Serial::ZERO,
+        };
+        let mut mirrors = Vec::new();
+        let mut seen = HashSet::from([first.name()]);
+        let mut queue = VecDeque::from([first]);
+        while let Some(stage) = queue.pop_front() {
+            order.configs_serial = order.configs_serial.max(stage.config_serial());
+            match stage.config().is_mirror() {
+                true => mirrors.push(stage),
+                false => order.stages.push(stage),
+            }
+            for base in stage.config().bases().iter().filter(|base| seen.insert(base)) {
+                match snapshot.stage(base.as_str()) {
+                    Some(base) => queue.push_back(base),
+                    None => {
+                        // Its deletion, and its coming back, count as a change of this order.
+                        let serial = snapshot.config_serial(base.as_str());
+                        order.configs_serial = order.configs_serial.max(serial);
+                        order.missing.push(base);
+                    }
+                }
+            }
+        }
+        order.stages.extend(mirrors);
+        Some(order)
+    }
+
+    /// The order of a stage that is asked for itself alone.
+    pub fn alone(snapshot: &'snapshot Snapshot, stage: &str) -> Option<ResolutionOrder<'snapshot>> {
+        let stage = snapshot.stage(stage)?;
+        let configs_serial = stage.config_serial();
+        Some(ResolutionOrder { stages: vec![stage], missing: Vec::new(), configs_serial })
+    }
+
+    /// The stages, nearest first, mirrors last; never empty.
+    pub fn stages(&self) -> &[&'snapshot Arc<Stage>] {
+        &self.stages
+    }
+
+    /// Bases that are named and do not exist.
+    pub fn missing(&self) -> &[&'snapshot StageName] {
+        &self.missing
+    }
+
+    /// Whether a mirror is among them.
+    pub fn has_mirror(&self) -> bool {
+        self.stages.last().is_some_and(|stage| stage.config().is_mirror())
+    }
+
+    /// Who may read what these stages show: whoever is on all of these lists. Empty: everybody.
+    pub fn readers(&self) -> Vec<Acl> {
+        let mut readers: Vec<Acl> = Vec::new();
+        for stage in self.stages.iter().filter(|stage| !stage.config().is_public()) {
+            let acl = &stage.config().acl_read;
+            if !readers.contains(acl) {
+                readers.push(acl.clone());
+            }
+        }
+        readers
+    }
+
+    /// Whether `principal` may read what these stages show.
+    pub fn admits(&self, principal: &Principal) -> bool {
+        self.stages.iter().all(|stage| stage.may_read(principal))
+    }
+
+    /// The newest commit that touched what these stages show of a project: a page of it stays right as
+    /// long as this stays the same, and any change of what it shows raises this.
+    pub fn project_stamp(&self, project: &str) -> Serial {
+        let traces = self.stages.iter().filter_map(|stage| stage.project_trace(project));
+        traces.map(|project| project.serial()).fold(self.configs_serial, Serial::max)
+    }
+
+    /// The same for the list of their projects.
+    pub fn list_stamp(&self) -> Serial {
+        let serials = self.stages.iter().map(|stage| stage.projects_serial());
+        serials.fold(self.configs_serial, Serial::max)
+    }
+
+    /// What these stages have of a project; none if nobody has it.
+    pub fn project(&self, name: &str) -> Option<ProjectView<'snapshot>> {
+        let queried = self.stages.first()?;
+        let mut whitelists = Whitelists::new(name, queried);
+        let mut view = ProjectView { parts: Vec::new(), blocked_mirrors: Vec::new() };
+        for &stage in &self.stages {
+            let project = stage.project(name);
+            if !whitelists.admit(stage, project.is_some()) {
+                view.blocked_mirrors.push(stage.name());
+                continue;
+            }
+            if let Some(project) = project {
+                view.parts.push(Part { stage, project });
+            }
+        }
+        (!view.parts.is_empty()).then_some(view)
+    }
+
+    /// The names of all their projects, ascending, each once.
+    pub fn project_names(&self) -> Vec<&'snapshot ProjectName> {
+        let projects = self.stages.iter().flat_map(|stage| stage.projects());
+        let mut names: Vec<&ProjectName> = projects.map(|(name, _)| name).collect();
+        if self.stages.len() > 1 {
+            names.sort_unstable();
+            names.dedup();
+        }
+        names
+    }
+}
+
+impl<'walk> Whitelists<'walk> {
+    fn new(project: &'walk str, queried: &Stage) -> Whitelists<'walk> {
+        let upload = queried.config().upload();
+        Whitelists {
+            project,
+            inheritance: upload.map(|it| it.mirror_whitelist_inheritance).unwrap_or_default(),
+            joined: None,
+            is_whitelisted: false,
+            is_private: false,
+        }
+    }
+
+    /// Whether `stage` is asked for the project, after those before it.
+    fn admit(&mut self, stage: &'walk Stage, has_project: bool) -> bool {
+        let Some(settings) = stage.config().upload() else {
+            return self.is_whitelisted || !self.is_private;
+        };
+        let own = settings.mirror_whitelist.iter().map(|name| &**name);
+        match (&mut self.joined, self.inheritance) {
+            (None, _) => self.joined = Some(own.collect()),
+            (Some(joined), WhitelistInheritance::Union) => joined.extend(own),
+            (Some(joined), WhitelistInheritance::Intersection) => {
+                let own: HashSet<&str> = own.collect();
+                joined.retain(|name| own.contains(name));
+            }
+        }
+        let joined = self.joined.iter();
+        let is_listed =
+            joined.into_iter().any(|names| names.contains(self.project) || names.contains("*"));
+        if is_listed {
+            self.is_whitelisted = true;
+        } else if has_project {
+            self.is_private = true;
+        }
+        true
+    }
+}
+
+impl<'snapshot> ProjectView<'snapshot> {
+    /// What each stage has, nearest first; never empty.
+    pub fn parts(&self) -> &[Part<'snapshot>] {
+        &self.parts
+    }
+
+    /// Mirrors that were not asked, because a private stage has the project.
+    pub fn blocked_mirrors(&self) -> &[&'snapshot StageName] {
+        &self.blocked_mirrors
+    }
+
+    /// The files that installers may choose from: of each name the nearest, in the order of the stages
+    /// and then of the names. What is quarantined is left out.
+    pub fn files(&self) -> Vec<FileView<'snapshot>> {
+        let file_count = self.parts.iter().map(|part| part.project.files().len()).sum();
+        let mut files = Vec::with_capacity(file_count);
+        let mut seen = HashSet::with_capacity(if self.parts.len() > 1 { file_count } else { 0 });
+        for (part_index, &part) in self.parts.iter().enumerate() {
+            let is_quarantined = part
+                .project
+                .status()
+                .is_some_and(|status| status.marker == StatusMarker::Quarantined);
+            for file in part.project.release_files() {
+                // Hidden files hide those of the same name behind them.
+                let is_first = self.parts.len() == 1 || seen.insert(file.filename());
+                if is_first && !is_quarantined {
+                    files.push(FileView { part, part_index, file });
+                }
+            }
+        }
+        files
+    }
+
+    /// The versions that are registered or have files, newest first.
+    pub fn versions(&self) -> Vec<VersionView<'snapshot>> {
+        let mut versions: std::collections::BTreeMap<&str, Vec<Part<'snapshot>>> =
+            std::collections::BTreeMap::new();
+        for part in &self.parts {
+            for version in part.project.versions() {
+                versions.entry(version).or_default().push(*part);
+            }
+        }
+        let mut versions: Vec<VersionView<'snapshot>> = versions
+            .into_iter()
+            .filter_map(|(version, parts)| {
+                Some(VersionView { version: Version::parse(version).ok()?, parts })
+            })
+            .collect();
+        versions.sort_by(|one, other| other.version.cmp(&one.version));
+        versions
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! The Python index: projects and release files in stages that inherit, and the pages that show them.
+//!
+//! ```text
+//! store records ─► Snapshot::apply ─► Snapshot ─► ResolutionOrder ─► simple pages (Pages), devpi views
+//!                                        │
+//! what somebody wants ──────────────► change ─► record::Batch (committed by the caller)
+//!                                        └────► ChangeError, in devpi's words
+//! ```
+//!
+//! A stage is devpi's `user/index`. What it shows comes from itself and its bases, nearest first. Bytes
+//! of files, and the full metadata of releases, are blobs; this crate knows their digests. It does no
+//! I/O, reads no clock and knows no HTTP.
+
+pub mod archive;
+pub mod change;
+pub mod devpi;
+mod error;
+mod filename;
+mod inherit;
+mod metadata;
+mod pages;
+mod permission;
+mod project;
+mod project_name;
+mod record;
+mod release_file;
+mod simple;
+mod snapshot;
+mod stage_config;
+mod stage_name;
+mod upload_form;
+mod version;
+
+pub use change::Decision;
+pub use error::{ChangeError, Refusal};
+pub use filename::{FileKind, Filename, FilenameError, FilenameParts, WheelTags, check_segment};
+pub use inherit::{FileView, Part, ProjectView, ResolutionOrder, VersionView};
+pub use metadata::{Metadata, MetadataError};
+pub use pages::{NoPage, Page, PageBudget, PageCounts, PageRequest, Pages, render};
+pub use permission::may_own;
+pub use project::{Project, ProjectStatus, Release, StatusMarker};
+pub use project_name::{ProjectName, ProjectNameError};
+pub use record::{KIND, Trouble, TroubleReason, stage_key};
+pub use release_file::{Directory, FileRole, LogEntry, ReleaseFile};
+pub use simple::{Links, PageForm};
+pub use snapshot::{Applied, FileLookup, Snapshot, Stage};
+pub use stage_config::{
+    ConfigEdit, ConfigError, MirrorSettings, StageConfig, StageKind, UploadSettings,
+    WhitelistInheritance,
+};
+pub use stage_name::{IndexName, StageName, StageNameError};
+pub use upload_form::{
+    ClaimedDigests, DigestHasher, DigestMismatch, FileDigests, UploadAction, UploadForm,
+    UploadFormError, doc_filename,
+};
+pub use version::{Version, VersionError};
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,506 @@
+//! [`Metadata`]: what a release says about itself: core metadata 1.0 to 2.5.
+//!
+//! `METADATA` or `PKG-INFO` bytes -> [`Metadata::read`]; an upload form -> [`Metadata::from_form`];
+//! what was stored -> [`Metadata::from_json`]; all three -> [`Metadata::to_json`], in devpi's words.
+//! Values are kept as given; nothing here validates a licence, a classifier or a requirement.
+
+mod field;
+mod headers;
+
+use serde_json::{Map, Value as Json};
+
+use crate::{ProjectName, ProjectNameError, Version, VersionError};
+use field::Field;
+
+/// What a release says about itself. Fields are called what devpi calls them: `requires_dist`,
+/// `provides_extras`; a field is a text or a list of texts, always the same of the two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Ascending by field, each once.
+    values: Vec<(Field, Value)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Value {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// Metadata that cannot be kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MetadataError {
+    /// More than [`Metadata::BYTES_MAX`].
+    #[error("metadata of {0} bytes is too long: at most {max} were expected", max = Metadata::BYTES_MAX)]
+    TooLong(u64),
+    /// A field that every release has.
+    #[error("the field {0} is missing")]
+    Missing(&'static str),
+    /// A field that can be there once is there twice, and not the same.
+    #[error("the field {field} is given twice: {first:?} and {second:?}")]
+    Twice {
+        /// Its key.
+        field: &'static str,
+        /// The value that stands first.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A name that no project can have.
+    #[error(transparent)]
+    Name(#[from] ProjectNameError),
+    /// A text that is no version.
+    #[error(transparent)]
+    Version(#[from] VersionError),
+    /// Two sources that should say the same.
+    #[error("{source_name} says {field} {found:?}, but the form says {expected:?}")]
+    Disagrees {
+        /// `METADATA` or `PKG-INFO`.
+        source_name: &'static str,
+        /// The field's key.
+        field: &'static str,
+        /// What the form says.
+        expected: String,
+        /// What the file says.
+        found: String,
+    },
+    /// JSON of another shape.
+    #[error("the field {field} is {found}: {expected} was expected")]
+    Shape {
+        /// The field's key.
+        field: &'static str,
+        /// The JSON found, cut short.
+        found: String,
+        /// `a text` or `a list of texts`.
+        expected: &'static str,
+    },
+}
+
+impl Metadata {
+    /// Most bytes of a `METADATA` or `PKG-INFO` file.
+    pub const BYTES_MAX: u64 = 1 << 20;
+
+    /// Reads a `METADATA` or `PKG-INFO` file, with name and version checked.
+    ///
+    /// # Errors
+    /// [`MetadataError`] if it is too long, or name or version are missing, ambiguous or not allowed.
+    pub fn read(bytes: &[u8]) -> Result<Metadata, MetadataError> {
+        if bytes.len() as u64 > Metadata::BYTES_MAX {
+            return Err(MetadataError::TooLong(bytes.len() as u64));
+        }
+        let mut metadata = Metadata::default();
+        for (field, value) in headers::read(bytes) {
+            if field.is_list() {
+                metadata.push(field, value);
+                continue;
+            }
+            metadata.check_once(field, &value)?;
+            // The first counts, as for Python's reader.
+            if metadata.value(field).is_none() {
+                metadata.set(field, Value::One(value));
+            }
+        }
+        metadata.project()?;
+        metadata.version()?;
+        Ok(metadata)
+    }
+
+    /// What a form says: the fields it has, in order, each with one value. Others than metadata are passed
+    /// over. `UNKNOWN` (what distutils sent for nothing) is nothing; so is an empty item of a list.
+    ///
+    /// # Errors
+    /// [`MetadataError::Twice`] if the form names two releases.
+    pub fn from_form<'a>(
+        fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Metadata, MetadataError> {
+        let mut metadata = Metadata::default();
+        for (key, text) in fields {
+            let Some(field) = Field::of_key(key) else { continue };
+            if field.is_list() {
+                if metadata.value(field).is_none() {
+                    metadata.set(field, Value::Many(Vec::new()));
+                }
+                if !text.is_empty() {
+                    metadata.push(field, text.to_owned());
+                }
+                continue;
+            }
+            let value = if text == "UNKNOWN" { "" } else { text }.to_owned();
+            metadata.check_once(field, &value)?;
+            // The last counts, as for devpi.
+            metadata.set(field, Value::One(value));
+        }
+        Ok(metadata)
+    }
+
+    /// Reads what [`Metadata::to_json`] wrote, or devpi. Keys that are no metadata (`+links`) are passed
+    /// over, and so is `null`.
+    ///
+    /// # Errors
+    /// [`MetadataError::Shape`].
+    pub fn from_json(json: &Map<String, Json>) -> Result<Metadata, MetadataError> {
+        let mut metadata = Metadata::default();
+        for (key, json) in json {
+            let Some(field) = Field::of_key(key) else { continue };
+            let shape = || {
+                let found = json.to_string().chars().take(80).collect();
+                let expected = if field.is_list() { "a list of texts" } else { "a text" };
+                MetadataError::Shape { field: field.key(), found, expected }
+            };
+            let value = match json {
+                Json::Null => continue,
+                Json::String(text) if !field.is_list() => Value::One(text.clone()),
+                // Very old databases have one text where a list is now.
+                Json::String(text) => Value::Many(text.lines().map(str::to_owned).collect()),
+                Json::Array(items) if field.is_list() => {
+                    let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+                    Value::Many(texts.collect::<Option<_>>().ok_or_else(shape)?)
+                }
+                _ => return Err(shape()),
+            };
+            metadata.set(field, value);
+        }
+        Ok(metadata)
+    }
+
+    /// As devpi shows it under a version: the fields that are there, `name` first.
+    pub fn to_json(&self) -> Map<String, Json> {
+        let json = |value: &Value| match value {
+            Value::One(text) => Json::from(text.as_str()),
+            Value::Many(texts) => Json::from(texts.as_slice()),
+        };
+        self.values.iter().map(|(field, value)| (field.key().to_owned(), json(value))).collect()
+    }
+
+    /// This, with every field of devpi's that it lacks added as empty: what a registration is shown as.
+    pub fn with_empty_fields(mut self) -> Metadata {
+        for field in Field::all().filter(|field| field.is_devpis()) {
+            if self.value(field).is_none() {
+                let empty = if field.is_list() {
+                    Value::Many(Vec::new())
+                } else {
+                    Value::One(String::new())
+                };
+                self.set(field, empty);
+            }
+        }
+        self
+    }
+
+    /// Takes the fields that `newer` has, and keeps the others: a further file of a registered release.
+    pub fn merge(&mut self, newer: Metadata) {
+        for (field, value) in newer.values {
+            self.set(field, value);
+        }
+    }
+
+    /// The project, checked; as written it is the text `name`.
+    ///
+    /// # Errors
+    /// [`MetadataError::Missing`], [`MetadataError::Name`].
+    pub fn project(&self) -> Result<ProjectName, MetadataError> {
+        match self.text("name") {
+            "" => Err(MetadataError::Missing("name")),
+            name => Ok(ProjectName::parse(name)?),
+        }
+    }
+
+    /// The version, checked.
+    ///
+    /// # Errors
+    /// [`MetadataError::Missing`], [`MetadataError::Version`].
+    pub fn version(&self) -> Result<Version, MetadataError> {
+        match self.text("version") {
+            "" => Err(MetadataError::Missing("version")),
+            version => Ok(Version::parse(version)?),
+        }
+    }
+
+    /// Which Pythons it runs on, as given; none if any.
+    pub fn requires_python(&self) -> Option<&str> {
+        Some(self.text("requires_python")).filter(|text| !text.is_empty())
+    }
+
+    /// The text of a field; empty if it is not there, or is a list.
+    pub fn text(&self, key: &str) -> &str {
+        match Field::of_key(key).and_then(|field| self.value(field)) {
+            Some(Value::One(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// The items of a field; none if it is not there, or is a text.
+    pub fn list(&self, key: &str) -> &[String] {
+        match Field::of_key(key).and_then(|field| self.value(field)) {
+            Some(Value::Many(texts)) => texts,
+            _ => &[],
+        }
+    }
+
+    /// Checks that a file is of the release that this form names: same project, and same version (`1.0` and
+    /// `1.0.0` are the same here: builders normalize). The other fields may differ; an installer goes by the
+    /// file's.
+    ///
+    /// # Errors
+    /// [`MetadataError::Disagrees`], or what is wrong with a name or version.
+    pub fn check_file(
+        &self,
+        source_name: &'static str,
+        file: &Metadata,
+    ) -> Result<(), MetadataError> {
+        let disagrees = |field: &'static str| MetadataError::Disagrees {
+            source_name,
+            field,
+            expected: self.text(field).to_owned(),
+            found: file.text(field).to_owned(),
+        };
+        if self.project()? != file.project()? {
+            return Err(disagrees("name"));
+        }
+        if !self.version()?.is_same_release(&file.version()?) {
+            return Err(disagrees("version"));
+        }
+        Ok(())
+    }
+
+    /// Whoever reads the other of two names or versions sees another release.
+    fn check_once(&self, field: Field, second: &str) -> Result<(), MetadataError> {
+        match self.value(field) {
+            Some(Value::One(first))
+                if first != second && [Field::NAME, Field::VERSION].contains(&field) =>
+            {
+                let (first, second) = (first.clone(), second.to_owned());
+                Err(MetadataError::Twice { field: field.key(), first, second })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn value(&self, field: Field) -> Option<&Value> {
+        let at = self.values.binary_search_by_key(&field, |(field, _)| *field).ok()?;
+        self.values.get(at).map(|(_, value)| value)
+    }
+
+    fn set(&mut self, field: Field, value: Value) {
+        match self.values.binary_search_by_key(&field, |(field, _)| *field) {
+            Ok(at) => self.values[at].1 = value,
+            Err(at) => self.values.insert(at, (field, value)),
+        }
+    }
+
+    fn push(&mut self, field: Field, text: String) {
+        match self.values.binary_search_by_key(&field, |(field, _)| *field) {
+            Ok(at) => {
+                if let Value::Many(texts) = &mut self.values[at].1 {
+                    texts.push(text);
+                }
+            }
+            Err(at) => self.values.insert(at, (field, Value::Many(vec![text]))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The fields that `file` gives, one `key: value` a line, lists item by item.
+    #[track_caller]
+    fn check_read(file: &str, expected: &str) {
+        let found = match Metadata::read(file.as_bytes()) {
+            Ok(metadata) => lines(&metadata),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    fn lines(metadata: &Metadata) -> String {
+        let mut lines = Vec::new();
+        for (field, value) in &metadata.values {
+            match value {
+                Value::One(text) => lines.push(format!("{}: {text:?}", field.key())),
+                Value::Many(texts) => {
+                    lines.extend(texts.iter().map(|text| format!("{}: {text:?}", field.key())));
+                }
+            }
+        }
+        lines.join("\n")
+    }
+
+    #[test]
+    fn a_file_of_today_is_read() {
+        check_read(
+            "Metadata-Version: 2.4\nName: Foo.Bar\nVersion: 1.0\nSummary: A f\u{f6}\u{f6}\n\
+             Classifier: A :: B\nClassifier: C\nRequires-Dist: a>=1; extra == 'x'\nRequires-Dist: b\n\
+             Requires-Python: >=3.8\nProvides-Extra: x\nProject-URL: Home, https://upstream.example/\n\
+             License-Expression: MIT\nLicense-File: LICENSE\nDynamic: version\nImport-Name: foo\n\
+             Unheard-Of: yes\nDescription-Content-Type: text/markdown\n\n# Foo\n\nText: more\n",
+            "name: \"Foo.Bar\"\nversion: \"1.0\"\nmetadata_version: \"2.4\"\nsummary: \"A f\u{f6}\u{f6}\"\n\
+             license_expression: \"MIT\"\nlicense_file: \"LICENSE\"\n\
+             description: \"# Foo\\n\\nText: more\\n\"\ndescription_content_type: \"text/markdown\"\n\
+             classifiers: \"A :: B\"\nclassifiers: \"C\"\nproject_urls: \"Home, https://upstream.example/\"\n\
+             requires_dist: \"a>=1; extra == 'x'\"\nrequires_dist: \"b\"\nrequires_python: \">=3.8\"\n\
+             provides_extras: \"x\"\ndynamic: \"version\"\nimport_names: \"foo\"",
+        );
+    }
+
+    #[test]
+    fn folded_lines_windows_lines_and_old_descriptions_are_read() {
+        check_read(
+            "Metadata-Version: 1.0\r\nname: foo\r\nVERSION: 1\r\nRequires-Dist: a\r\n  >=1\r\n\
+             Description: One.\r\n        Two.\r\n        \r\n          Four.\r\n       |Five.\r\nLicense: x\r\n",
+            "name: \"foo\"\nversion: \"1\"\nmetadata_version: \"1.0\"\nlicense: \"x\"\n\
+             description: \"One.\\nTwo.\\n\\n  Four.\\nFive.\"\nrequires_dist: \"a >=1\"",
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_no_header_begins_the_description() {
+        check_read(
+            "Name: foo\nVersion: 1\nNo header\nName: bar\n",
+            "name: \"foo\"\nversion: \"1\"\ndescription: \"No header\\nName: bar\\n\"",
+        );
+    }
+
+    #[test]
+    fn a_file_without_one_name_and_one_version_is_refused() {
+        check_read("Version: 1\n", "the field name is missing");
+        check_read("Name: foo\n", "the field version is missing");
+        check_read("", "the field name is missing");
+        check_read(
+            "Name: foo\nName: bar\nVersion: 1\n",
+            r#"the field name is given twice: "foo" and "bar""#,
+        );
+        check_read(
+            "Name: foo\nVersion: 1\nVersion: 2\n",
+            r#"the field version is given twice: "1" and "2""#,
+        );
+        check_read(
+            "Name: foo\nName: foo\nVersion: 1\nSummary: a\nSummary: b\n",
+            "name: \"foo\"\nversion: \"1\"\nsummary: \"a\"",
+        );
+        check_read(
+            "Name: foo\nVersion: ../1\n",
+            r#""../1" is not a version: a leading dot cannot be in one"#,
+        );
+        let long = format!("Name: foo\nVersion: 1\n\n{}", "x".repeat(1 << 20));
+        check_read(&long, "metadata of 1048598 bytes is too long: at most 1048576 were expected");
+    }
+
+    #[track_caller]
+    fn check_form(fields: &[(&str, &str)], expected: &str) {
+        let found = Metadata::from_form(fields.iter().copied());
+        assert_eq!(
+            found.map_or_else(|error| error.to_string(), |metadata| lines(&metadata)),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_form_is_read_in_every_clients_words() {
+        check_form(
+            &[
+                (":action", "file_upload"),
+                ("name", "foo"),
+                ("version", "1.0"),
+                ("author", "UNKNOWN"),
+                ("summary", "a"),
+                ("summary", "b"),
+                ("provides_extra", "x"),
+                ("provides_extras", "y"),
+                ("classifiers", ""),
+                ("platform", "UNKNOWN"),
+                ("import_names", "foo"),
+                ("sha256_digest", "00"),
+            ],
+            "name: \"foo\"\nversion: \"1.0\"\nsummary: \"b\"\nauthor: \"\"\nplatform: \"UNKNOWN\"\n\
+             provides_extras: \"x\"\nprovides_extras: \"y\"\nimport_names: \"foo\"",
+        );
+        check_form(
+            &[("name", "a"), ("name", "b")],
+            r#"the field name is given twice: "a" and "b""#,
+        );
+    }
+
+    fn form(fields: &[(&str, &str)]) -> Metadata {
+        Metadata::from_form(fields.iter().copied()).expect("a form")
+    }
+
+    #[test]
+    fn a_registration_shows_every_field_and_a_further_file_changes_those_it_has() {
+        let mut metadata =
+            form(&[("name", "foo"), ("version", "1"), ("summary", "old"), ("author", "me")]);
+        metadata = metadata.with_empty_fields();
+        metadata.merge(form(&[
+            ("name", "foo"),
+            ("version", "1"),
+            ("summary", "new"),
+            ("classifiers", "A"),
+        ]));
+        assert_eq!(metadata.text("summary"), "new");
+        assert_eq!(metadata.text("author"), "me");
+        assert_eq!(metadata.list("classifiers"), ["A"]);
+        let json = metadata.to_json();
+        assert_eq!(json["requires_python"], "");
+        assert_eq!(json["requires_dist"], Json::Array(Vec::new()));
+        assert!(!json.contains_key("import_names"));
+        assert_eq!(json.len(), 31);
+        assert_eq!(Metadata::from_json(&json), Ok(metadata));
+    }
+
+    #[track_caller]
+    fn check_json(json: &str, expected: &str) {
+        let json: Map<String, Json> = serde_json::from_str(json).expect("an object");
+        let found = Metadata::from_json(&json);
+        assert_eq!(
+            found.map_or_else(|error| error.to_string(), |metadata| lines(&metadata)),
+            expected
+        );
+    }
+
+    #[test]
+    fn devpis_json_is_read_and_other_shapes_are_refused() {
+        check_json(
+            r#"{"name": "foo", "version": "1", "author": null, "+links": [], "classifiers": ["A"], "platform": "a\nb"}"#,
+            "name: \"foo\"\nversion: \"1\"\nplatform: \"a\"\nplatform: \"b\"\nclassifiers: \"A\"",
+        );
+        check_json(r#"{"summary": 1}"#, "the field summary is 1: a text was expected");
+        check_json(
+            r#"{"classifiers": [1]}"#,
+            "the field classifiers is [1]: a list of texts was expected",
+        );
+    }
+
+    #[test]
+    fn a_file_of_another_release_is_told_from_its_form() {
+        let form = form(&[("name", "Foo_Bar"), ("version", "1.0")]);
+        let check = |file: &str| {
+            let file = Metadata::read(file.as_bytes()).expect("metadata");
+            form.check_file("METADATA", &file)
+                .map_or_else(|error| error.to_string(), |()| "ok".to_owned())
+        };
+        assert_eq!(check("Name: foo-bar\nVersion: 1.0.0\n"), "ok");
+        assert_eq!(
+            check("Name: evil\nVersion: 1.0\n"),
+            r#"METADATA says name "evil", but the form says "Foo_Bar""#
+        );
+        assert_eq!(
+            check("Name: foo-bar\nVersion: 1.1\n"),
+            r#"METADATA says version "1.1", but the form says "1.0""#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Metadata::read(&bytes);
+        }
+
+        #[test]
+        fn no_headers_panic(text in "((Name|Version|Description|License|x)?:?[ \t]{0,2}[a-z\u{e9}:]{0,4}\r?\n){0,12}") {
+            let _ = Metadata::read(text.as_bytes());
+            let _ = Metadata::read(format!("Name: a\nVersion: 1\n{text}").as_bytes());
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! [`Pages`]: finished simple pages within a memory budget, each made once per change.
+//!
+//! question -> the page in memory, if what it shows is unchanged -> else made, once for all who wait.
+//!
+//! A page remembers its *stamp*: the newest commit that touched anything it shows. Serials only grow, so
+//! a page is right exactly as long as the stamp of what it shows stays the same; nothing has to be told
+//! when something changes. A page that was looked at since the last commit is not even compared.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use account::{Acl, Principal, Scope};
+use bytes::Bytes;
+use quick_cache::sync::Cache;
+use quick_cache::{Equivalent, OptionsBuilder, Weighter};
+use record::Serial;
+use reply::{Encoding, Reply};
+
+use crate::inherit::ResolutionOrder;
+use crate::simple::{self, Links, PageForm};
+use crate::{ProjectName, Snapshot, StageName};
+
+/// Finished pages within a memory budget. Shared by all threads.
+pub struct Pages {
+    pages: Cache<PageKey, Arc<Page>, PageWeight>,
+    /// Lists may be larger than everything else together, so they have a budget of their own.
+    lists: Cache<PageKey, Arc<Page>, PageWeight>,
+    /// Whoever makes a page holds one of these, by the hash of the question.
+    making: [Mutex<()>; 64],
+    making_list: [Mutex<()>; 4],
+    rendered: AtomicU64,
+    rendered_lists: AtomicU64,
+}
+
+/// What finished pages may take.
+#[derive(Clone, Copy, Debug)]
+pub struct PageBudget {
+    /// Pages of projects, in bytes with their encodings. A page larger than an eighth of it is not kept.
+    pub page_bytes_max: u64,
+    /// Lists of projects, in bytes with their encodings. A list larger than this is not kept.
+    pub list_bytes_max: u64,
+}
+
+/// A finished page. Never changes, but for encodings that are made when first asked for.
+#[derive(Debug)]
+pub struct Page {
+    stamp: Serial,
+    /// The newest snapshot for which the stamp is known to be right.
+    checked_at: AtomicU64,
+    reply: Reply,
+    gzip: OnceLock<Bytes>,
+    zstd: OnceLock<Bytes>,
+    tags: [Box<str>; 3],
+    readers: Box<[Acl]>,
+}
+
+/// Which page is asked for; nothing is copied to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PageRequest<'text> {
+    /// The stage: `user/index`.
+    pub stage: &'text str,
+    /// The project's normalized name; empty: the list of projects.
+    pub project: &'text str,
+    /// For whom.
+    pub form: PageForm,
+    /// How many `../` lead from the page's URL to the root: see [`Links::Depth`].
+    pub depth: u8,
+}
+
+/// Why there is no page; the words are devpi's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPage {
+    /// No such stage.
+    #[error("The stage {0} could not be found.")]
+    NoStage(String),
+    /// Nobody whom the stage asks has the project.
+    #[error("The project {0} does not exist.")]
+    NoProject(String),
+}
+
+/// How often pages were made, since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageCounts {
+    /// Pages of projects that were made.
+    pub rendered: u64,
+    /// Lists of projects that were made.
+    pub rendered_lists: u64,
+    /// Pages of projects in memory.
+    pub pages: usize,
+    /// What they take, in bytes.
+    pub page_bytes: u64,
+    /// Lists in memory.
+    pub lists: usize,
+    /// What they take, in bytes.
+    pub list_bytes: u64,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct PageKey {
+    stage: StageName,
+    project: Option<ProjectName>,
+    form: PageForm,
+    depth: u8,
+}
+
+impl PageKey {
+    fn request(&self) -> PageRequest<'_> {
+        PageRequest {
+            stage: self.stage.as_str(),
+            project: self.project.as_ref().map_or("", ProjectName::as_str),
+            form: self.form,
+            depth: self.depth,
+        }
+    }
+}
+
+impl Hash for PageKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.request().hash(state);
+    }
+}
+
+impl Equivalent<PageKey> for PageRequest<'_> {
+    fn equivalent(&self, key: &PageKey) -> bool {
+        *self == key.request()
+    }
+}
+
+#[derive(Clone)]
+struct PageWeight;
+
+impl Weighter<PageKey, Arc<Page>> for PageWeight {
+    fn weight(&self, key: &PageKey, page: &Arc<Page>) -> u64 {
+        let body_bytes = page.reply.body.len() as u64;
+        let name_bytes = key.stage.as_str().len() + key.request().project.len();
+        // The encodings come later; a digest does not shrink below half its digits.
+        body_bytes + body_bytes * 9 / 10 + name_bytes as u64 + 512
+    }
+}
+
+impl Pages {
+    /// No pages yet, and room for some.
+    pub fn new(budget: PageBudget) -> Pages {
+        let cache = |bytes_max: u64, shards: usize, item_bytes: u64| {
+            let options = OptionsBuilder::new()
+                .weight_capacity(bytes_max)
+                .estimated_items_capacity((bytes_max / item_bytes).clamp(16, 1 << 20) as usize)
+                .shards(shards)
+                .build()
+                .expect("all that is required is given");
+            Cache::with_options(
+                options,
+                PageWeight,
+                quick_cache::DefaultHashBuilder::default(),
+                quick_cache::sync::DefaultLifecycle::default(),
+            )
+        };
+        Pages {
+            pages: cache(budget.page_bytes_max, 8, 16 << 10),
+            lists: cache(budget.list_bytes_max, 1, 1 << 20),
+            making: [const { Mutex::new(()) }; 64],
+            making_list: [const { Mutex::new(()) }; 4],
+            rendered: AtomicU64::new(0),
+            rendered_lists: AtomicU64::new(0),
+        }
+    }
+
+    /// The page, if it is finished and right for `snapshot` or a newer one. Takes no time to speak of:
+    /// no allocation, and no walk unless something was committed since it was asked for last.
+    pub fn ready(&self, snapshot: &Snapshot, request: PageRequest<'_>) -> Option<Arc<Page>> {
+        let page = self.cache_for(request).get(&request)?;
+        let now = snapshot.serial().0;
+        if page.checked_at.load(Ordering::Relaxed) >= now {
+            return Some(page);
+        }
+        let order = ResolutionOrder::of(snapshot, request.stage)?;
+        if stamp(&order, request) != page.stamp {
+            return None;
+        }
+        page.checked_at.fetch_max(now, Ordering::Relaxed);
+        Some(page)
+    }
+
+    /// The page, made if it has to be. Making a long list takes many milliseconds; whoever cannot wait
+    /// that long asks [`Pages::ready`] first.
+    ///
+    /// # Errors
+    /// [`NoPage`] if there is no such stage, or none that it asks has the project.
+    pub fn page(&self, snapshot: &Snapshot, request: PageRequest<'_>) -> Result<Arc<Page>, NoPage> {
+        if let Some(page) = self.ready(snapshot, request) {
+            return Ok(page);
+        }
+        let cache = self.cache_for(request);
+        let locks: &[Mutex<()>] = if request.is_list() { &self.making_list } else { &self.making };
+        let lock = &locks[hash(request) as usize % locks.len()];
+        // What is guarded is nothing that a panic could have left half done.
+        let _making = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have made it meanwhile.
+        if let Some(page) = self.ready(snapshot, request) {
+            return Ok(page);
+        }
+        let (key, page) = Page::make(snapshot, request)?;
+        let counter = if request.is_list() { &self.rendered_lists } else { &self.rendered };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let page = Arc::new(page);
+        cache.insert(key, page.clone());
+        Ok(page)
+    }
+
+    /// How often pages were made, and what they take.
+    pub fn counts(&self) -> PageCounts {
+        PageCounts {
+            rendered: self.rendered.load(Ordering::Relaxed),
+            rendered_lists: self.rendered_lists.load(Ordering::Relaxed),
+            pages: self.pages.len(),
+            page_bytes: self.pages.weight(),
+            lists: self.lists.len(),
+            list_bytes: self.lists.weight(),
+        }
+    }
+
+    fn cache_for(&self, request: PageRequest<'_>) -> &Cache<PageKey, Arc<Page>, PageWeight> {
+        if request.is_list() { &self.lists } else { &self.pages }
+    }
+}
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Pages").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+/// Chooses a lock, nothing more: need not be the same in the next process.
+fn hash(request: PageRequest<'_>) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    request.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn stamp(order: &ResolutionOrder<'_>, request: PageRequest<'_>) -> Serial {
+    if request.is_list() { order.list_stamp() } else { order.project_stamp(request.project) }
+}
+
+impl PageRequest<'_> {
+    fn is_list(&self) -> bool {
+        self.project.is_empty()
+    }
+}
+
+/// The text of a page with links of any kind, which is not kept: for absolute links.
+///
+/// # Errors
+/// [`NoPage`] if there is no such stage, or none that it asks has the project.
+pub fn render(
+    snapshot: &Snapshot,
+    stage: &str,
+    project: &str,
+    form: PageForm,
+    links: Links<'_>,
+) -> Result<Reply, NoPage> {
+    let order =
+        ResolutionOrder::of(snapshot, stage).ok_or_else(|| NoPage::NoStage(stage.to_owned()))?;
+    let text = if project.is_empty() {
+        simple::list_page(&order, form, links)
+    } else {
+        let view = order.project(project).ok_or_else(|| NoPage::NoProject(project.to_owned()))?;
+        simple::project_page(&order, &view, project, form, links)
+    };
+    Ok(Reply::tagged(form.content_type(), text))
+}
+
+impl Page {
+    fn make(snapshot: &Snapshot, request: PageRequest<'_>) -> Result<(PageKey, Page), NoPage> {
+        let PageRequest { stage, project, form, depth } = request;
+        let reply = render(snapshot, stage, project, form, Links::Depth(depth))?;
+        let no_stage = || NoPage::NoStage(stage.to_owned());
+        let order = ResolutionOrder::of(snapshot, stage).ok_or_else(no_stage)?;
+        let tag = |encoding| {
+            let etag = reply.etag.map(|etag| etag.header_value(encoding));
+            etag.unwrap_or_default().into_boxed_str()
+        };
+        let page = Page {
+            stamp: stamp(&order, request),
+            checked_at: AtomicU64::new(snapshot.serial().0),
+            gzip: OnceLock::new(),
+            zstd: OnceLock::new(),
+            tags: [tag(Encoding::Identity), tag(Encoding::Gzip), tag(Encoding::Zstd)],
+            readers: order.readers().into(),
+            reply,
+        };
+        let key = PageKey {
+            stage: stage.parse().map_err(|_| no_stage())?,
+            project: ProjectName::normalize(project).ok(),
+            form,
+            depth,
+        };
+        Ok((key, page))
+    }
+
+    /// The page as it is without encoding, and its tag.
+    pub fn reply(&self) -> &Reply {
+        &self.reply
+    }
+
+    /// The body in `encoding`; made when it is first asked for, once.
+    pub fn body(&self, encoding: Encoding) -> &Bytes {
+        let made = match encoding {
+            Encoding::Identity => return &self.reply.body,
+            Encoding::Gzip => &self.gzip,
+            Encoding::Zstd => &self.zstd,
+        };
+        made.get_or_init(|| encoding.encode(&self.reply.body))
+    }
+
+    /// Whether [`Page::body`] in `encoding` is there already: making it takes time in proportion to the page.
+    pub fn has_body(&self, encoding: Encoding) -> bool {
+        match encoding {
+            Encoding::Identity => true,
+            Encoding::Gzip => self.gzip.get().is_some(),
+            Encoding::Zstd => self.zstd.get().is_some(),
+        }
+    }
+
+    /// The tag of the body in `encoding`, with quotes, as sent.
+    pub fn tag(&self, encoding: Encoding) -> &str {
+        let position = match encoding {
+            Encoding::Identity => 0,
+            Encoding::Gzip => 1,
+            Encoding::Zstd => 2,
+        };
+        &self.tags[position]
+    }
+
+    /// Whether everybody may read it.
+    pub fn is_public(&self) -> bool {
+        self.readers.is_empty()
+    }
+
+    /// Whether `principal` may read it: who may read each stage that it shows.
+    pub fn admits(&self, principal: &Principal) -> bool {
+        self.readers.iter().all(|acl| acl.admits(principal, Scope::PythonRead))
+    }
+
+    /// The newest commit that touched what it shows.
+    pub fn stamp(&self) -> Serial {
+        self.stamp
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+//! Who may do what with a stage. Administrators and the stage's user may do everything, as far as their
+//! credentials go; others what the stage's lists say.
+
+use account::{Principal, Scope};
+
+use crate::{Stage, StageName};
+
+impl Stage {
+    /// Whether `principal` may see its own pages and files. What it shows of its bases needs the same of
+    /// each of them: see [`crate::ResolutionOrder::readers`].
+    pub fn may_read(&self, principal: &Principal) -> bool {
+        self.config().acl_read.admits(principal, Scope::PythonRead)
+    }
+
+    /// Whether `principal` may upload, and push, into it: whom `acl_upload` names, and administrators.
+    /// A stage's own user is on that list unless somebody took them off.
+    pub fn may_upload(&self, principal: &Principal) -> bool {
+        let settings = self.config().upload();
+        settings.is_some_and(|settings| settings.acl_upload.admits(principal, Scope::PythonUpload))
+    }
+
+    /// Whether `principal` may add test results.
+    pub fn may_upload_tox_results(&self, principal: &Principal) -> bool {
+        let settings = self.config().upload();
+        settings.is_some_and(|settings| {
+            settings.acl_toxresult_upload.admits(principal, Scope::PythonUpload)
+        })
+    }
+
+    /// Whether `principal` may change its configuration, and remove it.
+    pub fn may_modify(&self, principal: &Principal) -> bool {
+        may_own(self.name(), principal)
+    }
+
+    /// Whether `principal` may remove and yank what is in it: who may change it, and who may upload,
+    /// with credentials that may be used for removing.
+    pub fn may_remove(&self, principal: &Principal) -> bool {
+        let settings = self.config().upload();
+        self.may_modify(principal)
+            || settings
+                .is_some_and(|settings| settings.acl_upload.admits(principal, Scope::PythonAdmin))
+    }
+}
+
+/// Whether `principal` may make, change and remove stages of that name.
+pub fn may_own(stage: &StageName, principal: &Principal) -> bool {
+    principal.acts_for(&stage.user_name(), Scope::PythonAdmin)
+}

@@ -1,0 +1,208 @@
+//! [`Project`]: everything that one stage has of one project.
+
+use std::sync::Arc;
+
+use record::{Digest, Serial};
+
+use crate::release_file::Directory;
+use crate::{FileRole, ReleaseFile, Version};
+
+/// Everything that one stage has of one project. Never changes; the next one shares what stayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Project {
+    /// The newest commit that touched any of it, deletions included.
+    pub(crate) serial: Serial,
+    /// Ascending by the text of the version.
+    pub(crate) releases: Vec<Arc<Release>>,
+    /// Ascending by name.
+    pub(crate) files: Vec<Arc<ReleaseFile>>,
+    /// Names of which no file is left, ascending.
+    pub(crate) gone: Vec<Arc<Gone>>,
+    pub(crate) status: Option<Box<StoredStatus>>,
+}
+
+/// A name under which files were, and none is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) filename: Box<str>,
+    pub(crate) serial: Serial,
+    pub(crate) directories: Box<[Directory]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredStatus {
+    pub(crate) status: ProjectStatus,
+    pub(crate) serial: Serial,
+}
+
+/// A version of a project that is registered in a stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// The version's text, as uploaded.
+    pub version: Arc<str>,
+    /// Names the JSON of its metadata.
+    pub metadata: Digest,
+    /// Why all of its files were yanked (possibly empty); none if they were not.
+    pub yanked: Option<Arc<str>>,
+    /// The commit that wrote it.
+    pub serial: Serial,
+}
+
+/// What a project's owner says of its future (PEP 792).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProjectStatus {
+    /// In which state it is.
+    pub marker: StatusMarker,
+    /// Why, for people.
+    pub reason: Option<Box<str>>,
+}
+
+/// The states of PEP 792.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusMarker {
+    /// Nothing is said.
+    #[default]
+    Active,
+    /// No more updates are to be expected.
+    Archived,
+    /// Not to be used until somebody has looked at it; its files are not listed.
+    Quarantined,
+    /// Something else is to be used.
+    Deprecated,
+}
+
+impl StatusMarker {
+    /// PEP 792's word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StatusMarker::Active => "active",
+            StatusMarker::Archived => "archived",
+            StatusMarker::Quarantined => "quarantined",
+            StatusMarker::Deprecated => "deprecated",
+        }
+    }
+
+    /// Reads PEP 792's word.
+    pub fn parse(text: &str) -> Option<StatusMarker> {
+        use StatusMarker::{Active, Archived, Deprecated, Quarantined};
+        [Active, Archived, Quarantined, Deprecated].into_iter().find(|it| it.as_str() == text)
+    }
+}
+
+impl Project {
+    /// The newest commit that touched any of it, deletions included.
+    pub fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    /// Whether nothing of it is left: as if it were not there.
+    pub fn is_empty(&self) -> bool {
+        self.releases.is_empty() && self.files.is_empty()
+    }
+
+    /// Its registered versions, ascending by their text.
+    pub fn releases(&self) -> &[Arc<Release>] {
+        &self.releases
+    }
+
+    /// The registered version with this text.
+    pub fn release(&self, version: &str) -> Option<&Arc<Release>> {
+        let at = self.releases.binary_search_by(|release| (*release.version).cmp(version)).ok()?;
+        self.releases.get(at)
+    }
+
+    /// Its files of all kinds, ascending by name.
+    pub fn files(&self) -> &[Arc<ReleaseFile>] {
+        &self.files
+    }
+
+    /// The files that installers take, ascending by name.
+    pub fn release_files(&self) -> impl Iterator<Item = &Arc<ReleaseFile>> {
+        self.files.iter().filter(|file| file.role == FileRole::Release)
+    }
+
+    /// The file with this name.
+    pub fn file(&self, filename: &str) -> Option<&Arc<ReleaseFile>> {
+        let at = self.files.binary_search_by(|file| (*file.filename).cmp(filename)).ok()?;
+        self.files.get(at)
+    }
+
+    /// The files of one version, of all kinds, ascending by name.
+    pub fn files_of<'project>(
+        &'project self,
+        version: &str,
+    ) -> impl Iterator<Item = &'project Arc<ReleaseFile>> {
+        self.files.iter().filter(move |file| &*file.version == version)
+    }
+
+    /// The test results of a file, ascending by name.
+    pub fn tox_results_of<'project>(
+        &'project self,
+        filename: &str,
+    ) -> impl Iterator<Item = &'project Arc<ReleaseFile>> {
+        self.files.iter().filter(move |file| file.for_file() == Some(filename))
+    }
+
+    /// The texts of its versions, registered or with a file, ascending by text, each once.
+    pub fn versions(&self) -> Vec<&str> {
+        let registered = self.releases.iter().map(|release| &*release.version);
+        let mut versions: Vec<&str> =
+            registered.chain(self.files.iter().map(|file| file.version())).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        versions
+    }
+
+    /// The newest of them by PEP 440; an alpha, beta or candidate only if there is nothing else.
+    pub fn latest_version(&self) -> Option<Version> {
+        let versions = self.versions().into_iter().filter_map(|text| Version::parse(text).ok());
+        versions.max_by(|one, other| {
+            other.is_prerelease().cmp(&one.is_prerelease()).then_with(|| one.cmp(other))
+        })
+    }
+
+    /// Whether that version is registered or has a file.
+    pub fn has_version(&self, version: &str) -> bool {
+        self.release(version).is_some() || self.files.iter().any(|file| &*file.version == version)
+    }
+
+    /// Why a file is yanked, by itself or with its whole release; none if it is not.
+    pub fn yanked<'project>(&'project self, file: &'project ReleaseFile) -> Option<&'project str> {
+        file.yanked().or_else(|| self.release(&file.version)?.yanked.as_deref())
+    }
+
+    /// What its owner says of its future.
+    pub fn status(&self) -> Option<&ProjectStatus> {
+        self.status.as_deref().map(|stored| &stored.status)
+    }
+
+    /// Where files of this name lay that are no more, and the commit that wrote the name last.
+    pub(crate) fn gone(&self, filename: &str) -> Option<&Arc<Gone>> {
+        let at = self.gone.binary_search_by(|gone| (*gone.filename).cmp(filename)).ok()?;
+        self.gone.get(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_version_is_a_final_one_if_there_is_one() {
+        let latest = |versions: &[&str]| {
+            let releases = versions.iter().map(|version| {
+                Arc::new(Release {
+                    version: (*version).into(),
+                    metadata: Digest::of(b""),
+                    yanked: None,
+                    serial: Serial::ZERO,
+                })
+            });
+            let project = Project { releases: releases.collect(), ..Project::default() };
+            project.latest_version().map(|version| version.to_string())
+        };
+        assert_eq!(latest(&["1.10", "1.9", "2.0rc1"]).as_deref(), Some("1.10"));
+        assert_eq!(latest(&["1.0a1", "1.0b1"]).as_deref(), Some("1.0b1"));
+        assert_eq!(latest(&[]), None);
+    }
+}

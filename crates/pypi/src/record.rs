@@ -1,0 +1,446 @@
+//! The stored form of stages, projects, releases and files: compact JSON with its version, `"v": 1`.
+//!
+//! | key | body |
+//! | --- | --- |
+//! | `python/stage/{user}/{index}` | its configuration |
+//! | `python/project/{user}/{index}/{project}` | its status; absent for most |
+//! | `python/version/{user}/{index}/{project}/{version}` | names the JSON of its metadata; yanked |
+//! | `python/file/{user}/{index}/{project}/{filename}` | a file, or where files of that name lay |
+//!
+//! A removed file leaves a record that names the directories where it lay, so that its URL is answered
+//! with "gone" rather than "never heard of". A removed stage leaves nothing.
+
+use std::sync::Arc;
+
+use account::UserName;
+use bytes::Bytes;
+use jiff::Timestamp;
+use record::{Digest, Key, Record, Serial};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::project::{Gone, StoredStatus};
+use crate::release_file::{Directory, Rare};
+use crate::{
+    FileRole, LogEntry, ProjectName, ProjectStatus, Release, ReleaseFile, StageConfig, StageName,
+    StatusMarker,
+};
+
+/// The first segment of the keys of this surface.
+pub const KIND: &str = "python";
+
+/// The form of the bodies that are written here, and the only one that is read.
+const FORM: u32 = 1;
+
+/// A record that could not be read. The rest was applied; this one counts as deleted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record `{key}` cannot be read: {reason}")]
+pub struct Trouble {
+    /// Its key.
+    pub key: Key,
+    /// What is wrong.
+    pub reason: TroubleReason,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TroubleReason {
+    /// The key names nothing that is kept here.
+    #[error("its key is none of `python/stage`, `project`, `version` and `file` with their names")]
+    Key,
+    /// The body is not JSON of the expected shape.
+    #[error("its body is not the expected JSON: {0}")]
+    Json(String),
+    /// The body was written by a later version.
+    #[error("its body has the form {0}, and this version reads the form 1")]
+    Form(u32),
+    /// A member of the body has a value that it cannot have.
+    #[error("`{0}` in its body is missing or has an impossible value")]
+    Member(&'static str),
+}
+
+/// What a key is about; texts are borrowed from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject<'key> {
+    Stage { stage: &'key str },
+    Project { stage: &'key str, project: &'key str },
+    Version { stage: &'key str, project: &'key str, version: &'key str },
+    File { stage: &'key str, project: &'key str, filename: &'key str },
+}
+
+/// The key of a stage's configuration.
+pub fn stage_key(stage: &StageName) -> Key {
+    key("stage", &[stage.as_str()])
+}
+
+pub(crate) fn project_key(stage: &StageName, project: &ProjectName) -> Key {
+    key("project", &[stage.as_str(), project.as_str()])
+}
+
+pub(crate) fn version_key(stage: &StageName, project: &ProjectName, version: &str) -> Key {
+    key("version", &[stage.as_str(), project.as_str(), version])
+}
+
+pub(crate) fn file_key(stage: &StageName, project: &ProjectName, filename: &str) -> Key {
+    key("file", &[stage.as_str(), project.as_str(), filename])
+}
+
+fn key(kind: &str, segments: &[&str]) -> Key {
+    let text = format!("{KIND}/{kind}/{}", segments.join("/"));
+    Key::new(&text).expect("names are checked: at most 800 bytes without control characters")
+}
+
+impl Subject<'_> {
+    /// What a key is about; none if it is of another surface.
+    pub(crate) fn of(key: &Key) -> Option<Result<Subject<'_>, TroubleReason>> {
+        let rest = key.after(KIND)?;
+        Some(Subject::parse(rest).ok_or(TroubleReason::Key))
+    }
+
+    fn parse(rest: &str) -> Option<Subject<'_>> {
+        let (kind, rest) = rest.split_once('/')?;
+        let slash = rest.find('/')?;
+        let end = rest[slash + 1..].find('/').map_or(rest.len(), |at| slash + 1 + at);
+        let stage = &rest[..end];
+        let inner = rest[end..].strip_prefix('/');
+        match kind {
+            "stage" => inner.is_none().then_some(Subject::Stage { stage }),
+            "project" => {
+                let project = inner.filter(|inner| !inner.contains('/'))?;
+                Some(Subject::Project { stage, project })
+            }
+            "version" | "file" => {
+                let (project, last) = inner?.split_once('/')?;
+                if last.is_empty() || last.contains('/') {
+                    return None;
+                }
+                Some(match kind {
+                    "version" => Subject::Version { stage, project, version: last },
+                    _ => Subject::File { stage, project, filename: last },
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct FormOnly {
+    v: u32,
+}
+
+fn read<'body, T: Deserialize<'body>>(body: &'body [u8]) -> Result<T, TroubleReason> {
+    serde_json::from_slice(body).map_err(|error| {
+        // A later form may have another shape, so that the form is the better thing to say.
+        match serde_json::from_slice::<FormOnly>(body) {
+            Ok(FormOnly { v }) if v != FORM => TroubleReason::Form(v),
+            _ => TroubleReason::Json(error.to_string()),
+        }
+    })
+}
+
+fn check_form(v: u32) -> Result<(), TroubleReason> {
+    if v == FORM { Ok(()) } else { Err(TroubleReason::Form(v)) }
+}
+
+fn write<T: Serialize>(wire: &T) -> Bytes {
+    serde_json::to_vec(wire).expect("texts and numbers are written to memory").into()
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireStage {
+    v: u32,
+    config: Value,
+}
+
+pub(crate) fn read_stage(name: &StageName, body: &[u8]) -> Result<StageConfig, TroubleReason> {
+    let wire: WireStage = read(body)?;
+    check_form(wire.v)?;
+    StageConfig::from_stored(name, &wire.config)
+        .map_err(|error| TroubleReason::Json(error.to_string()))
+}
+
+pub(crate) fn write_stage(config: &StageConfig) -> Bytes {
+    write(&WireStage { v: FORM, config: config.to_stored() })
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireProject {
+    v: u32,
+    status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<Box<str>>,
+}
+
+pub(crate) fn read_project(serial: Serial, body: &[u8]) -> Result<StoredStatus, TroubleReason> {
+    let wire: WireProject = read(body)?;
+    check_form(wire.v)?;
+    let marker = StatusMarker::parse(&wire.status).ok_or(TroubleReason::Member("status"))?;
+    Ok(StoredStatus { status: ProjectStatus { marker, reason: wire.reason }, serial })
+}
+
+pub(crate) fn write_project(status: &ProjectStatus) -> Bytes {
+    let (status, reason) = (status.marker.as_str().to_owned(), status.reason.clone());
+    write(&WireProject { v: FORM, status, reason })
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireVersion {
+    v: u32,
+    metadata: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    yanked: Option<Box<str>>,
+}
+
+fn digest(text: &str, member: &'static str) -> Result<Digest, TroubleReason> {
+    text.parse().map_err(|_| TroubleReason::Member(member))
+}
+
+pub(crate) fn read_version(
+    version: Arc<str>,
+    serial: Serial,
+    body: &[u8],
+) -> Result<Release, TroubleReason> {
+    let wire: WireVersion = read(body)?;
+    check_form(wire.v)?;
+    let metadata = digest(&wire.metadata, "metadata")?;
+    Ok(Release { version, metadata, yanked: wire.yanked.map(Into::into), serial })
+}
+
+/// The body of a release, and the blob that it needs.
+pub(crate) fn write_version(metadata: Digest, yanked: Option<&str>) -> (Bytes, Vec<Digest>) {
+    let wire =
+        WireVersion { v: FORM, metadata: metadata.to_string(), yanked: yanked.map(Into::into) };
+    (write(&wire), vec![metadata])
+}
+
+/// Of a file, everything but the form is left out where it is as usual; of a name without a file,
+/// everything but the form and `gone`.
+#[derive(Default, Serialize, Deserialize)]
+struct WireFile<'body> {
+    v: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<WireKind>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    version: Option<std::borrow::Cow<'body, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<std::borrow::Cow<'body, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uploaded_at_unix_microseconds: Option<i64>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    uploader: Option<std::borrow::Cow<'body, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    requires_python: Option<std::borrow::Cow<'body, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    core_metadata_sha256: Option<std::borrow::Cow<'body, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    yanked: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    for_file: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    directory: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log: Option<Vec<WireLog>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WireKind {
+    Release,
+    Docs,
+    ToxResult,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "lowercase")]
+enum WireLog {
+    Upload { who: Option<String>, at: i64, target: String },
+    Push { who: Option<String>, at: i64, source: String, target: String },
+    Overwrite { at: i64, count: u32 },
+}
+
+/// What is stored under the name of a file.
+pub(crate) enum StoredFile {
+    Present(ReleaseFile),
+    Gone(Gone),
+}
+
+/// Texts that files of one project have in common, for [`read_file`] to share.
+pub(crate) struct Shared<'project> {
+    pub(crate) files: &'project [Arc<ReleaseFile>],
+    pub(crate) releases: &'project [Arc<Release>],
+    /// Where the file is or would be among the files.
+    pub(crate) at: usize,
+}
+
+impl Shared<'_> {
+    /// The files beside it, which are likely to be of the same release.
+    fn neighbours(&self) -> impl Iterator<Item = &ReleaseFile> {
+        let near = self.at.checked_sub(1).into_iter().chain([self.at, self.at + 1, 0]);
+        near.filter_map(|at| self.files.get(at)).map(|file| &**file)
+    }
+
+    fn version(&self, text: &str) -> Arc<str> {
+        let release = self.releases.binary_search_by(|release| (*release.version).cmp(text));
+        let registered = release.ok().and_then(|at| self.releases.get(at));
+        let registered = registered.map(|release| &release.version);
+        let beside = || self.neighbours().map(|file| &file.version).find(|it| ***it == *text);
+        registered.or_else(beside).cloned().unwrap_or_else(|| text.into())
+    }
+
+    fn requires_python(&self, text: &str) -> Arc<str> {
+        let mut texts = self.neighbours().filter_map(|file| file.requires_python.as_ref());
+        texts.find(|it| ***it == *text).cloned().unwrap_or_else(|| text.into())
+    }
+
+    fn uploader(&self, text: &str) -> Result<UserName, TroubleReason> {
+        let mut names = self.neighbours().filter_map(|file| file.uploader.as_ref());
+        match names.find(|name| name.as_str() == text) {
+            Some(name) => Ok(name.clone()),
+            None => text.parse().map_err(|_| TroubleReason::Member("uploader")),
+        }
+    }
+}
+
+fn time(microseconds: i64, member: &'static str) -> Result<Timestamp, TroubleReason> {
+    Timestamp::from_microsecond(microseconds).map_err(|_| TroubleReason::Member(member))
+}
+
+fn read_log(wire: WireLog) -> Option<LogEntry> {
+    let who = |who: Option<String>| who.map(|who| who.parse()).transpose().ok();
+    let stage = |text: String| text.parse::<StageName>().ok();
+    let at = |at: i64| Timestamp::from_microsecond(at).ok();
+    Some(match wire {
+        WireLog::Upload { who: by, at: when, target } => {
+            LogEntry::Upload { who: who(by)?, at: at(when)?, target: stage(target)? }
+        }
+        WireLog::Push { who: by, at: when, source, target } => LogEntry::Push {
+            who: who(by)?,
+            at: at(when)?,
+            source: stage(source)?,
+            target: stage(target)?,
+        },
+        WireLog::Overwrite { at: when, count } => LogEntry::Overwrite { at: at(when)?, count },
+    })
+}
+
+fn write_log(entry: &LogEntry) -> WireLog {
+    let by = |who: &Option<UserName>| who.as_ref().map(|who| who.as_str().to_owned());
+    match entry {
+        LogEntry::Upload { who, at, target } => {
+            WireLog::Upload { who: by(who), at: at.as_microsecond(), target: target.to_string() }
+        }
+        LogEntry::Push { who, at, source, target } => WireLog::Push {
+            who: by(who),
+            at: at.as_microsecond(),
+            source: source.to_string(),
+            target: target.to_string(),
+        },
+        LogEntry::Overwrite { at, count } => {
+            WireLog::Overwrite { at: at.as_microsecond(), count: *count }
+        }
+    }
+}
+
+fn directories(gone: &[String]) -> Result<Box<[Directory]>, TroubleReason> {
+    let parsed = gone.iter().map(|text| Directory::parse_joined(text));
+    parsed.collect::<Option<_>>().ok_or(TroubleReason::Member("gone"))
+}
+
+pub(crate) fn read_file(
+    filename: &str,
+    serial: Serial,
+    body: &[u8],
+    shared: &Shared<'_>,
+) -> Result<StoredFile, TroubleReason> {
+    let wire: WireFile<'_> = read(body)?;
+    check_form(wire.v)?;
+    let gone = directories(&wire.gone)?;
+    let Some(sha256) = wire.sha256 else {
+        return Ok(StoredFile::Gone(Gone { filename: filename.into(), serial, directories: gone }));
+    };
+    let version = wire.version.ok_or(TroubleReason::Member("version"))?;
+    let microseconds = wire
+        .uploaded_at_unix_microseconds
+        .ok_or(TroubleReason::Member("uploaded_at_unix_microseconds"))?;
+    time(microseconds, "uploaded_at_unix_microseconds")?;
+    let core_metadata = wire.core_metadata_sha256.as_deref();
+    let core_metadata =
+        core_metadata.map(|text| digest(text, "core_metadata_sha256")).transpose()?;
+    let directory = match &wire.directory {
+        Some(text) => {
+            Some(Directory::parse_joined(text).ok_or(TroubleReason::Member("directory"))?)
+        }
+        None => None,
+    };
+    let log = match wire.log {
+        Some(log) => {
+            let log: Option<Box<[LogEntry]>> = log.into_iter().map(read_log).collect();
+            Some(log.ok_or(TroubleReason::Member("log"))?)
+        }
+        None => None,
+    };
+    let rare = Rare { yanked: wire.yanked, log, for_file: wire.for_file, directory, gone };
+    Ok(StoredFile::Present(ReleaseFile {
+        filename: filename.into(),
+        version: shared.version(&version),
+        digest: digest(&sha256, "sha256")?,
+        size_bytes: wire.size_bytes.ok_or(TroubleReason::Member("size_bytes"))?,
+        uploaded_at_microseconds: microseconds,
+        serial,
+        requires_python: wire.requires_python.map(|text| shared.requires_python(&text)),
+        uploader: wire.uploader.map(|text| shared.uploader(&text)).transpose()?,
+        core_metadata: core_metadata.map(Box::new),
+        rare: (rare != Rare::default()).then(|| Box::new(rare)),
+        role: match wire.kind {
+            None | Some(WireKind::Release) => FileRole::Release,
+            Some(WireKind::Docs) => FileRole::Docs,
+            Some(WireKind::ToxResult) => FileRole::ToxResult,
+        },
+    }))
+}
+
+/// The body of a file, and the blobs that it needs.
+pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
+    let rare = file.rare.as_deref();
+    let wire = WireFile {
+        v: FORM,
+        kind: match file.role {
+            FileRole::Release => None,
+            FileRole::Docs => Some(WireKind::Docs),
+            FileRole::ToxResult => Some(WireKind::ToxResult),
+        },
+        version: Some((*file.version).into()),
+        sha256: Some(file.digest.to_string().into()),
+        size_bytes: Some(file.size_bytes),
+        uploaded_at_unix_microseconds: Some(file.uploaded_at_microseconds),
+        uploader: file.uploader.as_ref().map(|name| name.as_str().into()),
+        requires_python: file.requires_python().map(Into::into),
+        core_metadata_sha256: file.core_metadata().map(|digest| digest.to_string().into()),
+        yanked: rare.and_then(|rare| rare.yanked.clone()),
+        for_file: rare.and_then(|rare| rare.for_file.clone()),
+        directory: rare.and_then(|rare| rare.directory).map(Directory::joined),
+        log: rare.and_then(|rare| rare.log.as_ref()).map(|log| log.iter().map(write_log).collect()),
+        gone: file.gone().iter().map(|directory| directory.joined()).collect(),
+    };
+    let mut blobs = vec![file.digest];
+    blobs.extend(file.core_metadata());
+    blobs.dedup();
+    (write(&wire), blobs)
+}
+
+/// The body that says where files of a name lay, now that none is left.
+pub(crate) fn write_gone(directories: &[Directory]) -> Bytes {
+    let gone = directories.iter().map(|directory| directory.joined()).collect();
+    write(&WireFile { v: FORM, gone, ..WireFile::default() })
+}
+
+impl Trouble {
+    pub(crate) fn of(record: &Record, reason: TroubleReason) -> Trouble {
+        Trouble { key: record.key.clone(), reason }
+    }
+}

@@ -1,0 +1,274 @@
+//! [`ReleaseFile`]: one file of a release in one stage, as it is kept in memory.
+//!
+//! A million of them are in memory at once, so texts are shared between the files of a project, and what
+//! only few files have lies behind one pointer.
+
+use std::sync::Arc;
+
+use account::UserName;
+use jiff::Timestamp;
+use record::{Digest, Serial};
+
+use crate::StageName;
+
+/// One wheel or source distribution of a release, one set of documentation, or one test result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseFile {
+    pub(crate) filename: Box<str>,
+    pub(crate) version: Arc<str>,
+    pub(crate) digest: Digest,
+    pub(crate) size_bytes: u64,
+    pub(crate) uploaded_at_microseconds: i64,
+    pub(crate) serial: Serial,
+    pub(crate) requires_python: Option<Arc<str>>,
+    pub(crate) uploader: Option<UserName>,
+    pub(crate) core_metadata: Option<Box<Digest>>,
+    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) role: FileRole,
+}
+
+/// What few files have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rare {
+    pub(crate) yanked: Option<Box<str>>,
+    /// The log, where it says more than one upload into this stage.
+    pub(crate) log: Option<Box<[LogEntry]>>,
+    /// Which file a test result is of.
+    pub(crate) for_file: Option<Box<str>>,
+    /// Where it lies, if not where its digest says: a test result lies beside its release file.
+    pub(crate) directory: Option<Directory>,
+    /// Where earlier files of this name lay.
+    pub(crate) gone: Box<[Directory]>,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileRole {
+    /// A wheel, a source distribution or another archive that installers take.
+    Release,
+    /// A zip file of documentation: `{project}-{version}.doc.zip`.
+    Docs,
+    /// The result of a test run, as JSON.
+    ToxResult,
+}
+
+impl FileRole {
+    /// devpi's word for it, as in `rel` of a link.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FileRole::Release => "releasefile",
+            FileRole::Docs => "doczip",
+            FileRole::ToxResult => "toxresult",
+        }
+    }
+}
+
+/// Where a file lies below `+f/`: `{3 hexadecimal digits}/{13 more}`, the start of a digest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Directory(pub(crate) u64);
+
+impl Directory {
+    /// The directory of a file with this digest.
+    pub fn of(digest: &Digest) -> Directory {
+        let mut start = [0; 8];
+        start.copy_from_slice(&digest.as_bytes()[..8]);
+        Directory(u64::from_be_bytes(start))
+    }
+
+    /// Reads the two segments, as in `abc` and `0123456789abc`; lower case only, as they are written.
+    pub fn parse(first: &str, second: &str) -> Option<Directory> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_written = first.len() == 3
+            && second.len() == 13
+            && first.bytes().chain(second.bytes()).all(is_digit);
+        if !is_written {
+            return None;
+        }
+        let first = u64::from_str_radix(first, 16).ok()?;
+        let second = u64::from_str_radix(second, 16).ok()?;
+        Some(Directory(first << 52 | second))
+    }
+
+    /// Reads 16 digits without a slash, as they are stored.
+    pub(crate) fn parse_joined(text: &str) -> Option<Directory> {
+        let (first, second) = text.split_at_checked(3)?;
+        Directory::parse(first, second)
+    }
+
+    /// 16 digits without a slash.
+    pub(crate) fn joined(self) -> String {
+        format!("{:016x}", self.0)
+    }
+
+    /// Writes `abc/0123456789abc`.
+    pub(crate) fn push_to(self, text: &mut String) {
+        for position in 0..16 {
+            if position == 3 {
+                text.push('/');
+            }
+            let digit = (self.0 >> (60 - 4 * position)) & 15;
+            text.push(char::from(b"0123456789abcdef"[digit as usize]));
+        }
+    }
+}
+
+impl std::fmt::Display for Directory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = String::with_capacity(17);
+        self.push_to(&mut text);
+        formatter.write_str(&text)
+    }
+}
+
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Directory({self})")
+    }
+}
+
+/// What happened to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogEntry {
+    /// It was uploaded.
+    Upload {
+        /// By whom; none: anonymously.
+        who: Option<UserName>,
+        /// When, as precise as microseconds.
+        at: Timestamp,
+        /// Into which stage.
+        target: StageName,
+    },
+    /// It came from another stage.
+    Push {
+        /// By whom; none: anonymously.
+        who: Option<UserName>,
+        /// When, as precise as microseconds.
+        at: Timestamp,
+        /// From which stage.
+        source: StageName,
+        /// Into which stage.
+        target: StageName,
+    },
+    /// It replaced another of the same name.
+    Overwrite {
+        /// When, as precise as microseconds.
+        at: Timestamp,
+        /// How often that happened until then, this time included.
+        count: u32,
+    },
+}
+
+impl ReleaseFile {
+    /// Its name: a safe segment of a path, unique in its project.
+    pub fn filename(&self) -> &str {
+        &self.filename
+    }
+
+    /// The text of the version that it belongs to.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// What it is.
+    pub fn role(&self) -> FileRole {
+        self.role
+    }
+
+    /// Names its bytes.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// Its size, in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// When it came into this stage: UTC, microseconds.
+    pub fn uploaded_at(&self) -> Timestamp {
+        Timestamp::from_microsecond(self.uploaded_at_microseconds).unwrap_or_default()
+    }
+
+    /// The commit that wrote it.
+    pub fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    /// Which versions of Python it asks for, as written; none if it does not say.
+    pub fn requires_python(&self) -> Option<&str> {
+        self.requires_python.as_deref()
+    }
+
+    /// Who brought it into this stage; none: anonymously, or not known.
+    pub fn uploader(&self) -> Option<&UserName> {
+        self.uploader.as_ref()
+    }
+
+    /// Names the bytes of its `METADATA`, which are served as `{filename}.metadata`.
+    pub fn core_metadata(&self) -> Option<&Digest> {
+        self.core_metadata.as_deref()
+    }
+
+    /// Why this file was yanked (possibly empty); none if it was not. A whole release may be yanked
+    /// besides: see [`crate::Project::yanked`].
+    pub fn yanked(&self) -> Option<&str> {
+        self.rare.as_ref()?.yanked.as_deref()
+    }
+
+    /// Of a test result: the name of the file that was tested.
+    pub fn for_file(&self) -> Option<&str> {
+        self.rare.as_ref()?.for_file.as_deref()
+    }
+
+    /// Where it lies below `+f/`.
+    pub fn directory(&self) -> Directory {
+        let elsewhere = self.rare.as_ref().and_then(|rare| rare.directory);
+        elsewhere.unwrap_or_else(|| Directory::of(&self.digest))
+    }
+
+    /// Its path below the stage: `+f/abc/0123456789abc/{filename}`, not encoded for a URL.
+    pub fn path(&self) -> String {
+        format!("+f/{}/{}", self.directory(), self.filename)
+    }
+
+    /// Where earlier files of this name lay, oldest first.
+    pub(crate) fn gone(&self) -> &[Directory] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.gone)
+    }
+
+    /// What happened to it, oldest first; `stage` is where it is.
+    pub fn log(&self, stage: &StageName) -> Vec<LogEntry> {
+        match self.rare.as_ref().and_then(|rare| rare.log.as_ref()) {
+            Some(log) => log.to_vec(),
+            None => vec![LogEntry::Upload {
+                who: self.uploader.clone(),
+                at: self.uploaded_at(),
+                target: stage.clone(),
+            }],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_the_start_of_a_digest() {
+        let digest = Digest::of(b"abc");
+        let directory = Directory::of(&digest);
+        assert_eq!(directory.to_string(), "ba7/816bf8f01cfea");
+        assert_eq!(Directory::parse("ba7", "816bf8f01cfea"), Some(directory));
+        assert_eq!(Directory::parse_joined(&directory.joined()), Some(directory));
+        for (first, second) in
+            [("BA7", "816bf8f01cfea"), ("ba7", "816bf8f01cfe"), ("+a7", "816bf8f01cfea"), ("", "")]
+        {
+            assert_eq!(Directory::parse(first, second), None, "{first}/{second}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_small() {
+        assert!(size_of::<ReleaseFile>() <= 160, "{} bytes", size_of::<ReleaseFile>());
+    }
+}

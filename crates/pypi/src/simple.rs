@@ -1,0 +1,399 @@
+//! The simple pages: what installers read, as HTML (PEP 503, 592, 629, 658, 700, 714, 792) and as JSON
+//! (PEP 691, 700, 714, 792).
+//!
+//! A [`ResolutionOrder`] and a project -> the bytes of a page. Links are relative, so that a page is the
+//! same under every host name and path prefix; how many `../` lead to the root is an argument.
+
+use std::fmt::Write as _;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::inherit::{FileView, ProjectView, ResolutionOrder};
+use crate::{StageName, Version};
+
+/// For whom a page is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PageForm {
+    /// HTML for installers.
+    Html,
+    /// HTML for people: newest version first, with a button to refresh, and a word on what is left out.
+    Human,
+    /// `application/vnd.pypi.simple.v1+json`.
+    Json,
+}
+
+/// The version of the interface: PEP 629's for HTML, `api-version` for JSON.
+const API_VERSION: &str = "1.4";
+
+impl PageForm {
+    /// The media type, as sent.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            PageForm::Html | PageForm::Human => "text/html; charset=UTF-8",
+            PageForm::Json => "application/vnd.pypi.simple.v1+json",
+        }
+    }
+}
+
+/// How links start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links<'text> {
+    /// With so many `../` to the root: 4 from `/{user}/{index}/+simple/{project}/`, 3 from
+    /// `/{user}/{index}/+simple/`. At least 1.
+    Depth(u8),
+    /// With the URL of the root, without a slash at its end.
+    Absolute(&'text str),
+}
+
+impl Links<'_> {
+    /// What comes before `+f/…` of a stage, on a page of the stage `from`.
+    fn to_stage(self, stage: &StageName, from: &StageName) -> String {
+        match self {
+            Links::Depth(depth @ 2..) if stage == from => "../".repeat(usize::from(depth) - 2),
+            Links::Depth(_) if stage == from => format!("{}/", encoded(stage.index())),
+            Links::Depth(depth) => {
+                let up = "../".repeat(usize::from(depth));
+                format!("{up}{}/{}/", encoded(stage.user()), encoded(stage.index()))
+            }
+            Links::Absolute(root) => {
+                format!("{root}/{}/{}/", encoded(stage.user()), encoded(stage.index()))
+            }
+        }
+    }
+}
+
+/// What is not encoded within a segment of a path: RFC 3986's `pchar` without `&` and `'`, which HTML
+/// would have to escape.
+const SEGMENT: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
+
+/// `segment` as it stands in a URL.
+pub(crate) fn encoded(segment: &str) -> impl std::fmt::Display {
+    utf8_percent_encode(segment, &SEGMENT)
+}
+
+/// Appends `text` as it stands in HTML, in an attribute too.
+fn push_escaped(page: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '&' => page.push_str("&amp;"),
+            '<' => page.push_str("&lt;"),
+            '>' => page.push_str("&gt;"),
+            '"' => page.push_str("&quot;"),
+            '\'' => page.push_str("&#x27;"),
+            _ => page.push(character),
+        }
+    }
+}
+
+/// Appends `text` as a JSON string.
+fn push_json(page: &mut String, text: &str) {
+    // serde_json's escapes; texts are never unwritable.
+    page.push_str(&serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned()));
+}
+
+/// `2026-01-31T23:59:59.000000Z`, as PEP 700 has it.
+fn push_time(page: &mut String, microseconds: i64) {
+    let time = jiff::Timestamp::from_microsecond(microseconds).unwrap_or_default();
+    _ = write!(page, "{time:.6}");
+}
+
+fn push_hexadecimal(page: &mut String, digest: &record::Digest) {
+    for byte in digest.as_bytes() {
+        for digit in [byte >> 4, byte & 15] {
+            page.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+        }
+    }
+}
+
+/// The page of a project, as `stage` shows it.
+pub(crate) fn project_page(
+    order: &ResolutionOrder<'_>,
+    view: &ProjectView<'_>,
+    project: &str,
+    form: PageForm,
+    links: Links<'_>,
+) -> String {
+    let files = view.files();
+    let stage = order.stages()[0].name();
+    let prefixes: Vec<String> =
+        view.parts().iter().map(|part| links.to_stage(part.stage.name(), stage)).collect();
+    match form {
+        PageForm::Json => project_json(view, project, &files, &prefixes),
+        PageForm::Html => project_html(stage, view, project, &files, &prefixes, ""),
+        PageForm::Human => {
+            let lead = human_lead(order, view, &links.to_stage(stage, stage), project);
+            let files = newest_first(files);
+            project_html(stage, view, project, &files, &prefixes, &lead)
+        }
+    }
+}
+
+/// Newest version first; within a version by name.
+fn newest_first(files: Vec<FileView<'_>>) -> Vec<FileView<'_>> {
+    let versions = files.iter().map(|file| Version::parse(file.file.version()).ok());
+    let mut pairs: Vec<_> = versions.collect::<Vec<_>>().into_iter().zip(files).collect();
+    pairs.sort_by(|(one, file), (other, other_file)| {
+        other.cmp(one).then_with(|| file.file.filename().cmp(other_file.file.filename()))
+    });
+    pairs.into_iter().map(|(_, file)| file).collect()
+}
+
+/// What people get before the links.
+fn human_lead(
+    order: &ResolutionOrder<'_>,
+    view: &ProjectView<'_>,
+    prefix: &str,
+    project: &str,
+) -> String {
+    let value = if order.has_mirror() { "Refresh mirror links" } else { "Refresh" };
+    let mut lead = format!(
+        "<form action=\"{prefix}+simple/{project}/refresh\" method=\"post\">\
+         <input name=\"refresh\" type=\"submit\" value=\"{value}\"></form>\n"
+    );
+    for mirror in view.blocked_mirrors() {
+        lead.push_str(
+            "<p><strong>INFO:</strong> Because this project isn't in the \
+             <code>mirror_whitelist</code>, no releases from <strong>",
+        );
+        push_escaped(&mut lead, mirror.as_str());
+        lead.push_str("</strong> are included.</p>\n");
+    }
+    lead
+}
+
+fn project_html(
+    stage: &StageName,
+    view: &ProjectView<'_>,
+    project: &str,
+    files: &[FileView<'_>],
+    prefixes: &[String],
+    lead: &str,
+) -> String {
+    let mut page = String::with_capacity(512 + lead.len() + 320 * files.len());
+    page.push_str("<!DOCTYPE html><html lang=\"en\"><head>");
+    push_meta(&mut page, "repository-version", API_VERSION);
+    if let Some(status) = view.parts()[0].project.status() {
+        push_meta(&mut page, "project-status", status.marker.as_str());
+        if let Some(reason) = &status.reason {
+            push_meta(&mut page, "project-status-reason", reason);
+        }
+    }
+    for (open, close) in [("<title>", "</title></head><body><h1>"), ("", "</h1>\n")] {
+        page.push_str(open);
+        push_escaped(&mut page, stage.as_str());
+        page.push_str(": links for ");
+        page.push_str(project);
+        page.push_str(close);
+    }
+    page.push_str(lead);
+    for FileView { part, part_index, file } in files {
+        push_escaped(&mut page, part.stage.name().as_str());
+        page.push_str(" <a href=\"");
+        page.push_str(&prefixes[*part_index]);
+        page.push_str("+f/");
+        file.directory().push_to(&mut page);
+        _ = write!(page, "/{}#sha256=", encoded(file.filename()));
+        push_hexadecimal(&mut page, file.digest());
+        page.push('"');
+        if let Some(requires_python) = file.requires_python().filter(|text| !text.is_empty()) {
+            page.push_str(" data-requires-python=\"");
+            push_escaped(&mut page, requires_python);
+            page.push('"');
+        }
+        if let Some(reason) = part.project.yanked(file) {
+            page.push_str(" data-yanked=\"");
+            push_escaped(&mut page, reason);
+            page.push('"');
+        }
+        if let Some(digest) = file.core_metadata() {
+            // Under PEP 714's name alone: installers that knew only the older one ask for JSON.
+            page.push_str(" data-core-metadata=\"sha256=");
+            push_hexadecimal(&mut page, digest);
+            page.push('"');
+        }
+        // Sizes and times have no standard attribute, and whoever reads them asks for JSON.
+        page.push('>');
+        push_escaped(&mut page, file.filename());
+        page.push_str("</a><br>\n");
+    }
+    page.push_str("</body></html>\n");
+    page
+}
+
+fn push_meta(page: &mut String, name: &str, content: &str) {
+    page.push_str("<meta name=\"pypi:");
+    page.push_str(name);
+    page.push_str("\" content=\"");
+    push_escaped(page, content);
+    page.push_str("\">");
+}
+
+fn project_json(
+    view: &ProjectView<'_>,
+    project: &str,
+    files: &[FileView<'_>],
+    prefixes: &[String],
+) -> String {
+    let mut page = String::with_capacity(512 + 512 * files.len());
+    _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"}},\"name\":\"{project}\"");
+    if let Some(status) = view.parts()[0].project.status() {
+        let marker = status.marker.as_str();
+        _ = write!(page, ",\"project-status\":{{\"status\":\"{marker}\"");
+        if let Some(reason) = &status.reason {
+            page.push_str(",\"reason\":");
+            push_json(&mut page, reason);
+        }
+        page.push('}');
+    }
+    page.push_str(",\"versions\":[");
+    let mut versions: Vec<&str> = files.iter().map(|file| file.file.version()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let mut versions: Vec<Version> =
+        versions.into_iter().filter_map(|version| Version::parse(version).ok()).collect();
+    versions.sort();
+    for (position, version) in versions.iter().enumerate() {
+        page.push_str(if position == 0 { "" } else { "," });
+        push_json(&mut page, version.as_str());
+    }
+    page.push_str("],\"files\":[");
+    for (position, FileView { part, part_index, file }) in files.iter().enumerate() {
+        page.push_str(if position == 0 { "{\"filename\":" } else { ",{\"filename\":" });
+        push_json(&mut page, file.filename());
+        page.push_str(",\"url\":\"");
+        page.push_str(&prefixes[*part_index]);
+        page.push_str("+f/");
+        file.directory().push_to(&mut page);
+        _ = write!(page, "/{}", encoded(file.filename()));
+        page.push_str("\",\"hashes\":{\"sha256\":\"");
+        push_hexadecimal(&mut page, file.digest());
+        page.push_str("\"}");
+        if let Some(requires_python) = file.requires_python() {
+            page.push_str(",\"requires-python\":");
+            push_json(&mut page, requires_python);
+        }
+        _ = write!(page, ",\"size\":{},\"upload-time\":\"", file.size_bytes());
+        push_time(&mut page, file.uploaded_at_microseconds);
+        page.push('"');
+        match part.project.yanked(file) {
+            // An empty text would read as "not yanked".
+            Some("") => page.push_str(",\"yanked\":true"),
+            Some(reason) => {
+                page.push_str(",\"yanked\":");
+                push_json(&mut page, reason);
+            }
+            None => {}
+        }
+        if let Some(digest) = file.core_metadata() {
+            // Not under its older name as well: pip before 23.1 fails on that (PEP 714).
+            page.push_str(",\"core-metadata\":{\"sha256\":\"");
+            push_hexadecimal(&mut page, digest);
+            page.push_str("\"}");
+        }
+        page.push('}');
+    }
+    page.push_str("]}");
+    page
+}
+
+/// The list of the projects of a stage and its bases.
+pub(crate) fn list_page(order: &ResolutionOrder<'_>, form: PageForm, links: Links<'_>) -> String {
+    let stage = order.stages()[0].name();
+    // From `/{user}/{index}/+simple/` the project is one segment away.
+    let prefix = match links {
+        Links::Depth(3) => String::new(),
+        Links::Depth(depth) => format!("{}+simple/", links_within(depth, stage)),
+        Links::Absolute(_) => format!("{}+simple/", links.to_stage(stage, stage)),
+    };
+    match form {
+        PageForm::Json => list_json(order),
+        PageForm::Html => {
+            let names = order.project_names();
+            let mut page = list_head(stage, 32 * names.len());
+            for name in names {
+                push_project_link(&mut page, &prefix, name.as_str());
+            }
+            page.push_str("</body></html>\n");
+            page
+        }
+        PageForm::Human => list_human(order, stage, &prefix),
+    }
+}
+
+/// What leads to a stage's own `+simple/` from a list of it that is not there.
+fn links_within(depth: u8, stage: &StageName) -> String {
+    Links::Depth(depth).to_stage(stage, stage)
+}
+
+fn list_head(stage: &StageName, bytes: usize) -> String {
+    let mut page = String::with_capacity(512 + bytes);
+    page.push_str("<!DOCTYPE html><html lang=\"en\"><head>");
+    push_meta(&mut page, "repository-version", API_VERSION);
+    for (open, close) in [("<title>", "</title></head><body><h1>"), ("", "</h1>\n")] {
+        page.push_str(open);
+        push_escaped(&mut page, stage.as_str());
+        page.push_str(": simple list (including inherited indices)");
+        page.push_str(close);
+    }
+    page
+}
+
+fn push_project_link(page: &mut String, prefix: &str, name: &str) {
+    for text in ["<a href=\"", prefix, name, "/\">", name, "</a><br>\n"] {
+        page.push_str(text);
+    }
+}
+
+/// In groups by the stage that has the project first.
+fn list_human(order: &ResolutionOrder<'_>, stage: &StageName, prefix: &str) -> String {
+    let mut page = list_head(stage, 1024);
+    let mut seen = std::collections::HashSet::new();
+    for stage in order.stages() {
+        page.push_str("<h2>");
+        push_escaped(&mut page, stage.name().as_str());
+        let bases = stage.config().bases();
+        if !bases.is_empty() {
+            let bases: Vec<&str> = bases.iter().map(StageName::as_str).collect();
+            page.push_str(" (bases: ");
+            push_escaped(&mut page, &bases.join(","));
+            page.push(')');
+        }
+        page.push_str("</h2>\n");
+        for (name, _) in stage.projects().filter(|(name, _)| seen.insert(name.as_str())) {
+            push_project_link(&mut page, prefix, name.as_str());
+        }
+    }
+    page.push_str("</body></html>\n");
+    page
+}
+
+fn list_json(order: &ResolutionOrder<'_>) -> String {
+    let names = order.project_names();
+    let mut page = String::with_capacity(128 + 36 * names.len());
+    _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"}},\"projects\":[");
+    for (position, name) in names.into_iter().enumerate() {
+        page.push_str(if position == 0 { "{\"name\":\"" } else { ",{\"name\":\"" });
+        page.push_str(name.as_str());
+        page.push_str("\"}");
+    }
+    page.push_str("]}");
+    page
+}
+
+#[cfg(test)]
+mod tests;

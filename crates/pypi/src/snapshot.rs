@@ -1,0 +1,384 @@
+//! [`Snapshot`]: every stage, project and file as of one serial.
+//!
+//! Records go in, questions are answered; a snapshot never changes, and the next one shares with it what
+//! did not change. What a snapshot holds does not depend on the order or the portions in which records
+//! came: a file may come before its stage.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use record::{Record, Serial};
+
+use crate::project::Project;
+use crate::record::{
+    Shared, StoredFile, Subject, Trouble, TroubleReason, read_file, read_project, read_stage,
+    read_version,
+};
+use crate::release_file::Directory;
+use crate::{ProjectName, ReleaseFile, StageConfig, StageName};
+
+/// Every stage, project and file as of one serial. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Also stages that are no more, for their serials, and such that something came of before their
+    /// configuration did.
+    stages: OrdMap<StageName, Arc<Stage>>,
+    /// The newest serial of the records that were applied, of this surface.
+    serial: Serial,
+}
+
+/// One stage as of one serial.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    name: StageName,
+    /// None if there is no such stage (any more).
+    config: Option<StageConfig>,
+    /// The commit that wrote the configuration, or deleted it.
+    config_serial: Serial,
+    /// The newest commit by which a project came into being or vanished.
+    projects_serial: Serial,
+    /// Also projects of which nothing is left, for their serials.
+    projects: OrdMap<ProjectName, Arc<Project>>,
+}
+
+/// A snapshot and what was wrong on the way to it.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The next snapshot.
+    pub snapshot: Snapshot,
+    /// Records that could not be read; they count as deleted.
+    pub troubles: Vec<Trouble>,
+}
+
+/// What a path below `+f/` leads to.
+#[derive(Clone, Debug)]
+pub enum FileLookup {
+    /// A file.
+    Found {
+        /// The file.
+        file: Arc<ReleaseFile>,
+        /// Its project.
+        project: ProjectName,
+    },
+    /// The core metadata of a wheel: the blob of [`ReleaseFile::core_metadata`].
+    CoreMetadata {
+        /// The wheel.
+        file: Arc<ReleaseFile>,
+        /// Its project.
+        project: ProjectName,
+    },
+    /// A file that was there once.
+    Gone,
+    /// Nothing that was ever there.
+    Absent,
+}
+
+impl Snapshot {
+    /// A snapshot of nothing.
+    pub fn new() -> Snapshot {
+        Snapshot::default()
+    }
+
+    /// The newest commit of this surface's records that is in this snapshot.
+    pub fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    /// The snapshot after `records`; of a key that occurs twice the later record counts. Keys of other
+    /// surfaces are passed over. A commit must come whole. Costs the number of records times the
+    /// logarithm of the number of projects; a project is copied once if it is shared.
+    ///
+    /// A record that cannot be read is one of [`Applied::troubles`] and counts as deleted.
+    #[must_use]
+    pub fn apply(&self, records: &[Record]) -> Applied {
+        let mut snapshot = self.clone();
+        let mut troubles = Vec::new();
+        for record in records {
+            match Subject::of(&record.key) {
+                None => {}
+                Some(Ok(subject)) => {
+                    snapshot.serial = snapshot.serial.max(record.serial);
+                    if let Err(reason) = snapshot.apply_one(subject, record) {
+                        troubles.push(Trouble::of(record, reason));
+                    }
+                }
+                Some(Err(_)) if record.body.is_none() => {}
+                Some(Err(reason)) => troubles.push(Trouble::of(record, reason)),
+            }
+        }
+        Applied { snapshot, troubles }
+    }
+
+    fn apply_one(&mut self, subject: Subject<'_>, record: &Record) -> Result<(), TroubleReason> {
+        match subject {
+            Subject::Stage { stage } => self.stage_mut(stage)?.apply_config(record),
+            Subject::Project { stage, project } => {
+                self.stage_mut(stage)?.change_project(project, record.serial, |project| {
+                    let body = record.body.as_ref();
+                    let read = body.map(|body| read_project(record.serial, body)).transpose();
+                    project.status = read.as_ref().ok().cloned().flatten().map(Box::new);
+                    read.map(|_| ())
+                })
+            }
+            Subject::Version { stage, project, version } => {
+                self.stage_mut(stage)?.change_project(project, record.serial, |project| {
+                    project.apply_version(version, record)
+                })
+            }
+            Subject::File { stage, project, filename } => {
+                self.stage_mut(stage)?.change_project(project, record.serial, |project| {
+                    project.apply_file(filename, record)
+                })
+            }
+        }
+    }
+
+    fn stage_mut(&mut self, name: &str) -> Result<&mut Stage, TroubleReason> {
+        if !self.stages.contains_key(name) {
+            let parsed: StageName = name.parse().map_err(|_| TroubleReason::Key)?;
+            if parsed.as_str() != name {
+                return Err(TroubleReason::Key);
+            }
+            self.stages.insert(parsed.clone(), Arc::new(Stage::empty(parsed)));
+        }
+        let stage = self.stages.get_mut(name).expect("it was there or was put there");
+        Ok(Arc::make_mut(stage))
+    }
+
+    /// The stage of that name.
+    pub fn stage(&self, name: &str) -> Option<&Arc<Stage>> {
+        self.stages.get(name).filter(|stage| stage.config.is_some())
+    }
+
+    /// Every stage, by name.
+    pub fn stages(&self) -> impl Iterator<Item = &Arc<Stage>> {
+        self.stages.values().filter(|stage| stage.config.is_some())
+    }
+
+    /// The stages of one user, by name.
+    pub fn stages_of<'snapshot>(
+        &'snapshot self,
+        user: &str,
+    ) -> impl Iterator<Item = &'snapshot Arc<Stage>> {
+        // `/` is the first character that can follow the name.
+        let (from, to) = (format!("{user}/"), format!("{user}0"));
+        let range = self.stages.range::<_, str>((
+            std::ops::Bound::Included(from.as_str()),
+            std::ops::Bound::Excluded(to.as_str()),
+        ));
+        let stages: Vec<&Arc<Stage>> = range.map(|(_, stage)| stage).collect();
+        stages.into_iter().filter(|stage| stage.config.is_some())
+    }
+
+    /// The stage of that name, even if it is no more.
+    pub(crate) fn trace(&self, name: &str) -> Option<&Arc<Stage>> {
+        self.stages.get(name)
+    }
+
+    /// Every stage, even those that are no more.
+    pub(crate) fn traces(&self) -> impl Iterator<Item = &Arc<Stage>> {
+        self.stages.values()
+    }
+
+    /// The commit that wrote the configuration of a stage of that name, or deleted it;
+    /// [`Serial::ZERO`] if there never was one.
+    pub fn config_serial(&self, name: &str) -> Serial {
+        self.trace(name).map_or(Serial::ZERO, |stage| stage.config_serial)
+    }
+
+    /// Number of release files, documentation and test results in all stages.
+    pub fn file_count(&self) -> usize {
+        let projects = self.stages().flat_map(|stage| stage.projects.values());
+        projects.map(|project| project.files().len()).sum()
+    }
+}
+
+impl Stage {
+    fn empty(name: StageName) -> Stage {
+        Stage {
+            name,
+            config: None,
+            config_serial: Serial::ZERO,
+            projects_serial: Serial::ZERO,
+            projects: OrdMap::new(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &StageName {
+        &self.name
+    }
+
+    /// How it behaves.
+    ///
+    /// # Panics
+    /// Never for a stage that a [`Snapshot`] hands out.
+    pub fn config(&self) -> &StageConfig {
+        self.config.as_ref().expect("a stage that is no more is never handed out")
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.config.is_some()
+    }
+
+    /// The commit that wrote its configuration.
+    pub fn config_serial(&self) -> Serial {
+        self.config_serial
+    }
+
+    /// The newest commit by which a project came into being here or vanished.
+    pub(crate) fn projects_serial(&self) -> Serial {
+        self.projects_serial
+    }
+
+    /// What it has itself of that project, bases left aside.
+    pub fn project(&self, name: &str) -> Option<&Arc<Project>> {
+        self.projects.get(name).filter(|project| !project.is_empty())
+    }
+
+    /// Its own projects, by name.
+    pub fn projects(&self) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
+        self.projects.iter().filter(|(_, project)| !project.is_empty())
+    }
+
+    /// Its projects, also those of which nothing is left.
+    pub(crate) fn project_traces(&self) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
+        self.projects.iter()
+    }
+
+    /// The project of that name, even if nothing is left of it.
+    pub(crate) fn project_trace(&self, name: &str) -> Option<&Arc<Project>> {
+        self.projects.get(name)
+    }
+
+    /// What lies, or lay, at `+f/{directory}/{filename}`.
+    ///
+    /// The path does not name the project; a file's name starts with it, so each start of the name is
+    /// looked up, likely ones first: some microseconds at most.
+    pub fn file(&self, directory: Directory, filename: &str) -> FileLookup {
+        let mut is_gone = false;
+        let wheel = filename.strip_suffix(".metadata");
+        for (name, project) in self.projects_that_start(filename) {
+            if let Some(file) = project.file(filename) {
+                if file.directory() == directory {
+                    return FileLookup::Found { file: file.clone(), project: name.clone() };
+                }
+                is_gone |= file.gone().contains(&directory);
+            }
+            if let Some(gone) = project.gone(filename) {
+                is_gone |= gone.directories.contains(&directory);
+            }
+            let Some(wheel) = wheel else { continue };
+            if let Some(file) = project.file(wheel) {
+                if file.directory() == directory && file.core_metadata().is_some() {
+                    return FileLookup::CoreMetadata { file: file.clone(), project: name.clone() };
+                }
+                is_gone |= file.gone().contains(&directory);
+            }
+            if let Some(gone) = project.gone(wheel) {
+                is_gone |= gone.directories.contains(&directory);
+            }
+        }
+        if is_gone { FileLookup::Gone } else { FileLookup::Absent }
+    }
+
+    /// The projects whose name `filename` starts with: first those whose name ends before a separator,
+    /// longer ones first; then any.
+    fn projects_that_start(
+        &self,
+        filename: &str,
+    ) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
+        let normalized = crate::project_name::normalized(filename);
+        let mut ends: Vec<usize> = (1..=normalized.len()).rev().collect();
+        // Stable: longer ones stay first.
+        ends.sort_by_key(|&end| normalized.as_bytes().get(end) != Some(&b'-'));
+        ends.into_iter().filter_map(move |end| self.projects.get_key_value(&normalized[..end]))
+    }
+
+    fn apply_config(&mut self, record: &Record) -> Result<(), TroubleReason> {
+        let body = record.body.as_ref();
+        let read = body.map(|body| read_stage(&self.name, body)).transpose();
+        self.config_serial = record.serial;
+        self.config = read.as_ref().ok().cloned().flatten();
+        read.map(|_| ())
+    }
+
+    fn change_project(
+        &mut self,
+        name: &str,
+        serial: Serial,
+        change: impl FnOnce(&mut Project) -> Result<(), TroubleReason>,
+    ) -> Result<(), TroubleReason> {
+        if !self.projects.contains_key(name) {
+            let parsed = ProjectName::normalize(name).map_err(|_| TroubleReason::Key)?;
+            if parsed.as_str() != name {
+                return Err(TroubleReason::Key);
+            }
+            self.projects.insert(parsed, Arc::default());
+        }
+        let project = self.projects.get_mut(name).expect("it was there or was put there");
+        let was_empty = project.is_empty();
+        let project = Arc::make_mut(project);
+        let outcome = change(project);
+        project.serial = project.serial.max(serial);
+        if project.is_empty() != was_empty {
+            self.projects_serial = self.projects_serial.max(serial);
+        }
+        outcome
+    }
+}
+
+impl Project {
+    fn apply_version(&mut self, version: &str, record: &Record) -> Result<(), TroubleReason> {
+        let at = self.releases.binary_search_by(|release| (*release.version).cmp(version));
+        let shared = match at {
+            Ok(at) => self.releases[at].version.clone(),
+            Err(_) => {
+                let beside = self.files.iter().find(|file| &*file.version == version);
+                beside.map_or_else(|| version.into(), |file| file.version.clone())
+            }
+        };
+        let read = record.body.as_ref().map(|body| read_version(shared, record.serial, body));
+        match (at, read) {
+            (Ok(at), Some(Ok(release))) => self.releases[at] = Arc::new(release),
+            (Err(at), Some(Ok(release))) => self.releases.insert(at, Arc::new(release)),
+            (Ok(at), unreadable) => {
+                self.releases.remove(at);
+                return unreadable.map_or(Ok(()), |read| read.map(|_| ()));
+            }
+            (Err(_), unreadable) => return unreadable.map_or(Ok(()), |read| read.map(|_| ())),
+        }
+        Ok(())
+    }
+
+    fn apply_file(&mut self, filename: &str, record: &Record) -> Result<(), TroubleReason> {
+        let place = self.files.binary_search_by(|file| (*file.filename).cmp(filename));
+        let (Ok(at) | Err(at)) = place;
+        let shared = Shared { files: &self.files, releases: &self.releases, at };
+        let body = record.body.as_ref();
+        let read = body.map(|body| read_file(filename, record.serial, body, &shared)).transpose();
+        let (file, gone, outcome) = match read {
+            Ok(Some(StoredFile::Present(file))) => (Some(file), None, Ok(())),
+            Ok(Some(StoredFile::Gone(gone))) => (None, Some(gone), Ok(())),
+            Ok(None) => (None, None, Ok(())),
+            Err(reason) => (None, None, Err(reason)),
+        };
+        match (place, file) {
+            (Ok(at), Some(file)) => self.files[at] = Arc::new(file),
+            (Err(at), Some(file)) => self.files.insert(at, Arc::new(file)),
+            (Ok(at), None) => _ = self.files.remove(at),
+            (Err(_), None) => {}
+        }
+        let place = self.gone.binary_search_by(|gone| (*gone.filename).cmp(filename));
+        match (place, gone) {
+            (Ok(at), Some(gone)) => self.gone[at] = Arc::new(gone),
+            (Err(at), Some(gone)) => self.gone.insert(at, Arc::new(gone)),
+            (Ok(at), None) => _ = self.gone.remove(at),
+            (Err(_), None) => {}
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

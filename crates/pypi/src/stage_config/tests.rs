@@ -1,0 +1,242 @@
+//! Configurations of stages: every form of an edit, every value and every refusal.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn name() -> StageName {
+    "alice/dev".parse().expect("a name")
+}
+
+/// Stages that exist besides the one that is changed.
+fn exists(base: &StageName) -> bool {
+    ["alice/dev", "alice/base", "root/pypi"].contains(&base.as_str())
+}
+
+fn created(config: Value) -> Result<StageConfig, String> {
+    let edit = ConfigEdit::parse(&config).map_err(|error| error.to_string())?;
+    StageConfig::create(&name(), &edit, &exists).map_err(|error| error.to_string())
+}
+
+/// Makes a stage of `config`, does `edit` to it; what it is then, or what is wrong.
+#[track_caller]
+fn edited(config: Value, edit: Value) -> Result<Value, String> {
+    let config = created(config).expect("a configuration");
+    let edit = ConfigEdit::parse(&edit).map_err(|error| error.to_string())?;
+    let next = config.edited(&name(), &edit, &exists).map_err(|error| error.to_string())?;
+    Ok(serde_json::to_value(next).expect("JSON"))
+}
+
+/// After `edit` of a stage with two bases, `key` is `expected` (null: it is not shown).
+#[track_caller]
+fn check(edit: Value, key: &str, expected: Value) {
+    let config = json!({"bases": ["alice/base", "root/pypi"], "title": "old"});
+    let next = edited(config, edit).expect("an edit that is taken");
+    assert_eq!(next.get(key).cloned().unwrap_or_default(), expected);
+}
+
+/// `edit` of that stage is refused like this.
+#[track_caller]
+fn refused(edit: Value, message: &str) {
+    let config = json!({"bases": ["alice/base", "root/pypi"], "title": "old"});
+    assert_eq!(edited(config, edit), Err(message.to_owned()));
+}
+
+#[test]
+fn a_new_stage_has_devpis_defaults_in_devpis_order() {
+    let config = created(json!({})).expect("a configuration");
+    assert_eq!(
+        serde_json::to_string(&config).expect("JSON"),
+        r#"{"type":"stage","volatile":true,"acl_upload":["alice"],"#.to_owned()
+            + r#""acl_toxresult_upload":[":ANONYMOUS:"],"bases":[],"mirror_whitelist":[],"#
+            + r#""mirror_whitelist_inheritance":"intersection"}"#
+    );
+}
+
+#[test]
+fn a_mirror_shows_little() {
+    let config = created(json!({
+        "type": "mirror", "volatile": false, "title": "Upstream", "mirror_cache_expiry": "60",
+        "mirror_url": "https://upstream.example/simple", "mirror_no_project_list": "Yes",
+    }));
+    assert_eq!(
+        serde_json::to_string(&config.expect("a configuration")).expect("JSON"),
+        r#"{"type":"mirror","volatile":false,"mirror_url":"https://upstream.example/simple/","#
+            .to_owned()
+            + r#""mirror_cache_expiry":60,"mirror_no_project_list":true,"title":"Upstream"}"#
+    );
+    let error = created(json!({"type": "mirror"})).expect_err("no URL");
+    assert_eq!(error, "an index of type 'mirror' needs a 'mirror_url'");
+    for url in ["ftp://upstream.example/", "https://", "https:///x", "upstream.example"] {
+        assert!(created(json!({"type": "mirror", "mirror_url": url})).is_err(), "{url}");
+    }
+    let error = created(json!({"type": "mirror", "mirror_url": "http://h/", "bases": "a/b"}));
+    let message = "indexconfig got unexpected keyword arguments: bases=a/b";
+    assert_eq!(error, Err(message.to_owned()));
+}
+
+#[test]
+fn lists_and_booleans_may_be_texts() {
+    check(
+        json!({"bases": "root/pypi, /alice/base/,"}),
+        "bases",
+        json!(["root/pypi", "alice/base"]),
+    );
+    check(json!({"bases": ["alice/base", "alice/base/"]}), "bases", json!(["alice/base"]));
+    check(json!({"bases": ""}), "bases", json!([]));
+    check(json!({"volatile": "No"}), "volatile", json!(false));
+    check(json!({"volatile": "TRUE"}), "volatile", json!(true));
+    check(
+        json!({"acl_upload": "bob,:anonymous:,:Authenticated:,:team"}),
+        "acl_upload",
+        json!(["bob", ":ANONYMOUS:", ":AUTHENTICATED:", ":team"]),
+    );
+    check(
+        json!({"mirror_whitelist": ["Foo_Bar", "*"]}),
+        "mirror_whitelist",
+        json!(["foo-bar", "*"]),
+    );
+    refused(json!({"volatile": "maybe"}), "Unknown boolean value 'maybe'.");
+    refused(json!({"volatile": 1}), "Unknown boolean value 1.");
+}
+
+#[test]
+fn the_list_form_sets_adds_removes_and_drops() {
+    let all = json!(["alice/base", "root/pypi", "alice/dev"]);
+    check(json!(["bases+=alice/dev"]), "bases", all);
+    check(json!(["bases+=root/pypi"]), "bases", json!(["alice/base", "root/pypi"]));
+    check(json!(["bases-=alice/base"]), "bases", json!(["root/pypi"]));
+    check(json!(["bases=alice/dev,root/pypi"]), "bases", json!(["alice/dev", "root/pypi"]));
+    check(json!(["bases="]), "bases", json!([]));
+    check(
+        json!(["bases-=alice/base", "bases+=alice/base"]),
+        "bases",
+        json!(["root/pypi", "alice/base"]),
+    );
+    check(json!(["title=new=er"]), "title", json!("new=er"));
+    check(json!(["title-="]), "title", Value::Null);
+    check(json!(["title="]), "title", Value::Null);
+    check(json!(["description-="]), "description", Value::Null);
+    check(json!(["mirror_whitelist+=Foo_Bar"]), "mirror_whitelist", json!(["foo-bar"]));
+    check(json!(["volatile=no"]), "volatile", json!(false));
+    refused(json!(["bases-=bob/x"]), "The 'bases' setting doesn't have value 'bob/x'");
+    refused(json!(["bases-="]), "Default values can't be removed.");
+    refused(json!(["title+=x"]), "The 'title' setting is not a list");
+    refused(
+        json!(["nonsense"]),
+        "`nonsense` changes nothing: `key=value`, `key+=value`, `key-=value` or `key-=` was expected",
+    );
+    refused(json!([1]), "an index configuration is a JSON object or a list of `key=value` strings");
+}
+
+#[test]
+fn the_object_form_keeps_what_it_does_not_name() {
+    check(json!({"title": "new"}), "bases", json!(["alice/base", "root/pypi"]));
+    check(json!({"title": "new"}), "title", json!("new"));
+    check(json!({"title": null, "bases": null}), "bases", json!([]));
+    check(json!({"custom_data": {"a": [1]}}), "custom_data", json!({"a": [1]}));
+}
+
+#[test]
+fn the_whole_reply_is_an_edit_too() {
+    let config = json!({"bases": ["alice/base"], "acl_read": ["alice"], "retention_days": 30});
+    let shown = serde_json::to_value(created(config.clone()).expect("a configuration"));
+    let mut shown = shown.expect("JSON");
+    shown["projects"] = json!(["a", "b"]);
+    let reply = json!({"type": "indexconfig", "result": shown});
+    let next = edited(config, reply).expect("an edit");
+    shown.as_object_mut().expect("an object").remove("projects");
+    assert_eq!(next, shown);
+}
+
+#[test]
+fn faults_are_named_in_devpis_words() {
+    refused(json!({"type": "mirror"}), "the 'type' of an index can't be changed");
+    check(json!({"type": "stage", "title": "x"}), "title", json!("x"));
+    refused(
+        json!({"bases": ["nobody/x", "x"]}),
+        "base index 'nobody/x' does not exist, invalid base index spec: 'x'",
+    );
+    refused(
+        json!({"mirror_whitelist_inheritance": "both"}),
+        "Unknown value 'both' for mirror_whitelist_inheritance, must be 'intersection' or 'union'.",
+    );
+    refused(
+        json!({"x": "1", "y": [2]}),
+        "indexconfig got unexpected keyword arguments: x=1, y=[2]",
+    );
+    refused(json!(["x+=1"]), "indexconfig got unexpected keyword arguments: x=1");
+    refused(json!("x"), "an index configuration is a JSON object or a list of `key=value` strings");
+    assert_eq!(created(json!({"type": "x"})), Err("unknown index type 'x'".to_owned()));
+    assert!(created(json!({"acl_upload": ["a b"]})).is_err());
+    assert!(created(json!({"retention_days": -1})).is_err());
+    assert!(created(json!({"title": 5})).is_err());
+}
+
+#[test]
+fn a_base_that_vanished_may_stay() {
+    let config = created(json!({"bases": ["alice/base"]})).expect("a configuration");
+    let edit = ConfigEdit::parse(&json!({"bases": ["alice/base"], "title": "x"})).expect("an edit");
+    let next = config.edited(&name(), &edit, &|_| false).expect("an edit that is taken");
+    assert_eq!(next.bases(), config.bases());
+}
+
+/// Any edit, of known and unknown settings, in any form.
+fn any_edit() -> impl Strategy<Value = Value> {
+    let keys = [
+        "volatile",
+        "bases",
+        "acl_upload",
+        "acl_read",
+        "mirror_whitelist",
+        "title",
+        "custom_data",
+        "mirror_whitelist_inheritance",
+        "retention_versions",
+        "mirror_url",
+        "type",
+        "x",
+    ];
+    let values = prop_oneof![
+        Just(json!(true)),
+        Just(json!("no")),
+        Just(json!("alice/base")),
+        Just(json!(["root/pypi"])),
+        Just(json!("*,Foo_Bar")),
+        Just(json!(":team")),
+        Just(json!("union")),
+        Just(json!(3)),
+        Just(json!("")),
+        Just(Value::Null),
+        Just(json!({"a": 1})),
+        Just(json!("stage")),
+    ];
+    let pair = (prop::sample::select(keys.to_vec()), values);
+    let object = prop::collection::vec(pair.clone(), 0..4)
+        .prop_map(|pairs| pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
+    let item = (pair, prop::sample::select(vec!["=", "+=", "-="]))
+        .prop_map(|((key, value), sign)| json!(format!("{key}{sign}{}", shown(&value))));
+    prop_oneof![
+        object.prop_map(Value::Object),
+        prop::collection::vec(item, 0..4).prop_map(Value::Array)
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_taken_is_stored_and_shown_as_it_is(edits in prop::collection::vec(any_edit(), 1..5)) {
+        let mut config = created(json!({})).expect("a configuration");
+        for edit in &edits {
+            let edit = ConfigEdit::parse(edit).expect("a shape");
+            let Ok(next) = config.edited(&name(), &edit, &exists) else { continue };
+            let stored = StageConfig::from_stored(&name(), &next.to_stored());
+            prop_assert_eq!(stored, Ok(next.clone()));
+            // What a client was shown, it may send back.
+            let shown = serde_json::to_value(&next).expect("JSON");
+            let again = ConfigEdit::parse(&shown).expect("a shape");
+            prop_assert_eq!(next.edited(&name(), &again, &exists), Ok(next.clone()));
+            config = next;
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! [`StageName`]: `user/index`, under which everything of a stage is kept and shown.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use account::{NameError, UserName};
+
+/// The name of a stage: its user's name, a slash, its index name. At most 257 bytes; case matters. Safe
+/// as two segments of a path. Cheap to clone.
+#[derive(Clone)]
+pub struct StageName {
+    text: Arc<str>,
+    /// Where the slash is.
+    slash: u16,
+}
+
+/// The second half of a [`StageName`]: an index name, under the rule for user names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IndexName(UserName);
+
+/// Text that is no `user/index`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StageNameError {
+    /// Not two segments with a slash between them.
+    #[error("`{0}` is not the name of an index: `user/index` was expected")]
+    NotTwoSegments(String),
+    /// One of the two is no name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl StageName {
+    /// The stage that `user` calls `index`.
+    pub fn new(user: &UserName, index: &IndexName) -> StageName {
+        let text = format!("{user}/{index}");
+        StageName { slash: user.as_str().len() as u16, text: text.into() }
+    }
+
+    /// The whole text: `user/index`.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The text of the user's name.
+    pub fn user(&self) -> &str {
+        &self.text[..usize::from(self.slash)]
+    }
+
+    /// The text of the index name.
+    pub fn index(&self) -> &str {
+        &self.text[usize::from(self.slash) + 1..]
+    }
+
+    /// The user whose stage it is.
+    pub fn user_name(&self) -> UserName {
+        self.user().parse().expect("it was made from a user's name")
+    }
+
+    /// Whether it is a stage of that user.
+    pub fn is_of(&self, user: &UserName) -> bool {
+        self.user() == user.as_str()
+    }
+}
+
+impl IndexName {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl FromStr for IndexName {
+    type Err = NameError;
+
+    /// Checks and composes `text`; the words are devpi's.
+    fn from_str(text: &str) -> Result<IndexName, NameError> {
+        const KIND: &str = "indexname";
+        text.parse::<UserName>().map(IndexName).map_err(|error| match error {
+            NameError::Empty { .. } => NameError::Empty { kind: KIND },
+            NameError::TooLong { bytes, .. } => NameError::TooLong { kind: KIND, bytes },
+            NameError::Characters { name, .. } => NameError::Characters { kind: KIND, name },
+            NameError::Dots { name, .. } => NameError::Dots { kind: KIND, name },
+        })
+    }
+}
+
+impl fmt::Display for IndexName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl FromStr for StageName {
+    type Err = StageNameError;
+
+    /// Reads `user/index`; slashes around it do not count, as people copy them from URLs.
+    fn from_str(text: &str) -> Result<StageName, StageNameError> {
+        let inner = text.trim_matches('/');
+        let error = || StageNameError::NotTwoSegments(text.chars().take(300).collect());
+        let (user, index) = inner.split_once('/').ok_or_else(error)?;
+        if index.contains('/') {
+            return Err(error());
+        }
+        Ok(StageName::new(&user.parse()?, &index.parse()?))
+    }
+}
+
+impl PartialEq for StageName {
+    fn eq(&self, other: &StageName) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for StageName {}
+
+impl PartialOrd for StageName {
+    fn partial_cmp(&self, other: &StageName) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for StageName {
+    fn cmp(&self, other: &StageName) -> std::cmp::Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl std::hash::Hash for StageName {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl Borrow<str> for StageName {
+    fn borrow(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for StageName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.text)
+    }
+}
+
+impl fmt::Debug for StageName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "StageName({:?})", &*self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `text -> user index`, or `text -> an error that contains this`.
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        match text.parse::<StageName>() {
+            Ok(name) => assert_eq!(format!("{} {}", name.user(), name.index()), expected),
+            Err(error) => assert!(error.to_string().contains(expected), "{error}"),
+        }
+    }
+
+    #[test]
+    fn two_names_with_a_slash_between() {
+        check("alice/dev", "alice dev");
+        check("/alice/pypi/", "alice pypi");
+        check("Ünsal/x@y-z_1.0", "Ünsal x@y-z_1.0");
+        check("alice", "`alice` is not the name of an index: `user/index` was expected");
+        check("a/b/c", "`user/index` was expected");
+        check("", "`user/index` was expected");
+        check("a/", "`user/index` was expected");
+        check("a//b", "`user/index` was expected");
+        check("a/../b", "`user/index` was expected");
+        check("a/..", "consists of dots only");
+        check("+a/b", "username '+a' contains characters");
+    }
+
+    #[test]
+    fn an_index_name_is_refused_in_devpis_words() {
+        let error = "b c".parse::<IndexName>().expect_err("a blank");
+        assert_eq!(
+            error.to_string(),
+            "indexname 'b c' contains characters that aren't allowed. Any ascii symbol besides \
+             -.@_ is blocked."
+        );
+    }
+}
