@@ -2,18 +2,25 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use anyhow::Context;
 use aur::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::action::Catalogue;
 use crate::config::Config;
+use crate::contents::Contents;
+use crate::cpu_pool::CpuPool;
 use crate::http::dumps::Dumps;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::net::TrustedProxies;
+use crate::passwords::Passwords;
 use crate::rate_limit::RateLimiter;
+use crate::small_blobs::SmallBlobs;
 use crate::source::KeptFile;
+use crate::stored::Keeper;
 
 /// What is served of the AUR: one snapshot and what was made of it, replaced together.
 pub struct AurPublished {
@@ -48,6 +55,24 @@ pub struct App {
     pub config: Config,
     /// The AUR's snapshot.
     pub aur: Live<AurPublished>,
+    /// Users, articles and indexes: what is kept, and what is published of it.
+    pub keeper: Keeper,
+    /// Contents in memory.
+    pub contents: Contents,
+    /// Small release files and metadata in memory.
+    pub files: SmallBlobs,
+    /// Finished pages of the Python index.
+    pub pages: pypi::Pages,
+    /// Documentation of the Python index that is read now.
+    pub documentation: crate::http::OpenZips,
+    /// Checks passwords.
+    pub passwords: Passwords,
+    /// Threads for what is nothing but computing.
+    pub cpu_pool: CpuPool,
+    /// The actions that are answered.
+    pub actions: Catalogue,
+    /// When the server was started.
+    pub started_at: Instant,
     /// Everything that is counted.
     pub metrics: Metrics,
     /// Requests per client.
@@ -67,12 +92,39 @@ pub struct App {
 
 impl App {
     /// The state of a server that has loaded nothing yet, and the wishes that its refresh task gets.
-    pub fn new(config: Config) -> (App, mpsc::Receiver<RefreshRequest>) {
+    ///
+    /// # Errors
+    /// If the system has no random numbers, or no threads.
+    pub fn new(
+        config: Config,
+        keeper: Keeper,
+    ) -> anyhow::Result<(App, mpsc::Receiver<RefreshRequest>)> {
         let (refresh, requests) = mpsc::channel(16);
         let aur = &config.aur;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let metrics = Metrics::new();
+        let cpu_threads = match config.actions.cpu_threads {
+            0 => cores.saturating_sub(1).max(1),
+            threads => threads,
+        };
+        let cpu_pool =
+            CpuPool::start(cpu_threads, config.actions.cpu_queue_max, metrics.cpu_pool.clone())
+                .context("cannot start the threads for computations")?;
         let app = App {
             aur: Live::default(),
-            metrics: Metrics::new(),
+            keeper,
+            contents: Contents::new(config.article.memory_bytes_max),
+            files: SmallBlobs::new(config.python.small_file_bytes_max),
+            pages: pypi::Pages::new(pypi::PageBudget {
+                page_bytes_max: config.python.page_bytes_max,
+                list_bytes_max: config.python.list_bytes_max,
+            }),
+            documentation: crate::http::OpenZips::default(),
+            passwords: Passwords::new(config.users.remember, cores)?,
+            cpu_pool,
+            actions: Catalogue::new(&config),
+            started_at: Instant::now(),
+            metrics,
             rate_limiter: RateLimiter::new(
                 aur.rate_limit,
                 aur.rate_limit_window,
@@ -88,7 +140,7 @@ impl App {
             is_stopping: AtomicBool::new(false),
             config,
         };
-        (app, requests)
+        Ok((app, requests))
     }
 
     /// Why the server is not ready: a line for each reason, none if it is.
@@ -101,6 +153,11 @@ impl App {
             let trouble =
                 self.aur_trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
             obstacles.push(format!("aur: no snapshot has been published yet{trouble}"));
+        }
+        if self.keeper.live.snapshot().is_none() {
+            let trouble =
+                self.keeper.trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
+            obstacles.push(format!("store: it is not loaded yet{trouble}"));
         }
         obstacles
     }

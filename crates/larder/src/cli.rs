@@ -4,6 +4,10 @@
 //! and exit code. The flags of `serve` are the keys of [`crate::config`], derived and never listed here.
 //! Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
 
+pub mod accounts;
+pub mod import;
+pub mod keeping;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
@@ -31,6 +35,12 @@ pub enum Invocation {
         /// Where to.
         out: Output,
     },
+    /// Prepare the store, or look at or change users and tokens; [`accounts::run`] does it.
+    Accounts(accounts::Request),
+    /// Copy, restore, check or sweep the store; [`keeping::run`] does it.
+    Keeping(keeping::Request),
+    /// Take over what another index has, or tell clients of one; [`import::run`] does it.
+    Import(import::Request),
     /// Anything that needs no server; [`run_offline`] does it.
     Offline(Offline),
 }
@@ -218,6 +228,9 @@ pub fn command() -> Command {
                         .value_parser(value_parser!(PathBuf)),
                 ),
         )
+        .subcommands(accounts::commands(|| key_args(true)))
+        .subcommands(keeping::commands(|| key_args(true)))
+        .subcommands(import::commands(|| key_args(true)))
         .subcommand(config)
         .subcommand(
             Command::new("completions")
@@ -308,6 +321,16 @@ pub fn parse(
         None => return Ok(Invocation::Serve(load(&root)?)),
         Some(("serve", serve)) => return Ok(Invocation::Serve(load(serve)?)),
         Some(("demo-data", matches)) => return Ok(demo_data(matches)),
+        Some((command @ ("init" | "user" | "token"), matches)) => {
+            return Ok(Invocation::Accounts(accounts::parse(command, matches, load)?));
+        }
+        Some((command @ ("backup" | "restore" | "verify" | "migrate" | "sweep"), matches)) => {
+            return Ok(Invocation::Keeping(keeping::parse(command, matches, load)?));
+        }
+        Some((command @ ("import-devpi" | "import-wheels" | "use"), matches)) => {
+            let request = import::parse(command, matches, environment, load)?;
+            return Ok(Invocation::Import(request));
+        }
         Some(("config", matches)) => match matches.subcommand() {
             Some(("check", matches)) => Offline::ConfigCheck(load(matches)?),
             Some(("show", matches)) => Offline::ConfigShow(load(matches)?),

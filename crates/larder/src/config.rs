@@ -16,6 +16,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use account::Acl;
+use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
 pub use self::goaurrpc::import_goaurrpc;
@@ -89,6 +91,12 @@ section! {
         /// Directory that holds everything larder keeps. Without it: $STATE_DIRECTORY, else $XDG_DATA_HOME/larder,
         /// else ~/.local/share/larder; with `demo` a directory larder-demo of its own in the same place.
         data_dir: PathBuf = "data_dir", Kind::Path, default "";
+        /// Where users, articles and indexes are kept: sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE for several
+        /// processes. Without it: records.db in the data directory.
+        database: Option<DatabaseLocation> = "database", Kind::Database, default "";
+        /// Where the contents of articles and release files are kept: a directory, or s3://BUCKET/PREFIX with the usual
+        /// AWS_… variables. Without it: blobs in the data directory.
+        blobs: Option<BlobLocation> = "blobs", Kind::Blobs, default "";
         /// Serve a generated catalogue, to try things out: other data is left alone and the rate limit is off.
         demo: bool = "demo", Kind::Switch, default "false";
         /// Packages in the generated catalogue of `demo`.
@@ -111,6 +119,16 @@ section! {
         tls: Tls;
         /// The AUR surface.
         aur: Aur;
+        /// The articles.
+        article: Article;
+        /// Actions.
+        actions: Actions;
+        /// The Python index.
+        python: Python;
+        /// Who someone is.
+        users: Users;
+        /// What is kept, and how it is followed.
+        store: Store;
         /// The admin listener.
         admin: Admin;
         /// `/metrics`.
@@ -133,7 +151,7 @@ section! {
         body_bytes_max: usize = "body_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "4194304";
         /// Time for a client to send a whole header.
         header_timeout: Duration = "header_timeout_seconds", Kind::seconds(1, 3_600), default "15";
-        /// Time for a client to send a whole body.
+        /// Time for a client to send the next 64 KiB of a body, or its rest.
         body_timeout: Duration = "body_timeout_seconds", Kind::seconds(1, 3_600), default "30";
         /// Time without progress after which a client that does not read its answer is given up.
         write_stall_timeout: Duration = "write_stall_timeout_seconds", Kind::seconds(1, 3_600), default "30";
@@ -190,6 +208,96 @@ section! {
 }
 
 section! {
+    /// Articles: /article and /articles.
+    pub struct Article = "article" {
+        /// Whether the surface is served.
+        enabled: bool = "enabled", Kind::Switch, default "true";
+        /// Who may read: users, :groups, :AUTHENTICATED: or :ANONYMOUS:.
+        acl_read: Acl = "acl_read", Kind::Acl, default ":ANONYMOUS:";
+        /// Who may write.
+        acl_write: Acl = "acl_write", Kind::Acl, default ":AUTHENTICATED:";
+        /// Size of one revision.
+        body_bytes_max: u64 = "body_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "67108864";
+        /// Contents kept in memory, compressed forms included; others come from the store.
+        memory_bytes_max: u64 = "memory_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "134217728";
+        /// Texts longer than this are not compared or merged.
+        merge_bytes_max: u64 = "merge_bytes_max", Kind::whole(0, 67_108_864, "bytes"), default "1048576";
+    }
+}
+
+section! {
+    /// Actions: many calls in one request, at / and /actions, and the threads for those that compute.
+    pub struct Actions = "actions" {
+        /// Whether actions are answered.
+        enabled: bool = "enabled", Kind::Switch, default "true";
+        /// Actions in one request.
+        per_request_max: usize = "per_request_max", Kind::whole(1, 100_000, "actions"), default "100";
+        /// Size of a request, as JSON.
+        body_bytes_max: usize = "body_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "1048576";
+        /// Size of a request's results together; an action whose result would go beyond it is refused.
+        results_bytes_max: usize = "results_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "33554432";
+        /// Threads of low priority for what is nothing but computing; 0 means one per core but one, and at least one.
+        cpu_threads: usize = "cpu_threads", Kind::whole(0, 1024, "threads"), default "0";
+        /// Computations that wait for such a thread; further ones are refused at once.
+        cpu_queue_max: usize = "cpu_queue_max", Kind::whole(1, 1_000_000, "computations"), default "64";
+    }
+}
+
+section! {
+    /// The Python index: users' stages, uploads, inheritance and simple pages, as devpi has them.
+    pub struct Python = "python" {
+        /// Whether the surface is served.
+        enabled: bool = "enabled", Kind::Switch, default "true";
+        /// Behave as a devpi-server does out of the box: strangers may create users, and a new `root` has an empty
+        /// password.
+        devpi_defaults: bool = "devpi_defaults", Kind::Switch, default "false";
+        /// Who may create, change and delete users and stages, besides administrators; without it, users their own.
+        restrict_modify: Acl = "restrict_modify", Kind::Acl, default "";
+        /// Who may push releases to indexes elsewhere, which makes this server send to the URL that they name; strangers
+        /// never.
+        acl_push_outside: Acl = "acl_push_outside", Kind::Acl, default ":AUTHENTICATED:";
+        /// Size of one uploaded file.
+        file_bytes_max: u64 = "file_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "8589934592";
+        /// Release files and metadata of up to 256 KiB kept in memory; larger files are streamed from the store.
+        small_file_bytes_max: u64 = "small_file_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "67108864";
+        /// Path of an internal location of nginx over the directory of the blobs, such as /larder-blobs: larger files are
+        /// then sent by nginx itself (X-Accel-Redirect). Only for a server that nobody reaches but through that nginx.
+        accel_redirect: Option<PathBuf> = "accel_redirect", Kind::Path, default "";
+        /// Finished pages of projects kept in memory, compressed forms included.
+        page_bytes_max: u64 = "page_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
+        /// Finished lists of projects kept in memory, compressed forms included.
+        list_bytes_max: u64 = "list_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
+    }
+}
+
+section! {
+    /// Who someone is: passwords, logins and registration, for every surface.
+    pub struct Users = "users" {
+        /// How long a verified password is remembered, so that it is not hashed anew for each request; a changed
+        /// password is forgotten at once.
+        remember: Duration = "remember_seconds", Kind::seconds(0, 3_600), default "60";
+        /// How long a login is good for.
+        login: Duration = "login_seconds", Kind::seconds(60, 31_536_000), default "36000";
+        /// Whether strangers may create users.
+        may_register: bool = "strangers_may_register", Kind::Switch, default "false";
+    }
+}
+
+section! {
+    /// What is kept, and how other processes' writes are followed.
+    pub struct Store = "store" {
+        /// How often the database is asked for other processes' writes where it does not tell of them itself.
+        poll: Duration = "poll_seconds", Kind::seconds(1, 3_600), default "1";
+        /// How long a request waits for a serial that its client has seen elsewhere, before it is refused.
+        wait_for_serial: Duration = "wait_for_serial_seconds", Kind::seconds(0, 60), default "5";
+        /// How often blobs that nothing names are looked for; 0 leaves that to `larder sweep`.
+        sweep: Duration = "sweep_seconds", Kind::seconds(0, 31_536_000), default "86400";
+        /// How old a blob must be before it may be taken for unnamed.
+        sweep_grace: Duration = "sweep_grace_seconds", Kind::seconds(3_600, 31_536_000), default "86400";
+    }
+}
+
+section! {
     /// The admin listener, which starts only where a key is set.
     pub struct Admin = "admin" {
         /// Where the admin API listens: ADDRESS:PORT or unix:PATH.
@@ -210,8 +318,19 @@ section! {
 }
 
 /// Every section, in the order of documentation; the first one holds the keys at the top of the file.
-const TABLES: &[Table] =
-    &[Config::TABLE, Limits::TABLE, Tls::TABLE, Aur::TABLE, Admin::TABLE, Metrics::TABLE];
+const TABLES: &[Table] = &[
+    Config::TABLE,
+    Limits::TABLE,
+    Tls::TABLE,
+    Aur::TABLE,
+    Article::TABLE,
+    Actions::TABLE,
+    Python::TABLE,
+    Users::TABLE,
+    Store::TABLE,
+    Admin::TABLE,
+    Metrics::TABLE,
+];
 
 /// Every key, in the order of documentation.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
@@ -238,6 +357,18 @@ impl Tls {
 }
 
 impl Config {
+    /// Where the records are.
+    pub fn database(&self) -> DatabaseLocation {
+        self.database
+            .clone()
+            .unwrap_or_else(|| DatabaseLocation::Sqlite(self.data_dir.join("records.db")))
+    }
+
+    /// Where the blobs are.
+    pub fn blobs(&self) -> BlobLocation {
+        self.blobs.clone().unwrap_or_else(|| BlobLocation::Directory(self.data_dir.join("blobs")))
+    }
+
     /// URL at which this machine reaches the main listener's `path`, and the socket to use instead of TCP, if any: for
     /// `larder healthcheck`. A listener on every address is asked on loopback.
     pub fn local_url(&self, path: &str) -> (String, Option<&Path>) {

@@ -2,13 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ::demo::Recipe;
+use article::{Change, Content, Limits, Put, Revision};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
 
+use crate::app::App;
 use crate::cli::Output;
 use crate::config::{Config, ListenAddress};
 
@@ -45,6 +49,19 @@ fn write_to<W: Write>(recipe: &Recipe, mut out: W) -> io::Result<W> {
     Ok(out)
 }
 
+/// Where the demonstration keeps the password of `root`, within its data directory.
+pub const PASSWORD_FILE: &str = "root-password";
+
+/// Writes the password of the demonstration's `root` to `path`, for its owner alone.
+///
+/// # Errors
+/// Those of writing.
+pub fn keep_password(path: &Path, password: &account::Password) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(password.reveal().as_bytes())
+}
+
 /// The dump that `--demo` serves; made if the data directory does not have it.
 ///
 /// # Errors
@@ -60,6 +77,69 @@ pub fn dump(data_dir: &Path, packages: u32) -> io::Result<PathBuf> {
     Ok(path)
 }
 
+/// The articles of the demonstration: names and texts in Markdown.
+const ARTICLES: [(&str, &str); 3] = [
+    (
+        "welcome",
+        "# Welcome\n\nThis article is version 1. Write version 2 from it:\n\n\
+         - read it, and note `X-Article-Version`\n\
+         - send a new text to `/article/welcome/1`\n\
+         - look at `/article/welcome/diff` and `/article/welcome/history`\n\n\
+         More: [reading](guide/reading), [writing](guide/writing).\n",
+    ),
+    (
+        "guide/reading",
+        "# Reading articles\n\n`/article/guide/reading` is the latest version, `/article/guide/reading/1` stays what \
+         it is. `/articles?q=guide` finds names and titles.\n",
+    ),
+    (
+        "guide/writing",
+        "# Writing articles\n\nA text is sent to the version that it was made from. If somebody else was first, \
+         nothing is lost: the answer is 409, with both changes merged where they fit.\n",
+    ),
+];
+
+/// Writes the articles of the demonstration into a store that has none.
+///
+/// # Errors
+/// Those of the store.
+pub async fn write_articles(app: &App) -> anyhow::Result<()> {
+    let Some(stored) = app.keeper.live.snapshot_full() else { return Ok(()) };
+    if !app.config.article.enabled || !stored.articles.is_empty() {
+        return Ok(());
+    }
+    for (name, text) in ARTICLES {
+        let put = Put {
+            name: name.parse()?,
+            base: Revision::NONE,
+            content: Content::of(text.as_bytes(), Some("text/markdown"))?,
+            author: "root".to_owned(),
+            comment: "made for the demonstration".to_owned(),
+            at: Timestamp::now(),
+        };
+        let checked = Change::Put(put).check(&stored.articles, &Limits::default())?;
+        app.keeper.blobs.put(text.into()).await?;
+        app.keeper.commit(checked.batch).await?;
+    }
+    Ok(())
+}
+
+/// What to try with articles; writing, where the password of `root` is known.
+fn articles_to_try(config: &Config, curl: &str, base: &str) -> String {
+    if !config.article.enabled {
+        return String::new();
+    }
+    let reading = format!("{curl} '{base}/article/welcome'\n  ");
+    match fs::read_to_string(config.data_dir.join(PASSWORD_FILE)) {
+        Ok(password) => format!(
+            "{reading}{curl} -u 'root:{}' -H 'Content-Type: text/markdown' --data-binary '# Hello' \
+             '{base}/article/hello/0'\n  ",
+            password.trim_end()
+        ),
+        Err(_) => reading,
+    }
+}
+
 /// What to try on a server that listens at `addresses`.
 pub fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
     let scheme = if config.tls.certificate.is_some() { "https" } else { "http" };
@@ -70,12 +150,14 @@ pub fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
         Some(ListenAddress::Tcp(address)) => (format!("{scheme}://{address}"), "curl".to_owned()),
         None => (String::new(), "curl".to_owned()),
     };
+    let articles = articles_to_try(config, &curl, &base);
     format!(
         "\nLarder serves a generated catalogue of {} packages at {base}\n\n\
          Try:\n  \
          {curl} '{base}/rpc?v=5&type=search&arg=attest'\n  \
          {curl} '{base}/rpc?v=5&type=suggest&arg=python-'\n  \
          {curl} '{base}/rpc/v5/search/ttf-font?by=provides'\n  \
+         {articles}\
          {curl} '{base}/metrics'\n\n\
          Documentation with a form to try it: {base}/docs\n\
          Stop with Ctrl-C.\n",

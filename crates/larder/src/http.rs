@@ -2,13 +2,20 @@
 //!
 //! request -> router -> handler of a surface -> [`reply::Reply`] -> [`respond`] -> response
 
+mod actions;
 pub mod admin;
+pub(crate) mod article;
 mod aur;
+mod auth;
 pub mod dumps;
 mod error;
 mod health;
 mod pages;
+mod parts;
+mod python;
 mod respond;
+mod serial;
+mod tokens;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,27 +26,49 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use http::StatusCode;
+use http::request::Parts;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::metrics::Surface;
-use crate::net::{Routes, Shortcut};
+use crate::net::{Routes, Shortcut, Shortened};
 
 pub use error::HttpError;
+pub use python::OpenZips;
 
 /// What the main listener answers: the table, and before it the way of nearly all requests, which
 /// needs none of the router's futures.
 pub fn routes(app: Arc<App>) -> Routes {
-    let shortcut =
-        app.config.aur.enabled.then(|| Arc::new(aur::Questions(app.clone())) as Arc<dyn Shortcut>);
-    Routes { router: router(app), shortcut }
+    let shortcut = Shortcuts {
+        questions: app.config.aur.enabled.then(|| aur::Questions(app.clone())),
+        articles: app.config.article.enabled.then(|| article::Reads(app.clone())),
+        pages: app.config.python.enabled.then(|| python::Pages(app.clone())),
+    };
+    Routes { router: router(app), shortcut: Some(Arc::new(shortcut)) }
+}
+
+/// The ways of nearly all requests.
+struct Shortcuts {
+    questions: Option<aur::Questions>,
+    articles: Option<article::Reads>,
+    pages: Option<python::Pages>,
+}
+
+impl Shortcut for Shortcuts {
+    fn answer(&self, head: &Parts) -> Option<Shortened> {
+        // Each looks at the path first.
+        let question = self.questions.as_ref().and_then(|questions| questions.answer(head));
+        question
+            .or_else(|| self.articles.as_ref()?.answer(head))
+            .or_else(|| self.pages.as_ref()?.answer(head))
+    }
 }
 
 /// The table.
 fn router(app: Arc<App>) -> Router {
     let mut router = Router::new()
         // For people.
-        .route("/", get(pages::index))
+        .route("/", get(actions::index))
         .route("/docs", get(pages::documentation))
         .route("/docs/", get(pages::documentation))
         .route("/openapi.json", get(pages::openapi))
@@ -51,6 +80,10 @@ fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/ready", get(health::ready))
         .route("/version", get(health::version));
+    // Tokens, for programs of users.
+    router = router
+        .route("/+tokens", any(tokens::collection))
+        .route("/+tokens/{id}", any(tokens::single));
     if app.config.metrics.enabled {
         router = router
             .route("/metrics", get(health::metrics))
@@ -82,20 +115,32 @@ fn router(app: Arc<App>) -> Router {
                 .route(&format!("/{name}.sha256"), get(dumps::digest));
         }
     }
+    if app.config.article.enabled {
+        router = router
+            .route("/articles", get(article::list))
+            .route("/article/{*rest}", any(article::answer));
+    }
+    if app.config.actions.enabled {
+        router = router.route("/actions", any(actions::answer));
+    }
     // For the routes above; one that is added later would not have it.
     let router = router.method_not_allowed_fallback(error::wrong_method);
+    let router = if app.config.python.enabled {
+        router.fallback(python::answer)
+    } else {
+        router.fallback(error::not_found)
+    };
     finish(router, app, Surface::House)
 }
 
 /// The routes of the admin listener.
 pub fn admin_router(app: Arc<App>) -> Router {
-    finish(admin::routes(app.clone()), app, Surface::Admin)
+    finish(admin::routes(app.clone()).fallback(error::not_found), app, Surface::Admin)
 }
 
 /// What every listener has: errors in one form, counting, and survival of a handler's panic.
 fn finish(router: Router<Arc<App>>, app: Arc<App>, surface: Surface) -> Router {
     router
-        .fallback(error::not_found)
         .layer(middleware::from_fn_with_state((app.clone(), surface), count))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(app)
@@ -110,8 +155,13 @@ async fn count(
     let is_aur = ["/rpc", "/api", "/packages", "/pkgbase", "/users"]
         .iter()
         .any(|start| path.starts_with(start));
-    let surface = if is_aur && surface == Surface::House { Surface::Aur } else { surface };
+    let surface = match surface {
+        Surface::House if is_aur => Surface::Aur,
+        Surface::House if path.starts_with("/article") => Surface::Article,
+        surface => surface,
+    };
     let response = next.run(request).await;
+    let surface = response.extensions().get().copied().unwrap_or(surface);
     app.metrics.responded(surface, response.status());
     response
 }

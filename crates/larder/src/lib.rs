@@ -2,17 +2,27 @@
 //!
 //! [`cli`] -> [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
 
+pub mod accounts;
+pub mod action;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod contents;
+pub mod cpu_pool;
 pub mod demo;
 pub mod http;
+pub mod import;
+pub mod keeping;
 pub mod live;
 pub mod logging;
 pub mod metrics;
 pub mod net;
+pub mod passwords;
 pub mod rate_limit;
+pub mod setup;
+pub mod small_blobs;
 pub mod source;
+pub mod stored;
 pub mod tasks;
 
 use std::future::Future;
@@ -28,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, RefreshRequest};
 use crate::config::{AurSource, Config, ListenAddress, Loaded};
 use crate::net::{Listener, Server, TlsReloader, TrustedProxies};
-use crate::source::{Kept, Source, SourceOptions, SourceSpec};
+use crate::source::{DataDirLock, Kept, Source, SourceOptions, SourceSpec};
 
 /// A server that is bound and about to serve.
 pub struct Running {
@@ -41,6 +51,11 @@ pub struct Running {
     tls: Option<Arc<TlsReloader>>,
     tasks: JoinSet<()>,
     shutdown: CancellationToken,
+    /// What open requests need until they have ended: a write is acknowledged when the store's tail has seen it.
+    followers: JoinSet<()>,
+    followers_stop: CancellationToken,
+    /// The data directory is this server's alone, whichever surfaces are served.
+    _lock: Arc<DataDirLock>,
 }
 
 /// Starts a server: everything that can fail for want of files, ports or rights fails here.
@@ -52,10 +67,9 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     if let Err(error) = net::raise_open_files_limit(config.limits.connections_max) {
         tracing::warn!(%error, "the limit on open files cannot be raised");
     }
-    std::fs::create_dir_all(&config.data_dir).with_context(|| {
-        format!("cannot create the data directory `{}`", config.data_dir.display())
-    })?;
+    setup::create_data_dir(&config.data_dir)?;
     let kept = Kept::open(&config.data_dir)?;
+    let lock = kept.lock().clone();
     let source = open_source(&config, &kept).await?;
     let tls = match config.tls.files() {
         Some((certificate, key)) => Some(TlsReloader::load(certificate, key)?),
@@ -70,7 +84,8 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     };
     let admin_address = admin_listener.as_ref().map(|listener| listener.address().clone());
 
-    let (app, requests) = App::new(config);
+    let keeper = setup::open_keeper(&config).await?;
+    let (app, requests) = App::new(config, keeper)?;
     let app = Arc::new(app);
     let shutdown = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -78,6 +93,10 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     if config.aur.enabled {
         tasks.spawn(tasks::aur_refresh::run(app.clone(), kept, source, requests, shutdown.clone()));
     }
+    let mut followers = JoinSet::new();
+    let followers_stop = CancellationToken::new();
+    followers.spawn(tasks::store_tail::run(app.clone(), followers_stop.clone()));
+    tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
     if let Some(tls) = &tls {
         tasks.spawn(tls.clone().watch(config.tls.reload, shutdown.clone()));
     }
@@ -116,7 +135,17 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
             }
         });
     }
-    Ok(Running { app, addresses, admin_address, tls, tasks, shutdown })
+    Ok(Running {
+        app,
+        addresses,
+        admin_address,
+        tls,
+        tasks,
+        shutdown,
+        followers,
+        followers_stop,
+        _lock: lock,
+    })
 }
 
 impl Running {
@@ -126,11 +155,11 @@ impl Running {
         self.app.begin_shutdown();
         tracing::info!("stopping: no new connections, open requests finish");
         self.shutdown.cancel();
-        while let Some(ended) = self.tasks.join_next().await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a task has failed");
-            }
-        }
+        ended(&mut self.tasks).await;
+        self.followers_stop.cancel();
+        ended(&mut self.followers).await;
+        self.app.cpu_pool.stop().await;
+        self.app.keeper.records.close().await;
         tracing::info!("stopped");
     }
 
@@ -186,6 +215,15 @@ impl Running {
     }
 }
 
+/// Waits until all of them have ended.
+async fn ended(tasks: &mut JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a task has failed");
+        }
+    }
+}
+
 /// Runs the server until SIGTERM or SIGINT; SIGHUP reloads.
 ///
 /// # Errors
@@ -205,6 +243,9 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
         tokio::spawn(async move {
             while !app.obstacles().is_empty() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            if let Err(error) = demo::write_articles(&app).await {
+                tracing::warn!(%error, "the articles of the demonstration cannot be written");
             }
             println!("{text}");
         });

@@ -22,6 +22,9 @@ fn main() -> ExitCode {
                 larder::demo::write(&Recipe { packages, seed }, &out)
                     .map_err(|error| Exit::failure(format!("cannot write the catalogue: {error}")))
             }
+            Invocation::Accounts(request) => cli::accounts::run(request, &mut io::stdout()),
+            Invocation::Keeping(request) => cli::keeping::run(request, &mut io::stdout()),
+            Invocation::Import(request) => cli::import::run(request, &mut io::stdout()),
             Invocation::Serve(loaded) => serve(*loaded, &environment),
         });
     match done {

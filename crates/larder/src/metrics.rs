@@ -3,7 +3,7 @@
 //! goaurrpc's names are kept to the letter, as dashboards ask for them; names of ours begin with
 //! `larder_`. What a request counts is looked up beforehand: no label is hashed on the hot path.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use aur::{By, Kind, QueryError};
 use http::{Method, StatusCode};
@@ -13,7 +13,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::net;
+use crate::{cpu_pool, net};
 
 /// goaurrpc's buckets for `rpc_request_duration_seconds`, in seconds.
 const DURATION_BUCKETS: &[f64] = &[
@@ -29,6 +29,10 @@ const SIZE_BUCKETS: &[f64] = &[500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e
 pub enum Surface {
     /// `/rpc`, `/api` and the dumps.
     Aur,
+    /// Articles.
+    Article,
+    /// The Python index.
+    Python,
     /// Pages, health, metrics.
     House,
     /// The admin listener.
@@ -36,11 +40,14 @@ pub enum Surface {
 }
 
 impl Surface {
-    const ALL: [Surface; 3] = [Surface::Aur, Surface::House, Surface::Admin];
+    const ALL: [Surface; 5] =
+        [Surface::Aur, Surface::Article, Surface::Python, Surface::House, Surface::Admin];
 
     const fn name(self) -> &'static str {
         match self {
             Surface::Aur => "aur",
+            Surface::Article => "article",
+            Surface::Python => "python",
             Surface::House => "house",
             Surface::Admin => "admin",
         }
@@ -87,8 +94,64 @@ pub struct Metrics {
     pub aur_refresh_failing: IntGauge,
     /// Failures to keep a dump in the data directory.
     pub aur_keep_failures: IntCounter,
+    /// The last commit that is served.
+    pub store_serial: IntGauge,
+    /// Failures to read the store.
+    pub store_read_failures: IntCounter,
+    /// Blobs that nothing named, and that this process deleted.
+    pub blobs_swept: IntCounter,
+    /// What they held, in bytes.
+    pub blobs_swept_bytes: IntCounter,
+    /// Sweeps that failed or were refused.
+    pub blob_sweep_failures: IntCounter,
     /// Clients that the rate limit remembers.
     pub rate_limit_clients: IntGauge,
+    /// Pages of the Python index, as `/metrics` brings them up to date.
+    pub python: PythonMetrics,
+    actions: IntCounterVec,
+    /// Computations, as their threads count them.
+    pub cpu_pool: cpu_pool::Counters,
+}
+
+/// What the Python index counts.
+pub struct PythonMetrics {
+    pages_rendered: IntCounter,
+    lists_rendered: IntCounter,
+    pages: IntGauge,
+    page_bytes: IntGauge,
+    lists: IntGauge,
+    list_bytes: IntGauge,
+    uploads: IntCounterVec,
+    upload_bytes: IntCounter,
+    /// Whoever brings the counters up to date.
+    updating: Mutex<()>,
+}
+
+impl PythonMetrics {
+    /// Counts an upload by how it ended: `stored` or `refused`.
+    pub fn uploaded(&self, outcome: &str) {
+        self.uploads.with_label_values(&[outcome]).inc();
+    }
+
+    /// Counts the bytes of a release file or of documentation, as they come.
+    pub fn upload_bytes(&self, bytes: usize) {
+        self.upload_bytes.inc_by(bytes as u64);
+    }
+
+    /// Takes over what the pages count themselves.
+    pub fn update(&self, counts: pypi::PageCounts) {
+        let _updating = self.updating.lock().unwrap_or_else(PoisonError::into_inner);
+        let raise = |counter: &IntCounter, to: u64| {
+            counter.inc_by(to.saturating_sub(counter.get()));
+        };
+        raise(&self.pages_rendered, counts.rendered);
+        raise(&self.lists_rendered, counts.rendered_lists);
+        let set = |gauge: &IntGauge, to: u64| gauge.set(i64::try_from(to).unwrap_or(i64::MAX));
+        set(&self.pages, counts.pages as u64);
+        set(&self.page_bytes, counts.page_bytes);
+        set(&self.lists, counts.lists as u64);
+        set(&self.list_bytes, counts.list_bytes);
+    }
 }
 
 impl Metrics {
@@ -239,10 +302,87 @@ impl Metrics {
                 "larder_aur_keep_failures_total",
                 "Dumps that could not be kept in the data directory; they are served all the same.",
             ),
+            store_serial: gauge("larder_store_serial", "The last commit that is served."),
+            store_read_failures: counter(
+                "larder_store_read_failures_total",
+                "Failures to read the store; what was read before is served.",
+            ),
+            blobs_swept: counter(
+                "larder_blobs_swept_total",
+                "Blobs that no record named, deleted by this process.",
+            ),
+            blobs_swept_bytes: counter(
+                "larder_blobs_swept_bytes_total",
+                "Bytes of the blobs that this process deleted.",
+            ),
+            blob_sweep_failures: counter(
+                "larder_blob_sweep_failures_total",
+                "Sweeps of unnamed blobs that failed, or were refused because too much would have gone.",
+            ),
             rate_limit_clients: gauge(
                 "larder_rate_limit_clients",
                 "Clients that the rate limit remembers.",
             ),
+            python: PythonMetrics {
+                pages_rendered: counter(
+                    "larder_python_pages_rendered_total",
+                    "Simple pages that were made, since what they show had changed or was not in memory.",
+                ),
+                lists_rendered: counter(
+                    "larder_python_lists_rendered_total",
+                    "Lists of projects that were made.",
+                ),
+                pages: gauge("larder_python_pages", "Finished simple pages in memory."),
+                page_bytes: gauge(
+                    "larder_python_page_bytes",
+                    "What finished simple pages take, in bytes, with room for their encodings.",
+                ),
+                lists: gauge("larder_python_lists", "Finished lists of projects in memory."),
+                list_bytes: gauge(
+                    "larder_python_list_bytes",
+                    "What finished lists of projects take, in bytes, with room for their encodings.",
+                ),
+                uploads: counters(
+                    "larder_python_uploads_total",
+                    "Uploads by outcome: stored, refused.",
+                    &["outcome"],
+                ),
+                upload_bytes: counter(
+                    "larder_python_upload_bytes_total",
+                    "Bytes of uploaded files that have come, stored or not.",
+                ),
+                updating: Mutex::new(()),
+            },
+            actions: counters(
+                "larder_actions_total",
+                "Actions by name and outcome: ok, refused, unavailable, failed.",
+                &["action", "outcome"],
+            ),
+            cpu_pool: cpu_pool::Counters {
+                queue_length: gauge(
+                    "larder_cpu_pool_queue_length",
+                    "Computations that wait for a thread.",
+                ),
+                busy_threads: gauge("larder_cpu_pool_busy_threads", "Threads that compute."),
+                seconds: register(
+                    &registry,
+                    Histogram::with_opts(
+                        HistogramOpts::new(
+                            "larder_cpu_pool_seconds",
+                            "Time that a computation took once it had begun.",
+                        )
+                        .buckets(vec![0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
+                    ),
+                ),
+                refused: counter(
+                    "larder_cpu_pool_refused_total",
+                    "Computations refused because too many were waiting.",
+                ),
+                abandoned: counter(
+                    "larder_cpu_pool_abandoned_total",
+                    "Computations given up by their clients before they began.",
+                ),
+            },
             registry,
         }
     }
@@ -264,6 +404,11 @@ impl Metrics {
     /// Counts a refused question.
     pub fn refused(&self, error: QueryError) {
         self.rpc_errors.with_label_values(&[&error.to_string()]).inc();
+    }
+
+    /// Counts an action; `action` is one of the table's names, never a client's text.
+    pub fn acted(&self, action: &str, outcome: &str) {
+        self.actions.with_label_values(&[action, outcome]).inc();
     }
 
     /// Counts a response.

@@ -52,7 +52,7 @@ pub struct Limits {
     /// Time for the TLS handshake, and after that for a whole request head, from its first byte (on a new connection:
     /// from the start). Then the connection is cut.
     pub header_timeout: Duration,
-    /// Time for the rest of a body that a handler is waiting for. Then the connection is cut.
+    /// Time for the next 64 KiB of a body that a handler is waiting for, or for its rest. Then the connection is cut.
     pub body_timeout: Duration,
     /// Time without progress after which a client that does not take its answer is cut off.
     pub write_stall_timeout: Duration,

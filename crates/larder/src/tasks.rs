@@ -1,3 +1,5 @@
 //! What runs in the background.
 
 pub mod aur_refresh;
+pub mod blob_sweep;
+pub mod store_tail;

@@ -66,6 +66,12 @@ pub enum Kind {
     Networks,
     /// A path or an http(s) URL of a dump.
     Source,
+    /// Where the records are: sqlite:PATH or postgres://….
+    Database,
+    /// Where the blobs are: a directory or s3://BUCKET/PREFIX.
+    Blobs,
+    /// A list of users, :groups, :ANONYMOUS: and :AUTHENTICATED:, possibly empty.
+    Acl,
     /// A text that is never shown.
     Secret,
 }
@@ -83,7 +89,7 @@ impl Kind {
 
     /// Whether the key takes several values: an array in the file, commas elsewhere.
     pub fn is_list(self) -> bool {
-        matches!(self, Self::Addresses | Self::Networks)
+        matches!(self, Self::Addresses | Self::Networks | Self::Acl)
     }
 
     /// What a valid value is, to follow "expected".
@@ -111,6 +117,9 @@ impl Kind {
             Self::Source => {
                 "a path or an http(s) URL of a packages-meta-ext-v1.json(.gz)".to_owned()
             }
+            Self::Database => "sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE".to_owned(),
+            Self::Blobs => "a directory or s3://BUCKET/PREFIX".to_owned(),
+            Self::Acl => "a list of users, :groups, :AUTHENTICATED: and :ANONYMOUS:".to_owned(),
             Self::Secret => "a text without blanks and control characters".to_owned(),
         }
     }
@@ -127,6 +136,9 @@ impl Kind {
             Self::Address | Self::Addresses => "ADDR",
             Self::Networks => "NETWORK",
             Self::Source => "PATH|URL",
+            Self::Database => "DATABASE",
+            Self::Blobs => "DIR|URL",
+            Self::Acl => "WHO",
             Self::Secret => "SECRET",
         }
     }

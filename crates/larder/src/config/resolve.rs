@@ -221,6 +221,7 @@ impl Loaded {
         let is_secret_changed = |key: &Key| match key.kind {
             Kind::Secret => self.config.admin.key != next.config.admin.key,
             Kind::Source => self.config.aur.source != next.config.aur.source,
+            Kind::Database => self.config.database != next.config.database,
             _ => false,
         };
         let pairs = self.settings.iter().zip(&next.settings);

@@ -7,10 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use account::Acl;
 use sha2::{Digest, Sha256};
+use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
-use super::key::{FromText, Kind, expected};
+use super::key::{FromText, FromTexts, Kind, expected};
 
 /// Where a listener listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,6 +177,38 @@ impl FromText for AurSource {
 
     fn to_text(&self) -> String {
         self.to_string()
+    }
+}
+
+impl FromText for DatabaseLocation {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        text.parse().map_err(|error| format!("{error}; {}", expected(kind)))
+    }
+
+    /// The location, any password masked.
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl FromText for BlobLocation {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        text.parse().map_err(|error| format!("{error}; {}", expected(kind)))
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl FromTexts for Acl {
+    fn from_texts(texts: &[String], kind: Kind) -> Result<Self, String> {
+        let entries = texts.iter().map(String::as_str);
+        Acl::from_entries(entries).map_err(|error| format!("{error}; {}", expected(kind)))
+    }
+
+    fn to_texts(&self) -> Vec<String> {
+        self.entries().iter().map(ToString::to_string).collect()
     }
 }
 

@@ -316,7 +316,7 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// The whole body, if it is within the bound; the network layer bounds the time.
-async fn read_body(
+pub(super) async fn read_body(
     body: axum::body::Body,
     headers: &HeaderMap,
     body_bytes_max: usize,

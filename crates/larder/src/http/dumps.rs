@@ -14,13 +14,14 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{
-    ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
+    ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
+    LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 
 use super::error::HttpError;
+use super::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::app::{App, AurPublished};
 use crate::source::{KEPT_FILE_NAME, KeptFile};
 
@@ -158,25 +159,14 @@ fn send(found: Found, request: &HeaderMap) -> Response {
     let mut response = if is_current(request, &etag, found.modified_at) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        match range(request, &etag, found.modified_at, size_bytes) {
+        match wanted(request, &etag, found.modified_at, size_bytes) {
             Wanted::Whole => part(&found.download, 0, size_bytes, StatusCode::OK),
             Wanted::Part { start, end } => {
                 let mut response = part(&found.download, start, end, StatusCode::PARTIAL_CONTENT);
-                let value = format!("bytes {start}-{}/{size_bytes}", end - 1);
-                if let Ok(value) = HeaderValue::from_str(&value) {
-                    response.headers_mut().insert(CONTENT_RANGE, value);
-                }
+                content_range(response.headers_mut(), start, end, size_bytes);
                 response
             }
-            Wanted::Unsatisfiable => {
-                let detail = format!("the range lies outside of the file's {size_bytes} bytes");
-                let mut response =
-                    HttpError::new(StatusCode::RANGE_NOT_SATISFIABLE, detail).into_response();
-                if let Ok(value) = HeaderValue::from_str(&format!("bytes */{size_bytes}")) {
-                    response.headers_mut().insert(CONTENT_RANGE, value);
-                }
-                return response;
-            }
+            Wanted::Unsatisfiable => return unsatisfiable(size_bytes),
         }
     };
     let headers = response.headers_mut();
@@ -216,94 +206,4 @@ fn pieces(
             Err(error) => Some((Err(std::io::Error::other(error)), None)),
         }
     })
-}
-
-/// Whether the client has the file already (RFC 9110, 13.2.2: tags before dates).
-fn is_current(request: &HeaderMap, etag: &str, modified_at: SystemTime) -> bool {
-    if let Some(tags) = request.get(IF_NONE_MATCH) {
-        let tags = String::from_utf8_lossy(tags.as_bytes());
-        return tags
-            .split(',')
-            .map(|tag| tag.trim().trim_start_matches("W/"))
-            .any(|tag| tag == "*" || tag == etag);
-    }
-    header_date(request, IF_MODIFIED_SINCE).is_some_and(|since| whole_seconds(modified_at) <= since)
-}
-
-fn header_date(request: &HeaderMap, name: http::HeaderName) -> Option<SystemTime> {
-    httpdate::parse_http_date(request.get(name)?.to_str().ok()?).ok()
-}
-
-/// HTTP dates have no fractions.
-fn whole_seconds(time: SystemTime) -> SystemTime {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(time, |since| {
-        SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(since.as_secs())
-    })
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Wanted {
-    Whole,
-    /// From `start` up to, not including, `end`.
-    Part {
-        start: u64,
-        end: u64,
-    },
-    Unsatisfiable,
-}
-
-/// What of the file is wanted. Several ranges at once, and what cannot be understood, get it whole.
-fn range(request: &HeaderMap, etag: &str, modified_at: SystemTime, size_bytes: u64) -> Wanted {
-    if let Some(condition) = request.get(IF_RANGE) {
-        let is_same = condition.as_bytes() == etag.as_bytes()
-            || header_date(request, IF_RANGE)
-                .is_some_and(|date| date == whole_seconds(modified_at));
-        if !is_same {
-            return Wanted::Whole;
-        }
-    }
-    let ranges = request
-        .get(RANGE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| http_range_header::parse_range_header(value).ok());
-    let Some(ranges) = ranges else { return Wanted::Whole };
-    if ranges.ranges.len() != 1 {
-        return Wanted::Whole;
-    }
-    match ranges.validate(size_bytes).ok().as_deref() {
-        Some([only]) => Wanted::Part { start: *only.start(), end: *only.end() + 1 },
-        _ => Wanted::Unsatisfiable,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(headers: &[(http::HeaderName, &'static str)], expected: Wanted) {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
-            .collect();
-        assert_eq!(range(&headers, "\"tag\"", SystemTime::UNIX_EPOCH, 100), expected);
-    }
-
-    #[test]
-    fn ranges() {
-        check(&[], Wanted::Whole);
-        check(&[(RANGE, "bytes=0-3")], Wanted::Part { start: 0, end: 4 });
-        check(&[(RANGE, "bytes=90-")], Wanted::Part { start: 90, end: 100 });
-        check(&[(RANGE, "bytes=-10")], Wanted::Part { start: 90, end: 100 });
-        check(&[(RANGE, "bytes=50-1000")], Wanted::Part { start: 50, end: 100 });
-        check(&[(RANGE, "bytes=100-")], Wanted::Unsatisfiable);
-        check(&[(RANGE, "bytes=0-1,5-6")], Wanted::Whole);
-        check(&[(RANGE, "lines=1-2")], Wanted::Whole);
-        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "\"tag\"")], Wanted::Part { start: 0, end: 4 });
-        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "\"old\"")], Wanted::Whole);
-        check(
-            &[(RANGE, "bytes=0-3"), (IF_RANGE, "Thu, 01 Jan 1970 00:00:00 GMT")],
-            Wanted::Part { start: 0, end: 4 },
-        );
-    }
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
@@ -13,12 +13,29 @@ pub struct HttpError {
     detail: String,
     retry_after_seconds: Option<u32>,
     allow: Option<&'static str>,
+    challenges: bool,
 }
 
 impl HttpError {
     /// An error with this status; `detail` names the bad value and what was expected.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> HttpError {
-        HttpError { status, detail: detail.into(), retry_after_seconds: None, allow: None }
+        HttpError {
+            status,
+            detail: detail.into(),
+            retry_after_seconds: None,
+            allow: None,
+            challenges: false,
+        }
+    }
+
+    /// What the client should know.
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// 401, with the question for a user and a password.
+    pub fn unauthorized(detail: impl Into<String>) -> HttpError {
+        HttpError { challenges: true, ..HttpError::new(StatusCode::UNAUTHORIZED, detail) }
     }
 
     /// 503, with the time after which to try again.
@@ -34,6 +51,13 @@ impl HttpError {
     }
 }
 
+impl HttpError {
+    /// Status, detail, and the seconds after which to try again: for an answer in another form.
+    pub(crate) fn into_facts(self) -> (StatusCode, String, Option<u32>) {
+        (self.status, self.detail, self.retry_after_seconds)
+    }
+}
+
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let title = self.status.canonical_reason().unwrap_or("Error");
@@ -44,6 +68,11 @@ impl IntoResponse for HttpError {
         if let Some(seconds) = self.retry_after_seconds {
             headers.insert(RETRY_AFTER, seconds.into());
         }
+        if self.challenges {
+            // The realm that Python's clients keep passwords for.
+            let challenge = HeaderValue::from_static("Basic realm=\"pypi\"");
+            headers.insert(WWW_AUTHENTICATE, challenge);
+        }
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
@@ -53,7 +82,11 @@ impl IntoResponse for HttpError {
 
 /// 404 for a path that nothing answers.
 pub(super) async fn not_found(request: Request) -> HttpError {
-    let path = request.uri().path();
+    nothing_at(request.uri().path())
+}
+
+/// The same for this path.
+pub(super) fn nothing_at(path: &str) -> HttpError {
     HttpError::new(
         StatusCode::NOT_FOUND,
         format!("nothing is at `{path}`; `/docs` says what there is"),

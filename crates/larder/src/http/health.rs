@@ -49,6 +49,15 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
         } else if !app.config.aur.enabled {
             body.push_str("[+] aur: switched off\n");
         }
+        if let Some(stored) = app.keeper.live.snapshot() {
+            let _ = writeln!(body, "[+] store: serial {}", stored.serial);
+            if let Some(trouble) = app.keeper.trouble() {
+                let _ = writeln!(
+                    body,
+                    "[!] store: it cannot be read, what was read before is served: {trouble}"
+                );
+            }
+        }
     } else if obstacles.is_empty() {
         body.push_str("ok\n");
     }
@@ -72,6 +81,7 @@ pub(super) async fn version() -> Response {
 /// `/metrics`
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     app.metrics.rate_limit_clients.set(app.rate_limiter.len() as i64);
+    app.metrics.python.update(app.pages.counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
         .into_response()
 }

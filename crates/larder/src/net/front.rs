@@ -170,6 +170,11 @@ impl hyper::body::Body for Inbound {
         let this = self.get_mut();
         let frame = Pin::new(&mut this.body).poll_frame(cx);
         this.waits.set(&this.progress, frame.is_pending());
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(bytes) = frame.data_ref()
+        {
+            this.progress.record_body_received(bytes.len());
+        }
         this.has_ended |= !matches!(frame, Poll::Pending | Poll::Ready(Some(Ok(_))));
         if this.has_ended || this.body.is_end_stream() {
             this.open = None;

@@ -25,6 +25,8 @@ pub(super) struct Progress {
     bodies_awaited: AtomicU32,
     /// Request bodies that have not ended.
     bodies_open: AtomicU32,
+    /// Bytes of request bodies that have arrived.
+    body_bytes_received: AtomicU64,
     /// Body bytes handed to hyper, which takes them when the client does.
     body_bytes_sent: AtomicU64,
     /// Successful writes to the socket. Only the connection's own task writes it.
@@ -87,6 +89,10 @@ impl Progress {
     /// A write or a flush has to wait for the client, or not any more.
     pub(super) fn record_write_blocked(&self, is_blocked: bool) {
         self.is_write_blocked.store(is_blocked, Relaxed);
+    }
+
+    pub(super) fn record_body_received(&self, bytes: usize) {
+        self.body_bytes_received.fetch_add(bytes as u64, Relaxed);
     }
 
     pub(super) fn record_body_sent(&self, bytes: usize) {
@@ -222,6 +228,10 @@ impl Waits {
     }
 }
 
+/// How much of a body must arrive for its clock to start anew: large uploads take their time, and who sends a
+/// byte now and then does not.
+const BODY_PART_BYTES: u64 = 64 * 1024;
+
 /// What a connection is waiting for. The clock of a phase starts anew whenever the phase or its number changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -237,8 +247,8 @@ enum Phase {
     Write(u64),
     /// The client is to open its HTTP/2 window; body bytes taken so far.
     Window(u64),
-    /// The client is to send its body; requests so far.
-    Body(u64),
+    /// The client is to send the next part of its body, or the rest; requests and parts so far.
+    Body(u64, u64),
     /// The client is to finish the head that it has begun; requests so far.
     Head(u64),
     /// The client may send a request; requests so far.
@@ -260,7 +270,7 @@ impl Phase {
         } else if progress.is_write_blocked.load(Relaxed) {
             Self::Write(writes)
         } else if progress.bodies_awaited.load(Relaxed) > 0 {
-            Self::Body(started)
+            Self::Body(started, progress.body_bytes_received.load(Relaxed) / BODY_PART_BYTES)
         } else if progress.handlers.load(Relaxed) > 0 {
             Self::Handler
         } else if responses > progress.responses_not_ready.load(Relaxed) {
@@ -281,7 +291,7 @@ impl Phase {
         match self {
             Self::Leave | Self::Handler | Self::Source => None,
             Self::Write(_) | Self::Window(_) | Self::Closing(_) => Some(limits.write_stall_timeout),
-            Self::Body(_) => Some(limits.body_timeout),
+            Self::Body(..) => Some(limits.body_timeout),
             Self::Handshake | Self::Head(_) => Some(limits.header_timeout),
             Self::Idle(_) => Some(limits.idle_timeout),
         }
@@ -459,6 +469,22 @@ mod tests {
             },
             "...X",
         );
+    }
+
+    #[test]
+    fn a_large_body_that_keeps_coming_is_not_cut_and_a_trickle_is() {
+        let upload = |bytes: usize| {
+            move |progress: &Arc<Progress>, second: u64| {
+                if second == 0 {
+                    progress.record_request(false);
+                    std::mem::forget(Handling::new(progress));
+                    Waits::for_client().set(progress, true);
+                }
+                progress.record_body_received(bytes);
+            }
+        };
+        check(upload(40_000), "................");
+        check(upload(1_000), "...X");
     }
 
     #[test]

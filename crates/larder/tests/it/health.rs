@@ -55,7 +55,9 @@ fn stopping_is_not_ready() {
 #[test]
 fn a_surface_that_is_switched_off() {
     let server = TestServer::without_source(|config| config.aur.enabled = false);
-    assert_eq!(server.get("/readyz?verbose").text(), "[+] aur: switched off\n");
+    server.wait_until_ready();
+    let verbose = server.get("/readyz?verbose").text();
+    assert!(verbose.starts_with("[+] aur: switched off\n[+] store: serial "), "{verbose}");
     assert_eq!(server.get("/readyz").status, 200);
     for target in ["/rpc", "/rpc/v5/info/attest", "/api", "/packages.gz"] {
         assert_eq!(server.get(target).status, 404, "{target}");
@@ -92,7 +94,7 @@ fn metrics_have_goaurrpcs_names_and_move() {
         (r#"rpc_response_size_bytes_bucket{type="suggest",le="500"}"#, "/rpc/v5/suggest/a"),
         ("rpc_request_duration_seconds_count", "/rpc/v5/info/attest"),
         (r#"rpc_request_duration_seconds_bucket{le="10"}"#, "/rpc/v5/info/attest"),
-        (r#"larder_http_requests_total{status="404",surface="house"}"#, "/x"),
+        (r#"larder_http_requests_total{status="404",surface="python"}"#, "/x"),
         (r#"larder_http_requests_total{status="200",surface="aur"}"#, "/packages.gz"),
         (r#"larder_http_requests_total{status="200",surface="aur"}"#, "/rpc/v5/info/attest"),
     ] {
@@ -133,6 +135,10 @@ fn metrics_have_goaurrpcs_names_and_move() {
 
 #[test]
 fn metrics_can_be_switched_off() {
-    let server = TestServer::without_source(|config| config.metrics.enabled = false);
+    let server = TestServer::without_source(|config| {
+        config.metrics.enabled = false;
+        config.aur.enabled = false;
+    });
+    server.wait_until_ready();
     assert_eq!(server.get("/metrics").status, 404);
 }

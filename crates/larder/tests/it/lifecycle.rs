@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::catalogue::{self, gzip};
 use crate::client::Response;
-use crate::server::{TestServer, wait_for};
+use crate::server::{ROOT, TestServer, wait_for};
 use crate::wait_until;
 
 /// The generation that is served.
@@ -209,6 +209,30 @@ fn a_shutdown_finishes_what_has_begun() {
     stream.write_all(body.as_bytes()).expect("the server reads");
     let response = Response::read(&mut stream, false);
     assert_eq!((response.status, response.names()), (200, "shared-0001".to_owned()));
+    wait_until("the server to end", || server.has_ended());
+}
+
+/// A write is acknowledged once it can be seen, so what makes it seen ends after the last request.
+#[test]
+fn a_shutdown_finishes_a_write_that_has_begun() {
+    let mut server = TestServer::without_source(|config| config.aur.enabled = false);
+    server.wait_until_ready();
+    let mut stream = server.client.connect();
+    let (name, value) = ROOT;
+    let head = format!(
+        "POST /article/late/0 HTTP/1.1\r\nHost: x\r\n{name}: {value}\r\nExpect: 100-continue\r\n\
+         Content-Length: 4\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    stream.read_exact(&mut [0; 25]).expect("the server wants the body");
+
+    server.begin_stop();
+    wait_until("the listener to close", || {
+        std::net::TcpStream::connect(server.client.address).is_err()
+    });
+    stream.write_all(b"text").expect("the server reads");
+    let response = Response::read(&mut stream, false);
+    assert_eq!(response.status, 201, "{}", response.text());
     wait_until("the server to end", || server.has_ended());
 }
 

@@ -3,16 +3,27 @@
 //!
 //! Nothing is timed: what must happen is waited for, up to [`PATIENCE`].
 
+mod accounts;
+mod actions;
 mod admin;
+mod article;
 mod catalogue;
 mod client;
 mod dumps;
+#[allow(dead_code, reason = "made for the blobs' own tests, which ask more of it")]
+#[path = "../../../store/tests/blobs/fake_s3.rs"]
+mod fake_s3;
 mod health;
+mod import;
+mod keeping;
 mod lifecycle;
+mod postgres;
 mod process;
+mod python;
 mod reload;
 mod rpc;
 mod server;
+mod store;
 mod upstream;
 mod urls;
 

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::{catalogue, wait_until};
 
 /// The binary, without any configuration of this machine.
-fn larder(directory: &Path) -> Command {
+pub(crate) fn larder(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.env_clear().env("HOME", directory).current_dir(directory).stdin(Stdio::null());
     command
@@ -25,12 +25,12 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 /// A running server, killed if the test ends before it does.
-struct Process {
+pub(crate) struct Process {
     child: Child,
-    client: Client,
+    pub(crate) client: Client,
     stdout: Arc<Mutex<String>>,
     stderr: Arc<Mutex<String>>,
-    directory: TempDir,
+    pub(crate) directory: Arc<TempDir>,
 }
 
 impl Drop for Process {
@@ -55,19 +55,16 @@ fn collect(stream: impl std::io::Read + Send + 'static) -> Arc<Mutex<String>> {
 
 impl Process {
     /// Starts a server with these further arguments in a directory that `prepare` fills.
-    fn start(arguments: &[&str], prepare: impl FnOnce(&Path)) -> Process {
-        let directory = tempfile::tempdir().expect("a directory");
+    pub(crate) fn start(arguments: &[&str], prepare: impl FnOnce(&Path)) -> Process {
+        let directory = Arc::new(tempfile::tempdir().expect("a directory"));
         prepare(directory.path());
+        Process::start_in(directory, "data", arguments)
+    }
+
+    /// Starts a server in a directory that others may be in as well, each with a data directory of its own.
+    pub(crate) fn start_in(directory: Arc<TempDir>, data: &str, arguments: &[&str]) -> Process {
         let mut child = larder(directory.path())
-            .args([
-                "serve",
-                "--data-dir",
-                "data",
-                "--listen",
-                "127.0.0.1:0",
-                "--log-format",
-                "json",
-            ])
+            .args(["serve", "--data-dir", data, "--listen", "127.0.0.1:0", "--log-format", "json"])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -90,6 +87,20 @@ impl Process {
         let process = Process { child, client, stdout, stderr, directory };
         wait_until("readiness", || process.client.get("/readyz").status == 200);
         process
+    }
+
+    /// What it has said on stderr so far.
+    pub(crate) fn log(&self) -> String {
+        self.stderr.lock().expect("no panic").clone()
+    }
+
+    /// The most memory that it has had resident so far, in bytes.
+    pub(crate) fn memory_peak_bytes(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).expect("a process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        let kilobytes = line.trim().strip_suffix(" kB").expect("in kB");
+        kilobytes.parse::<u64>().expect("a number") * 1024
     }
 
     fn signal(&self, name: &str) {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::{fs, future::Future};
 
+use account::Password;
 use larder::app::App;
 use larder::config::{AurSource, Config, ListenAddress, Secret};
 use tempfile::TempDir;
@@ -16,6 +17,12 @@ use crate::{catalogue, wait_until};
 
 /// The key of the admin listener, where a test asks for one.
 pub(crate) const KEY: &str = "correct-horse";
+
+/// The password of `root` on every server that a test starts.
+pub(crate) const ROOT_PASSWORD: &str = "battery-staple";
+
+/// The header with which `root` asks.
+pub(crate) const ROOT: (&str, &str) = ("Authorization", "Basic cm9vdDpiYXR0ZXJ5LXN0YXBsZQ==");
 
 /// All servers of the test binary share the threads of one runtime.
 pub(crate) fn runtime() -> &'static Runtime {
@@ -74,6 +81,7 @@ impl TestServer {
         };
         config.admin.listen = "127.0.0.1:0".parse().expect("an address");
         change(&mut config, &directory);
+        wait_for(make_root(&config));
         let running = wait_for(larder::start(config, Vec::new())).expect("the server starts");
         let client = client_of(&running.addresses[0]);
         let admin = running.admin_address.as_ref().map(client_of);
@@ -160,6 +168,15 @@ impl Drop for TestServer {
             self.end();
         }
     }
+}
+
+/// Makes `root` with the password that all tests know, where there is none yet.
+async fn make_root(config: &Config) {
+    fs::create_dir_all(&config.data_dir).expect("a data directory");
+    let keeper = larder::setup::open(config).await.expect("a store");
+    let password = Password::new(ROOT_PASSWORD).expect("a password");
+    larder::setup::initialize(&keeper.records, Some(password)).await.expect("root");
+    keeper.records.close().await;
 }
 
 fn source_path(directory: &TempDir) -> PathBuf {

@@ -1,0 +1,174 @@
+//! What the command line and HTTP say alike of users and tokens: their JSON, until when a token holds, and
+//! the random bytes that secrets are made of.
+//!
+//! No secret is in what [`user_json`] and [`token_json`] make, not even as a hash.
+
+use std::str::FromStr;
+
+use account::{Scope, Token, User};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, civil};
+use serde_json::{Value, json};
+
+/// How often a write is decided anew because another one came first, before that is given up.
+pub const ATTEMPTS_MAX: u32 = 8;
+
+/// Random bytes in a password that nobody chose: 16 characters.
+const PASSWORD_BYTES: usize = 12;
+
+/// Random bytes of the system's.
+///
+/// # Errors
+/// If the system has none.
+pub fn random<const COUNT: usize>() -> Result<[u8; COUNT], getrandom::Error> {
+    let mut bytes = [0; COUNT];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A password that nobody chose: 16 letters, digits, `-` and `_`.
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn random_password() -> Result<account::Password, getrandom::Error> {
+    let text = BASE64_URL_SAFE_NO_PAD.encode(random::<PASSWORD_BYTES>()?);
+    Ok(account::Password::new(&text).expect("16 characters are neither none nor too many"))
+}
+
+/// A user as an object; `tokens`: how many they have.
+pub fn user_json(user: &User, tokens: usize) -> Value {
+    json!({
+        "name": user.name.as_str(),
+        "groups": user.groups.iter().map(|group| group.as_str()).collect::<Vec<_>>(),
+        "email": user.email,
+        "title": user.title,
+        "is_administrator": user.is_administrator(),
+        "is_disabled": user.is_disabled,
+        "has_password": user.password_hash.is_some(),
+        "tokens": tokens,
+        "created_at": shown(user.created_at),
+        "modified_at": user.modified_at.map(shown),
+    })
+}
+
+/// A token as an object, at `now`.
+pub fn token_json(token: &Token, now: Timestamp) -> Value {
+    json!({
+        "id": token.id.to_string(),
+        "user": token.user.as_str(),
+        "scopes": token.scopes.iter().map(Scope::as_str).collect::<Vec<_>>(),
+        "comment": token.comment,
+        "created_at": shown(token.created_at),
+        "expires_at": token.expires_at.map(shown),
+        "is_expired": token.is_expired(now),
+    })
+}
+
+/// A time as it is shown: UTC, whole seconds.
+pub fn shown(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+/// Until when a token holds, as somebody says it.
+#[derive(Clone, Copy, Debug)]
+pub enum Expiry {
+    /// Until it is revoked.
+    Never,
+    /// Until then.
+    At(Timestamp),
+    /// For so long.
+    After(Span),
+}
+
+/// Text that says no time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no time to expire at: a length such as `90d`, a date such as `2027-01-01`, a time such as \
+     `2027-01-01T12:00:00Z`, or `never` was expected"
+)]
+pub struct ExpiryError(String);
+
+impl Expiry {
+    /// The time, for what is made at `now`; none: never.
+    ///
+    /// # Errors
+    /// [`ExpiryError`] beyond the end of time, in the year 9999.
+    pub fn at(self, now: Timestamp) -> Result<Option<Timestamp>, ExpiryError> {
+        match self {
+            Expiry::Never => Ok(None),
+            Expiry::At(time) => Ok(Some(time)),
+            Expiry::After(span) => {
+                let time = now.to_zoned(TimeZone::UTC).checked_add(span);
+                time.map(|time| Some(time.timestamp()))
+                    .map_err(|_| ExpiryError(format!("{span:#}")))
+            }
+        }
+    }
+}
+
+impl FromStr for Expiry {
+    type Err = ExpiryError;
+
+    /// Reads `never`, a date (its beginning in UTC), a time with its offset, or a length of time.
+    fn from_str(text: &str) -> Result<Expiry, ExpiryError> {
+        let text = text.trim();
+        if text.eq_ignore_ascii_case("never") {
+            return Ok(Expiry::Never);
+        }
+        if let Ok(time) = text.parse::<Timestamp>() {
+            return Ok(Expiry::At(time));
+        }
+        // A longer text would be a time without its offset, which nobody may guess.
+        if text.len() == "2027-01-01".len()
+            && let Ok(date) = text.parse::<civil::Date>()
+            && let Ok(midnight) = date.to_zoned(TimeZone::UTC)
+        {
+            return Ok(Expiry::At(midnight.timestamp()));
+        }
+        let error =
+            || ExpiryError(text.chars().take(80).collect::<String>().escape_debug().to_string());
+        text.parse().map(Expiry::After).map_err(|_| error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a token that is made at the beginning of 2026 gets.
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let found = text.parse::<Expiry>().and_then(|expiry| expiry.at(now));
+        let found = match found {
+            Ok(time) => time.map_or_else(|| "never".to_owned(), shown),
+            Err(error) => error.to_string(),
+        };
+        assert!(found.starts_with(expected), "`{text}` is {found}");
+    }
+
+    #[test]
+    fn until_when() {
+        check("never", "never");
+        check("Never", "never");
+        check("90d", "2026-04-01T00:00:00Z");
+        check("1h 30m", "2026-01-01T01:30:00Z");
+        check("2 weeks", "2026-01-15T00:00:00Z");
+        check("1y", "2027-01-01T00:00:00Z");
+        check("P1M", "2026-02-01T00:00:00Z");
+        check("2027-01-01", "2027-01-01T00:00:00Z");
+        check("2027-01-01T12:00:00+02:00", "2027-01-01T10:00:00Z");
+        for bad in ["", "soon", "90", "2027-13-01", "2027-01-01T12:00:00", "9000y", "-"] {
+            check(bad, &format!("`{bad}` is no time"));
+        }
+    }
+
+    #[test]
+    fn passwords_that_nobody_chose_differ() {
+        let (one, other) = (random_password().expect("random"), random_password().expect("random"));
+        assert_eq!(one.reveal().len(), 16);
+        assert_ne!(one.reveal(), other.reveal());
+    }
+}

@@ -1,0 +1,254 @@
+//! Actions: named calls with JSON arguments, many in one request.
+//!
+//! JSON -> [`request::Calls`] -> [`Catalogue`] -> a [`Handler`] with its [`Arguments`] -> JSON.
+//! Each surface has a table of its [`Definition`]s; what is dispatched, what `GET /actions` lists and what the
+//! OpenAPI document says come from there. All calls of a request share one [`Context`]: they read the same
+//! snapshots. Nothing here knows how a request was sent or what its response looks like.
+
+mod arguments;
+mod article;
+mod aur;
+mod example;
+pub mod request;
+mod server;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use reply::Reply;
+use serde_json::json;
+
+use crate::app::{App, AurPublished};
+use crate::config::Config;
+use crate::cpu_pool::PoolError;
+use crate::net::ClientKey;
+use crate::stored::Stored;
+
+pub use arguments::{Argument, ArgumentKind, Arguments};
+
+use request::Call;
+
+/// Seconds after which a client that met a full queue may try again.
+const FULL_RETRY_SECONDS: u64 = 1;
+
+/// One action, as it is called and as it is described.
+pub struct Definition {
+    /// `surface.verb`.
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// What it takes.
+    pub arguments: &'static [Argument],
+    /// Arguments to try it with, as JSON.
+    pub example: &'static str,
+    /// Whether it changes anything; such an action is not run by a GET, which a mere link can make.
+    pub writes: bool,
+    /// What runs.
+    pub handler: Handler,
+}
+
+/// How an action's answer is made; where its arguments do not fit, each says so before it does anything.
+pub enum Handler {
+    /// At once from the snapshots: it takes microseconds and never waits.
+    Read(fn(&Context, Arguments<'_>) -> Outcome),
+    /// On the pool, as it is nothing but computing.
+    Compute(fn(Arguments<'_>) -> Result<Computation, Failure>),
+    /// With waiting: for the store, or for a write to be visible.
+    Wait(for<'a> fn(&'a Context, Arguments<'a>) -> Waiting<'a>),
+}
+
+/// What a [`Handler::Compute`] computes.
+pub type Computation = Box<dyn FnOnce() -> Outcome + Send>;
+
+/// What a [`Handler::Wait`] waits for.
+pub type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+
+/// An action's result, one JSON value, or why there is none.
+pub type Outcome = Result<Bytes, Failure>;
+
+/// Why an action has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The status that says the same.
+    pub status: StatusCode,
+    /// Names the bad value and what was expected.
+    pub message: String,
+    /// When to try again, in seconds, where that helps.
+    pub retry_after_seconds: Option<u64>,
+}
+
+impl Failure {
+    /// A failure with this status.
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Failure {
+        Failure { status, message: message.into(), retry_after_seconds: None }
+    }
+
+    /// 400: the call cannot be understood.
+    pub fn refused(message: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// 503, with the seconds after which to try again.
+    pub fn unavailable(message: impl Into<String>, seconds: u64) -> Failure {
+        let failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, message);
+        Failure { retry_after_seconds: Some(seconds), ..failure }
+    }
+
+    fn label(&self) -> &'static str {
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "unavailable",
+            status if status.is_server_error() => "failed",
+            _ => "refused",
+        }
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Failure {
+        match error {
+            PoolError::Full { .. } | PoolError::Stopped => {
+                Failure::unavailable(error.to_string(), FULL_RETRY_SECONDS)
+            }
+            PoolError::Panicked => {
+                Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+            }
+        }
+    }
+}
+
+/// What the actions of one request share.
+pub struct Context {
+    /// The server.
+    pub app: Arc<App>,
+    /// The packages as they were when the request came; `None` before the first snapshot.
+    pub aur: Option<Arc<AurPublished>>,
+    /// What was published of the store then.
+    pub stored: Option<Arc<Stored>>,
+    /// Whom the rate limit counts.
+    pub client: ClientKey,
+    /// The request's headers, for who is asking.
+    pub headers: HeaderMap,
+    /// Whether the request may change anything.
+    pub may_write: bool,
+}
+
+impl Context {
+    /// Takes the snapshots of this moment.
+    pub fn new(app: Arc<App>, client: ClientKey, headers: HeaderMap, may_write: bool) -> Context {
+        let (aur, stored) = (app.aur.snapshot_full(), app.keeper.live.snapshot_full());
+        Context { app, aur, stored, client, headers, may_write }
+    }
+
+    /// Runs one call.
+    ///
+    /// # Errors
+    /// What the action refuses or cannot do; 400 for a name that is no action's.
+    pub async fn run(&self, call: &Call<'_>) -> Outcome {
+        let Some(action) = self.app.actions.find(&call.name) else {
+            self.app.metrics.acted("unknown", "refused");
+            let name = request::shortened(&call.name);
+            return Err(Failure::refused(format!(
+                "there is no action `{name}`, expected one of: {}",
+                self.app.actions.names()
+            )));
+        };
+        let outcome = self.run_known(action, call).await;
+        let label = outcome.as_ref().map_or_else(Failure::label, |_| "ok");
+        self.app.metrics.acted(action.name, label);
+        outcome
+    }
+
+    async fn run_known(&self, action: &Definition, call: &Call<'_>) -> Outcome {
+        if action.writes && !self.may_write {
+            let message = "this action changes something: expected a POST to /actions";
+            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, message));
+        }
+        let arguments = Arguments::new(call.arguments);
+        match action.handler {
+            Handler::Read(read) => read(self, arguments),
+            Handler::Compute(prepare) => self.app.cpu_pool.run(prepare(arguments)?).await?,
+            Handler::Wait(begin) => begin(self, arguments).await,
+        }
+    }
+}
+
+/// Whether a surface's actions are answered, and what they are.
+type Table = (fn(&Config) -> bool, &'static [Definition]);
+
+/// All tables, in the order of documentation.
+const TABLES: &[Table] = &[
+    (|config| config.aur.enabled, aur::ACTIONS),
+    (|config| config.article.enabled, article::ACTIONS),
+    (|_| true, server::ACTIONS),
+    (|_| true, example::ACTIONS),
+];
+
+/// The actions of one server.
+pub struct Catalogue {
+    actions: Vec<&'static Definition>,
+    listing: Reply,
+}
+
+impl Catalogue {
+    /// The actions of all surfaces that are switched on.
+    pub fn new(config: &Config) -> Catalogue {
+        let actions: Vec<&Definition> = TABLES
+            .iter()
+            .filter(|(is_enabled, _)| is_enabled(config))
+            .flat_map(|(_, actions)| *actions)
+            .collect();
+        let listed: Vec<_> = actions.iter().map(|action| describe(action)).collect();
+        let listing = json!({
+            "actions": listed,
+            "actions_per_request_max": config.actions.per_request_max,
+            "body_bytes_max": config.actions.body_bytes_max,
+        });
+        let listing = Reply::tagged("application/json", listing.to_string());
+        Catalogue { actions, listing }
+    }
+
+    /// The answer to `GET /actions`.
+    pub fn listing(&self) -> Reply {
+        self.listing.clone()
+    }
+
+    fn find(&self, name: &str) -> Option<&'static Definition> {
+        self.actions.iter().copied().find(|action| action.name == name)
+    }
+
+    fn names(&self) -> String {
+        self.actions.iter().map(|action| action.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn describe(action: &Definition) -> serde_json::Value {
+    let arguments: Vec<_> = action
+        .arguments
+        .iter()
+        .map(|argument| {
+            json!({
+                "name": argument.name,
+                "type": argument.kind.name(),
+                "required": argument.is_required,
+                "meaning": argument.meaning(),
+            })
+        })
+        .collect();
+    json!({
+        "name": action.name,
+        "summary": action.summary,
+        "arguments": arguments,
+        "example": {"actions": {action.name: example(action)}},
+        "computes": matches!(action.handler, Handler::Compute(_)),
+        "writes": action.writes,
+    })
+}
+
+fn example(action: &Definition) -> serde_json::Value {
+    serde_json::from_str(action.example).expect("a test reads every example")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! `article.…`: reading and writing articles, by the rules of `/article/…`.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+
+use super::arguments::arguments;
+use super::{Arguments, Context, Definition, Failure, Handler, Waiting};
+use crate::http::HttpError;
+use crate::http::article::call::{self, NewRevision};
+use crate::stored::Stored;
+
+pub(super) const ACTIONS: &[Definition] = &[
+    Definition {
+        name: "article.get_version",
+        summary: "The number of an article's latest version: what a new text is to be made from.",
+        arguments: Named::DESCRIBED,
+        example: r#"{"name":"welcome"}"#,
+        writes: false,
+        handler: Handler::Wait(get_version),
+    },
+    Definition {
+        name: "article.get",
+        summary: "A version of an article: its facts and its text, or base64 where it is not UTF-8.",
+        arguments: Get::DESCRIBED,
+        example: r#"{"name":"welcome"}"#,
+        writes: false,
+        handler: Handler::Wait(get),
+    },
+    Definition {
+        name: "article.history",
+        summary: "The versions of an article, latest first; the result is that of /article/{name}/history.",
+        arguments: History::DESCRIBED,
+        example: r#"{"name":"welcome","limit":10}"#,
+        writes: false,
+        handler: Handler::Wait(history),
+    },
+    Definition {
+        name: "article.put",
+        summary: "Stores a new version of an article, made from the version that is named; 0 creates it.",
+        arguments: Put::DESCRIBED,
+        example: r##"{"name":"drafts/hello","version":0,"text":"# Hello\n","content_type":"text/markdown"}"##,
+        writes: true,
+        handler: Handler::Wait(put),
+    },
+];
+
+arguments! {
+    /// Which article.
+    struct Named {
+        /// Its name.
+        name: String,
+    }
+}
+
+arguments! {
+    /// Which article, as of when.
+    struct Get {
+        /// Its name.
+        name: String,
+        /// Which version; without it the latest.
+        version: Option<u32>,
+    }
+}
+
+arguments! {
+    /// Which part of which history.
+    struct History {
+        /// The article's name.
+        name: String,
+        /// Versions below this one.
+        before: Option<u32>,
+        /// At most so many: 1 to 1000, 100 without it.
+        limit: Option<u32>,
+    }
+}
+
+arguments! {
+    /// A new version.
+    struct Put {
+        /// The article's name.
+        name: String,
+        /// The version that it was made from: the latest, or 0 for a new article.
+        version: u32,
+        /// The new text; either this or base64 is expected.
+        text: Option<String>,
+        /// The new content, where it is not text.
+        base64: Option<String>,
+        /// Its media type; without it that of the version before, or what it looks like.
+        content_type: Option<String>,
+        /// Why, for the history.
+        comment: Option<String>,
+    }
+}
+
+impl From<HttpError> for Failure {
+    fn from(error: HttpError) -> Failure {
+        let (status, message, retry_after_seconds) = error.into_facts();
+        Failure { status, message, retry_after_seconds: retry_after_seconds.map(u64::from) }
+    }
+}
+
+fn stored(context: &Context) -> Result<&Stored, Failure> {
+    let not_loaded = || Failure::unavailable("the store is not loaded yet", 1);
+    context.stored.as_deref().ok_or_else(not_loaded)
+}
+
+fn get_version<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+    Box::pin(async move {
+        let Named { name } = arguments.read()?;
+        Ok(call::latest_version(&context.app, stored(context)?, &context.headers, &name).await?)
+    })
+}
+
+fn get<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+    Box::pin(async move {
+        let Get { name, version } = arguments.read()?;
+        let bytes_max = context.app.config.actions.results_bytes_max;
+        let which = (name.as_str(), version);
+        Ok(call::revision(&context.app, stored(context)?, &context.headers, which, bytes_max)
+            .await?)
+    })
+}
+
+fn history<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+    Box::pin(async move {
+        let History { name, before, limit } = arguments.read()?;
+        let part = (before, limit);
+        Ok(call::history(&context.app, stored(context)?, &context.headers, &name, part).await?)
+    })
+}
+
+fn put<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+    Box::pin(async move {
+        let Put { name, version: base, text, base64, content_type, comment } = arguments.read()?;
+        let body = match (text, base64) {
+            (Some(text), None) => Bytes::from(text),
+            (None, Some(base64)) => BASE64_STANDARD
+                .decode(&base64)
+                .map_err(|error| Failure::refused(format!("`base64` is none: {error}")))?
+                .into(),
+            _ => return Err(Failure::refused("expected either `text` or `base64`")),
+        };
+        let new = NewRevision { name, base, body, content_type, comment };
+        Ok(call::put(context.app.clone(), &context.headers, new).await?)
+    })
+}

@@ -1,0 +1,275 @@
+//! A request's JSON, taken apart: `{"actions":{"NAME":{…arguments},…}}` -> [`Calls`].
+//!
+//! The arguments stay as they came until their action reads them. What does not keep to the bounds is refused
+//! where the bound is passed: nothing is collected beyond it.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// How deep arrays and objects may lie within each other; no action takes more than four.
+pub const DEPTH_MAX: usize = 32;
+
+/// Characters of a client's text that an error repeats.
+const SHOWN_MAX: usize = 200;
+
+/// One call.
+#[derive(Debug)]
+pub struct Call<'json> {
+    /// The name of the action, not yet known to be one.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: &'json RawValue,
+}
+
+/// The calls of a request, at least one, in its order; no name occurs twice.
+#[derive(Debug)]
+pub struct Calls<'json>(pub Vec<Call<'json>>);
+
+/// What part of a request the JSON is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `{"actions":{…}}`
+    Whole,
+    /// What stands for `…` there, its braces included.
+    Inner,
+}
+
+/// A request that cannot be understood.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// Not UTF-8.
+    #[error("the request is not UTF-8 from byte {0} on, expected JSON")]
+    NotUtf8(usize),
+    /// Too deep.
+    #[error("the JSON is nested deeper than {DEPTH_MAX} levels, the most that is accepted")]
+    TooDeep,
+    /// Not the JSON that was expected.
+    #[error("{0}")]
+    Json(String),
+}
+
+impl<'json> Calls<'json> {
+    /// Reads a request of at most `calls_max` calls.
+    ///
+    /// # Errors
+    /// What is wrong with it and what was expected; about the arguments only that they are JSON.
+    pub fn parse(
+        json: &'json [u8],
+        form: Form,
+        calls_max: usize,
+    ) -> Result<Calls<'json>, RequestError> {
+        let text = std::str::from_utf8(json)
+            .map_err(|error| RequestError::NotUtf8(error.valid_up_to()))?;
+        if depth(text) > DEPTH_MAX {
+            return Err(RequestError::TooDeep);
+        }
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let calls = match form {
+            Form::Whole => deserializer.deserialize_map(WholeVisitor { calls_max }),
+            Form::Inner => deserializer.deserialize_map(CallsVisitor { calls_max }),
+        };
+        let calls = calls.and_then(|calls| deserializer.end().map(|()| calls));
+        let calls = calls.map_err(|error| {
+            let what = if error.is_data() { "not as expected" } else { "no JSON" };
+            RequestError::Json(format!("the request is {what}: {error}"))
+        })?;
+        if calls.is_empty() {
+            return Err(RequestError::Json("the request has no action, expected one".to_owned()));
+        }
+        Ok(Calls(calls))
+    }
+}
+
+/// The depth of brackets outside of strings; of text that is no JSON, any number.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut is_escaped) = (false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// A client's text, as much of it as an error repeats.
+pub(super) fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+struct WholeVisitor {
+    calls_max: usize,
+}
+
+impl<'json> Visitor<'json> for WholeVisitor {
+    type Value = Vec<Call<'json>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with the member `actions`")
+    }
+
+    fn visit_map<A: MapAccess<'json>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut calls = None;
+        while let Some(name) = map.next_key::<String>()? {
+            if name != "actions" {
+                let name = shortened(&name);
+                return Err(Error::custom(format!("unknown member `{name}`, expected `actions`")));
+            }
+            if calls.is_some() {
+                return Err(Error::duplicate_field("actions"));
+            }
+            calls = Some(map.next_value_seed(CallsVisitor { calls_max: self.calls_max })?);
+        }
+        calls.ok_or_else(|| Error::missing_field("actions"))
+    }
+}
+
+struct CallsVisitor {
+    calls_max: usize,
+}
+
+impl<'json> DeserializeSeed<'json> for CallsVisitor {
+    type Value = Vec<Call<'json>>;
+
+    fn deserialize<D: Deserializer<'json>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'json> Visitor<'json> for CallsVisitor {
+    type Value = Vec<Call<'json>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object that holds the arguments of each action under its name")
+    }
+
+    fn visit_map<A: MapAccess<'json>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut calls: Vec<Call<'json>> = Vec::new();
+        let mut seen = HashSet::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if calls.len() == self.calls_max {
+                let calls_max = self.calls_max;
+                return Err(Error::custom(format!(
+                    "more than {calls_max} actions, the most that one request may have"
+                )));
+            }
+            if !seen.insert(name.clone()) {
+                let name = shortened(&name);
+                return Err(Error::custom(format!("the action `{name}` is named twice")));
+            }
+            let arguments = map.next_value()?;
+            calls.push(Call { name, arguments });
+        }
+        Ok(calls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(json: &[u8], form: Form, expected: &str) {
+        let found = match Calls::parse(json, form, 3) {
+            Ok(Calls(calls)) => {
+                let calls = calls.iter().map(|call| format!("{}({})", call.name, call.arguments));
+                calls.collect::<Vec<_>>().join(" ")
+            }
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected, "{}", String::from_utf8_lossy(json));
+    }
+
+    #[test]
+    fn calls_come_in_the_requests_order() {
+        check(br#"{"actions":{"b":{},"a":{"x":[1]}}}"#, Form::Whole, r#"b({}) a({"x":[1]})"#);
+        check(br#" {"b":{}, "a":{"x":"]}\""}} "#, Form::Inner, r#"b({}) a({"x":"]}\""})"#);
+        check(br#"{"actions":{"\u0061":7}}"#, Form::Whole, "a(7)");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let check = |json: &str, expected: &str| check(json.as_bytes(), Form::Whole, expected);
+        let syntax = "the request is no JSON: ";
+        check("", &format!("{syntax}EOF while parsing a value at line 1 column 0"));
+        check("{", &format!("{syntax}EOF while parsing an object at line 1 column 1"));
+        check(
+            r#"{"actions":{"a":{}}}}"#,
+            &format!("{syntax}trailing characters at line 1 column 21"),
+        );
+        let data = "the request is not as expected: ";
+        check(
+            "[]",
+            &format!(
+                "{data}invalid type: sequence, expected an object with the member `actions` at line 1 column 0"
+            ),
+        );
+        check("{}", &format!("{data}missing field `actions` at line 1 column 2"));
+        check(
+            r#"{"action":{}}"#,
+            &format!("{data}unknown member `action`, expected `actions` at line 1 column 9"),
+        );
+        check(
+            r#"{"actions":[]}"#,
+            &format!(
+                "{data}invalid type: sequence, expected an object that holds the arguments of each action under its name at line 1 column 11"
+            ),
+        );
+        check(
+            r#"{"actions":{"a":{},"b":{},"a":{}}}"#,
+            &format!("{data}the action `a` is named twice at line 1 column 29"),
+        );
+        check(
+            r#"{"actions":{"a":{}},"actions":{}}"#,
+            &format!("{data}duplicate field `actions` at line 1 column 29"),
+        );
+        check(
+            r#"{"actions":{"a":1,"b":1,"c":1,"d":1}}"#,
+            &format!(
+                "{data}more than 3 actions, the most that one request may have at line 1 column 33"
+            ),
+        );
+        check(r#"{"actions":{}}"#, "the request has no action, expected one");
+    }
+
+    #[test]
+    fn not_utf8() {
+        check(
+            b"{\"actions\":{\"a\xff\":{}}}",
+            Form::Whole,
+            "the request is not UTF-8 from byte 14 on, expected JSON",
+        );
+    }
+
+    #[test]
+    fn depth_is_bounded_however_large_the_request() {
+        let nested = |levels: usize| {
+            format!("{{\"actions\":{{\"a\":{}{}}}}}", "[".repeat(levels), "]".repeat(levels))
+        };
+        let deep = nested(DEPTH_MAX - 2);
+        assert!(Calls::parse(deep.as_bytes(), Form::Whole, 3).is_ok());
+        for levels in [DEPTH_MAX - 1, 1_000_000] {
+            check(
+                nested(levels).as_bytes(),
+                Form::Whole,
+                "the JSON is nested deeper than 32 levels, the most that is accepted",
+            );
+        }
+        assert_eq!(depth(r#"{"[[[\"[[[":"[[["}"#), 1, "strings do not count");
+    }
+}

@@ -1,0 +1,60 @@
+//! `server.…`: what this server is and how it does.
+
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::arguments::arguments;
+use super::{Arguments, Context, Definition, Handler, Outcome};
+use crate::app::AurPublished;
+
+pub(super) const ACTIONS: &[Definition] = &[Definition {
+    name: "server.status",
+    summary: "Which version runs since when, and what each surface serves.",
+    arguments: Status::DESCRIBED,
+    example: "{}",
+    writes: false,
+    handler: Handler::Read(status),
+}];
+
+arguments! {
+    /// Nothing.
+    struct Status {}
+}
+
+fn status(context: &Context, arguments: Arguments<'_>) -> Outcome {
+    let Status {} = arguments.read()?;
+    let app = &context.app;
+    let config = &app.config;
+    let now = SystemTime::now();
+    let mut aur = json!({"enabled": config.aur.enabled});
+    if let Some(published) = &context.aur {
+        describe_packages(published, now, &mut aur);
+    }
+    let status = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": option_env!("LARDER_BUILD_COMMIT").unwrap_or(""),
+        "uptime_seconds": app.started_at.elapsed().as_secs(),
+        "ready": app.obstacles().is_empty(),
+        "surfaces": {
+            "aur": aur,
+            "article": {"enabled": config.article.enabled},
+        },
+        "store": {"serial": context.stored.as_ref().map(|stored| stored.serial.0)},
+    });
+    Ok(status.to_string().into())
+}
+
+fn describe_packages(published: &AurPublished, now: SystemTime, aur: &mut Value) {
+    aur["packages"] = published.snapshot.package_count().into();
+    aur["package_bases"] = published.snapshot.package_base_count().into();
+    aur["modified_unix_seconds"] = unix_seconds(published.modified_at).into();
+    aur["published_unix_seconds"] = unix_seconds(published.published_at).into();
+    // A clock that was set back makes nothing younger than new.
+    let age = now.duration_since(published.published_at).unwrap_or_default();
+    aur["snapshot_age_seconds"] = age.as_secs().into();
+}
+
+fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

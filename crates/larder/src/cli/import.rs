@@ -1,0 +1,335 @@
+//! `larder import-devpi`, `import-wheels` and `use`: moving in, and telling clients of the new place.
+//!
+//! arguments -> [`parse`] -> [`Request`] -> [`run`] -> [`crate::import`] -> what was done, and what was not.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{self, BufRead as _, Read as _, Write};
+use std::path::PathBuf;
+
+use account::UserName;
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use pypi::StageName;
+
+use super::{Exit, required};
+use crate::config::{Environment, Loaded};
+use crate::import::clients::{self, Credentials, Places, Tool};
+use crate::import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
+use crate::net;
+
+/// What is asked, checked.
+#[derive(Debug)]
+pub struct Request(Action);
+
+#[derive(Debug)]
+enum Action {
+    Devpi { loaded: Box<Loaded>, import: DevpiImport, is_json: bool },
+    Wheels { loaded: Box<Loaded>, import: WheelsImport, is_json: bool },
+    Use(Use),
+}
+
+#[derive(Debug)]
+struct Use {
+    url: String,
+    user: Option<String>,
+    /// Whether a secret comes on standard input.
+    is_secret_coming: bool,
+    tools: BTreeSet<Tool>,
+    places: Places,
+    is_dry_run: bool,
+}
+
+/// Most bytes of a password or token on standard input.
+const SECRET_BYTES_MAX: u64 = 4_098;
+
+/// The user that says: the password is a token.
+const TOKEN_USER: &str = "__token__";
+
+/// The commands; `configuration` makes the flags that those on a store take besides their own.
+pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 3] {
+    let on_store = |name: &'static str, about: &'static str| {
+        Command::new(name).about(about).after_help(super::FLAGS_TOO).args(configuration())
+    };
+    let switch = |id: &'static str, help: &'static str| {
+        Arg::new(id).long(id).help(help).action(ArgAction::SetTrue)
+    };
+    let directory = |help: &'static str| {
+        Arg::new("directory")
+            .value_name("DIR")
+            .help(help)
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+    };
+    let dry_run = || switch("dry-run", "Read and check everything, and write nothing");
+    let tools = Tool::ALL.map(|tool| {
+        let about = match tool {
+            Tool::Pip => "Write pip.conf",
+            Tool::Uv => "Write uv.toml",
+            Tool::Twine => "Write .pypirc",
+            Tool::Poetry => "Write poetry's config.toml and auth.toml",
+        };
+        switch(tool.as_str(), about)
+    });
+    [
+        on_store(
+            "import-devpi",
+            "Take over what devpi-export wrote: users, indexes, releases, files with their history; can be run again",
+        )
+        .arg(directory("What devpi-export wrote"))
+        .arg(dry_run())
+        .arg(switch("without-mirrored-files", "Do not count the files of mirrors as missing"))
+        .arg(switch("json", "Report as JSON")),
+        on_store(
+            "import-wheels",
+            "Take over a folder of wheels and source distributions, as pypiserver has it; can be run again",
+        )
+        .arg(directory("The folder; folders in it are looked into"))
+        .arg(
+            Arg::new("index")
+                .long("index")
+                .value_name("USER/INDEX")
+                .help("Into which index")
+                .required(true)
+                .value_parser(value_parser!(StageName)),
+        )
+        .arg(switch("create", "Make the index, and its user, where they are missing"))
+        .arg(
+            Arg::new("user")
+                .long("user")
+                .value_name("NAME")
+                .help("Who the history says uploaded the files [default: the index's user]")
+                .value_parser(value_parser!(UserName)),
+        )
+        .arg(dry_run())
+        .arg(switch("json", "Report as JSON")),
+        Command::new("use")
+            .about("Tell pip, uv, twine and poetry of an index, in their own files; what is there is kept beside them")
+            .arg(
+                Arg::new("url")
+                    .value_name("URL")
+                    .help("The index: https://host/user/index")
+                    .required(true),
+            )
+            .args(tools)
+            .arg(switch("all", "All four"))
+            .group(
+                ArgGroup::new("tools")
+                    .args(["pip", "uv", "twine", "poetry", "all"])
+                    .required(true)
+                    .multiple(true),
+            )
+            .arg(
+                Arg::new("user")
+                    .long("user")
+                    .value_name("NAME")
+                    .help("Who the clients are; the password comes with --password-stdin")
+                    .requires("password-stdin"),
+            )
+            .arg(
+                switch("password-stdin", "Take the password from the first line of standard input")
+                    .requires("user"),
+            )
+            .arg(
+                switch("token-stdin", "Take a token from the first line of standard input")
+                    .conflicts_with_all(["user", "password-stdin"]),
+            )
+            .arg(
+                Arg::new("dir")
+                    .long("dir")
+                    .value_name("DIR")
+                    .help("Write all files into this directory instead of your home")
+                    .value_parser(value_parser!(PathBuf)),
+            )
+            .arg(switch("dry-run", "Show what would change, and write nothing")),
+    ]
+}
+
+/// Reads what was asked of `command`, one of [`commands`].
+///
+/// # Errors
+/// As `load`, which reads the configuration by the flags of a command; and if there is no home to write to.
+pub(super) fn parse(
+    command: &str,
+    matches: &ArgMatches,
+    environment: &Environment,
+    load: impl Fn(&ArgMatches) -> Result<Box<Loaded>, Exit>,
+) -> Result<Request, Exit> {
+    let is_set = |id| matches.get_flag(id);
+    Ok(Request(match command {
+        "import-devpi" => {
+            let import = DevpiImport {
+                directory: required(matches, "directory"),
+                is_dry_run: is_set("dry-run"),
+                is_without_mirrored_files: is_set("without-mirrored-files"),
+            };
+            Action::Devpi { loaded: load(matches)?, import, is_json: is_set("json") }
+        }
+        "import-wheels" => {
+            let import = WheelsImport {
+                directory: required(matches, "directory"),
+                stage: required(matches, "index"),
+                is_creating: is_set("create"),
+                who: matches.get_one("user").cloned(),
+                is_dry_run: is_set("dry-run"),
+            };
+            Action::Wheels { loaded: load(matches)?, import, is_json: is_set("json") }
+        }
+        _ => {
+            let is_meant = |tool: &Tool| is_set("all") || is_set(tool.as_str());
+            let places = match matches.get_one::<PathBuf>("dir") {
+                Some(directory) => {
+                    let directory = std::path::absolute(directory).map_err(Exit::failure)?;
+                    Places::Directory(directory)
+                }
+                None => Places::of(environment).map_err(Exit::failure)?,
+            };
+            let is_token = is_set("token-stdin");
+            let user = matches.get_one::<String>("user").cloned();
+            Action::Use(Use {
+                url: required(matches, "url"),
+                user: if is_token { Some(TOKEN_USER.to_owned()) } else { user },
+                is_secret_coming: is_token || is_set("password-stdin"),
+                tools: Tool::ALL.into_iter().filter(is_meant).collect(),
+                places,
+                is_dry_run: is_set("dry-run"),
+            })
+        }
+    }))
+}
+
+/// Does what was asked, with its output into `out`.
+///
+/// # Errors
+/// What went wrong, or was not imported, with exit code 1.
+pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
+    net::install_crypto_provider();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Exit::failure(format!("cannot start threads: {error}")))?;
+    let failed = |error: anyhow::Error| Exit::failure(format!("{error:#}"));
+    match request.0 {
+        Action::Devpi { loaded, import, is_json } => {
+            warn(&loaded);
+            let done = runtime.block_on(import_devpi(&loaded.config, &import));
+            let (report, password) = done.map_err(failed)?;
+            tell(&report, password, is_json, out)
+        }
+        Action::Wheels { loaded, import, is_json } => {
+            warn(&loaded);
+            let done = runtime.block_on(import_wheels(&loaded.config, &import));
+            let (report, password) = done.map_err(failed)?;
+            tell(&report, password, is_json, out)
+        }
+        Action::Use(wish) => {
+            let secret = if wish.is_secret_coming { Some(secret()?) } else { None };
+            runtime.block_on(make_use(&wish, secret, out)).map_err(failed)
+        }
+    }
+}
+
+fn warn(loaded: &Loaded) {
+    for warning in &loaded.warnings {
+        // A reader that has gone away is no reason to fail.
+        let _ = writeln!(io::stderr(), "larder: warning: {warning}");
+    }
+}
+
+fn tell(
+    report: &Report,
+    password: Option<account::Password>,
+    is_json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Exit> {
+    let text = if is_json {
+        let json = serde_json::to_string_pretty(report).map_err(Exit::failure)?;
+        format!("{json}\n")
+    } else {
+        report.to_string()
+    };
+    print(&text, out)?;
+    if let Some(password) = password {
+        // Not in the report, which may be kept.
+        let shown = match password.reveal() {
+            "" => "with an empty password, since python.devpi_defaults is on".to_owned(),
+            password => format!("with the password {password} (shown only now)"),
+        };
+        let _ = writeln!(
+            io::stderr(),
+            "larder: made the user `root` {shown}; `larder user password root` changes it"
+        );
+    }
+    report.shortfall().map_or(Ok(()), |text| Err(Exit::failure(text)))
+}
+
+fn print(text: &str, out: &mut dyn Write) -> Result<(), Exit> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The first line of standard input.
+fn secret() -> Result<String, Exit> {
+    let mut line = String::new();
+    io::stdin().lock().take(SECRET_BYTES_MAX).read_line(&mut line)?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+async fn make_use(wish: &Use, secret: Option<String>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let credentials = match (&wish.user, secret) {
+        (Some(user), Some(secret)) => Some(Credentials::new(user, &secret)?),
+        _ => None,
+    };
+    let endpoints = clients::ask(&wish.url, credentials.as_ref()).await?;
+    let changes = clients::changes(&endpoints, credentials.as_ref(), &wish.tools, &wish.places)?;
+    let mut text = String::new();
+    if endpoints.submit.is_none() {
+        text.push_str("the index is a mirror: nothing can be uploaded to it\n");
+    }
+    let mut undo = Vec::new();
+    for change in &changes {
+        if !change.is_needed() {
+            let _ = writeln!(text, "{}: nothing to change", change.path().display());
+            continue;
+        }
+        text.push_str(&change.shown());
+        if !wish.is_dry_run {
+            match change.write() {
+                Ok(taken_back) => undo.push(taken_back),
+                Err(error) => {
+                    // What was done is told all the same.
+                    finish(text, &undo, wish, out)?;
+                    return Err(error);
+                }
+            }
+        }
+    }
+    for tool in &wish.tools {
+        let lines = [wish.places.hint(*tool), clients::advice(*tool, &endpoints)];
+        for line in lines.into_iter().flatten() {
+            let _ = writeln!(text, "{}: {line}", tool.as_str());
+        }
+    }
+    finish(text, &undo, wish, out)
+}
+
+fn finish(
+    mut text: String,
+    undo: &[clients::Undo],
+    wish: &Use,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    if wish.is_dry_run {
+        text.push_str("nothing was written\n");
+    } else if !undo.is_empty() {
+        text.push_str("to take it back:\n");
+        for undo in undo {
+            let _ = writeln!(text, "  {undo}");
+        }
+    }
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,323 @@
+//! `larder backup`, `restore`, `verify`, `migrate` and `sweep`: the store as a whole, by hand.
+//!
+//! arguments -> [`parse`] -> [`Request`] -> [`run`] -> [`crate::keeping`] -> what was done, or every fault.
+//! Servers may run meanwhile, except on a store that is restored into.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::{Exit, required};
+use crate::config::{Config, Loaded};
+use crate::keeping::{self, BackupReport, Layout, Loss, Progress, RestoreReport, Store, counted};
+use crate::keeping::{SweepOutcome, SweepPlan, VerifyReport};
+use crate::net;
+use crate::source::DataDirLock;
+
+/// What is asked about the store, checked.
+#[derive(Debug)]
+pub struct Request {
+    loaded: Box<Loaded>,
+    action: Action,
+}
+
+#[derive(Debug)]
+enum Action {
+    Backup { directory: PathBuf, is_verifying: bool },
+    Restore { directory: PathBuf, is_loss_allowed: bool },
+    Verify { is_quick: bool, is_json: bool },
+    Migrate { is_check: bool },
+    Sweep { grace: Option<Duration>, is_dry_run: bool, is_forced: bool },
+}
+
+/// A younger blob may be on its way into the store that a server on this machine serves.
+const GRACE_BESIDE_SERVERS_MIN: Duration = Duration::from_secs(3_600);
+
+/// The commands; `configuration` makes the flags that each takes besides its own.
+pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 5] {
+    let leaf = |name: &'static str, about: &'static str| {
+        Command::new(name).about(about).after_help(super::FLAGS_TOO).args(configuration())
+    };
+    let directory = |help: &'static str| {
+        Arg::new("directory")
+            .value_name("DIR")
+            .help(help)
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+    };
+    let switch = |id: &'static str, help: &'static str| {
+        Arg::new(id).long(id).help(help).action(ArgAction::SetTrue)
+    };
+    [
+        leaf("backup", "Copy the store, as of one moment, into a directory that can be served; servers may run")
+            .arg(directory("Where to; what an earlier backup of the same store has copied there is not copied again"))
+            .arg(switch("verify", "Hash the blobs of an earlier backup there again, and replace damaged ones")),
+        leaf("restore", "Bring a backup into the configured store, which must be empty")
+            .arg(directory("The backup, or any data directory"))
+            .arg(switch("allow-loss", "Also if the backup lacks blobs that it names")),
+        leaf("verify", "Look for faults in every record and every blob; exit code 1 if there are any")
+            .arg(switch("quick", "Look whether blobs are there and how large they are, but do not read them"))
+            .arg(switch("json", "Answer as JSON")),
+        leaf("migrate", "Bring records of an earlier version forward, as starting the server does")
+            .arg(switch("check", "Only look: exit code 1 if there is something to do")),
+        leaf("sweep", "Delete the blobs that no record names")
+            .arg(switch("dry-run", "Only list them"))
+            .arg(
+                Arg::new("grace")
+                    .long("grace")
+                    .value_name("SECONDS")
+                    .help("How old a blob must be, instead of store.sweep_grace_seconds; below 3600 only while no server runs")
+                    .value_parser(value_parser!(u64).range(..=31_536_000)),
+            )
+            .arg(switch("force", "Also if it is more than half of all blobs")),
+    ]
+}
+
+/// Reads what was asked of `command`, one of [`commands`].
+///
+/// # Errors
+/// As `load`, which reads the configuration by the flags of a command.
+pub(super) fn parse(
+    command: &str,
+    matches: &ArgMatches,
+    load: impl Fn(&ArgMatches) -> Result<Box<Loaded>, Exit>,
+) -> Result<Request, Exit> {
+    let is_set = |id| matches.get_flag(id);
+    let action = match command {
+        "backup" => Action::Backup {
+            directory: required(matches, "directory"),
+            is_verifying: is_set("verify"),
+        },
+        "restore" => Action::Restore {
+            directory: required(matches, "directory"),
+            is_loss_allowed: is_set("allow-loss"),
+        },
+        "verify" => Action::Verify { is_quick: is_set("quick"), is_json: is_set("json") },
+        "migrate" => Action::Migrate { is_check: is_set("check") },
+        _ => Action::Sweep {
+            grace: matches.get_one("grace").copied().map(Duration::from_secs),
+            is_dry_run: is_set("dry-run"),
+            is_forced: is_set("force"),
+        },
+    };
+    Ok(Request { loaded: load(matches)?, action })
+}
+
+/// What is to be said, and what is wrong.
+struct Answer {
+    /// For stdout.
+    text: String,
+    /// For stderr, if this is a failure.
+    failure: Option<String>,
+}
+
+/// Does what was asked, with its output into `out`.
+///
+/// # Errors
+/// What went wrong or is wrong, with exit code 1.
+pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
+    let Request { loaded, action } = request;
+    for warning in &loaded.warnings {
+        // A reader that has gone away is no reason to fail.
+        let _ = writeln!(io::stderr(), "larder: warning: {warning}");
+    }
+    net::install_crypto_provider();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Exit::failure(format!("cannot start threads: {error}")))?;
+    let answer = runtime.block_on(act(&loaded.config, action));
+    let answer = answer.map_err(|error| Exit::failure(format!("{error:#}")))?;
+    match out.write_all(answer.text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
+    answer.failure.map_or(Ok(()), |text| Err(Exit::failure(text)))
+}
+
+async fn act(config: &Config, action: Action) -> anyhow::Result<Answer> {
+    let progress = Progress::on_terminal();
+    match action {
+        Action::Backup { directory, is_verifying } => {
+            let report = keeping::backup(config, &directory, is_verifying, &progress).await?;
+            Ok(of_backup(&report, &directory.display().to_string()))
+        }
+        Action::Restore { directory, is_loss_allowed } => {
+            let report = keeping::restore(config, &directory, is_loss_allowed, &progress).await?;
+            Ok(of_restore(&report, config))
+        }
+        Action::Verify { is_quick, is_json } => {
+            let store = Store::open_existing(config).await?;
+            let report = keeping::verify(&store, is_quick, &progress).await;
+            store.close().await;
+            of_verify(&report?, is_json)
+        }
+        Action::Migrate { is_check } => migrate(config, is_check).await,
+        Action::Sweep { grace, is_dry_run, is_forced } => {
+            let grace = grace.unwrap_or(config.store.sweep_grace);
+            // What it keeps out is a server that has put a blob and not yet committed its record.
+            let _lock = match !is_dry_run && grace < GRACE_BESIDE_SERVERS_MIN {
+                true => Some(DataDirLock::acquire(&config.data_dir)?),
+                false => None,
+            };
+            let store = Store::open_existing(config).await?;
+            let plan = SweepPlan { grace, is_dry_run, is_forced };
+            let outcome = keeping::sweep(&store.records, &store.blobs, plan).await;
+            store.close().await;
+            Ok(of_sweep(&outcome?, plan))
+        }
+    }
+}
+
+/// Losses one by one, and how many there are.
+fn losses(lost: &[Loss], consequence: &str) -> Option<String> {
+    if lost.is_empty() {
+        return None;
+    }
+    let mut text: String = lost.iter().map(|loss| format!("{loss}\n")).collect();
+    let _ = write!(text, "{} lost: {consequence}", counted(lost.len() as u64, "blob"));
+    Some(text)
+}
+
+fn of_backup(report: &BackupReport, directory: &str) -> Answer {
+    let text = format!(
+        "backed up {} of serial {} and {} ({}) into `{directory}`; {} ({}) copied now\n",
+        counted(report.records, "record"),
+        report.serial,
+        counted(report.blobs, "blob"),
+        size(report.blobs_bytes),
+        counted(report.copied, "blob"),
+        size(report.copied_bytes),
+    );
+    Answer { text, failure: losses(&report.lost, "the backup has everything else") }
+}
+
+fn of_restore(report: &RestoreReport, config: &Config) -> Answer {
+    let blobs = format!(
+        "{} ({}); {} ({}) copied now",
+        counted(report.blobs, "blob"),
+        size(report.blobs_bytes),
+        counted(report.copied, "blob"),
+        size(report.copied_bytes),
+    );
+    let (text, consequence) = if report.is_done {
+        let text = format!(
+            "restored {} of serial {} into {} and {blobs} into `{}`\n",
+            counted(report.records, "record"),
+            report.serial,
+            config.database(),
+            config.blobs(),
+        );
+        (text, "everything else was restored")
+    } else {
+        (String::new(), "no record was restored; --allow-loss restores everything else")
+    };
+    Answer { text, failure: losses(&report.lost, consequence) }
+}
+
+fn of_verify(report: &VerifyReport, is_json: bool) -> anyhow::Result<Answer> {
+    let faults = report.faults.len() as u64;
+    let text = if is_json {
+        format!("{}\n", serde_json::to_string_pretty(report)?)
+    } else {
+        let mut text: String = report.faults.iter().map(|fault| format!("{fault}\n")).collect();
+        let kinds: Vec<String> =
+            report.records.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let _ = writeln!(
+            text,
+            "serial {}; {} ({}), {} of them deletions",
+            report.serial,
+            counted(report.records.values().sum(), "record"),
+            kinds.join(", "),
+            report.records_deleted,
+        );
+        let _ = writeln!(
+            text,
+            "{} named ({}), {} of them hashed; {} unnamed ({})",
+            counted(report.blobs_named, "blob"),
+            size(report.blobs_named_bytes),
+            report.blobs_hashed,
+            report.blobs_unnamed,
+            size(report.blobs_unnamed_bytes),
+        );
+        if faults == 0 {
+            text.push_str("no faults\n");
+        }
+        text
+    };
+    Ok(Answer { text, failure: (faults > 0).then(|| counted(faults, "fault")) })
+}
+
+async fn migrate(config: &Config, is_check: bool) -> anyhow::Result<Answer> {
+    let place = config.database();
+    let layout = match is_check {
+        true => keeping::layout(config).await?,
+        false => keeping::migrate(config).await?,
+    };
+    Ok(match layout {
+        Layout::Current => {
+            let text =
+                format!("the records in {place} have the layout of this version: nothing to do\n");
+            Answer { text, failure: None }
+        }
+        Layout::Earlier { found, known } if is_check => {
+            let failure = format!(
+                "the records in {place} have layout {found}; `larder migrate`, or the next start of a \
+                 server, brings them forward to layout {known}"
+            );
+            Answer { text: String::new(), failure: Some(failure) }
+        }
+        Layout::Earlier { found, known } => {
+            let text =
+                format!("brought the records in {place} forward from layout {found} to {known}\n");
+            Answer { text, failure: None }
+        }
+    })
+}
+
+fn of_sweep(outcome: &SweepOutcome, plan: SweepPlan) -> Answer {
+    let report = &outcome.report;
+    let found_bytes = report.unnamed.iter().map(|(_, size_bytes)| size_bytes).sum();
+    let found = format!(
+        "{} unnamed and older than {} s ({})",
+        counted(report.unnamed.len() as u64, "blob"),
+        plan.grace.as_secs(),
+        size(found_bytes)
+    );
+    let rest = format!(
+        "{} named at serial {}, {} unnamed but younger",
+        outcome.named, outcome.serial, report.young
+    );
+    if outcome.is_refused {
+        let failure = format!(
+            "{found} of {} in all: more than half, so nothing was deleted. Are these the records that \
+             belong to these blobs? `--dry-run` lists what would be deleted, `--force` deletes it",
+            counted(report.examined, "blob")
+        );
+        return Answer { text: String::new(), failure: Some(failure) };
+    }
+    if plan.is_dry_run {
+        let mut unnamed = report.unnamed.clone();
+        unnamed.sort_unstable();
+        let mut text = String::new();
+        for (digest, size_bytes) in unnamed {
+            let _ = writeln!(text, "{digest} {size_bytes}");
+        }
+        let _ = writeln!(text, "{found} would be deleted; {rest}");
+        return Answer { text, failure: None };
+    }
+    let text = format!(
+        "deleted {} ({}); {rest}\n",
+        counted(report.deleted, "unnamed blob"),
+        size(report.bytes_freed)
+    );
+    Answer { text, failure: None }
+}
+
+/// A size for people.
+fn size(bytes: u64) -> impl std::fmt::Display {
+    indicatif::HumanBytes(bytes)
+}

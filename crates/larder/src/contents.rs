@@ -1,0 +1,242 @@
+//! Contents in memory: blobs that are asked for often, with their compressed forms, within a budget.
+//!
+//! digest -> (memory, else the blob store, once however many ask) -> [`Content`].
+//! Contents never change, since their name is their digest: nothing here is ever out of date, only
+//! forgotten when others are asked for more often.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use article::RevisionFacts;
+use bytes::Bytes;
+use http::HeaderMap;
+use record::{Digest, Serial};
+use reply::Encoding;
+use store::{BlobError, BlobStore};
+
+/// The memory is divided, so that those who look for different contents do not wait for each other; a part has
+/// at least so many bytes, if there are so many at all.
+const PART_BYTES_MIN: u64 = 32 << 20;
+
+/// A content larger than this part of a part is not kept, but read in pieces each time. With its compressed
+/// forms it is at most three times as large, and beside it others must find a place.
+const PART_SHARE: u64 = 4;
+
+/// Shorter contents are sent as they are: a packet holds them anyway.
+const ENCODED_BYTES_MIN: usize = 256;
+
+/// What one entry costs besides its bytes, roughly: the headers of a form or two.
+const ENTRY_BYTES: u64 = 2_048;
+
+/// A blob, and what it compresses to where that is worth sending.
+#[derive(Debug)]
+pub struct Content {
+    identity: Bytes,
+    gzip: Option<Bytes>,
+    zstd: Option<Bytes>,
+    /// The headers that each form was last sent with.
+    heads: [ArcSwapOption<Head>; 3],
+}
+
+/// The headers of a response, finished, and what they were made of.
+#[derive(Debug)]
+pub struct Head {
+    /// Whose content it was.
+    pub facts: Arc<RevisionFacts>,
+    /// Whether it was asked for as the latest.
+    pub is_latest: bool,
+    /// The state that it was answered from.
+    pub serial: Serial,
+    /// The headers.
+    pub headers: HeaderMap,
+}
+
+impl Content {
+    /// Compresses `identity`, where that makes it shorter by a tenth at least.
+    pub fn new(identity: Bytes) -> Content {
+        let encoded = |encoding: Encoding| {
+            if identity.len() < ENCODED_BYTES_MIN {
+                return None;
+            }
+            let encoded = encoding.encode(&identity);
+            (encoded.len() < identity.len() / 10 * 9).then_some(encoded)
+        };
+        Content {
+            gzip: encoded(Encoding::Gzip),
+            zstd: encoded(Encoding::Zstd),
+            identity,
+            heads: Default::default(),
+        }
+    }
+
+    /// Where the headers of this form are kept between requests: whoever finds other ones replaces them.
+    pub fn head(&self, encoding: Encoding) -> &ArcSwapOption<Head> {
+        let [identity, gzip, zstd] = &self.heads;
+        match encoding {
+            Encoding::Identity => identity,
+            Encoding::Gzip => gzip,
+            Encoding::Zstd => zstd,
+        }
+    }
+
+    /// Whether there is any form but the bytes as they are.
+    pub fn has_forms(&self) -> bool {
+        self.gzip.is_some() || self.zstd.is_some()
+    }
+
+    /// The bytes for a client that accepts `wanted`, and the encoding they are in.
+    pub fn encoded(&self, wanted: Encoding) -> (Encoding, &Bytes) {
+        let found = match wanted {
+            Encoding::Gzip => self.gzip.as_ref(),
+            Encoding::Zstd => self.zstd.as_ref(),
+            Encoding::Identity => None,
+        };
+        found.map_or((Encoding::Identity, &self.identity), |bytes| (wanted, bytes))
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        let encoded = [&self.gzip, &self.zstd].into_iter().flatten().map(Bytes::len).sum::<usize>();
+        (self.identity.len() + encoded) as u64 + ENTRY_BYTES
+    }
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl quick_cache::Weighter<Digest, Arc<Content>> for Weight {
+    fn weight(&self, _: &Digest, content: &Arc<Content>) -> u64 {
+        content.weight_bytes()
+    }
+}
+
+/// The contents that are in memory.
+pub struct Contents {
+    cache: quick_cache::sync::Cache<Digest, Arc<Content>, Weight>,
+    content_bytes_max: u64,
+}
+
+impl Contents {
+    /// None yet, and at most `memory_bytes_max` ever.
+    pub fn new(memory_bytes_max: u64) -> Contents {
+        let expected =
+            usize::try_from(memory_bytes_max / 16_384).unwrap_or(usize::MAX).clamp(16, 1 << 20);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let parts = usize::try_from(memory_bytes_max / PART_BYTES_MIN).unwrap_or(usize::MAX);
+        // The cache takes the next power of two.
+        let parts = parts.clamp(1, 4 * cores).next_power_of_two();
+        let parts =
+            if parts as u64 * PART_BYTES_MIN > memory_bytes_max { parts / 2 } else { parts };
+        let options = quick_cache::OptionsBuilder::new()
+            .shards(parts.max(1))
+            .estimated_items_capacity(expected)
+            .weight_capacity(memory_bytes_max)
+            .build()
+            .expect("both capacities are set");
+        let cache = quick_cache::sync::Cache::with_options(
+            options,
+            Weight,
+            Default::default(),
+            Default::default(),
+        );
+        let content_bytes_max = cache.shard_capacity() / PART_SHARE;
+        Contents { cache, content_bytes_max }
+    }
+
+    /// The content, if it is in memory.
+    pub fn at_hand(&self, digest: &Digest) -> Option<Arc<Content>> {
+        self.cache.get(digest)
+    }
+
+    /// Takes a content in that will be asked for presently.
+    pub fn insert(&self, digest: Digest, content: Content) {
+        self.cache.insert(digest, Arc::new(content));
+    }
+
+    /// Whether a content of this size is kept in memory at all.
+    pub fn keeps(&self, size_bytes: u64) -> bool {
+        size_bytes <= self.content_bytes_max
+    }
+
+    /// The content, read where it is not in memory; `None` if the blob is not there.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub async fn load(
+        &self,
+        blobs: &BlobStore,
+        digest: &Digest,
+    ) -> Result<Option<Arc<Content>>, BlobError> {
+        let reading = async {
+            let bytes =
+                blobs.bytes(*digest, self.content_bytes_max).await.map_err(Some)?.ok_or(None)?;
+            let making = tokio::task::spawn_blocking(move || Arc::new(Content::new(bytes)));
+            match making.await {
+                Ok(content) => Ok(content),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            }
+        };
+        match self.cache.get_or_insert_async(digest, reading).await {
+            Ok(content) => Ok(Some(content)),
+            Err(None) => Ok(None),
+            Err(Some(error)) => Err(error),
+        }
+    }
+
+    /// Bytes in memory now.
+    pub fn memory_bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_kept_where_it_is_shorter() {
+        let text = Content::new(Bytes::from("word ".repeat(1_000)));
+        assert_eq!(text.encoded(Encoding::Gzip).0, Encoding::Gzip);
+        assert_eq!(text.encoded(Encoding::Zstd).0, Encoding::Zstd);
+        assert_eq!(text.encoded(Encoding::Identity).1.len(), 5_000);
+        let short = Content::new(Bytes::from_static(b"short"));
+        assert_eq!(
+            short.encoded(Encoding::Gzip),
+            (Encoding::Identity, &Bytes::from_static(b"short"))
+        );
+        // Xorshift: what looks random enough to compressors.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        let noise: Vec<u8> = std::iter::repeat_with(next).take(4_096).collect();
+        let noise = Content::new(noise.into());
+        assert_eq!(noise.encoded(Encoding::Zstd).0, Encoding::Identity);
+        assert!(!noise.has_forms());
+    }
+
+    #[track_caller]
+    fn check_budget(memory_bytes_max: u64) {
+        let contents = Contents::new(memory_bytes_max);
+        let largest = contents.content_bytes_max;
+        assert!(contents.keeps(largest) && !contents.keeps(largest + 1));
+        assert!(largest <= memory_bytes_max / PART_SHARE + 1);
+        let digest = Digest::of(b"some name");
+        // What is kept stays, whatever the number of cores.
+        if let Some(size_bytes) = usize::try_from(largest).ok().filter(|&bytes| bytes > 16_384) {
+            contents.insert(digest, Content::new(vec![0; size_bytes].into()));
+            assert!(contents.at_hand(&digest).is_some(), "{memory_bytes_max}");
+            assert!(contents.memory_bytes() > largest);
+        }
+        assert!(contents.memory_bytes() <= memory_bytes_max);
+    }
+
+    #[test]
+    fn the_largest_content_that_is_kept_has_room() {
+        for megabytes in [0, 1, 31, 64, 128, 200] {
+            check_budget(megabytes << 20);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Threads for work that is nothing but computing: password hashes, actions that count to large numbers.
+//!
+//! job -> bounded queue -> a thread of low priority -> its result. The threads that answer requests never
+//! compute such work, and where there are not enough cores for both, the scheduler prefers them. Nothing here
+//! waits for a disk, a socket or a lock of someone else's.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use std::{io, thread};
+
+use prometheus::{Histogram, IntCounter, IntGauge};
+use tokio::sync::oneshot;
+
+/// Niceness of the threads: the least priority there is, which every process may ask for. On two cores it keeps the
+/// answers of others quick, and unlike an idle class it cannot starve a password's check for good.
+const NICENESS: i32 = 19;
+
+/// A fixed number of threads with a bounded queue.
+#[derive(Debug)]
+pub struct CpuPool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Why a job has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// As many jobs wait as may; this one was refused at once.
+    #[error("{waiting} computations are waiting already, the most that may")]
+    Full {
+        /// The length of the queue.
+        waiting: usize,
+    },
+    /// The job panicked; the thread lives on.
+    #[error("the computation has failed; it has been logged")]
+    Panicked,
+    /// The pool has been stopped.
+    #[error("the server is stopping")]
+    Stopped,
+}
+
+/// What a pool counts.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// Jobs that wait for a thread.
+    pub queue_length: IntGauge,
+    /// Threads that compute.
+    pub busy_threads: IntGauge,
+    /// Time that a job took once it had begun, in seconds.
+    pub seconds: Histogram,
+    /// Jobs refused because the queue was full.
+    pub refused: IntCounter,
+    /// Jobs given up by their callers before they began.
+    pub abandoned: IntCounter,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Told of every new job, and of the stop.
+    changed: Condvar,
+    queue_max: usize,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Threads with nothing to do: a job that one of them will take at once does not wait.
+    idle: usize,
+    next_number: u64,
+    is_stopping: bool,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("waiting", &self.waiting.len()).finish_non_exhaustive()
+    }
+}
+
+struct Waiting {
+    number: u64,
+    job: Box<dyn FnOnce() + Send>,
+}
+
+impl CpuPool {
+    /// Starts `threads` threads; `queue_max` jobs may wait for one.
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn start(threads: usize, queue_max: usize, counters: Counters) -> io::Result<CpuPool> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            queue_max,
+            counters,
+        });
+        // Made first: if a thread cannot be started, dropping this ends the others.
+        let pool = CpuPool { shared, threads: Mutex::default() };
+        for _ in 0..threads {
+            let shared = pool.shared.clone();
+            let thread = thread::Builder::new()
+                .name("larder-cpu".to_owned())
+                .spawn(move || shared.work())?;
+            pool.threads.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Computes `job` on a thread of the pool. Dropping the future gives the job up if it has not begun.
+    ///
+    /// # Errors
+    /// [`PoolError::Full`] at once where the queue is full; [`PoolError::Panicked`] if the job did;
+    /// [`PoolError::Stopped`] after [`CpuPool::stop`].
+    pub async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PoolError> {
+        let (result, computed) = oneshot::channel();
+        let number = self.shared.push(Box::new(move || {
+            // A job owns all it uses, so nobody sees what a panic left half done.
+            let outcome = catch_unwind(AssertUnwindSafe(job));
+            // Nobody is there to take it if the caller has gone.
+            let _ = result.send(outcome);
+        }))?;
+        let _place = Place { shared: &self.shared, number };
+        match computed.await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(_)) => Err(PoolError::Panicked),
+            Err(_) => Err(PoolError::Stopped),
+        }
+    }
+
+    /// Takes no more jobs, computes those that wait, and returns once all threads have ended.
+    pub async fn stop(&self) {
+        self.shared.stop();
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(|it| it.into_inner()));
+        let joined = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the pool has failed");
+                }
+            }
+        });
+        if let Err(error) = joined.await {
+            tracing::error!(%error, "the pool's end cannot be waited for");
+        }
+    }
+}
+
+impl Drop for CpuPool {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn push(&self, job: Box<dyn FnOnce() + Send>) -> Result<u64, PoolError> {
+        let mut queue = self.queue();
+        if queue.is_stopping {
+            return Err(PoolError::Stopped);
+        }
+        let waiting = queue.waiting.len();
+        if waiting >= self.queue_max + queue.idle {
+            self.counters.refused.inc();
+            return Err(PoolError::Full { waiting });
+        }
+        let number = queue.next_number;
+        queue.next_number += 1;
+        queue.waiting.push_back(Waiting { number, job });
+        self.note(&queue);
+        drop(queue);
+        self.changed.notify_one();
+        Ok(number)
+    }
+
+    fn note(&self, queue: &Queue) {
+        self.counters.queue_length.set(queue.waiting.len() as i64);
+    }
+
+    fn work(&self) {
+        lower_priority();
+        while let Some(job) = self.next_job() {
+            self.counters.busy_threads.inc();
+            let started_at = Instant::now();
+            // It catches its own panics.
+            job();
+            self.counters.seconds.observe(started_at.elapsed().as_secs_f64());
+            self.counters.busy_threads.dec();
+        }
+    }
+
+    /// Waits for a job; `None` once the pool is stopping and nothing waits.
+    fn next_job(&self) -> Option<Box<dyn FnOnce() + Send>> {
+        let mut queue = self.queue();
+        loop {
+            if let Some(next) = queue.waiting.pop_front() {
+                self.note(&queue);
+                return Some(next.job);
+            }
+            if queue.is_stopping {
+                return None;
+            }
+            queue.idle += 1;
+            queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+            queue.idle -= 1;
+        }
+    }
+
+    fn stop(&self) {
+        self.queue().is_stopping = true;
+        self.changed.notify_all();
+    }
+}
+
+/// A job's place in the queue, given up when dropped.
+struct Place<'pool> {
+    shared: &'pool Shared,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue();
+        // Numbers ascend, as jobs are taken in the order in which they came.
+        if let Ok(at) = queue.waiting.binary_search_by_key(&self.number, |waiting| waiting.number) {
+            let given_up = queue.waiting.remove(at);
+            self.shared.note(&queue);
+            drop(queue);
+            // What the job owns is freed outside of the lock.
+            drop(given_up);
+            self.shared.counters.abandoned.inc();
+        }
+    }
+}
+
+/// Lets the threads that answer requests go first.
+fn lower_priority() {
+    // On Linux a niceness belongs to a thread, elsewhere to the process: there it stays as it is.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        tracing::warn!(%error, "the priority of a computing thread cannot be lowered");
+    }
+}
+
+impl Counters {
+    /// Counters that are registered nowhere: for tests.
+    pub fn unregistered() -> Counters {
+        let valid = "the name is valid";
+        let gauge = |name: &str| IntGauge::new(name, name).expect(valid);
+        let counter = |name: &str| IntCounter::new(name, name).expect(valid);
+        let seconds = prometheus::HistogramOpts::new("seconds", "seconds");
+        Counters {
+            queue_length: gauge("queue_length"),
+            busy_threads: gauge("busy_threads"),
+            seconds: Histogram::with_opts(seconds).expect(valid),
+            refused: counter("refused"),
+            abandoned: counter("abandoned"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

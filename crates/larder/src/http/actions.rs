@@ -1,0 +1,205 @@
+//! `/actions` and `/?{"actions":…}`: many calls in one request.
+//!
+//! query or body -> [`Calls`] -> [`Context::run`], one after the other -> one response. A single call's result is
+//! the body; several are an object by name. What they do is in [`crate::action`].
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use serde_json::json;
+
+use super::aur::read_body;
+use super::error::HttpError;
+use super::respond::{Conditions, respond};
+use super::serial;
+use super::{pages, python};
+use crate::action::request::{Calls, Form};
+use crate::action::{Context, Failure, Outcome};
+use crate::app::App;
+use crate::net::{ClientAddress, Peer};
+use reply::Reply;
+
+const METHODS: &str = "GET, HEAD, POST, OPTIONS";
+
+const JSON: &str = "application/json";
+
+/// base64url, whether padded or not.
+const BASE64URL: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// `/`: the page for people, unless the query has actions.
+pub(super) async fn index(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    let query = head.uri.query().unwrap_or_default();
+    let found = if app.config.actions.enabled { actions_in(query) } else { None };
+    match found {
+        None if python::wants_users(&app, &head.headers) => {
+            python::answer(State(app), Request::from_parts(head, Body::empty())).await
+        }
+        None => pages::index(head.method, head.headers).await,
+        Some(Ok((json, form))) => {
+            let hint = if query.contains('+') && form == Form::Whole {
+                "; `+` is a plus in this query, a space is %20"
+            } else {
+                ""
+            };
+            run(app, &head, &json, form, hint).await
+        }
+        Some(Err(error)) => error.into_response(),
+    }
+}
+
+/// `/actions`
+pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    match head.method {
+        Method::GET | Method::HEAD => {
+            let conditions = Conditions::of(&head.method, &head.headers);
+            respond(app.actions.listing(), StatusCode::OK, conditions).await
+        }
+        Method::POST => {
+            match read_body(body, &head.headers, app.config.actions.body_bytes_max).await {
+                Ok(body) => run(app, &head, &body, Form::Whole, "").await,
+                Err(error) => error.into_response(),
+            }
+        }
+        Method::OPTIONS => {
+            (StatusCode::NO_CONTENT, [(ALLOW, HeaderValue::from_static(METHODS))]).into_response()
+        }
+        _ => HttpError::method_not_allowed(&head.method, head.uri.path(), METHODS).into_response(),
+    }
+}
+
+/// JSON, and what part of a request it is.
+type Given<'query> = (Cow<'query, [u8]>, Form);
+
+/// The JSON in a query, if it has any.
+fn actions_in(query: &str) -> Option<Result<Given<'_>, HttpError>> {
+    if query.starts_with('{') || query.get(..3).is_some_and(|it| it.eq_ignore_ascii_case("%7b")) {
+        // Some clients know only `name=value` and send the name alone with its sign.
+        let query = query.strip_suffix('=').unwrap_or(query);
+        return Some(Ok((percent_decode_str(query).into(), Form::Whole)));
+    }
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let (name, value) = pairs.find(|(name, _)| matches!(name.as_ref(), "b64" | "actions"))?;
+    if name == "actions" {
+        return Some(Ok((Cow::Owned(value.into_owned().into_bytes()), Form::Inner)));
+    }
+    Some(match BASE64URL.decode(value.as_bytes()) {
+        Ok(json) => Ok((Cow::Owned(json), Form::Whole)),
+        Err(error) => {
+            let detail = format!("`b64` is not base64url of the JSON of a request: {error}");
+            Err(HttpError::new(StatusCode::BAD_REQUEST, detail))
+        }
+    })
+}
+
+async fn run(app: Arc<App>, head: &Parts, json: &[u8], form: Form, hint: &str) -> Response {
+    let limits = &app.config.actions;
+    let Calls(calls) = match Calls::parse(json, form, limits.per_request_max) {
+        Ok(calls) => calls,
+        Err(error) => {
+            let detail = format!("{error}{hint}");
+            return HttpError::new(StatusCode::BAD_REQUEST, detail).into_response();
+        }
+    };
+    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
+    let client = ClientAddress::resolve(peer, &head.headers, &app.trusted).key();
+    let may_write = head.method == Method::POST;
+    let results_bytes_max = limits.results_bytes_max;
+    if let Err(error) = serial::wait_for_seen(&app, &head.headers).await {
+        return error.into_response();
+    }
+    let context = Context::new(app, client, head.headers.clone(), may_write);
+    let conditions = || Conditions::of(&head.method, &head.headers);
+
+    if let [call] = calls.as_slice() {
+        let outcome = within(results_bytes_max, 0, context.run(call).await);
+        return match outcome {
+            Ok(result) => send(head, result, conditions()).await,
+            Err(failure) => failed(&call.name, &failure),
+        };
+    }
+    let mut body = BytesMut::new();
+    for call in &calls {
+        let outcome = within(results_bytes_max, body.len(), context.run(call).await);
+        body.put_u8(if body.is_empty() { b'{' } else { b',' });
+        body.put_slice(serde_json::Value::from(call.name.as_str()).to_string().as_bytes());
+        match outcome {
+            Ok(result) => {
+                body.put_slice(b":{\"result\":");
+                body.put_slice(&result);
+            }
+            Err(failure) => {
+                body.put_slice(b":{\"error\":");
+                body.put_slice(problem(&call.name, &failure).as_bytes());
+            }
+        }
+        body.put_u8(b'}');
+        // A long request lets others of its thread go first.
+        tokio::task::yield_now().await;
+    }
+    body.put_u8(b'}');
+    send(head, body.freeze(), conditions()).await
+}
+
+/// The outcome, if the results together stay within the bound.
+fn within(results_bytes_max: usize, so_far: usize, outcome: Outcome) -> Outcome {
+    let result = outcome?;
+    if so_far.saturating_add(result.len()) > results_bytes_max {
+        return Err(Failure::refused(format!(
+            "with {} bytes more, the results of this request would have more than {results_bytes_max}, the most \
+             there may be; it was run",
+            result.len()
+        )));
+    }
+    Ok(result)
+}
+
+async fn send(head: &Parts, body: Bytes, conditions: Conditions) -> Response {
+    let reply = if head.method == Method::POST {
+        Reply::untagged(JSON, body)
+    } else {
+        Reply::tagged(JSON, body)
+    };
+    let mut response = respond(reply, StatusCode::OK, conditions).await;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// The failure of a call in the form that errors have everywhere, and whose it is.
+fn problem(action: &str, failure: &Failure) -> String {
+    let mut problem = json!({
+        "type": "about:blank",
+        "title": failure.status.canonical_reason().unwrap_or("Error"),
+        "status": failure.status.as_u16(),
+        "detail": failure.message,
+        "action": action,
+    });
+    if let Some(seconds) = failure.retry_after_seconds {
+        problem["retry_after_seconds"] = seconds.into();
+    }
+    problem.to_string()
+}
+
+fn failed(action: &str, failure: &Failure) -> Response {
+    let mut response = (failure.status, problem(action, failure)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(seconds) = failure.retry_after_seconds {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+    response
+}

@@ -1,0 +1,552 @@
+//! Reading articles: the latest revision, any revision, histories, differences and lists.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use account::{AclEntry, Principal, Scope};
+use article::{
+    ArticleName, ArticlePath, Content as Facts, DifferenceLimits, ListQuery, Revision,
+    RevisionFacts, Side, Target, difference, render,
+};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use record::Serial;
+use reply::{Encoding, Reply};
+
+use super::{parameters, parsed};
+use crate::app::App;
+use crate::contents::{Content, Head};
+use crate::http::error::HttpError;
+use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use crate::http::respond::{Conditions, respond};
+use crate::http::{auth, serial};
+use crate::metrics::Surface;
+use crate::net::{Shortcut, Shortened};
+use crate::stored::Stored;
+
+/// The revision of the body, for clients that want no more than its number.
+const X_ARTICLE_VERSION: HeaderName = HeaderName::from_static("x-article-version");
+
+/// A page of a list or a history, where the request names no other size, and at most.
+pub(super) const PAGE: (usize, usize) = (100, 1_000);
+
+/// An article is somebody's text: a page made of it may not act as this server's.
+const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-scripts";
+
+/// Media types that no browser makes a page with scripts of: they need no sandbox.
+const INERT: [&str; 10] = [
+    "text/plain",
+    "text/markdown",
+    "text/csv",
+    "application/json",
+    "application/octet-stream",
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "image/avif",
+];
+
+/// The way of nearly all requests: one revision, whole, from memory, with headers that are finished too.
+pub(in crate::http) struct Reads(pub(in crate::http) Arc<App>);
+
+impl Shortcut for Reads {
+    fn answer(&self, head: &Parts) -> Option<Shortened> {
+        let rest = head.uri.path().strip_prefix("/article/")?;
+        let needs_more = [RANGE, IF_MODIFIED_SINCE, serial::X_LARDER_SERIAL];
+        let app = &self.0;
+        if head.method != Method::GET
+            || head.uri.query().is_some()
+            || !is_open(app)
+            || needs_more.iter().any(|name| head.headers.contains_key(name))
+        {
+            return None;
+        }
+        let rest = percent_decode_str(rest).decode_utf8().ok()?;
+        let stored = app.keeper.live.snapshot()?;
+        let (facts, is_latest) = found(&stored, &rest)?;
+        let content_facts = facts.content()?;
+        let content = app.contents.at_hand(&content_facts.digest)?;
+        let revision = Shown { facts, content: content_facts, is_latest, is_open: true };
+        let response = revision.whole(&head.headers, &content, stored.serial);
+        app.metrics.responded(Surface::Article, response.status());
+        Some(Shortened::Now(response))
+    }
+}
+
+/// The revision that a path names in its one spelling, and whether as the latest. Nothing is checked: a name
+/// that is found is one, and none ends as the pages of an article do.
+fn found<'stored>(
+    stored: &'stored Stored,
+    rest: &str,
+) -> Option<(&'stored Arc<RevisionFacts>, bool)> {
+    if let Some(article) = stored.articles.article_named(rest) {
+        return Some((article.latest()?, true));
+    }
+    let (name, revision) = rest.rsplit_once('/')?;
+    let facts = stored.articles.article_named(name)?.revision(revision.parse().ok()?)?;
+    Some((facts, false))
+}
+
+/// Whether everybody may read.
+fn is_open(app: &App) -> bool {
+    app.config.article.acl_read.entries().contains(&AclEntry::Everybody)
+}
+
+/// Answers GET and HEAD for a page of an article.
+pub(super) async fn answer(
+    app: Arc<App>,
+    head: &Parts,
+    path: ArticlePath,
+) -> Result<Response, HttpError> {
+    let (app, stored) = admitted(app, &head.headers).await?;
+    let answer = match path.target {
+        Target::Latest | Target::Version(_) => body(&app, &stored, head, &path).await,
+        Target::History => history(&app, &stored, head, &path.name).await,
+        Target::Diff => diff(&app, &stored, head, &path.name).await,
+    };
+    // What is not there, or not there any more, may be there after the next write.
+    Ok(answer.unwrap_or_else(|error| from_store(&app, &stored, error.into_response())))
+}
+
+/// The state to answer from, for a request that may read.
+async fn admitted(
+    app: Arc<App>,
+    headers: &HeaderMap,
+) -> Result<(Arc<App>, Arc<Stored>), HttpError> {
+    serial::wait_for_seen(&app, headers).await?;
+    admit(&app, headers).await?;
+    let stored = auth::stored(&app)?;
+    Ok((app, stored))
+}
+
+/// Lets those pass who may read.
+///
+/// # Errors
+/// 401 and 403.
+pub(super) async fn admit(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
+    if !is_open(app) {
+        let principal = auth::principal(app, headers).await?;
+        auth::admit(&app.config.article.acl_read, &principal, Scope::ArticleRead, "read articles")?;
+    }
+    Ok(())
+}
+
+/// Whether this writer may read as well.
+pub(super) fn may_read(app: &App, principal: &Principal) -> bool {
+    app.config.article.acl_read.admits(principal, Scope::ArticleRead)
+}
+
+/// How long an answer may be kept, and by whom. What not everybody may read is nobody's but the asker's, who
+/// is asked again each time who they are.
+fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
+    HeaderValue::from_static(match (is_open, is_immutable) {
+        (true, true) => "max-age=31536000, immutable",
+        (true, false) => "no-cache",
+        (false, _) => "private, no-cache",
+    })
+}
+
+/// An answer that is to be asked for again, with the serial that it was made from.
+fn from_store(app: &App, stored: &Stored, mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, caching(is_open(app), false));
+    serial::insert(headers, stored.serial);
+    response
+}
+
+pub(super) fn missing(name: &ArticleName) -> HttpError {
+    HttpError::new(
+        StatusCode::NOT_FOUND,
+        format!("there is no article `{name}`; a POST to `/article/{name}/0` creates it"),
+    )
+}
+
+pub(super) fn revision<'stored>(
+    stored: &'stored Stored,
+    name: &ArticleName,
+    revision: Option<Revision>,
+) -> Result<&'stored Arc<RevisionFacts>, HttpError> {
+    let article = stored.articles.article(name).ok_or_else(|| missing(name))?;
+    let latest = article.highest();
+    let found = match revision {
+        None => article.latest(),
+        Some(revision) => article.revision(revision),
+    };
+    found.ok_or_else(|| {
+        let wanted = revision.unwrap_or(latest);
+        HttpError::new(
+            StatusCode::NOT_FOUND,
+            format!("`{name}` has no version {wanted}: its latest is {latest}"),
+        )
+    })
+}
+
+/// What a revision consists of.
+pub(super) fn content_of<'facts>(
+    name: &ArticleName,
+    facts: &'facts RevisionFacts,
+) -> Result<&'facts Facts, HttpError> {
+    facts.content().ok_or_else(|| {
+        let (version, author, at) = (facts.revision, &facts.author, facts.at);
+        HttpError::new(
+            StatusCode::GONE,
+            format!(
+                "`{name}` was deleted as version {version}, by {author} at {at}; earlier versions are \
+                 at `/article/{name}/history`"
+            ),
+        )
+    })
+}
+
+async fn body(
+    app: &App,
+    stored: &Stored,
+    head: &Parts,
+    path: &ArticlePath,
+) -> Result<Response, HttpError> {
+    parameters::<0>(head.uri.query(), [])?;
+    let (asked, is_latest) = match path.target {
+        Target::Version(revision) => (Some(revision), false),
+        _ => (None, true),
+    };
+    let facts = revision(stored, &path.name, asked)?;
+    let content_facts = content_of(&path.name, facts)?;
+    let shown = Shown { facts, content: content_facts, is_latest, is_open: is_open(app) };
+    let request = &head.headers;
+    let etag = facts.tag.header_value(Encoding::Identity);
+    let modified_at = SystemTime::from(facts.at);
+    let is_known = match listed(request, IF_NONE_MATCH) {
+        Some(tags) => facts.tag.is_known_by(&tags),
+        None => is_current(request, &etag, modified_at),
+    };
+    if is_known {
+        let content = app.contents.at_hand(&content_facts.digest);
+        return Ok(shown.not_modified(request, content.as_deref(), stored.serial));
+    }
+    let size_bytes = content_facts.size_bytes;
+    let part = match wanted(request, &etag, modified_at, size_bytes) {
+        Wanted::Whole => None,
+        Wanted::Part { start, end } => Some((start, end)),
+        Wanted::Unsatisfiable => {
+            return Ok(from_store(app, stored, unsatisfiable(size_bytes)));
+        }
+    };
+    let content =
+        if app.contents.keeps(size_bytes) { Some(load(app, content_facts).await?) } else { None };
+    let mut response = match (&content, part) {
+        (Some(content), None) => return Ok(shown.whole(request, content, stored.serial)),
+        (Some(content), Some((start, end))) => {
+            let bytes = content.encoded(Encoding::Identity).1;
+            Body::from(bytes.slice(start as usize..end as usize)).into_response()
+        }
+        (None, part) => {
+            let (start, end) = part.unwrap_or((0, size_bytes));
+            let blob =
+                app.keeper.blobs.open_blob(content_facts.digest).await.map_err(unreadable)?;
+            let blob = blob.ok_or_else(|| lost(content_facts))?;
+            let body = Body::from_stream(blob.read_range(start..end));
+            ([(CONTENT_LENGTH, end - start)], body).into_response()
+        }
+    };
+    shown.insert_headers(
+        response.headers_mut(),
+        Encoding::Identity,
+        content.as_deref(),
+        stored.serial,
+    );
+    if let Some((start, end)) = part {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        content_range(response.headers_mut(), start, end, size_bytes);
+    }
+    Ok(response)
+}
+
+/// The values of a header that is a list, which may be sent in several lines.
+pub(super) fn listed(headers: &HeaderMap, name: HeaderName) -> Option<Cow<'_, str>> {
+    let mut lines = headers.get_all(name).iter();
+    let mut list = String::from_utf8_lossy(lines.next()?.as_bytes());
+    for line in lines {
+        list.to_mut().push(',');
+        list.to_mut().push_str(&String::from_utf8_lossy(line.as_bytes()));
+    }
+    Some(list)
+}
+
+/// The content, from memory or from the store.
+async fn load(app: &App, facts: &Facts) -> Result<Arc<Content>, HttpError> {
+    if let Some(content) = app.contents.at_hand(&facts.digest) {
+        return Ok(content);
+    }
+    let content = app.contents.load(&app.keeper.blobs, &facts.digest).await.map_err(unreadable)?;
+    content.ok_or_else(|| lost(facts))
+}
+
+/// All bytes of a content, which the caller knows to be few enough.
+pub(super) async fn bytes(app: &App, facts: &Facts) -> Result<Bytes, HttpError> {
+    if app.contents.keeps(facts.size_bytes) {
+        return Ok(load(app, facts).await?.encoded(Encoding::Identity).1.clone());
+    }
+    let bytes = app.keeper.blobs.bytes(facts.digest, facts.size_bytes).await.map_err(unreadable)?;
+    bytes.ok_or_else(|| lost(facts))
+}
+
+fn unreadable(error: store::BlobError) -> HttpError {
+    tracing::error!(%error, "a content cannot be read");
+    HttpError::unavailable("the content cannot be read from the store now; it has been logged", 5)
+}
+
+fn lost(facts: &Facts) -> HttpError {
+    tracing::error!(digest = %facts.digest, "a content is missing from the store");
+    HttpError::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "the content is missing from the store; it has been logged",
+    )
+}
+
+/// A revision that is being shown.
+struct Shown<'stored> {
+    facts: &'stored Arc<RevisionFacts>,
+    content: &'stored Facts,
+    /// Whether as the latest, rather than under its number.
+    is_latest: bool,
+    /// Whether everybody may read it.
+    is_open: bool,
+}
+
+impl Shown<'_> {
+    /// The response with a whole content, in the encoding that suits the client, or 304.
+    fn whole(&self, request: &HeaderMap, content: &Content, serial: Serial) -> Response {
+        let is_known =
+            listed(request, IF_NONE_MATCH).is_some_and(|tags| self.facts.tag.is_known_by(&tags));
+        if is_known {
+            return self.not_modified(request, Some(content), serial);
+        }
+        let (encoding, bytes) = content.encoded(accepted(request));
+        let mut response = Response::new(Body::from(bytes.clone()));
+        *response.headers_mut() = self.headers(encoding, content, serial);
+        response
+    }
+
+    /// All headers of such a response: made once for a revision and a state of the store.
+    fn headers(&self, encoding: Encoding, content: &Content, serial: Serial) -> HeaderMap {
+        let place = content.head(encoding);
+        let known = place.load();
+        if let Some(head) = known.as_ref()
+            && Arc::ptr_eq(&head.facts, self.facts)
+            && head.serial == serial
+            && head.is_latest == self.is_latest
+        {
+            return head.headers.clone();
+        }
+        let mut headers = HeaderMap::with_capacity(12);
+        self.insert_headers(&mut headers, encoding, Some(content), serial);
+        let head = Head {
+            facts: self.facts.clone(),
+            is_latest: self.is_latest,
+            serial,
+            headers: headers.clone(),
+        };
+        place.store(Some(Arc::new(head)));
+        headers
+    }
+
+    /// 304, with the tag of the form that would have been sent, as far as that is known.
+    fn not_modified(
+        &self,
+        request: &HeaderMap,
+        content: Option<&Content>,
+        serial: Serial,
+    ) -> Response {
+        let encoding = match content {
+            Some(content) => content.encoded(accepted(request)).0,
+            // The client has the form whose tag it sent.
+            None => {
+                let tags = listed(request, IF_NONE_MATCH).unwrap_or_default();
+                let is_named =
+                    |&encoding: &Encoding| tags.contains(&self.facts.tag.header_value(encoding));
+                [Encoding::Gzip, Encoding::Zstd]
+                    .into_iter()
+                    .find(is_named)
+                    .unwrap_or(Encoding::Identity)
+            }
+        };
+        let mut response = StatusCode::NOT_MODIFIED.into_response();
+        let headers = response.headers_mut();
+        self.insert_headers(headers, encoding, content, serial);
+        // What describes the body is known to who has it (RFC 9110, 15.4.5).
+        for name in [
+            CONTENT_TYPE,
+            CONTENT_ENCODING,
+            CONTENT_SECURITY_POLICY,
+            ACCEPT_RANGES,
+            X_CONTENT_TYPE_OPTIONS,
+        ] {
+            headers.remove(name);
+        }
+        response
+    }
+
+    fn insert_headers(
+        &self,
+        headers: &mut HeaderMap,
+        encoding: Encoding,
+        content: Option<&Content>,
+        serial: Serial,
+    ) {
+        let facts = self.facts;
+        let texts = [
+            (CONTENT_TYPE, self.content.content_type.as_str()),
+            (ETAG, &facts.tag.header_value(encoding)),
+            (LAST_MODIFIED, &httpdate::fmt_http_date(SystemTime::from(facts.at))),
+        ];
+        for (name, value) in texts {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
+        }
+        if let Some(name) = encoding.header_value() {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+        }
+        headers.insert(CACHE_CONTROL, caching(self.is_open, !self.is_latest));
+        if content.is_none_or(Content::has_forms) {
+            headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if !INERT.contains(&self.content.content_type.essence().as_str()) {
+            headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+        }
+        headers.insert(X_ARTICLE_VERSION, HeaderValue::from(facts.revision.0));
+        serial::insert(headers, serial);
+    }
+}
+
+/// The encoding that a client wants, whether there is such a form or not.
+fn accepted(request: &HeaderMap) -> Encoding {
+    match request.get(ACCEPT_ENCODING) {
+        Some(accepted) => accepted.to_str().map_or(Encoding::Identity, Encoding::negotiate),
+        None => Encoding::Identity,
+    }
+}
+
+/// `/article/{name}/history`
+async fn history(
+    app: &App,
+    stored: &Stored,
+    head: &Parts,
+    name: &ArticleName,
+) -> Result<Response, HttpError> {
+    let [before, limit] = parameters(head.uri.query(), ["before", "limit"])?;
+    let before = parsed("before", before, "a version")?;
+    let article = stored.articles.article(name).ok_or_else(|| missing(name))?;
+    let versions = stored.articles.history(name, before, page_size(limit)?);
+    json(app, head, stored, render::history(article, &versions)).await
+}
+
+/// `/articles`
+pub(in crate::http) async fn list(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    find(app, &head).await.unwrap_or_else(HttpError::into_response)
+}
+
+async fn find(app: Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    let (app, stored) = admitted(app, &head.headers).await?;
+    let [prefix, q, after, limit, deleted] =
+        parameters(head.uri.query(), ["prefix", "q", "after", "limit", "deleted"])?;
+    let query = ListQuery {
+        prefix: prefix.as_deref().unwrap_or_default(),
+        q: q.as_deref().unwrap_or_default(),
+        after: after.as_deref(),
+        limit: page_size(limit)?,
+        with_deleted: parsed("deleted", deleted, "`true` or `false`")?.unwrap_or(false),
+    };
+    let page = stored.articles.list(&query);
+    json(&app, head, &stored, render::list(&page)).await
+}
+
+fn page_size(limit: Option<String>) -> Result<usize, HttpError> {
+    let expected = format!("a whole number from 1 to {}", PAGE.1);
+    let limit = parsed::<usize>("limit", limit, &expected)?.unwrap_or(PAGE.0);
+    if (1..=PAGE.1).contains(&limit) {
+        return Ok(limit);
+    }
+    let detail = format!("`{limit}` is no value of the parameter `limit`: expected {expected}");
+    Err(HttpError::new(StatusCode::BAD_REQUEST, detail))
+}
+
+async fn json(
+    app: &App,
+    head: &Parts,
+    stored: &Stored,
+    body: Bytes,
+) -> Result<Response, HttpError> {
+    let reply = Reply::tagged("application/json", body);
+    let conditions = Conditions::of(&head.method, &head.headers);
+    Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))
+}
+
+/// `/article/{name}/diff?from=&to=`
+async fn diff(
+    app: &App,
+    stored: &Stored,
+    head: &Parts,
+    name: &ArticleName,
+) -> Result<Response, HttpError> {
+    let [from, to] = parameters(head.uri.query(), ["from", "to"])?;
+    let to: Option<Revision> = parsed("to", to, "a version")?;
+    let to = revision(stored, name, to)?;
+    let from = parsed("from", from, "a version")?.unwrap_or(to.base);
+    let limits = DifferenceLimits {
+        bytes_max: usize::try_from(2 * app.config.article.merge_bytes_max).unwrap_or(usize::MAX),
+        ..DifferenceLimits::default()
+    };
+    let from_facts =
+        if from == Revision::NONE { None } else { Some(revision(stored, name, Some(from))?) };
+    let sizes = [Some(to), from_facts].into_iter().flatten().filter_map(|facts| facts.content());
+    let together: u64 = sizes.map(|content| content.size_bytes).sum();
+    if together > limits.bytes_max as u64 {
+        let detail = format!(
+            "texts of {together} bytes together are too large to be compared: at most {}",
+            limits.bytes_max
+        );
+        return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+    }
+    let to_side = side(app, Some(to)).await?;
+    let from_side = side(app, from_facts).await?;
+    let (name, to) = (name.clone(), to.revision);
+    let making = tokio::task::spawn_blocking(move || {
+        let sides = [(from, &from_side), (to, &to_side)].map(|(revision, (bytes, is_textual))| {
+            Side { name: &name, revision, bytes, is_textual: *is_textual }
+        });
+        difference(sides[0], sides[1], &limits)
+    });
+    let difference = match making.await {
+        Ok(difference) => difference
+            .map_err(|error| HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
+    let reply = Reply::tagged("text/x-diff; charset=utf-8", Bytes::from(difference.text));
+    let conditions = Conditions::of(&head.method, &head.headers);
+    Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))
+}
+
+/// A side of a comparison: nothing, for a deletion and before the first revision.
+async fn side(app: &App, facts: Option<&Arc<RevisionFacts>>) -> Result<(Bytes, bool), HttpError> {
+    let Some(content) = facts.and_then(|facts| facts.content()) else {
+        return Ok((Bytes::new(), true));
+    };
+    let bytes = bytes(app, content).await?;
+    Ok((bytes, content.content_type.is_textual()))
+}

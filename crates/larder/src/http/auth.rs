@@ -1,0 +1,136 @@
+//! Who a request comes from: credentials -> user or nobody, for every surface.
+//!
+//! `Authorization` (Basic with a password, a login or a token; Bearer with a token) and devpi's
+//! `X-Devpi-Auth`, which wins. [`principal`] refuses with 401 what was given and does not hold;
+//! [`identified`] says so, for a surface that takes its sender for nobody, as devpi does.
+
+use std::sync::Arc;
+
+use account::{Acl, Credentials, Identified, Principal, Scope, identify};
+use http::header::{AUTHORIZATION, HeaderName};
+use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use store::CommitError;
+
+use super::error::HttpError;
+use crate::app::App;
+use crate::stored::{Stored, WriteFailure};
+
+/// devpi's own header, which leaves `Authorization` to a proxy.
+pub(super) const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
+
+/// What is published of the store.
+///
+/// # Errors
+/// 503 until the store has been read for the first time.
+pub(super) fn stored(app: &App) -> Result<Arc<Stored>, HttpError> {
+    app.keeper
+        .live
+        .snapshot_full()
+        .ok_or_else(|| HttpError::unavailable("the store is not loaded yet", 1))
+}
+
+/// Who a request comes from.
+///
+/// # Errors
+/// 401 for credentials that do not hold; 503 while too many passwords are being checked.
+pub(super) async fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
+    identified(app, headers).await?.map_err(HttpError::unauthorized)
+}
+
+/// The same; the inner error is why the credentials do not hold.
+///
+/// # Errors
+/// 503 while too many passwords are being checked, or the store is not loaded.
+pub(super) async fn identified(
+    app: &App,
+    headers: &HeaderMap,
+) -> Result<Result<Principal, String>, HttpError> {
+    let credentials = match (headers.get(X_DEVPI_AUTH), headers.get(AUTHORIZATION)) {
+        (Some(value), _) => Credentials::from_devpi_auth(value.as_bytes()),
+        (None, Some(value)) => Credentials::from_authorization(value.as_bytes()),
+        (None, None) => return Ok(Ok(Principal::Anonymous)),
+    };
+    match credentials {
+        Ok(credentials) => proved(app, &credentials).await,
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// Whose credentials these are; the inner error is why they do not hold.
+///
+/// # Errors
+/// As [`identified`].
+pub(super) async fn proved(
+    app: &App,
+    credentials: &Credentials,
+) -> Result<Result<Principal, String>, HttpError> {
+    let stored = stored(app)?;
+    let outcome = match identify(&stored.accounts, credentials, Timestamp::now()) {
+        Identified::Known(principal) => Ok(principal),
+        Identified::Refused(refusal) => Err(refusal),
+        Identified::NeedsPasswordCheck(check) => {
+            drop(stored);
+            let checking = app.passwords.check(check).await;
+            checking.map_err(|error| HttpError::unavailable(error.to_string(), 1))?
+        }
+    };
+    Ok(outcome.map_err(|refusal| refusal.to_string()))
+}
+
+/// Lets those pass whom the list names.
+///
+/// # Errors
+/// 401 for nobody in particular, 403 for a user who may not.
+pub(super) fn admit(
+    list: &Acl,
+    principal: &Principal,
+    scope: Scope,
+    purpose: &str,
+) -> Result<(), HttpError> {
+    if list.admits(principal, scope) {
+        return Ok(());
+    }
+    if principal.identity().is_some() && !principal.has_scope(scope) {
+        let detail =
+            format!("this token may not {purpose}: it lacks the scope `{}`", scope.as_str());
+        return Err(HttpError::new(StatusCode::FORBIDDEN, detail));
+    }
+    Err(denied(principal, purpose))
+}
+
+/// The answer to somebody who may not: 401 for nobody in particular, 403 for a user.
+pub(super) fn denied(principal: &Principal, purpose: &str) -> HttpError {
+    match principal.user_name() {
+        None => HttpError::unauthorized(format!(
+            "to {purpose}, a user and a password or a token are needed"
+        )),
+        Some(name) => {
+            HttpError::new(StatusCode::FORBIDDEN, format!("user '{name}' may not {purpose}"))
+        }
+    }
+}
+
+/// The answer to a writer whose write is not acknowledged.
+pub(super) fn write_failed(error: &WriteFailure) -> HttpError {
+    match error {
+        WriteFailure::Commit(CommitError::TooLarge { .. }) => {
+            HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+        }
+        WriteFailure::Commit(CommitError::OutcomeUnknown(_)) => {
+            tracing::error!(%error, "a write's outcome is unknown");
+            HttpError::unavailable(
+                "the store was lost while writing: whether it was written shows later",
+                5,
+            )
+        }
+        WriteFailure::Commit(CommitError::Mismatch(mismatch)) => {
+            HttpError::new(StatusCode::CONFLICT, format!("another write came first: {mismatch}"))
+        }
+        WriteFailure::Commit(_) => {
+            tracing::error!(%error, "a write failed");
+            HttpError::unavailable("the store takes no writes now; nothing was written", 5)
+        }
+        WriteFailure::NotVisible(_) => HttpError::unavailable(error.to_string(), 5),
+    }
+}

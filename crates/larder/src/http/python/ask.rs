@@ -1,0 +1,187 @@
+//! [`Ask`]: a request of this surface, and what is asked of it again and again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use account::Principal;
+use http::Method;
+use http::header::{ACCEPT, HOST, HeaderName, USER_AGENT};
+use http::request::Parts;
+use record::Serial;
+
+use crate::app::App;
+use crate::http::error::HttpError;
+use crate::http::{auth, serial};
+use crate::net::Peer;
+use crate::stored::Stored;
+
+const X_OUTSIDE_URL: HeaderName = HeaderName::from_static("x-outside-url");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// What pip and its kin call themselves; they get pages for machines at the URLs of people.
+const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv/"];
+
+/// A request, with the state that it is answered from.
+pub(super) struct Ask {
+    pub(super) app: Arc<App>,
+    pub(super) head: Parts,
+    /// The path below the prefix that the outside knows this server under; one slash at its start.
+    pub(super) path: String,
+    /// What is published of the store, taken once.
+    pub(super) stored: Arc<Stored>,
+    /// What everybody's URLs of this server begin with, without a slash at the end.
+    pub(super) root_url: String,
+    /// The last commit that this request made; zero: none.
+    written: Arc<AtomicU64>,
+}
+
+impl Ask {
+    /// # Errors
+    /// 503 until the store is loaded, or if it lags behind what the client has seen.
+    pub(super) async fn new(
+        app: Arc<App>,
+        head: Parts,
+        written: Arc<AtomicU64>,
+    ) -> Result<Ask, HttpError> {
+        serial::wait_for_seen(&app, &head.headers).await?;
+        let stored = auth::stored(&app)?;
+        let root_url = root_url(&app, &head);
+        let path = below(head.uri.path(), &root_url);
+        Ok(Ask { app, head, path, stored, root_url, written })
+    }
+
+    /// Notes a commit of this request, which its response names.
+    pub(super) fn wrote(&self, serial: Serial) {
+        self.written.fetch_max(serial.0, Relaxed);
+    }
+
+    /// Whether this is a method that changes nothing.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.head.method, Method::GET | Method::HEAD)
+    }
+
+    /// A header's value, where it is text.
+    pub(super) fn header(&self, name: HeaderName) -> Option<&str> {
+        self.head.headers.get(name)?.to_str().ok()
+    }
+
+    /// What is accepted; everything, where nothing is said.
+    pub(super) fn accept(&self) -> &str {
+        self.header(ACCEPT).unwrap_or("*/*")
+    }
+
+    /// Whether JSON is wanted, as devpi tells: the media type occurs in `Accept`.
+    pub(super) fn wants_json(&self) -> bool {
+        self.accept().contains("application/json")
+    }
+
+    /// Whether JSON of the API may be sent: unless something else, and nothing but that, is accepted.
+    pub(super) fn takes_json(&self) -> bool {
+        ["application/json", "application/*", "*/*"].iter().any(|it| self.accept().contains(it))
+    }
+
+    /// Whether a simple page is wanted where people have the API's JSON.
+    pub(super) fn wants_page(&self) -> bool {
+        let accept = self.accept();
+        self.is_installer()
+            || (accept.contains("application/vnd.pypi.simple.") && !self.wants_json())
+    }
+
+    /// Whether this is pip or one of its kin.
+    pub(super) fn is_installer(&self) -> bool {
+        self.header(USER_AGENT).is_some_and(is_installer)
+    }
+
+    /// Whether the query has this flag: its presence counts, whatever its value.
+    pub(super) fn has_flag(&self, name: &str) -> bool {
+        let query = self.head.uri.query().unwrap_or_default();
+        form_urlencoded::parse(query.as_bytes()).any(|(key, _)| key == name)
+    }
+
+    /// The first value of a parameter of the query.
+    pub(super) fn parameter(&self, name: &str) -> Option<String> {
+        let query = self.head.uri.query().unwrap_or_default();
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        pairs.find_map(|(key, value)| (key == name).then(|| value.into_owned()))
+    }
+
+    /// The path with another name at `position`, counted from 0 after the leading slash; `name` goes into it as
+    /// it is.
+    pub(super) fn path_with(&self, position: usize, name: &str) -> String {
+        let names = self.path.split('/').enumerate();
+        let names: Vec<&str> =
+            names.map(|(at, old)| if at == position + 1 { name } else { old }).collect();
+        names.join("/")
+    }
+
+    /// Who asks; credentials that do not hold are those of nobody, as with devpi.
+    ///
+    /// # Errors
+    /// 503 while too many passwords are being checked.
+    pub(super) async fn principal(&self) -> Result<Principal, HttpError> {
+        Ok(auth::identified(&self.app, &self.head.headers).await?.unwrap_or_default())
+    }
+}
+
+/// Whether this is what pip or one of its kin calls itself.
+pub(super) fn is_installer(user_agent: &str) -> bool {
+    user_agent.split(' ').any(|word| INSTALLERS.iter().any(|name| word.starts_with(name)))
+}
+
+/// What URLs of this server begin with: what a proxy says, else what is configured, else what was asked for.
+fn root_url(app: &App, head: &Parts) -> String {
+    let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(url) = text(X_OUTSIDE_URL).filter(|url| url.contains("://")) {
+        return url.trim_end_matches('/').to_owned();
+    }
+    if let Some(url) = &app.config.public_url {
+        return url.clone();
+    }
+    let peer = head.extensions.get::<Peer>();
+    let forwarded = text(X_FORWARDED_PROTO)
+        .filter(|_| peer.is_some_and(|peer| app.trusted.contains(peer.address)))
+        .filter(|scheme| matches!(*scheme, "http" | "https"));
+    let own = if peer.is_some_and(|peer| peer.tls) { "https" } else { "http" };
+    let host = text(HOST).or_else(|| head.uri.authority().map(|authority| authority.as_str()));
+    format!("{}://{}", forwarded.unwrap_or(own), host.unwrap_or("localhost"))
+}
+
+/// The path without the prefix of the outside URL, and with one slash at its start.
+pub(super) fn below(path: &str, root_url: &str) -> String {
+    let prefix = root_url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]))
+        .unwrap_or_default();
+    let path = path.trim_start_matches('/');
+    let below = path
+        .strip_prefix(prefix.trim_start_matches('/'))
+        .filter(|rest| !prefix.is_empty() && (rest.is_empty() || rest.starts_with('/')));
+    format!("/{}", below.unwrap_or(path).trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn installers() {
+        for name in ["pip/25.0 {\"ci\":null}", "uv/0.12.7 {}", "Mozilla pip/1", "setuptools/70"] {
+            assert!(is_installer(name), "{name}");
+        }
+        for name in ["poetry/2.1", "devpi-client/7.3.0 (py3.11.7; linux)", "xpip/1", "curl/8", ""] {
+            assert!(!is_installer(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_path_below_the_prefix() {
+        let check =
+            |path: &str, root: &str, expected: &str| assert_eq!(below(path, root), expected);
+        check("//u/i/", "http://h", "/u/i/");
+        check("/pre/u/i/", "http://h/pre", "/u/i/");
+        check("/u/i/", "http://h/pre", "/u/i/");
+        check("/prefix/i", "http://h/pre", "/prefix/i");
+        check("/pre", "http://h/pre", "/");
+        check("/", "http://h:1", "/");
+    }
+}

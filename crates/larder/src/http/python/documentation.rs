@@ -1,0 +1,331 @@
+//! Documentation: pages out of the zip that was uploaded with a release.
+//!
+//! path -> the nearest stage's zip -> [`SafeZip`], opened once and kept open for a while -> one member, as it is
+//! unpacked. Nothing is unpacked to disk, a zip that leads elsewhere or is a bomb is refused when it is uploaded
+//! and again here, and a page may not act as this server's: it is somebody's.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Method, StatusCode};
+use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip};
+use pypi::{FileRole, ProjectName, ReleaseFile, VersionView};
+use quick_cache::sync::Cache;
+use rawzip::FileReader;
+use record::Digest;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::ask::Ask;
+use super::project::{readable, received};
+use super::write::{Refused, rule};
+use super::{reply, simple};
+use crate::app::App;
+use crate::http::error::HttpError;
+use crate::http::parts::is_current;
+
+/// Memory for the directories of open zips, and the least that one counts for: at most 32 are open.
+const DIRECTORIES_BYTES_MAX: u64 = 64 << 20;
+const DIRECTORY_BYTES_MIN: u64 = 2 << 20;
+
+/// What a member's place in a directory takes, roughly, in bytes.
+const MEMBER_BYTES: u64 = 200;
+
+/// Members up to this size are unpacked at once; larger ones as the client reads them.
+const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
+
+/// Larger members that are unpacked at the same time: each keeps a thread.
+const STREAMS_MAX: usize = 32;
+
+/// Most bytes of one member.
+const MEMBER_BYTES_MAX: u64 = 4 << 30;
+
+const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-scripts";
+
+type Zip = SafeZip<FileReader>;
+
+/// The zips that are open.
+pub struct OpenZips {
+    zips: Cache<Digest, Arc<Zip>, Weight>,
+    streams: Arc<Semaphore>,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl quick_cache::Weighter<Digest, Arc<Zip>> for Weight {
+    fn weight(&self, _: &Digest, zip: &Arc<Zip>) -> u64 {
+        (zip.members().len() as u64 * MEMBER_BYTES).max(DIRECTORY_BYTES_MIN)
+    }
+}
+
+impl Default for OpenZips {
+    fn default() -> OpenZips {
+        OpenZips {
+            zips: Cache::with_weighter(32, DIRECTORIES_BYTES_MAX, Weight),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+        }
+    }
+}
+
+/// Why a zip is not opened.
+enum Unopened {
+    Missing,
+    Broken(ArchiveError),
+    Failed(String),
+}
+
+/// `/{user}/{index}/{project}/{version}/+doc/{path}`; the version may be `latest` or `stable`.
+pub(super) async fn page(
+    ask: &Ask,
+    stage: &str,
+    project: &str,
+    version: &str,
+    path: &[String],
+) -> Result<Response, HttpError> {
+    find(ask, stage, project, version, path).await.or_else(Refused::into_result)
+}
+
+async fn find(
+    ask: &Ask,
+    stage: &str,
+    project: &str,
+    version: &str,
+    path: &[String],
+) -> Result<Response, Refused> {
+    let order = readable(ask, stage, false).await?;
+    let is_public = order.readers().is_empty();
+    let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+    let no_project = || missing(format!("The project {project} does not exist."));
+    let name = ProjectName::normalize(project).map_err(|_| no_project())?;
+    if name.as_str() != project {
+        return Err(Refused::from(simple::redirect(ask, &ask.path_with(2, name.as_str()))));
+    }
+    let view = order.project(name.as_str()).ok_or_else(no_project)?;
+    let versions = view.versions();
+    let docs = documented(&versions, version);
+    let docs = docs.ok_or_else(|| {
+        missing(format!("There is no documentation of {name} in version {version}."))
+    })?;
+    let zip = opened(&ask.app, *docs.digest()).await?;
+    let joined = path.join("/");
+    let is_directory = ask.path.ends_with('/');
+    let index = match joined.as_str() {
+        "" => "index.html".to_owned(),
+        joined => format!("{joined}/index.html"),
+    };
+    let at = |name: &str| zip.members().iter().position(|member| member.name == name);
+    let found = if joined.is_empty() || is_directory { None } else { at(&joined) };
+    let (at, name) = match found {
+        Some(at) => (at, joined),
+        None => match at(&index) {
+            // The links of the page count from its directory.
+            Some(_) if !is_directory => {
+                let path = format!("{}/", ask.path);
+                return Err(Refused::from(simple::redirect(ask, &path)));
+            }
+            Some(at) => (at, index),
+            None => return Err(missing(format!("The documentation has no page {joined}."))),
+        },
+    };
+    send(ask, docs, zip, at, &name, is_public).await
+}
+
+/// The documentation that `version` names: of that version, of the newest that has any, or of the newest of these
+/// that is no pre-release; out of the nearest stage.
+fn documented<'view>(versions: &[VersionView<'view>], version: &str) -> Option<&'view ReleaseFile> {
+    let docs_of = |view: &VersionView<'view>| {
+        view.parts.iter().find_map(|part| {
+            let mut files = part.project.files_of(view.version.as_str());
+            files.find(|file| file.role() == FileRole::Docs).map(|file| &**file)
+        })
+    };
+    let mut wanted = versions.iter().filter(|view| match version {
+        "latest" => true,
+        "stable" => !view.version.is_prerelease(),
+        version => view.version.as_str() == version,
+    });
+    wanted.find_map(docs_of)
+}
+
+async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
+    let opening = async {
+        let blobs = &app.keeper.blobs;
+        let file = match blobs.local_path(digest) {
+            Some(path) => match tokio::fs::File::open(path).await {
+                Ok(file) => file.into_std().await,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(Unopened::Missing);
+                }
+                Err(error) => return Err(Unopened::Failed(error.to_string())),
+            },
+            None => copied(app, digest).await?,
+        };
+        let opening = tokio::task::spawn_blocking(move || {
+            let failed = |error: io::Error| Unopened::Failed(error.to_string());
+            let bytes = file.metadata().map_err(failed)?.len();
+            let zip = SafeZip::open(FileReader::from(file), bytes, &ArchiveLimits::default());
+            zip.map(Arc::new).map_err(|error| match error {
+                ArchiveError::Io(error) => failed(error),
+                error => Unopened::Broken(error),
+            })
+        });
+        match opening.await {
+            Ok(zip) => zip,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    };
+    let zip = app.documentation.zips.get_or_insert_async(&digest, opening).await;
+    zip.map_err(|error| match error {
+        Unopened::Missing => {
+            tracing::error!(%digest, "a file is missing from the store");
+            let text = "the documentation is missing from the store; it has been logged";
+            HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, text).into()
+        }
+        Unopened::Broken(error) => {
+            rule(StatusCode::NOT_FOUND, format_args!("the documentation cannot be shown: {error}"))
+        }
+        Unopened::Failed(error) => {
+            tracing::error!(%digest, error, "documentation cannot be read");
+            HttpError::unavailable("the documentation cannot be read now; it has been logged", 5)
+                .into()
+        }
+    })
+}
+
+/// A blob of an object store as a file without a name, so that it can be read here and there.
+async fn copied(app: &App, digest: Digest) -> Result<File, Unopened> {
+    let failed = |error: &dyn std::fmt::Display| Unopened::Failed(error.to_string());
+    let blob = app.keeper.blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
+    let mut pieces = blob.ok_or(Unopened::Missing)?.read();
+    let mut file = tempfile::tempfile_in(&app.config.data_dir).map_err(|error| failed(&error))?;
+    while let Some(piece) = pieces.try_next().await.map_err(|error| failed(&error))? {
+        let writing = tokio::task::spawn_blocking(move || file.write_all(&piece).map(|()| file));
+        file = match writing.await {
+            Ok(written) => written.map_err(|error| failed(&error))?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+    }
+    file.rewind().map_err(|error| failed(&error))?;
+    Ok(file)
+}
+
+async fn send(
+    ask: &Ask,
+    docs: &ReleaseFile,
+    zip: Arc<Zip>,
+    at: usize,
+    name: &str,
+    is_public: bool,
+) -> Result<Response, Refused> {
+    let etag = format!("\"sha256-{}\"", docs.digest());
+    let modified_at = SystemTime::from(docs.uploaded_at());
+    let size_bytes = zip.members().get(at).map_or(0, |member| member.size_bytes);
+    let mut response = if is_current(&ask.head.headers, &etag, modified_at) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let body = match ask.head.method == Method::HEAD {
+            true => Body::empty(),
+            false => unpacked(ask, zip, at, size_bytes).await?,
+        };
+        ([(CONTENT_LENGTH, size_bytes)], body).into_response()
+    };
+    let headers = response.headers_mut();
+    let texts = [
+        (CONTENT_TYPE, content_type(name).as_str()),
+        (ETAG, etag.as_str()),
+        (LAST_MODIFIED, &httpdate::fmt_http_date(modified_at)),
+    ]
+    .map(|(name, value)| (name, HeaderValue::from_str(value)));
+    for (name, value) in texts {
+        if let Ok(value) = value {
+            headers.insert(name, value);
+        }
+    }
+    // It may be replaced at any time, and `latest` moves on.
+    let caching = match is_public {
+        true => "max-age=0, must-revalidate",
+        false => "private, max-age=0, must-revalidate",
+    };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if is_public {
+        // In a sandbox a page has no origin, and could not load its own fonts.
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    }
+    Ok(response)
+}
+
+/// A member's bytes.
+async fn unpacked(ask: &Ask, zip: Arc<Zip>, at: usize, size_bytes: u64) -> Result<Body, Refused> {
+    if size_bytes > MEMBER_BYTES_MAX {
+        let text = format!("a page of {size_bytes} bytes is not unpacked");
+        return Err(Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text)));
+    }
+    if size_bytes <= AT_ONCE_BYTES_MAX {
+        let reading = tokio::task::spawn_blocking(move || match zip.members().get(at) {
+            Some(member) => zip.read(member, "bytes of a page", AT_ONCE_BYTES_MAX),
+            None => Ok(Vec::new()),
+        });
+        let bytes = match reading.await {
+            Ok(bytes) => bytes,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        return bytes.map(Body::from).map_err(|error| {
+            let text = format_args!("the documentation cannot be shown: {error}");
+            rule(StatusCode::NOT_FOUND, text)
+        });
+    }
+    let permit = ask.app.documentation.streams.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| {
+        HttpError::unavailable("too many large pages of documentation are being read", 2)
+    })?;
+    let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(2);
+    tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let Some(member) = zip.members().get(at) else { return };
+        let mut reader = match zip.reader(member) {
+            Ok(reader) => reader,
+            Err(error) => {
+                // Whoever read has gone, if this cannot be sent.
+                let _ = sender.blocking_send(Err(io::Error::other(error)));
+                return;
+            }
+        };
+        let mut left = size_bytes;
+        while left > 0 {
+            let mut piece = vec![0; 64 << 10];
+            let outcome = match reader.read(&mut piece) {
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    piece.truncate(count.min(usize::try_from(left).unwrap_or(usize::MAX)));
+                    left -= piece.len() as u64;
+                    Ok(Bytes::from(piece))
+                }
+                Err(error) => Err(error),
+            };
+            let is_end = outcome.is_err();
+            if sender.blocking_send(outcome).is_err() || is_end {
+                return;
+            }
+        }
+    });
+    Ok(Body::from_stream(received(receiver)))
+}
+
+/// By the name's end.
+fn content_type(name: &str) -> String {
+    let guessed = mime_guess::from_path(name).first_or_octet_stream();
+    let is_text = guessed.type_() == "text" || guessed.subtype() == "javascript";
+    if is_text { format!("{guessed}; charset=utf-8") } else { guessed.to_string() }
+}

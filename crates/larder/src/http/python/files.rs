@@ -1,0 +1,285 @@
+//! Release files, and what else lies under `+f`: by range, for ever, or gone.
+
+use std::time::SystemTime;
+
+use account::Scope;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use jiff::Timestamp;
+use pypi::change::remove;
+use pypi::change::upload::{self, ToxUpload};
+use pypi::devpi::FileMeta;
+use pypi::{ChangeError, Directory, FileLookup, FileRole, ReleaseFile};
+use record::Digest;
+use store::BlobReader;
+
+use super::ask::Ask;
+use super::project::{no_stage, remover};
+use super::reply;
+use super::stages::refused;
+use super::write::{Refused, committed, decoded, rule, whole_body};
+use crate::http::auth;
+use crate::http::error::HttpError;
+use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
+
+/// What nginx takes for: send this file of an internal location instead.
+const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
+
+/// A file never changes under its URL.
+const FOR_EVER: &str = "max-age=365000000, immutable, public";
+const FOR_EVER_PRIVATE: &str = "max-age=365000000, immutable, private";
+
+/// Most bytes of one test result; its output is in it.
+const TOX_RESULT_BYTES_MAX: usize = 32 << 20;
+
+/// `/{user}/{index}/+f/{abc}/{0123456789abc}/{filename}`
+pub(super) async fn file(ask: &Ask, stage: &str, path: &[String]) -> Result<Response, HttpError> {
+    let none = || Ok(reply::refusal(ask, StatusCode::NOT_FOUND, "no such file"));
+    let Some(stage) = ask.stored.index.stage(stage) else { return none() };
+    let [first, second, filename] = path else { return none() };
+    let Some(directory) = Directory::parse(first, second) else { return none() };
+    let found = stage.file(directory, filename);
+    let readers = &stage.config().acl_read;
+    let is_public = stage.config().is_public();
+    if !is_public {
+        let principal = ask.principal().await?;
+        if !readers.admits(&principal, Scope::PythonRead) {
+            return Err(auth::denied(&principal, "read this index"));
+        }
+    }
+    match found {
+        FileLookup::Found { file, project } if ask.wants_json() => {
+            let meta = FileMeta { project: &project, file: &file };
+            Ok(reply::result(StatusCode::OK, "releasefilemeta", meta, None))
+        }
+        FileLookup::Found { file, .. } => {
+            send(
+                ask,
+                &file,
+                *file.digest(),
+                Some(file.size_bytes()),
+                content_type(filename),
+                is_public,
+            )
+            .await
+        }
+        FileLookup::CoreMetadata { file, .. } => match file.core_metadata() {
+            Some(digest) => {
+                send(ask, &file, *digest, None, "application/octet-stream", is_public).await
+            }
+            None => none(),
+        },
+        FileLookup::Gone => {
+            Ok(reply::refusal(ask, StatusCode::GONE, "file existed, deleted in later serial"))
+        }
+        FileLookup::Absent => none(),
+    }
+}
+
+/// `DELETE` of a file; a test result and documentation, too.
+pub(super) async fn remove(ask: &Ask, stage: &str, path: &[String]) -> Result<Response, HttpError> {
+    let removing = async {
+        let stage = remover(ask, stage, "removing a file").await?.name();
+        let shown = format!("{stage}/+f/{}", path.join("/"));
+        let missing = || refused(ChangeError::NoFile { path: shown.clone() });
+        let [first, second, filename] = path else { return Err(missing()) };
+        let directory = Directory::parse(first, second).ok_or_else(missing)?;
+        let force = ask.has_flag("force");
+        committed(ask, |stored| {
+            let batch = remove::file(&stored.index, stage, directory, filename, force);
+            Ok((Some(batch.map_err(refused)?), ()))
+        })
+        .await?;
+        Ok(reply::message(StatusCode::OK, &format!("package '{shown}' deleted")))
+    };
+    removing.await.or_else(Refused::into_result)
+}
+
+/// `POST` of a test result to the file that was tested.
+pub(super) async fn add_tox_result(
+    ask: &Ask,
+    stage: &str,
+    path: &[String],
+    body: Body,
+) -> Result<Response, HttpError> {
+    let adding = async {
+        let found = ask.stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
+        let principal = ask.principal().await?;
+        if !found.may_read(&principal) {
+            return Err(auth::denied(&principal, "read this index").into());
+        }
+        if !found.may_upload_tox_results(&principal) {
+            let text = "No permission to upload tox results. You can use the devpi test --no-upload \
+                        option to skip the upload.";
+            return Err(rule(StatusCode::FORBIDDEN, text));
+        }
+        let (stage, shown) = (found.name(), format!("{}/+f/{}", found.name(), path.join("/")));
+        let missing = || refused(ChangeError::NoReleaseFile { path: shown.clone() });
+        let [first, second, filename] = path else { return Err(missing()) };
+        let directory = Directory::parse(first, second).ok_or_else(missing)?;
+        // What is not there is told before the body is taken.
+        let is_release = |lookup: &FileLookup| matches!(lookup, FileLookup::Found { file, .. } if file.role() == FileRole::Release);
+        if !is_release(&found.file(directory, filename)) {
+            return Err(missing());
+        }
+        let bytes = whole_body(body, TOX_RESULT_BYTES_MAX).await?;
+        decoded(&bytes)?;
+        let blob = ask.app.keeper.blobs.put(bytes).await.map_err(|error| {
+            tracing::error!(%error, "a test result cannot be kept");
+            HttpError::unavailable("the test result cannot be kept now; nothing was written", 5)
+        })?;
+        let path = committed(ask, |stored| {
+            let upload = ToxUpload {
+                stage,
+                directory,
+                filename,
+                digest: blob.digest,
+                size_bytes: blob.size_bytes,
+                who: principal.user_name(),
+                at: Timestamp::now(),
+            };
+            let (batch, path) = upload::tox_result(&stored.index, &upload).map_err(refused)?;
+            Ok((Some(batch), path))
+        })
+        .await?;
+        Ok(reply::result(StatusCode::OK, "toxresultpath", path, None))
+    };
+    adding.await.or_else(Refused::into_result)
+}
+
+/// Where a file's bytes come from.
+enum Source {
+    Memory(Bytes),
+    Store(BlobReader),
+}
+
+/// Where a proxy in front finds the blob, if it is to send files itself and they lie in a directory.
+fn accelerated(ask: &Ask, digest: &Digest) -> Option<String> {
+    let prefix = ask.app.config.python.accel_redirect.as_ref()?.to_str()?;
+    ask.app.keeper.blobs.local_path(*digest)?;
+    let text = digest.to_string();
+    Some(format!("{}/sha256/{}/{}/{text}", prefix.trim_end_matches('/'), &text[..2], &text[2..4]))
+}
+
+/// The response that tells a proxy to send the file; it answers ranges itself.
+fn handed_over(
+    place: String,
+    etag: &str,
+    modified_at: SystemTime,
+    content_type: &str,
+    is_public: bool,
+) -> Response {
+    let mut response = Response::new(Body::empty());
+    insert_headers(response.headers_mut(), etag, modified_at, content_type, is_public);
+    if let Ok(place) = HeaderValue::try_from(place) {
+        response.headers_mut().insert(X_ACCEL_REDIRECT, place);
+    }
+    response
+}
+
+fn insert_headers(
+    headers: &mut HeaderMap,
+    etag: &str,
+    modified_at: SystemTime,
+    content_type: &str,
+    is_public: bool,
+) {
+    let texts = [
+        (ETAG, etag),
+        (LAST_MODIFIED, &httpdate::fmt_http_date(modified_at)),
+        (CONTENT_TYPE, content_type),
+    ];
+    for (name, value) in texts {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    }
+    let caching = if is_public { FOR_EVER } else { FOR_EVER_PRIVATE };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+}
+
+async fn send(
+    ask: &Ask,
+    file: &ReleaseFile,
+    digest: Digest,
+    size_bytes: Option<u64>,
+    content_type: &str,
+    is_public: bool,
+) -> Result<Response, HttpError> {
+    let request = &ask.head.headers;
+    let etag = format!("\"sha256-{digest}\"");
+    let modified_at = SystemTime::from(file.uploaded_at());
+    let blobs = &ask.app.keeper.blobs;
+    let mut response = if is_current(request, &etag, modified_at) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let unreadable = |error| {
+            tracing::error!(%error, "a file cannot be read");
+            HttpError::unavailable("the file cannot be read now; it has been logged", 5)
+        };
+        // Metadata is small, or it would not have been taken.
+        let likely_bytes = size_bytes.unwrap_or(0);
+        let small = ask.app.files.load(blobs, &digest, likely_bytes).await.map_err(unreadable)?;
+        if small.is_none()
+            && let Some(place) = accelerated(ask, &digest)
+        {
+            return Ok(handed_over(place, &etag, modified_at, content_type, is_public));
+        }
+        let blob = match small {
+            Some(_) => None,
+            None => Some(blobs.open_blob(digest).await.map_err(unreadable)?),
+        };
+        let missing = || {
+            tracing::error!(%digest, "a file is missing from the store");
+            HttpError::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the file is missing from the store; it has been logged",
+            )
+        };
+        let source = match (small, blob) {
+            (Some(bytes), _) => Source::Memory(bytes),
+            (None, blob) => Source::Store(blob.flatten().ok_or_else(missing)?),
+        };
+        let size_bytes = match &source {
+            Source::Memory(bytes) => bytes.len() as u64,
+            Source::Store(blob) => blob.size_bytes(),
+        };
+        let (start, end, status) = match wanted(request, &etag, modified_at, size_bytes) {
+            Wanted::Whole => (0, size_bytes, StatusCode::OK),
+            Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
+            Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
+        };
+        let body = match &source {
+            Source::Memory(bytes) => Body::from(bytes.slice(start as usize..end as usize)),
+            Source::Store(blob) => Body::from_stream(blob.read_range(start..end)),
+        };
+        let mut response = (status, [(CONTENT_LENGTH, end - start)], body).into_response();
+        if status == StatusCode::PARTIAL_CONTENT {
+            content_range(response.headers_mut(), start, end, size_bytes);
+        }
+        response
+    };
+    insert_headers(response.headers_mut(), &etag, modified_at, content_type, is_public);
+    response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    Ok(response)
+}
+
+/// By the name's end, as Python's `mimetypes` has it; a file is never interpreted here.
+fn content_type(filename: &str) -> &'static str {
+    let name = filename.to_ascii_lowercase();
+    let types = [
+        (".tar.gz", "application/x-tar"),
+        (".tgz", "application/x-tar"),
+        (".tar.bz2", "application/x-tar"),
+        (".zip", "application/zip"),
+        (".exe", "application/octet-stream"),
+        (".json", "application/json"),
+    ];
+    let known = types.iter().find(|(end, _)| name.ends_with(end));
+    known.map_or("application/octet-stream", |(_, content_type)| content_type)
+}

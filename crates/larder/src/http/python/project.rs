@@ -1,0 +1,284 @@
+//! Projects and versions as JSON, over a stage and its bases; and removing them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use account::Scope;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use pypi::change::remove;
+use pypi::devpi::{self, MetadataBytes};
+use pypi::{ProjectName, ResolutionOrder, Stage, StageName, VersionView};
+use serde_json::Value;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::ask::Ask;
+use super::stages::refused;
+use super::write::{Refused, committed, rule};
+use super::{reply, simple};
+use crate::app::App;
+use crate::http::auth;
+use crate::http::error::HttpError;
+
+/// Metadata that is read, and versions that are written, at a time: a project with more is sent in portions, so
+/// that thousands of long descriptions are never in memory together.
+const AT_ONCE: usize = 16;
+
+/// Most bytes of one version's metadata; more than an upload can bring.
+const METADATA_BYTES_MAX: u64 = 64 << 20;
+
+/// Refuses whoever may not read all that these stages show.
+pub(super) async fn admit(ask: &Ask, order: &ResolutionOrder<'_>) -> Result<(), HttpError> {
+    let readers = order.readers();
+    if readers.is_empty() {
+        return Ok(());
+    }
+    let principal = ask.principal().await?;
+    match readers.iter().all(|list| list.admits(&principal, Scope::PythonRead)) {
+        true => Ok(()),
+        false => Err(auth::denied(&principal, "read this index")),
+    }
+}
+
+/// The stages that answer for `stage`, for somebody who may read them all.
+pub(super) async fn readable<'ask>(
+    ask: &'ask Ask,
+    stage: &str,
+    is_alone: bool,
+) -> Result<ResolutionOrder<'ask>, Refused> {
+    let index = &ask.stored.index;
+    let order = match is_alone {
+        true => ResolutionOrder::alone(index, stage),
+        false => ResolutionOrder::of(index, stage),
+    };
+    let order = order.ok_or_else(|| no_stage(stage))?;
+    admit(ask, &order).await?;
+    Ok(order)
+}
+
+/// There is no such stage.
+pub(super) fn no_stage(stage: &str) -> Refused {
+    let text = format!("The stage {stage} could not be found.");
+    HttpError::new(StatusCode::NOT_FOUND, text).into()
+}
+
+/// What a project is called here, or where it is found under that name.
+fn normalized(ask: &Ask, project: &str) -> Result<ProjectName, Refused> {
+    let name = ProjectName::normalize(project).map_err(|_| no_project(project))?;
+    if name.as_str() == project {
+        return Ok(name);
+    }
+    Err(Refused::from(simple::redirect(ask, &ask.path_with(2, name.as_str()))))
+}
+
+fn no_project(project: &str) -> Refused {
+    rule(StatusCode::NOT_FOUND, format_args!("no project '{project}'"))
+}
+
+fn no_version(project: &str, version: &str) -> Refused {
+    let text = format!("The version {version} of project {project} does not exist.");
+    rule(StatusCode::NOT_FOUND, text)
+}
+
+/// Nothing but JSON is here.
+fn check_accept(ask: &Ask) -> Result<(), Refused> {
+    if ask.takes_json() {
+        return Ok(());
+    }
+    let text = "there is no page for people here; with `Accept: application/json` there is JSON";
+    Err(Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, text)))
+}
+
+/// `GET /{user}/{index}/{project}`
+pub(super) async fn config(ask: &Ask, stage: &str, project: &str) -> Result<Response, HttpError> {
+    show_project(ask, stage, project).await.or_else(Refused::into_result)
+}
+
+async fn show_project(ask: &Ask, stage: &str, project: &str) -> Result<Response, Refused> {
+    check_accept(ask)?;
+    let is_alone = ask.has_flag("ignore_bases");
+    let order = readable(ask, stage, is_alone).await?;
+    let name = normalized(ask, project)?;
+    let Some(view) = order.project(name.as_str()) else {
+        // What only a base has is there, with nothing of this index's own.
+        let all = readable(ask, stage, false).await?;
+        return match all.project(name.as_str()) {
+            Some(_) if is_alone => {
+                Ok(reply::result(StatusCode::OK, "projectconfig", json!({}), None))
+            }
+            _ => Err(no_project(project)),
+        };
+    };
+    let versions = view.versions();
+    if versions.len() > AT_ONCE {
+        return Ok(streamed(ask, stage, name, is_alone));
+    }
+    let metadata = metadata(&ask.app, &versions).await?;
+    let config = devpi::project_config(&versions, &name, &ask.root_url, &metadata);
+    Ok(reply::result(StatusCode::OK, "projectconfig", config, None))
+}
+
+/// The same body in portions.
+fn streamed(ask: &Ask, stage: &str, project: ProjectName, is_alone: bool) -> Response {
+    let (app, stored) = (ask.app.clone(), ask.stored.clone());
+    let (stage, root_url) = (stage.to_owned(), ask.root_url.clone());
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let versions = devpi::versions(&stored.index, &stage, project.as_str(), is_alone);
+        let mut text = "{\n  \"result\": {".to_owned();
+        let mut separator = "";
+        for portion in versions.unwrap_or_default().chunks(AT_ONCE) {
+            let metadata = match metadata(&app, portion).await {
+                Ok(metadata) => metadata,
+                Err(_) => {
+                    // What was sent cannot be taken back, but it ends without its end.
+                    let error = std::io::Error::other("the metadata of a version cannot be read");
+                    let _ = sender.send(Err(error)).await;
+                    return;
+                }
+            };
+            for view in portion {
+                let version = Value::from(view.version.as_str());
+                let value = devpi::version_data(view, &project, &root_url, &metadata);
+                // No text has a line feed of its own: JSON escapes them.
+                let value = format!("{value:#}").replace('\n', "\n    ");
+                text.push_str(&format!("{separator}\n    {version}: {value}"));
+                separator = ",";
+            }
+            if sender.send(Ok(Bytes::from(std::mem::take(&mut text)))).await.is_err() {
+                return;
+            }
+        }
+        text.push_str("\n  },\n  \"type\": \"projectconfig\"\n}\n");
+        // A client that has gone misses nothing.
+        let _ = sender.send(Ok(Bytes::from(text))).await;
+    });
+    let mut response = Body::from_stream(received(receiver)).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(reply::JSON));
+    response
+}
+
+/// What comes through a channel, as a body's pieces.
+pub(super) fn received<T: Send + 'static>(
+    receiver: mpsc::Receiver<T>,
+) -> impl stream::Stream<Item = T> + Send {
+    stream::unfold(receiver, |mut receiver| async move {
+        let piece = receiver.recv().await?;
+        Some((piece, receiver))
+    })
+}
+
+/// The metadata of these versions. What is missing from the store is logged and left out.
+pub(super) async fn metadata(
+    app: &Arc<App>,
+    versions: &[VersionView<'_>],
+) -> Result<MetadataBytes, HttpError> {
+    let blobs = &app.keeper.blobs;
+    let reading = devpi::metadata_digests(versions).into_iter().map(|digest| async move {
+        let bytes = blobs.bytes(digest, METADATA_BYTES_MAX).await.map_err(|error| {
+            tracing::error!(%error, "a release's metadata cannot be read");
+            HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
+        })?;
+        if bytes.is_none() {
+            tracing::error!(%digest, "a release's metadata is missing from the store");
+        }
+        Ok((digest, bytes))
+    });
+    // Collected first: the futures borrow too much for the compiler to see through otherwise.
+    let reading: Vec<_> = reading.collect();
+    let mut found = stream::iter(reading).buffer_unordered(AT_ONCE);
+    let mut metadata = HashMap::new();
+    while let Some((digest, bytes)) = found.try_next().await? {
+        metadata.extend(bytes.map(|bytes| (digest, bytes)));
+    }
+    Ok(metadata)
+}
+
+/// `GET /{user}/{index}/{project}/{version}`
+pub(super) async fn version(
+    ask: &Ask,
+    stage: &str,
+    project: &str,
+    version: &str,
+) -> Result<Response, HttpError> {
+    show_version(ask, stage, project, version).await.or_else(Refused::into_result)
+}
+
+async fn show_version(
+    ask: &Ask,
+    stage: &str,
+    project: &str,
+    version: &str,
+) -> Result<Response, Refused> {
+    check_accept(ask)?;
+    let order = readable(ask, stage, ask.has_flag("ignore_bases")).await?;
+    let name = normalized(ask, project)?;
+    let view = order.project(name.as_str()).ok_or_else(|| no_project(project))?;
+    let versions = view.versions();
+    let wanted = versions.iter().find(|view| view.version.as_str() == version);
+    let wanted = wanted.ok_or_else(|| no_version(name.as_str(), version))?;
+    let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
+    let data = devpi::version_data(wanted, &name, &ask.root_url, &metadata);
+    Ok(reply::result(StatusCode::OK, "versiondata", data, None))
+}
+
+/// The stage, for somebody who may remove from it.
+pub(super) async fn remover<'ask>(
+    ask: &'ask Ask,
+    stage: &str,
+    purpose: &str,
+) -> Result<&'ask Arc<Stage>, Refused> {
+    let found = ask.stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
+    let principal = ask.principal().await?;
+    match found.may_remove(&principal) {
+        true => Ok(found),
+        false => Err(Refused::from(reply::forbidden(ask, purpose))),
+    }
+}
+
+/// `DELETE /{user}/{index}/{project}`
+pub(super) async fn remove(ask: &Ask, stage: &str, project: &str) -> Result<Response, HttpError> {
+    remove_project(ask, stage, project).await.or_else(Refused::into_result)
+}
+
+async fn remove_project(ask: &Ask, stage: &str, project: &str) -> Result<Response, Refused> {
+    let stage = remover(ask, stage, "removing a project").await?.name();
+    let missing = |_| rule(StatusCode::NOT_FOUND, "project not found");
+    let name = ProjectName::normalize(project).map_err(missing)?;
+    let force = ask.has_flag("force");
+    committed(ask, |stored| {
+        let batch = remove::project(&stored.index, stage, &name, force).map_err(refused)?;
+        Ok((Some(batch), ()))
+    })
+    .await?;
+    let text = format!("project {name} deleted from stage {stage}");
+    Ok(reply::message(StatusCode::OK, &text))
+}
+
+/// `DELETE /{user}/{index}/{project}/{version}`
+pub(super) async fn remove_version(
+    ask: &Ask,
+    stage: &str,
+    project: &str,
+    version: &str,
+) -> Result<Response, HttpError> {
+    let removing = async {
+        let stage: &StageName = remover(ask, stage, "removing a version").await?.name();
+        let missing = |_| no_version(project, version);
+        let name = ProjectName::normalize(project).map_err(missing)?;
+        let force = ask.has_flag("force");
+        committed(ask, |stored| {
+            let batch = remove::version(&stored.index, stage, &name, version, force);
+            Ok((Some(batch.map_err(refused)?), ()))
+        })
+        .await?;
+        let text = format!("project '{name}' version '{version}' deleted");
+        Ok(reply::message(StatusCode::OK, &text))
+    };
+    removing.await.or_else(Refused::into_result)
+}

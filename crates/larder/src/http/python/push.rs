@@ -1,0 +1,134 @@
+//! Pushes: a release of a stage, into another stage or to an index elsewhere.
+//!
+//! Into a stage it is one commit, or nothing; no byte is copied, since files are named by their content.
+//! Elsewhere ([`external`]) it is one upload after another, and the answer says how each went.
+
+mod external;
+
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
+use pypi::change::push::{Push, PushContent, PushOrder, PushTarget, push};
+use pypi::{ChangeError, StageName};
+use record::Batch;
+
+use super::ask::Ask;
+use super::project::{no_stage, readable};
+use super::reply;
+use super::stages::{refused, status};
+use super::write::{Refused, json_body, rule};
+use crate::accounts::ATTEMPTS_MAX;
+use crate::http::auth;
+use crate::http::error::HttpError;
+use crate::stored::WriteFailure;
+
+/// Blobs whose age is made new at once.
+const TOUCHED_AT_ONCE: usize = 16;
+
+/// `PUSH /{user}/{index}`, and POST with JSON.
+pub(super) async fn release(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
+    ordered(ask, stage, body).await.or_else(Refused::into_result)
+}
+
+async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+    // Its bases do not count.
+    let source = readable(ask, stage, true).await?;
+    let source = source.stages().first().ok_or_else(|| no_stage(stage))?.name();
+    let json = json_body(ask, body).await?;
+    let order =
+        PushOrder::parse(&json, source).map_err(|error| rule(StatusCode::BAD_REQUEST, error))?;
+    match &order.target {
+        PushTarget::Stage { stage: target, content } => {
+            internal(ask, source, target, &order, *content).await
+        }
+        PushTarget::External { .. } => external::release(ask, source, &order).await,
+    }
+}
+
+async fn internal(
+    ask: &Ask,
+    source: &StageName,
+    target: &StageName,
+    order: &PushOrder,
+    content: PushContent,
+) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let stage = ask.stored.index.stage(target.as_str());
+    let stage = stage.ok_or_else(|| refused(ChangeError::NoStage(target.clone())))?;
+    if !stage.may_upload(&principal) {
+        return Err(unauthorized(match principal.user_name() {
+            Some(name) => format!("user '{name}' cannot upload to '{target}'"),
+            None => format!("user None cannot upload to '{target}'"),
+        }));
+    }
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = auth::stored(&ask.app)?;
+        let pushed = Push {
+            source,
+            target,
+            name: &order.name,
+            version: &order.version,
+            content,
+            who: principal.user_name(),
+            at: Timestamp::now(),
+        };
+        let (batch, actions) = push(&stored.index, &pushed).map_err(told)?;
+        let Some(batch) = batch else {
+            return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
+        };
+        touch(ask, &batch).await?;
+        match ask.app.keeper.commit(batch).await {
+            Ok(serial) => {
+                ask.wrote(serial);
+                return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
+            }
+            Err(WriteFailure::Commit(store::CommitError::Mismatch(mismatch))) => {
+                let timeout = ask.app.config.store.wait_for_serial;
+                ask.app.keeper.wait_for(mismatch.found.serial, timeout).await;
+            }
+            Err(error) => return Err(auth::write_failed(&error).into()),
+        }
+    }
+    let busy = "other writes came first again and again; nothing was written";
+    Err(HttpError::unavailable(busy, 1).into())
+}
+
+/// What forbids a push; a file that stays as it is, is in the reason phrase as well.
+fn told(error: ChangeError) -> Refused {
+    let mut response = reply::message(status(&error), &error.to_string());
+    if matches!(error, ChangeError::FileExists { .. }) {
+        reply::set_reason(&mut response, &error.to_string());
+    }
+    Refused::from(response)
+}
+
+/// 401, as devpi gives it to everybody who may not push.
+fn unauthorized(text: String) -> Refused {
+    let mut response = reply::message(StatusCode::UNAUTHORIZED, &text);
+    let challenge = HeaderValue::from_static("Basic realm=\"pypi\"");
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    Refused::from(response)
+}
+
+/// Makes what a batch names young, so that it is not swept before it is committed.
+async fn touch(ask: &Ask, batch: &Batch) -> Result<(), HttpError> {
+    let blobs = &ask.app.keeper.blobs;
+    let digests: Vec<_> = batch.writes.iter().flat_map(|write| write.blobs.clone()).collect();
+    let touching = digests.into_iter().map(|digest| async move {
+        let is_there = blobs.touch(digest).await.map_err(|error| {
+            tracing::error!(%error, "a file cannot be touched");
+            HttpError::unavailable("a file cannot be pushed now; nothing was written", 5)
+        })?;
+        if is_there {
+            return Ok(());
+        }
+        tracing::error!(%digest, "a file is missing from the store");
+        let text = "a file is missing from the store; it has been logged";
+        Err(HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, text))
+    });
+    let touching: Vec<_> = touching.collect();
+    stream::iter(touching).buffer_unordered(TOUCHED_AT_ONCE).try_collect::<()>().await
+}

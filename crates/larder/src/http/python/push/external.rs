@@ -1,0 +1,317 @@
+//! Pushes to an index elsewhere, by the upload API that all indexes have.
+//!
+//! stored metadata -> form -> registration (where it is asked for), files, documentation, one after the other,
+//! until one is refused. Bytes are streamed from the store; redirects are not followed, so that the password
+//! goes where the order says and nowhere else. No more of an answer is read than is told.
+
+use std::time::Duration;
+
+use account::Scope;
+use axum::response::Response;
+use http::StatusCode;
+use pypi::change::push::{PushOrder, PushTarget};
+use pypi::{ChangeError, FileRole, Filename, ProjectName, ReleaseFile, Stage, StageName};
+use reqwest::multipart::{Form, Part};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+use serde_json::{Map, Value, json};
+
+use super::{refused, unauthorized};
+use crate::http::error::HttpError;
+use crate::http::python::ask::Ask;
+use crate::http::python::reply;
+use crate::http::python::write::{Refused, rule};
+
+/// Time to connect, and time without a byte until the push is given up. A file may take as long as it takes.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What is told of an answer at most.
+const TOLD_BYTES_MAX: usize = 2_000;
+
+/// Most bytes of a release's metadata.
+const METADATA_BYTES_MAX: u64 = 64 << 20;
+
+/// Where the uploads go.
+struct Target<'order> {
+    client: Client,
+    url: Url,
+    username: &'order str,
+    password: &'order str,
+}
+
+/// How one upload ended.
+struct Outcome {
+    status: u16,
+    text: String,
+}
+
+impl Outcome {
+    fn is_success(&self) -> bool {
+        matches!(self.status, 200 | 201)
+    }
+}
+
+pub(super) async fn release(
+    ask: &Ask,
+    source: &StageName,
+    order: &PushOrder,
+) -> Result<Response, Refused> {
+    let PushTarget::External { url, username, password, register_project } = &order.target else {
+        return Err(rule(StatusCode::BAD_REQUEST, "targetindex not in format user/index"));
+    };
+    // Nobody in particular does not make this server send anything.
+    let principal = ask.principal().await?;
+    if principal.user_name().is_none() || !principal.has_scope(Scope::PythonUpload) {
+        return Err(unauthorized(
+            "to push to another server, a user and a password, or a token for uploads, are needed"
+                .to_owned(),
+        ));
+    }
+    if !ask.app.config.python.acl_push_outside.admits(&principal, Scope::PythonUpload) {
+        return Err(rule(StatusCode::FORBIDDEN, "no permission to push to other servers"));
+    }
+    let stage = ask.stored.index.stage(source.as_str());
+    let stage = stage.ok_or_else(|| refused(ChangeError::NoStage(source.clone())))?;
+    let release = Release::find(ask, stage, order).await?;
+    let target = Target::new(url, username, password)?;
+    let mut log: Vec<Value> = Vec::new();
+    let is_done = release.push(ask, &target, *register_project, &mut log).await;
+    let status = if is_done { StatusCode::OK } else { StatusCode::BAD_GATEWAY };
+    Ok(reply::result(status, "actionlog", log, None))
+}
+
+/// What is pushed.
+struct Release<'stage> {
+    name: &'stage str,
+    version: &'stage str,
+    stage: &'stage Stage,
+    files: Vec<&'stage ReleaseFile>,
+    docs: Vec<&'stage ReleaseFile>,
+    metadata: Map<String, Value>,
+}
+
+impl<'stage> Release<'stage> {
+    async fn find(
+        ask: &Ask,
+        stage: &'stage Stage,
+        order: &'stage PushOrder,
+    ) -> Result<Release<'stage>, Refused> {
+        let (name, version) = (order.name.as_str(), order.version.as_str());
+        let (project, text) = (name.to_owned(), version.to_owned());
+        let nothing = || {
+            refused(ChangeError::NothingToPush {
+                project: name.to_owned(),
+                version: version.to_owned(),
+                stage: stage.name().clone(),
+            })
+        };
+        let normalized = ProjectName::normalize(name).map_err(|_| nothing())?;
+        let found = stage.project(normalized.as_str()).ok_or_else(nothing)?;
+        let known = found.release(version).ok_or_else(nothing)?;
+        let of = |role| {
+            let files = found.files_of(version).map(|file| &**file);
+            files.filter(|file| file.role() == role).collect::<Vec<_>>()
+        };
+        let (files, docs) = (of(FileRole::Release), of(FileRole::Docs));
+        if files.is_empty() && docs.is_empty() {
+            return Err(refused(ChangeError::NoFilesToPush { project, version: text }));
+        }
+        let bytes = ask.app.keeper.blobs.bytes(known.metadata, METADATA_BYTES_MAX).await;
+        let bytes = bytes.map_err(|error| {
+            tracing::error!(%error, "a release's metadata cannot be read");
+            HttpError::unavailable("the release's metadata cannot be read now", 5)
+        })?;
+        let metadata = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let metadata = metadata.unwrap_or_default();
+        Ok(Release { name, version, stage, files, docs, metadata })
+    }
+
+    /// One upload after the other until one is refused; `log` says how each went.
+    async fn push(
+        &self,
+        ask: &Ask,
+        target: &Target<'_>,
+        register: bool,
+        log: &mut Vec<Value>,
+    ) -> bool {
+        if register {
+            let form = self.form("submit");
+            let outcome = target.post(form).await;
+            let is_success = outcome.is_success();
+            let mut entry = vec![json!("register"), json!(self.name), json!(self.version)];
+            if !is_success {
+                entry.push(json!(outcome.text));
+            }
+            tell(log, outcome, entry, "exception on release upload:");
+            if !is_success {
+                return false;
+            }
+        }
+        for file in &self.files {
+            let outcome = match self.part(ask, file, file.filename()).await {
+                Ok(part) => {
+                    let form = self.file_form(file).part("content", part);
+                    target.post(form).await
+                }
+                Err(text) => Outcome { status: 0, text },
+            };
+            let is_success = outcome.is_success();
+            let path = format!("{}/{}", self.stage.name(), file.path());
+            let text = if is_success { "" } else { outcome.text.as_str() };
+            let entry = vec![json!("upload"), json!(path), json!(text)];
+            tell(log, outcome, entry, "exception on release upload:");
+            if !is_success {
+                return false;
+            }
+        }
+        for docs in &self.docs {
+            let filename = format!("{}.zip", self.name);
+            let outcome = match self.part(ask, docs, &filename).await {
+                Ok(part) => {
+                    let form = Form::new()
+                        .text(":action", "doc_upload")
+                        .text("name", self.name.to_owned())
+                        .text("version", self.version.to_owned())
+                        .part("content", part);
+                    target.post(form).await
+                }
+                Err(text) => Outcome { status: 0, text },
+            };
+            let is_success = outcome.is_success();
+            let entry = vec![json!("docfile"), json!(self.name)];
+            tell(log, outcome, entry, "exception on documentation upload:");
+            if !is_success {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The stored metadata as fields; lists repeat theirs, what is empty is left out.
+    fn form(&self, action: &str) -> Form {
+        let mut form = Form::new().text(":action", action.to_owned()).text("protocol_version", "1");
+        for (key, value) in &self.metadata {
+            // What every other index calls it.
+            let key = if key == "provides_extras" { "provides_extra" } else { key };
+            let values = match value {
+                Value::String(text) => std::slice::from_ref(text).to_vec(),
+                Value::Array(items) => {
+                    items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+                }
+                _ => Vec::new(),
+            };
+            for text in values.into_iter().filter(|text| !text.is_empty()) {
+                form = form.text(key.to_owned(), text);
+            }
+        }
+        form
+    }
+
+    fn file_form(&self, file: &ReleaseFile) -> Form {
+        let form = self.form("file_upload").text("sha256_digest", file.digest().to_string());
+        match Filename::parse(file.filename()) {
+            Ok(filename) => form
+                .text("filetype", filename.filetype())
+                .text("pyversion", filename.pyversion().to_owned()),
+            Err(_) => form,
+        }
+    }
+
+    /// The file's bytes, read as they are sent.
+    async fn part(&self, ask: &Ask, file: &ReleaseFile, filename: &str) -> Result<Part, String> {
+        let blob = ask.app.keeper.blobs.open_blob(*file.digest()).await.map_err(|error| {
+            tracing::error!(%error, "a file cannot be read");
+            "the file cannot be read from the store now".to_owned()
+        })?;
+        let blob = blob.ok_or_else(|| {
+            tracing::error!(digest = %file.digest(), "a file is missing from the store");
+            "the file is missing from the store".to_owned()
+        })?;
+        let body = reqwest::Body::wrap_stream(blob.read());
+        Ok(Part::stream_with_length(body, blob.size_bytes()).file_name(filename.to_owned()))
+    }
+}
+
+/// Notes how an upload ended: with the server's status, or -1 and why there is none.
+fn tell(log: &mut Vec<Value>, outcome: Outcome, entry: Vec<Value>, exception: &str) {
+    if outcome.status == 0 {
+        log.push(json!([-1, exception, outcome.text]));
+        return;
+    }
+    let mut told = vec![json!(outcome.status)];
+    told.extend(entry);
+    log.push(told.into());
+}
+
+impl<'order> Target<'order> {
+    fn new(
+        url: &str,
+        username: &'order str,
+        password: &'order str,
+    ) -> Result<Target<'order>, Refused> {
+        let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.ok_or_else(|| {
+            rule(StatusCode::BAD_REQUEST, "posturl was expected to be an http or https URL")
+        })?;
+        let builder = || {
+            Client::builder()
+                .user_agent(concat!("larder/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(CONNECT_TIMEOUT)
+                .read_timeout(STALL_TIMEOUT)
+                .redirect(Policy::none())
+                .referer(false)
+        };
+        let client = match builder().build() {
+            // A machine without CA certificates can still send over plain http.
+            Err(_) if url.scheme() == "http" => builder().tls_certs_only([]).build(),
+            outcome => outcome,
+        };
+        let client = client.map_err(|error| {
+            tracing::error!(%error, "no client for pushes can be made");
+            HttpError::unavailable("nothing can be sent to other servers now", 5)
+        })?;
+        Ok(Target { client, url, username, password })
+    }
+
+    async fn post(&self, form: Form) -> Outcome {
+        let request = self.client.post(self.url.clone()).multipart(form);
+        let request = match self.username.is_empty() {
+            true => request,
+            false => request.basic_auth(self.username, Some(self.password)),
+        };
+        let mut response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => return Outcome { status: 0, text: causes(&error) },
+        };
+        let status = response.status();
+        if status.is_redirection() {
+            let text = "the server answered with a redirect, which is not followed with a password";
+            return Outcome { status: status.as_u16(), text: text.to_owned() };
+        }
+        let mut told = Vec::new();
+        while told.len() < TOLD_BYTES_MAX {
+            match response.chunk().await {
+                Ok(Some(chunk)) => told.extend_from_slice(&chunk),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        told.truncate(TOLD_BYTES_MAX);
+        Outcome { status: status.as_u16(), text: String::from_utf8_lossy(&told).into_owned() }
+    }
+}
+
+/// An error with its causes, without the URL, which may have a password in it.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = match (error.is_connect(), error.is_timeout()) {
+        (_, true) => "the server did not answer in time".to_owned(),
+        (true, _) => "no connection to the server".to_owned(),
+        _ => "the upload failed".to_owned(),
+    };
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,116 @@
+//! devpi's three ways to answer: the envelope of its API, and two forms of refusal.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use hyper::ext::ReasonPhrase;
+use pypi::devpi;
+use serde::Serialize;
+use serde_json::json;
+
+use super::ask::Ask;
+use crate::http::error::HttpError;
+
+/// Without a parameter: devpi's client compares it as a whole.
+pub(super) const JSON: &str = "application/json";
+
+/// A result of the API, of the type `kind`; devpi's client looks at both.
+pub(super) fn result(
+    status: StatusCode,
+    kind: &str,
+    result: impl Serialize,
+    message: Option<&str>,
+) -> Response {
+    typed(status, devpi::result(kind, result, message), JSON)
+}
+
+/// A message of the API, without a result: success or refusal.
+pub(super) fn message(status: StatusCode, message: &str) -> Response {
+    typed(status, devpi::message(message), JSON)
+}
+
+/// A refusal of what people may ask for: an envelope for those who accept JSON, else a short page.
+pub(super) fn refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
+    if ask.wants_json() {
+        return message(status, text);
+    }
+    page(ask, status, text)
+}
+
+/// A refusal of somebody who may not, as devpi gives it to everybody alike, known or not.
+pub(super) fn forbidden(ask: &Ask, purpose: &str) -> Response {
+    let text = format!("Unauthorized: {purpose} failed permission check");
+    if ask.wants_json() {
+        let body = json!({"message": text, "code": "403 Forbidden", "title": "Forbidden"});
+        return typed(StatusCode::FORBIDDEN, body.to_string(), JSON);
+    }
+    page(ask, StatusCode::FORBIDDEN, &text)
+}
+
+/// An error of the house, with its headers; for those who accept JSON, in devpi's envelope, which is the only one
+/// that its client shows the text of.
+pub(super) fn failure(ask: &Ask, error: HttpError) -> Response {
+    if !ask.wants_json() {
+        return error.into_response();
+    }
+    let body = devpi::message(error.detail());
+    let mut response = error.into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    response.headers_mut().remove(CONTENT_LENGTH);
+    *response.body_mut() = body.into();
+    response
+}
+
+/// A page for people.
+pub(super) fn html(body: String) -> Response {
+    typed(StatusCode::OK, body, "text/html; charset=UTF-8")
+}
+
+/// A refusal of an upload: its text is the reason phrase as well, which is all that older clients show.
+pub(super) fn upload_refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
+    let mut response = if ask.wants_json() {
+        let code = format!("{} {text}", status.as_u16());
+        let body = json!({"message": text, "code": code, "title": text}).to_string();
+        typed(status, body, JSON)
+    } else {
+        page(ask, status, text)
+    };
+    set_reason(&mut response, text);
+    response
+}
+
+/// Puts a text into the status line (HTTP/1.1 only): what a header cannot carry is left out.
+pub(super) fn set_reason(response: &mut Response, text: &str) {
+    let line: String =
+        text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
+    if let Ok(reason) = ReasonPhrase::try_from(line.into_bytes()) {
+        response.extensions_mut().insert(reason);
+    }
+}
+
+fn page(ask: &Ask, status: StatusCode, text: &str) -> Response {
+    let title = status.canonical_reason().unwrap_or("Error");
+    if !ask.accept().contains("text/html") && !ask.accept().contains("*/*") {
+        let body = format!("{} {title}\n\n{text}\n", status.as_u16());
+        return typed(status, body, "text/plain; charset=UTF-8");
+    }
+    let (code, text) = (status.as_u16(), escaped(text));
+    let body = format!(
+        "<!DOCTYPE html><html lang=\"en\"><head><title>{code} {title}</title></head><body>\
+         <h1>{code} {title}</h1>{text}</body></html>\n"
+    );
+    typed(status, body, "text/html; charset=UTF-8")
+}
+
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+pub(super) fn typed(
+    status: StatusCode,
+    body: impl Into<Body>,
+    content_type: &'static str,
+) -> Response {
+    (status, [(CONTENT_TYPE, HeaderValue::from_static(content_type))], body.into()).into_response()
+}

@@ -1,0 +1,243 @@
+//! Searching projects by their names: over all stages, as a page or JSON, and over one stage by XML-RPC, as
+//! `pip search` asks.
+//!
+//! A scan: the names of the projects of every stage that the asker may read are looked through, until the page
+//! is full. A hundred thousand names take some milliseconds, on a thread that may take long; nothing has to be
+//! kept up to date for it.
+
+mod xml_rpc;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use account::Principal;
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http::StatusCode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use pypi::{Project, ProjectName, ResolutionOrder, Stage, Version};
+use record::Digest;
+use serde_json::{Value, json};
+
+use super::ask::Ask;
+use super::project::readable;
+use super::reply;
+use super::write::{Refused, whole_body};
+use crate::app::App;
+use crate::http::error::HttpError;
+
+/// Results on one page, and in one answer by XML-RPC.
+const PAGE: usize = 100;
+
+/// Pages that can be turned to: nobody reads further, and each is a scan from the start.
+const PAGES_MAX: usize = 50;
+
+/// Words of one query.
+const WORDS_MAX: usize = 16;
+
+/// A query by XML-RPC.
+const XML_BYTES_MAX: usize = 64 << 10;
+
+/// Most bytes of metadata that is read for a summary.
+const METADATA_BYTES_MAX: u64 = 16 << 20;
+
+/// Summaries that are read at a time.
+const READ_AT_ONCE: usize = 16;
+
+/// A project of a stage.
+struct Hit {
+    stage: String,
+    project: String,
+    version: Option<String>,
+    metadata: Option<Digest>,
+}
+
+impl Hit {
+    fn of(stage: &Stage, name: &ProjectName, project: &Project) -> Hit {
+        let versions = project.versions().into_iter();
+        let newest = versions.filter_map(|text| Version::parse(text).ok()).max();
+        let release = newest.as_ref().and_then(|version| project.release(version.as_str()));
+        Hit {
+            stage: stage.name().to_string(),
+            project: name.to_string(),
+            version: newest.map(String::from),
+            metadata: release.map(|release| release.metadata),
+        }
+    }
+}
+
+/// The words of a query, as they would be in a project's name.
+fn words(query: &str) -> Vec<String> {
+    let words = query.split_whitespace().take(WORDS_MAX);
+    let lower = words.map(|word| word.to_lowercase().replace(['_', '.'], "-"));
+    lower.filter(|word| !word.is_empty()).collect()
+}
+
+fn has_all(name: &str, words: &[String]) -> bool {
+    words.iter().all(|word| name.contains(word.as_str()))
+}
+
+/// `/+search?query=…&page=…`: projects whose names have all words, by stage and name.
+pub(super) async fn search(ask: &Ask) -> Result<Response, HttpError> {
+    let query = ask.parameter("query").unwrap_or_default();
+    let page = ask.parameter("page").and_then(|page| page.parse::<usize>().ok());
+    let page = page.unwrap_or(1).clamp(1, PAGES_MAX);
+    let principal = ask.principal().await?;
+    let words = words(&query);
+    // Looking through many names takes long: other requests of this thread move on to another.
+    let (hits, has_more) =
+        tokio::task::block_in_place(|| scan(ask, &principal, &words, (page - 1) * PAGE));
+    let summaries = summaries(&ask.app, &hits).await?;
+    if ask.wants_json() {
+        let items: Vec<Value> = hits
+            .iter()
+            .zip(&summaries)
+            .map(|(hit, summary)| {
+                json!({
+                    "index": hit.stage,
+                    "name": hit.project,
+                    "version": hit.version,
+                    "summary": summary,
+                    "url": format!("{}/{}", ask.root_url, path(hit)),
+                })
+            })
+            .collect();
+        let result = json!({"query": query, "page": page, "has_more": has_more, "items": items});
+        return Ok(reply::result(StatusCode::OK, "search", result, None));
+    }
+    let more = has_more && page < PAGES_MAX;
+    Ok(reply::html(html(ask, &query, page, more, &hits, &summaries)))
+}
+
+/// Up to a page of hits after the first `skipped`, and whether there are more.
+fn scan(ask: &Ask, principal: &Principal, words: &[String], skipped: usize) -> (Vec<Hit>, bool) {
+    if words.is_empty() {
+        return (Vec::new(), false);
+    }
+    let stages = ask.stored.index.stages().filter(|stage| stage.may_read(principal));
+    let projects = stages.flat_map(|stage| stage.projects().map(move |it| (stage, it)));
+    let mut found = projects.filter(|(_, (name, _))| has_all(name.as_str(), words)).skip(skipped);
+    let hits = found
+        .by_ref()
+        .take(PAGE)
+        .map(|(stage, (name, project))| Hit::of(stage, name, project))
+        .collect();
+    (hits, found.next().is_some())
+}
+
+/// What each hit says of itself; empty where it says nothing.
+async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpError> {
+    let reading = hits.iter().map(|hit| {
+        let metadata = hit.metadata;
+        async move {
+            let Some(digest) = metadata else { return Ok(String::new()) };
+            let blobs = &app.keeper.blobs;
+            let bytes = blobs.bytes(digest, METADATA_BYTES_MAX).await.map_err(|error| {
+                tracing::error!(%error, "a release's metadata cannot be read");
+                HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
+            })?;
+            let json = bytes.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+            let summary = json.as_ref().and_then(|json| json["summary"].as_str());
+            Ok(summary.unwrap_or_default().to_owned())
+        }
+    });
+    let reading: Vec<_> = reading.collect();
+    stream::iter(reading).buffered(READ_AT_ONCE).try_collect().await
+}
+
+/// What is not encoded in the names of a path.
+const SEGMENT: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
+
+/// Where a project's JSON is, below the root.
+fn path(hit: &Hit) -> String {
+    let stage = utf8_percent_encode(&hit.stage, &SEGMENT);
+    format!("{stage}/{}", utf8_percent_encode(&hit.project, &SEGMENT))
+}
+
+fn html(
+    ask: &Ask,
+    query: &str,
+    page: usize,
+    has_more: bool,
+    hits: &[Hit],
+    summaries: &[String],
+) -> String {
+    let shown = reply::escaped(query);
+    let mut text = format!(
+        "<!DOCTYPE html><html lang=\"en\"><head><title>Search: {shown}</title></head><body>\
+         <h1>Search</h1>\
+         <form method=\"get\"><input name=\"query\" value=\"{shown}\" aria-label=\"Words\">\
+         <input type=\"submit\" value=\"Search\"></form>\n<ul>\n"
+    );
+    for (hit, summary) in hits.iter().zip(summaries) {
+        let url = reply::escaped(&format!("{}/{}", ask.root_url, path(hit)));
+        let [stage, project] = [&hit.stage, &hit.project].map(|text| reply::escaped(text));
+        let version = reply::escaped(hit.version.as_deref().unwrap_or_default());
+        let summary = reply::escaped(summary);
+        // Writing to memory cannot fail.
+        let _ = writeln!(
+            text,
+            "<li><a href=\"{url}\">{project}</a> {version} ({stage}) {summary}</li>"
+        );
+    }
+    text.push_str("</ul>\n");
+    if hits.is_empty() && !query.is_empty() {
+        text.push_str("<p>No project has this in its name.</p>\n");
+    }
+    if has_more {
+        let query: String = form_urlencoded::Serializer::new(String::new())
+            .append_pair("query", query)
+            .append_pair("page", &(page + 1).to_string())
+            .finish();
+        let _ = writeln!(text, "<p><a href=\"?{}\">More</a></p>", reply::escaped(&query));
+    }
+    text.push_str("</body></html>\n");
+    text
+}
+
+/// `POST /{user}/{index}/` with XML.
+pub(super) async fn xml_rpc(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
+    called(ask, stage, body).await.or_else(Refused::into_result)
+}
+
+async fn called(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+    let order = readable(ask, stage, false).await?;
+    let body = whole_body(body, XML_BYTES_MAX).await?;
+    let query = match xml_rpc::Query::read(&body) {
+        Ok(query) => query,
+        Err(error) => return Ok(xml(xml_rpc::fault(&error))),
+    };
+    let hits = tokio::task::block_in_place(|| inherited(&order, &query));
+    let summaries = summaries(&ask.app, &hits).await?;
+    Ok(xml(xml_rpc::response(hits.iter().zip(&summaries).map(|(hit, summary)| xml_rpc::Item {
+        name: &hit.project,
+        version: hit.version.as_deref().unwrap_or_default(),
+        summary: format!("[{}] {summary}", hit.stage),
+    }))))
+}
+
+fn xml(body: String) -> Response {
+    reply::typed(StatusCode::OK, body, "text/xml; charset=UTF-8")
+}
+
+/// Of each project of these stages the nearest.
+fn inherited(order: &ResolutionOrder<'_>, query: &xml_rpc::Query) -> Vec<Hit> {
+    let terms: Vec<Vec<String>> = query.terms.iter().map(|term| words(term)).collect();
+    let terms: Vec<Vec<String>> = terms.into_iter().filter(|words| !words.is_empty()).collect();
+    if terms.is_empty() {
+        return Vec::new();
+    }
+    let is_wanted = |name: &str| match query.wants_all {
+        true => terms.iter().all(|words| has_all(name, words)),
+        false => terms.iter().any(|words| has_all(name, words)),
+    };
+    let names = order.project_names().into_iter().filter(|name| is_wanted(name.as_str()));
+    let found = names.filter_map(|name| {
+        let view = order.project(name.as_str())?;
+        let part = view.parts().first()?;
+        Some(Hit::of(part.stage, name, part.project))
+    });
+    found.take(PAGE).collect()
+}

@@ -1,0 +1,290 @@
+//! The simple pages: from memory where they are finished, and made once where they are not.
+
+use std::sync::Arc;
+
+use ::reply::Encoding;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName,
+    IF_NONE_MATCH, LOCATION, USER_AGENT, VARY,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
+
+use super::ask::{Ask, is_installer};
+use super::project::admit;
+use super::{insert_headers, reply};
+use crate::app::App;
+use crate::http::error::HttpError;
+use crate::http::respond::{Conditions, respond_now};
+use crate::http::{auth, serial};
+use crate::metrics::Surface;
+use crate::net::{Shortcut, Shortened};
+
+/// With it, whatever its value, links are absolute.
+const X_DEVPI_ABSOLUTE_URLS: HeaderName = HeaderName::from_static("x-devpi-absolute-urls");
+
+/// What a page differs by.
+const VARIES: HeaderValue = HeaderValue::from_static("Accept, User-Agent, Accept-Encoding");
+
+/// An upload is to be seen at once, so every use is asked for; the answer is mostly 304.
+const PUBLIC: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=0, must-revalidate");
+
+/// The way of nearly all requests: a finished page of a project that everybody may read.
+pub(in crate::http) struct Pages(pub(in crate::http) Arc<App>);
+
+impl Shortcut for Pages {
+    fn answer(&self, head: &Parts) -> Option<Shortened> {
+        let path = head.uri.path();
+        let (stage, rest) = path.strip_prefix('/')?.split_once("/+simple/")?;
+        let project = rest.strip_suffix('/')?;
+        let is_plain = head.method == Method::GET
+            && ProjectName::is_normalized(project)
+            && stage.split('/').count() == 2
+            && !stage.contains('%')
+            && !head.headers.contains_key(serial::X_LARDER_SERIAL)
+            && !head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS);
+        if !is_plain {
+            return None;
+        }
+        let app = &self.0;
+        let stored = app.keeper.live.snapshot()?;
+        let wanted = Wanted::of(&head.headers).ok()?;
+        let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
+        let page = app.pages.ready(&stored.index, request).filter(|page| page.is_public())?;
+        let encoding = encoding(&head.headers);
+        if !page.has_body(encoding) {
+            return None;
+        }
+        let mut response = respond(&head.headers, &page, &wanted, encoding);
+        insert_headers(response.headers_mut(), &stored);
+        app.metrics.responded(Surface::Python, response.status());
+        Some(Shortened::Now(response))
+    }
+}
+
+/// What a client wants to read.
+struct Wanted {
+    form: PageForm,
+    content_type: &'static str,
+}
+
+impl Wanted {
+    /// By `Accept` and its weights; HTML where nothing else is asked for. The error: a version of the API that
+    /// does not exist here, and nothing else, is asked for.
+    fn of(headers: &HeaderMap) -> Result<Wanted, ()> {
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let accept = text(ACCEPT).unwrap_or("*/*");
+        let html = || {
+            let is_installer = text(USER_AGENT).is_some_and(is_installer);
+            if is_installer { PageForm::Html } else { PageForm::Human }
+        };
+        let mut best: Option<(f32, Wanted)> = None;
+        let mut has_other = false;
+        for range in accept.split(',') {
+            let mut parts = range.split(';');
+            let media_type = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+            let weight = parts
+                .find_map(|parameter| parameter.trim().strip_prefix("q=")?.trim().parse().ok())
+                .unwrap_or(1.0);
+            let wanted = match media_type.as_str() {
+                "application/vnd.pypi.simple.v1+json"
+                | "application/vnd.pypi.simple.latest+json" => {
+                    Wanted { form: PageForm::Json, content_type: PageForm::Json.content_type() }
+                }
+                "application/vnd.pypi.simple.v1+html"
+                | "application/vnd.pypi.simple.latest+html" => Wanted {
+                    form: PageForm::Html,
+                    content_type: "application/vnd.pypi.simple.v1+html",
+                },
+                "text/html" | "text/*" | "*/*" | "application/xhtml+xml" => {
+                    Wanted { form: html(), content_type: PageForm::Html.content_type() }
+                }
+                _ => {
+                    has_other |= !media_type.starts_with("application/vnd.pypi.simple.");
+                    continue;
+                }
+            };
+            if weight > 0.0 && best.as_ref().is_none_or(|(other, _)| weight > *other) {
+                best = Some((weight, wanted));
+            }
+        }
+        match best {
+            Some((_, wanted)) => Ok(wanted),
+            None if has_other => {
+                Ok(Wanted { form: html(), content_type: PageForm::Html.content_type() })
+            }
+            None => Err(()),
+        }
+    }
+}
+
+/// `/{user}/{index}/+simple/{project}/`
+pub(super) async fn project(ask: &Ask, stage: &str, project: &str) -> Result<Response, HttpError> {
+    if !project.is_ascii() {
+        return Ok(reply::refusal(
+            ask,
+            StatusCode::BAD_REQUEST,
+            "unicode project names not allowed",
+        ));
+    }
+    let Ok(normalized) = ProjectName::normalize(project) else {
+        let text = format!("The project {project} does not exist.");
+        return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+    };
+    let has_slash = ask.path.ends_with('/');
+    if normalized.as_str() != project {
+        let start = ask.path.trim_end_matches('/');
+        let start = start.rfind('/').map_or("", |at| &start[..at]);
+        let slash = if has_slash { "/" } else { "" };
+        return Ok(redirect(ask, &format!("{start}/{normalized}{slash}")));
+    }
+    // People are sent to where the page's links are right by themselves.
+    let is_simple = ask.path.contains("/+simple/") || ask.path.contains("/%2Bsimple/");
+    let Ok(wanted) = Wanted::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
+    if is_simple && !has_slash && wanted.form == PageForm::Human {
+        return Ok(redirect(ask, &format!("{}/", ask.path)));
+    }
+    page(ask, stage, normalized.as_str(), wanted).await
+}
+
+/// `POST` of `…/refresh`: to the page; what is in a stage is always fresh.
+pub(super) async fn refresh(ask: &Ask, stage: &str, project: &str) -> Result<Response, HttpError> {
+    if ask.stored.index.stage(stage).is_none() {
+        let text = format!("The stage {stage} could not be found.");
+        return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+    }
+    let Ok(normalized) = ProjectName::normalize(project) else {
+        let text = format!("The project {project} does not exist.");
+        return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+    };
+    let names: Vec<&str> = ask.path.split('/').take(3).collect();
+    Ok(redirect(ask, &format!("{}/+simple/{normalized}/", names.join("/"))))
+}
+
+/// `POST` where only pages are: some upload to the URL that they install from.
+pub(super) fn no_uploads(ask: &Ask, stage: &str) -> Response {
+    let names: Vec<&str> = ask.path.split('/').take(3).collect();
+    let url = format!("{}{}/", ask.root_url, names.join("/"));
+    let text = format!("nothing can be uploaded to the pages of {stage}: its uploads go to {url}");
+    reply::upload_refusal(ask, StatusCode::NOT_FOUND, &text)
+}
+
+/// `/{user}/{index}/+simple/`
+pub(super) async fn list(ask: &Ask, stage: &str) -> Result<Response, HttpError> {
+    let Ok(wanted) = Wanted::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
+    page(ask, stage, "", wanted).await
+}
+
+async fn page(
+    ask: &Ask,
+    stage: &str,
+    project: &str,
+    wanted: Wanted,
+) -> Result<Response, HttpError> {
+    let depth = ask.path.matches('/').count().saturating_sub(1);
+    let depth = u8::try_from(depth).unwrap_or(u8::MAX);
+    let request = PageRequest { stage, project, form: wanted.form, depth };
+    let (pages, index) = (&ask.app.pages, &ask.stored.index);
+    let page = match pages.ready(index, request) {
+        Some(page) => Ok(page),
+        // Making one may take long: other requests of this thread move on to another.
+        None => tokio::task::block_in_place(|| pages.page(index, request)),
+    };
+    let page = match page {
+        Ok(page) => page,
+        // Who may not read is not told what is there.
+        Err(none @ NoPage::NoProject(_)) => {
+            if let Some(order) = ResolutionOrder::of(index, stage) {
+                admit(ask, &order).await?;
+            }
+            return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()));
+        }
+        Err(none) => return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string())),
+    };
+    if !page.is_public() {
+        let principal = ask.principal().await?;
+        if !page.admits(&principal) {
+            return Err(auth::denied(&principal, "read this index"));
+        }
+    }
+    if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
+        return Ok(absolute(ask, &page, request, &wanted));
+    }
+    let encoding = encoding(&ask.head.headers);
+    if !page.has_body(encoding) {
+        tokio::task::block_in_place(|| page.body(encoding));
+    }
+    Ok(respond(&ask.head.headers, &page, &wanted, encoding))
+}
+
+/// The page with absolute links, made for this request.
+fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Wanted) -> Response {
+    let links = Links::Absolute(&ask.root_url);
+    let PageRequest { stage, project, form, .. } = request;
+    let rendering = || pypi::render(&ask.stored.index, stage, project, form, links);
+    let reply = match tokio::task::block_in_place(rendering) {
+        Ok(reply) => reply,
+        Err(none) => return reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()),
+    };
+    let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
+    let mut response = respond_now(reply, StatusCode::OK, &conditions);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
+    headers.insert(VARY, VARIES);
+    headers.insert(CACHE_CONTROL, if page.is_public() { PUBLIC } else { PRIVATE });
+    response
+}
+
+/// What the client takes; a page is encoded once, when that is first asked for.
+fn encoding(request: &HeaderMap) -> Encoding {
+    match request.get(ACCEPT_ENCODING) {
+        Some(accepted) => accepted.to_str().map_or(Encoding::Identity, Encoding::negotiate),
+        None => Encoding::Identity,
+    }
+}
+
+fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding) -> Response {
+    let is_known = request
+        .get(IF_NONE_MATCH)
+        .is_some_and(|tags| page.reply().is_known_by(&String::from_utf8_lossy(tags.as_bytes())));
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let mut response = Response::new(Body::from(page.body(encoding).clone()));
+        if let Some(name) = encoding.header_value() {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+        }
+        response
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
+    if let Ok(tag) = HeaderValue::from_str(page.tag(encoding)) {
+        headers.insert(ETAG, tag);
+    }
+    headers.insert(VARY, VARIES);
+    headers.insert(CACHE_CONTROL, if page.is_public() { PUBLIC } else { PRIVATE });
+    response
+}
+
+pub(super) fn redirect(ask: &Ask, path: &str) -> Response {
+    let query = ask.head.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let mut response = StatusCode::FOUND.into_response();
+    if let Ok(location) = HeaderValue::try_from(format!("{}{path}{query}", ask.root_url)) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response.headers_mut().insert(VARY, VARIES);
+    response
+}
+
+fn not_acceptable(ask: &Ask) -> Response {
+    let text = format!(
+        "`{}` is not served: application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html and \
+         text/html are",
+        ask.accept()
+    );
+    reply::refusal(ask, StatusCode::NOT_ACCEPTABLE, &text)
+}

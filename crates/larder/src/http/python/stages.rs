@@ -1,0 +1,164 @@
+//! Stages ("indexes" to devpi's clients): made, shown, changed and removed.
+
+use account::{Principal, Scope};
+use axum::body::Body;
+use axum::response::Response;
+use http::{Method, StatusCode};
+use pypi::change::stage as change;
+use pypi::devpi::{self, IndexConfig};
+use pypi::{ChangeError, ConfigEdit, Refusal, StageName, may_own};
+
+use super::ask::Ask;
+use super::reply;
+use super::write::{Refused, committed, json_body, rule};
+use crate::http::auth;
+use crate::http::error::HttpError;
+
+/// `/+api`, `/{user}/+api`, `/{user}/{index}/+api`
+pub(super) async fn api(
+    ask: &Ask,
+    user: Option<&str>,
+    index: Option<&str>,
+) -> Result<Response, HttpError> {
+    let principal = ask.principal().await?;
+    let stage = match (user, index) {
+        (Some(user), Some(index)) => {
+            let name = format!("{user}/{index}");
+            let Some(stage) = ask.stored.index.stage(&name) else {
+                let text = format!("The stage {name} could not be found.");
+                return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+            };
+            Some(stage)
+        }
+        _ => None,
+    };
+    let config = devpi::api_config(&ask.root_url, &principal, stage.map(|stage| &**stage));
+    Ok(reply::result(StatusCode::OK, "apiconfig", config, None))
+}
+
+/// `/{user}/{index}`, as JSON.
+pub(super) async fn stage(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
+    let outcome = match ask.head.method {
+        Method::GET | Method::HEAD => show(ask, stage).await,
+        Method::PUT => create(ask, stage, body).await,
+        Method::PATCH => modify(ask, stage, body).await,
+        Method::DELETE => delete(ask, stage).await,
+        _ => {
+            let methods = "GET, HEAD, PUT, PATCH, DELETE, POST, PUSH";
+            let path = &ask.path;
+            return Err(HttpError::method_not_allowed(&ask.head.method, path, methods));
+        }
+    };
+    outcome.or_else(Refused::into_result)
+}
+
+/// The status that devpi gives a refusal.
+pub(super) fn status(error: &ChangeError) -> StatusCode {
+    match error.refusal() {
+        Refusal::Invalid => StatusCode::BAD_REQUEST,
+        Refusal::Forbidden => StatusCode::FORBIDDEN,
+        Refusal::NotFound => StatusCode::NOT_FOUND,
+        Refusal::Gone => StatusCode::GONE,
+        Refusal::Conflict => StatusCode::CONFLICT,
+    }
+}
+
+/// A change that a rule forbids, as a message of the API.
+pub(super) fn refused(error: ChangeError) -> Refused {
+    rule(status(&error), error)
+}
+
+pub(super) fn named(stage: &str) -> Result<StageName, Refused> {
+    stage.parse().map_err(|error: pypi::StageNameError| rule(StatusCode::BAD_REQUEST, error))
+}
+
+/// Whether this is somebody who may make, change and remove the stage.
+pub(super) fn may_keep(ask: &Ask, principal: &Principal, stage: &StageName) -> bool {
+    let keepers = &ask.app.config.python.restrict_modify;
+    if keepers.entries().is_empty() {
+        return may_own(stage, principal);
+    }
+    keepers.admits(principal, Scope::PythonAdmin)
+}
+
+async fn show(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let text = || format!("The stage {stage} could not be found.");
+    let missing = || HttpError::new(StatusCode::NOT_FOUND, text());
+    let found = ask.stored.index.stage(stage).ok_or_else(missing)?;
+    if !found.config().is_public() {
+        let principal = ask.principal().await?;
+        if !found.may_read(&principal) && !found.may_modify(&principal) {
+            return Err(auth::denied(&principal, "read this index").into());
+        }
+    }
+    let config = IndexConfig { stage: found, has_projects: !ask.has_flag("no_projects") };
+    Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
+}
+
+async fn parsed_edit(ask: &Ask, body: Body) -> Result<ConfigEdit, Refused> {
+    let json = json_body(ask, body).await?;
+    ConfigEdit::parse(&json).map_err(|error| rule(StatusCode::BAD_REQUEST, error))
+}
+
+async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let name = named(stage)?;
+    let user = name.user_name();
+    if ask.stored.accounts.user(&user).is_none() {
+        return Err(rule(StatusCode::NOT_FOUND, format_args!("no user '{user}'")));
+    }
+    if !may_keep(ask, &principal, &name) {
+        let text = format!("no permission to create index {name}");
+        return Err(rule(StatusCode::FORBIDDEN, text));
+    }
+    let edit = parsed_edit(ask, body).await?;
+    let config = committed(ask, |stored| {
+        if stored.accounts.user(&user).is_none() {
+            return Err(rule(StatusCode::NOT_FOUND, format_args!("no user '{user}'")));
+        }
+        let (mut batch, config) = change::create(&stored.index, &name, &edit).map_err(refused)?;
+        // Not for a user who is removed at this moment.
+        batch = batch.check(account::user_key(&user), record::Expected::Present);
+        Ok((Some(batch), config))
+    })
+    .await?;
+    Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
+}
+
+async fn modify(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let name = named(stage)?;
+    if ask.stored.index.stage(stage).is_none() {
+        return Err(refused(ChangeError::NoStage(name)));
+    }
+    if !may_keep(ask, &principal, &name) {
+        let text = format!("no permission to modify index {name}");
+        return Err(rule(StatusCode::FORBIDDEN, text));
+    }
+    let edit = parsed_edit(ask, body).await?;
+    let is_noop_an_error = ask.has_flag("error_on_noop");
+    let config = committed(ask, |stored| {
+        change::modify(&stored.index, &name, &edit, is_noop_an_error).map_err(refused)
+    })
+    .await?;
+    Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
+}
+
+async fn delete(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let name = named(stage)?;
+    if ask.stored.index.stage(stage).is_none() {
+        return Err(refused(ChangeError::NoStage(name)));
+    }
+    if !may_keep(ask, &principal, &name) {
+        let text = format!("no permission to delete index {name}");
+        return Err(rule(StatusCode::FORBIDDEN, text));
+    }
+    let force = ask.has_flag("force");
+    committed(ask, |stored| {
+        let batch = change::delete(&stored.index, &name, force).map_err(refused)?;
+        Ok((Some(batch), ()))
+    })
+    .await?;
+    Ok(reply::message(StatusCode::CREATED, &format!("index {name} deleted")))
+}

@@ -1,0 +1,463 @@
+//! Uploads: forms with release files, registrations and documentation.
+//!
+//! who -> fields -> bytes, spooled and digested as they come -> digests and archive checked -> kept -> one commit
+//! -> visible in every page -> acknowledged. What is refused is refused before a byte of it is kept. An upload's
+//! refusal is in the reason phrase as well, where older clients look for it.
+
+use account::{Principal, UserName};
+use axum::body::{Body, to_bytes};
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
+use multer::Multipart;
+use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
+use pypi::change::upload as change;
+use pypi::{
+    Decision, DigestHasher, FileDigests, FileRole, Filename, Metadata, StageName, UploadAction,
+    UploadForm, Version,
+};
+use rawzip::FileReader;
+use record::{Batch, Digest};
+use store::{BlobError, CommitError, Staged};
+
+use super::ask::Ask;
+use super::{reply, stages};
+use crate::accounts::ATTEMPTS_MAX;
+use crate::http::auth;
+use crate::http::error::HttpError;
+use crate::stored::{Stored, WriteFailure};
+
+/// Text fields in one form, and their bytes together: a long description and hundreds of classifiers fit.
+const FIELDS_MAX: usize = 10_000;
+const FIELD_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of fields that are files and not kept: signatures, attestations.
+const IGNORED_BYTES_MAX: usize = 32 << 20;
+
+/// A form that has arrived.
+#[derive(Default)]
+struct Arrived {
+    fields: Vec<(String, String)>,
+    content: Option<Content>,
+}
+
+/// Its file.
+struct Content {
+    filename: String,
+    staged: Staged,
+    digests: FileDigests,
+}
+
+/// A refusal of this surface, or a failure of the house.
+enum Refused {
+    Upload(StatusCode, String),
+    Failure(HttpError),
+}
+
+impl From<HttpError> for Refused {
+    fn from(error: HttpError) -> Refused {
+        Refused::Failure(error)
+    }
+}
+
+fn bad(error: impl std::fmt::Display) -> Refused {
+    Refused::Upload(StatusCode::BAD_REQUEST, error.to_string())
+}
+
+fn refused(error: pypi::ChangeError) -> Refused {
+    Refused::Upload(stages::status(&error), error.to_string())
+}
+
+/// `POST /{user}/{index}/` with a form.
+pub(super) async fn upload(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
+    let metrics = &ask.app.metrics.python;
+    match take(ask, stage, body).await {
+        Ok(response) => {
+            metrics.uploaded("stored");
+            Ok(response)
+        }
+        Err(Refused::Upload(status, text)) => {
+            metrics.uploaded("refused");
+            let mut response = reply::upload_refusal(ask, status, &text);
+            if status == StatusCode::UNAUTHORIZED {
+                let challenge = HeaderValue::from_static("Basic realm=\"pypi\"");
+                response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            }
+            Ok(response)
+        }
+        Err(Refused::Failure(error)) => Err(error),
+    }
+}
+
+async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+    let found = ask.stored.index.stage(stage).ok_or_else(|| {
+        Refused::Upload(StatusCode::NOT_FOUND, format!("The stage {stage} could not be found."))
+    })?;
+    if found.config().is_mirror() {
+        let text = "cannot submit to mirror index".to_owned();
+        return Err(Refused::Upload(StatusCode::NOT_FOUND, text));
+    }
+    let proved = auth::identified(&ask.app, &ask.head.headers).await?;
+    // Credentials that do not hold are those of nobody, whom some stages let upload.
+    let (principal, reason) = match proved {
+        Ok(principal) => (principal, None),
+        Err(reason) => (Principal::Anonymous, Some(reason)),
+    };
+    if !found.may_upload(&principal) {
+        return Err(match principal.user_name() {
+            None => {
+                let needed = || {
+                    // Clients look for the word in the reason phrase.
+                    "Unauthorized: to upload, a user and a password or a token are needed"
+                        .to_owned()
+                };
+                Refused::Upload(StatusCode::UNAUTHORIZED, reason.unwrap_or_else(needed))
+            }
+            Some(_) => Refused::Upload(StatusCode::FORBIDDEN, "no permission to submit".to_owned()),
+        });
+    }
+    let who = principal.user_name().cloned();
+    let name = found.name().clone();
+    let arrived = arrive(ask, body).await?;
+    let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let form = UploadForm::read(fields, arrived.content.is_some()).map_err(bad)?;
+    match form.action {
+        UploadAction::Submit => submit(ask, &name, &form).await,
+        UploadAction::FileUpload | UploadAction::DocUpload => {
+            // The form was read with a content.
+            let content = arrived.content.ok_or_else(|| bad("content file field not found"))?;
+            file(ask, &name, &form, content, who.as_ref()).await
+        }
+    }
+}
+
+/// Takes the form in: fields into memory, the file into a spool.
+async fn arrive(ask: &Ask, body: Body) -> Result<Arrived, Refused> {
+    let content_type = ask.header(CONTENT_TYPE).unwrap_or_default();
+    let Ok(boundary) = multer::parse_boundary(content_type) else {
+        return urlencoded(body).await;
+    };
+    let bytes_max = ask.app.config.python.file_bytes_max;
+    let length = ask.header(CONTENT_LENGTH).and_then(|value| value.parse::<u64>().ok());
+    if length.is_some_and(|length| length > bytes_max.saturating_add(FIELD_BYTES_MAX as u64)) {
+        return Err(too_large(bytes_max));
+    }
+    let mut arrived = Arrived::default();
+    let (mut text_bytes, mut ignored_bytes) = (0, 0);
+    let mut form = Multipart::new(body.into_data_stream(), boundary);
+    let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
+    while let Some(mut field) = form.next_field().await.map_err(broken)? {
+        let key = field.name().unwrap_or_default().to_owned();
+        let filename = field.file_name().map(str::to_owned);
+        match filename {
+            Some(filename) if key == "content" => {
+                if arrived.content.is_some() {
+                    return Err(bad("the form has two fields `content`, and one was expected"));
+                }
+                let mut upload = ask.app.keeper.blobs.begin(bytes_max);
+                let mut hasher = DigestHasher::of_all();
+                while let Some(piece) = field.chunk().await.map_err(broken)? {
+                    hasher.update(&piece);
+                    ask.app.metrics.python.upload_bytes(piece.len());
+                    upload.write(piece).await.map_err(|error| unwritable(error, bytes_max))?;
+                }
+                let staged = upload.stage().await.map_err(|error| unwritable(error, bytes_max))?;
+                let digests = hasher.finish();
+                arrived.content = Some(Content { filename, staged, digests });
+            }
+            Some(_) => {
+                while let Some(piece) = field.chunk().await.map_err(broken)? {
+                    ignored_bytes += piece.len();
+                    if ignored_bytes > IGNORED_BYTES_MAX {
+                        return Err(bad(format_args!("the file field `{key}` is too long")));
+                    }
+                }
+            }
+            None => {
+                let mut text = Vec::new();
+                while let Some(piece) = field.chunk().await.map_err(broken)? {
+                    text_bytes += piece.len();
+                    if text_bytes > FIELD_BYTES_MAX {
+                        return Err(bad(format_args!(
+                            "the fields of the form have more than {FIELD_BYTES_MAX} bytes together"
+                        )));
+                    }
+                    text.extend_from_slice(&piece);
+                }
+                if arrived.fields.len() == FIELDS_MAX {
+                    return Err(bad(format_args!("the form has more than {FIELDS_MAX} fields")));
+                }
+                let text = String::from_utf8(text)
+                    .map_err(|_| bad(format_args!("the field `{key}` is not UTF-8")))?;
+                arrived.fields.push((key, text));
+            }
+        }
+    }
+    Ok(arrived)
+}
+
+/// A form without a file.
+async fn urlencoded(body: Body) -> Result<Arrived, Refused> {
+    let bytes = to_bytes(body, FIELD_BYTES_MAX).await.map_err(|_| {
+        bad(format_args!("the form did not arrive whole, or has more than {FIELD_BYTES_MAX} bytes"))
+    })?;
+    let fields = form_urlencoded::parse(&bytes).into_owned().take(FIELDS_MAX).collect();
+    Ok(Arrived { fields, content: None })
+}
+
+fn too_large(bytes_max: u64) -> Refused {
+    let text = format!("the file is too large: at most {bytes_max} bytes are allowed");
+    Refused::Upload(StatusCode::PAYLOAD_TOO_LARGE, text)
+}
+
+fn unwritable(error: BlobError, bytes_max: u64) -> Refused {
+    if matches!(error, BlobError::TooLarge { .. }) {
+        return too_large(bytes_max);
+    }
+    tracing::error!(%error, "an upload cannot be kept");
+    HttpError::unavailable("the file cannot be kept now; nothing was written", 5).into()
+}
+
+/// Registers a release, or replaces what is known of it.
+async fn submit(ask: &Ask, stage: &StageName, form: &UploadForm) -> Result<Response, Refused> {
+    let version = form.version.as_ref().ok_or_else(|| bad("invalid metadata: no version"))?;
+    let metadata = form.metadata.clone().with_empty_fields();
+    let digest = put_json(ask, &metadata).await?;
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = auth::stored(&ask.app)?;
+        let decision = change::submit(&stored.index, stage, &form.project, version, digest);
+        let Some(batch) = decision.map_err(refused)?.batch() else { return Ok(accepted()) };
+        if commit(ask, batch).await? {
+            return Ok(accepted());
+        }
+    }
+    Err(busy())
+}
+
+/// Adds a release file, or documentation.
+async fn file(
+    ask: &Ask,
+    stage: &StageName,
+    form: &UploadForm,
+    content: Content,
+    who: Option<&UserName>,
+) -> Result<Response, Refused> {
+    form.digests.verify(&content.digests).map_err(bad)?;
+    let version = match &form.version {
+        Some(version) => version.clone(),
+        None => latest(&ask.stored, stage, form.project.as_str()).ok_or_else(|| {
+            let name = form.metadata.text("name");
+            bad(format_args!(
+                "doczip has no version and '{name}' has no releases to derive one from"
+            ))
+        })?,
+    };
+    let filename = form.filename(&content.filename, &version).map_err(bad)?;
+    let Content { staged, digests, .. } = content;
+    let is_release = form.action == UploadAction::FileUpload;
+    // Documentation of a version that is named registers it, as a file does.
+    let registers = is_release || form.version.is_some();
+    let inside = match is_release {
+        true => inspected(ask, form, &staged, &filename).await?,
+        false => {
+            check_zip(ask, &staged).await?;
+            Inside::default()
+        }
+    };
+    let core_metadata = inside.core_metadata;
+    let upload = change::FileUpload {
+        stage,
+        project: &form.project,
+        version: &version,
+        filename: &filename,
+        role: if is_release { FileRole::Release } else { FileRole::Docs },
+        digest: digests.sha256,
+        size_bytes: digests.size_bytes,
+        // Installers go by what a wheel itself says.
+        requires_python: match &inside.metadata {
+            Some(metadata) => metadata.requires_python(),
+            None => form.metadata.requires_python().filter(|_| is_release),
+        },
+        core_metadata: core_metadata.as_ref().map(|bytes| Digest::of(bytes)),
+        metadata: registers.then(|| Digest::of(b"")),
+        who,
+        at: Timestamp::now(),
+        log: &[],
+    };
+    // A conflict is told before anything is kept.
+    if let Decision::AlreadyThere = change::file(&ask.stored.index, &upload).map_err(refused)?
+        && !is_volatile(&ask.stored, stage)
+    {
+        return Ok(identical());
+    }
+    staged.keep().await.map_err(|error| unwritable(error, 0))?;
+    if let Some(bytes) = core_metadata {
+        put(ask, bytes).await?;
+    }
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = auth::stored(&ask.app)?;
+        let metadata = match registers {
+            true => Some(merged(ask, &stored, stage, form, &version).await?),
+            false => None,
+        };
+        let upload = change::FileUpload { metadata, ..upload };
+        let decision = change::file(&stored.index, &upload).map_err(refused)?;
+        let Some(batch) = decision.batch() else {
+            return Ok(if is_volatile(&stored, stage) { accepted() } else { identical() });
+        };
+        if commit(ask, batch).await? {
+            return Ok(accepted());
+        }
+    }
+    Err(busy())
+}
+
+fn is_volatile(stored: &Stored, stage: &StageName) -> bool {
+    stored.index.stage(stage.as_str()).is_some_and(|stage| stage.config().volatile)
+}
+
+/// The newest version that the stage itself has of the project.
+fn latest(stored: &Stored, stage: &StageName, project: &str) -> Option<Version> {
+    let versions = pypi::devpi::versions(&stored.index, stage.as_str(), project, true)?;
+    versions.first().map(|view| view.version.clone())
+}
+
+/// What a release file says of itself.
+#[derive(Default)]
+struct Inside {
+    metadata: Option<Metadata>,
+    /// The very bytes, of a wheel: installers read them beside it.
+    core_metadata: Option<Bytes>,
+}
+
+/// Opens the archive, on a thread that may take long: what it says of itself must agree with the form.
+async fn inspected(
+    ask: &Ask,
+    form: &UploadForm,
+    staged: &Staged,
+    filename: &Filename,
+) -> Result<Inside, Refused> {
+    let opened = staged.file().map_err(|error| unwritable(error, 0))?;
+    let (size_bytes, name) = (staged.size_bytes, filename.clone());
+    let looking = tokio::task::spawn_blocking(move || {
+        inspect(FileReader::from(opened), size_bytes, &name, &ArchiveLimits::default())
+    });
+    let facts = match looking.await {
+        Ok(facts) => facts,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
+    // devpi looks into nothing, and its own tests upload what is no archive.
+    if matches!(facts, Err(ArchiveError::Unreadable { .. })) && ask.app.config.python.devpi_defaults
+    {
+        return Ok(Inside::default());
+    }
+    let facts = facts.map_err(unfit)?;
+    let metadata = facts.core_metadata().map_err(bad)?;
+    if let Some(metadata) = &metadata {
+        form.metadata.check_file(facts.metadata_name, metadata).map_err(bad)?;
+    }
+    if filename.kind() != pypi::FileKind::Wheel {
+        return Ok(Inside::default());
+    }
+    Ok(Inside { metadata, core_metadata: facts.metadata.map(Bytes::from) })
+}
+
+/// Opens documentation: a zip that every reader sees the same way, and that leads nowhere else.
+async fn check_zip(ask: &Ask, staged: &Staged) -> Result<(), Refused> {
+    let opened = staged.file().map_err(|error| unwritable(error, 0))?;
+    let size_bytes = staged.size_bytes;
+    let looking = tokio::task::spawn_blocking(move || {
+        SafeZip::open(FileReader::from(opened), size_bytes, &ArchiveLimits::default()).map(|_| ())
+    });
+    match looking.await {
+        Ok(Err(ArchiveError::Unreadable { .. })) if ask.app.config.python.devpi_defaults => Ok(()),
+        Ok(outcome) => outcome.map_err(unfit),
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Why an archive is refused.
+fn unfit(error: ArchiveError) -> Refused {
+    match error {
+        ArchiveError::Io(error) => {
+            tracing::error!(%error, "an upload cannot be read");
+            HttpError::unavailable("the file cannot be read now; nothing was written", 5).into()
+        }
+        error => bad(error),
+    }
+}
+
+/// What is known of the release, with what came with this file: stored, and named.
+async fn merged(
+    ask: &Ask,
+    stored: &Stored,
+    stage: &StageName,
+    form: &UploadForm,
+    version: &Version,
+) -> Result<Digest, Refused> {
+    let known = stored.index.stage(stage.as_str());
+    let known = known.and_then(|stage| stage.project(form.project.as_str()));
+    let known = known.and_then(|project| project.release(version.as_str()));
+    let mut metadata = match known {
+        Some(release) => read_metadata(ask, release.metadata).await?,
+        None => Metadata::default().with_empty_fields(),
+    };
+    metadata.merge(form.metadata.clone());
+    put_json(ask, &metadata).await
+}
+
+async fn read_metadata(ask: &Ask, digest: Digest) -> Result<Metadata, Refused> {
+    let bytes = ask.app.keeper.blobs.bytes(digest, 64 << 20).await.map_err(|error| {
+        tracing::error!(%error, "a release's metadata cannot be read");
+        HttpError::unavailable("the release's metadata cannot be read now", 5)
+    })?;
+    let json = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    // What is lost is said anew by this upload.
+    Ok(json.and_then(|json| Metadata::from_json(&json).ok()).unwrap_or_default())
+}
+
+async fn put_json(ask: &Ask, metadata: &Metadata) -> Result<Digest, Refused> {
+    let json = serde_json::to_vec(&metadata.to_json()).map_err(bad)?;
+    put(ask, json.into()).await
+}
+
+async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, Refused> {
+    let blob = ask.app.keeper.blobs.put(bytes).await;
+    Ok(blob.map_err(|error| unwritable(error, 0))?.digest)
+}
+
+/// Commits what was decided. False if another write came first, and all is to be decided again.
+async fn commit(ask: &Ask, batch: Batch) -> Result<bool, Refused> {
+    let keeper = &ask.app.keeper;
+    match keeper.commit(batch).await {
+        Ok(serial) => {
+            ask.wrote(serial);
+            Ok(true)
+        }
+        Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
+            let timeout = ask.app.config.store.wait_for_serial;
+            keeper.wait_for(mismatch.found.serial, timeout).await;
+            Ok(false)
+        }
+        Err(error) => Err(auth::write_failed(&error).into()),
+    }
+}
+
+/// Other writes came first, as often as that is tried.
+fn busy() -> Refused {
+    let text = "other writes came first again and again; nothing was written";
+    HttpError::unavailable(text, 1).into()
+}
+
+/// What twine and devpi's client take for success: 200, without a body.
+fn accepted() -> Response {
+    Response::new(Body::empty())
+}
+
+fn identical() -> Response {
+    let mut response = accepted();
+    reply::set_reason(&mut response, "Upload of identical file to non volatile index.");
+    response
+}

@@ -1,0 +1,110 @@
+//! What every write of this surface does: a body read within bounds, a change decided, committed, and decided
+//! again where another write came first.
+
+use axum::body::{Body, to_bytes};
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use record::Batch;
+use serde_json::Value;
+use store::CommitError;
+
+use super::ask::Ask;
+use super::reply;
+use crate::accounts::ATTEMPTS_MAX;
+use crate::http::auth;
+use crate::http::error::HttpError;
+use crate::stored::{Stored, WriteFailure};
+
+/// A write that a rule forbids is answered as devpi words it; one that fails, as the house does.
+pub(super) enum Refused {
+    /// A rule.
+    Rule(Box<Response>),
+    /// The house.
+    Failure(HttpError),
+}
+
+impl From<Response> for Refused {
+    fn from(response: Response) -> Refused {
+        Refused::Rule(Box::new(response))
+    }
+}
+
+impl From<HttpError> for Refused {
+    fn from(error: HttpError) -> Refused {
+        Refused::Failure(error)
+    }
+}
+
+impl Refused {
+    /// The response, or the house's error.
+    pub(super) fn into_result(self) -> Result<Response, HttpError> {
+        match self {
+            Refused::Rule(response) => Ok(*response),
+            Refused::Failure(error) => Err(error),
+        }
+    }
+}
+
+/// A refusal with a message of the API.
+pub(super) fn rule(status: StatusCode, message: impl std::fmt::Display) -> Refused {
+    Refused::from(reply::message(status, &message.to_string()))
+}
+
+/// A body as JSON, whatever it says it is; devpi's clients do not always say.
+pub(super) async fn json_body(ask: &Ask, body: Body) -> Result<Value, Refused> {
+    let bytes = whole_body(body, ask.app.config.limits.body_bytes_max).await?;
+    decoded(&bytes)
+}
+
+/// The same for a body that may be missing.
+pub(super) async fn optional_json_body(ask: &Ask, body: Body) -> Result<Option<Value>, Refused> {
+    let bytes = whole_body(body, ask.app.config.limits.body_bytes_max).await?;
+    if bytes.is_empty() { Ok(None) } else { decoded(&bytes).map(Some) }
+}
+
+/// Bytes as JSON.
+pub(super) fn decoded(bytes: &[u8]) -> Result<Value, Refused> {
+    serde_json::from_slice(bytes)
+        .map_err(|_| rule(StatusCode::BAD_REQUEST, "Bad request: could not decode json"))
+}
+
+/// A body of at most so many bytes.
+pub(super) async fn whole_body(body: Body, bytes_max: usize) -> Result<Bytes, Refused> {
+    to_bytes(body, bytes_max).await.map_err(|_| {
+        rule(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format_args!("the body did not arrive whole, or has more than {bytes_max} bytes"),
+        )
+    })
+}
+
+/// Decides on the state as it is, commits, and returns what was decided once everybody sees it. `decide` gives
+/// what to commit, if anything.
+pub(super) async fn committed<T>(
+    ask: &Ask,
+    mut decide: impl FnMut(&Stored) -> Result<(Option<Batch>, T), Refused>,
+) -> Result<T, Refused> {
+    let keeper = &ask.app.keeper;
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = auth::stored(&ask.app)?;
+        let (batch, outcome) = decide(&stored)?;
+        drop(stored);
+        let Some(batch) = batch.filter(|batch| !batch.writes.is_empty()) else {
+            return Ok(outcome);
+        };
+        match keeper.commit(batch).await {
+            Ok(serial) => {
+                ask.wrote(serial);
+                return Ok(outcome);
+            }
+            Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
+                let timeout = ask.app.config.store.wait_for_serial;
+                keeper.wait_for(mismatch.found.serial, timeout).await;
+            }
+            Err(error) => return Err(auth::write_failed(&error).into()),
+        }
+    }
+    let busy = "other writes came first again and again; nothing was written";
+    Err(HttpError::unavailable(busy, 1).into())
+}

@@ -1,0 +1,253 @@
+//! Yanking (PEP 592), what a project's owner says of its future (PEP 792), and removing old versions by a rule:
+//! devpi has none of it, so these URLs are this server's own.
+//!
+//! `POST` with an optional `{"reason": "…"}` yanks, `DELETE` takes that back.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use pypi::change::retention::{self, RetentionRule};
+use pypi::change::yank;
+use pypi::{
+    ChangeError, Decision, Directory, FileLookup, ProjectName, ProjectStatus, StatusMarker,
+};
+use serde_json::{Map, Value, json};
+
+use super::ask::Ask;
+use super::project::{no_stage, readable, remover};
+use super::reply;
+use super::stages::{may_keep, refused};
+use super::write::{Refused, committed, optional_json_body, rule};
+use crate::http::error::HttpError;
+use crate::stored::Stored;
+
+/// A reason is shown by installers in a line or two.
+const REASON_BYTES_MAX: usize = 1_000;
+
+/// `/{user}/{index}/{project}/{version}/+yank`
+pub(super) async fn release(
+    ask: &Ask,
+    stage: &str,
+    project: &str,
+    version: &str,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let yanking = async {
+        let stage = remover(ask, stage, "yanking a release").await?.name();
+        let name = normalized(project)?;
+        let reason = reason(ask, body).await?;
+        decided(ask, |stored| {
+            yank::release(&stored.index, stage, &name, version, reason.as_deref())
+        })
+        .await?;
+        Ok(said(&format!("project '{name}' version '{version}'"), reason.is_some()))
+    };
+    yanking.await.or_else(Refused::into_result)
+}
+
+/// `/{user}/{index}/+f/{abc}/{0123456789abc}/{filename}/+yank`
+pub(super) async fn file(
+    ask: &Ask,
+    stage: &str,
+    path: &[String],
+    body: Body,
+) -> Result<Response, HttpError> {
+    let yanking = async {
+        let stage = remover(ask, stage, "yanking a file").await?;
+        let shown = || format!("{}/+f/{}", stage.name(), path.join("/"));
+        let missing = || refused(ChangeError::NoFile { path: shown() });
+        let [first, second, filename] = path else { return Err(missing()) };
+        let directory = Directory::parse(first, second).ok_or_else(missing)?;
+        let reason = reason(ask, body).await?;
+        decided(ask, |stored| {
+            // Looked up anew each time: it may be replaced meanwhile.
+            let stage = stored.index.stage(stage.name().as_str()).unwrap_or(stage);
+            let project = match stage.file(directory, filename) {
+                FileLookup::Found { project, .. } => project,
+                FileLookup::Gone => return Err(ChangeError::FileGone { path: shown() }),
+                FileLookup::CoreMetadata { .. } | FileLookup::Absent => {
+                    return Err(ChangeError::NoFile { path: shown() });
+                }
+            };
+            yank::file(&stored.index, stage.name(), &project, filename, reason.as_deref())
+        })
+        .await?;
+        Ok(said(&format!("package '{}'", shown()), reason.is_some()))
+    };
+    yanking.await.or_else(Refused::into_result)
+}
+
+async fn decided(
+    ask: &Ask,
+    decide: impl Fn(&Stored) -> Result<Decision, ChangeError>,
+) -> Result<(), Refused> {
+    committed(ask, |stored| Ok((decide(stored).map_err(refused)?.batch(), ()))).await
+}
+
+fn said(what: &str, is_yanked: bool) -> Response {
+    let verb = if is_yanked { "yanked" } else { "no longer yanked" };
+    reply::message(StatusCode::OK, &format!("{what} {verb}"))
+}
+
+fn normalized(project: &str) -> Result<ProjectName, Refused> {
+    let missing = |_| rule(StatusCode::NOT_FOUND, "project not found");
+    ProjectName::normalize(project).map_err(missing)
+}
+
+fn bad(error: impl std::fmt::Display) -> Refused {
+    rule(StatusCode::BAD_REQUEST, error)
+}
+
+/// The members of a body, which may be missing; no others than these.
+async fn members(ask: &Ask, body: Body, known: &[&str]) -> Result<Map<String, Value>, Refused> {
+    let object = match optional_json_body(ask, body).await? {
+        None => Map::new(),
+        Some(Value::Object(object)) => object,
+        Some(_) => return Err(bad("the body was expected to be a JSON object")),
+    };
+    match object.keys().find(|key| !known.contains(&key.as_str())) {
+        None => Ok(object),
+        Some(key) => {
+            let known = known.join(", ");
+            Err(bad(format_args!("'{key}' is not known here: expected are {known}")))
+        }
+    }
+}
+
+fn reason_in(object: &Map<String, Value>) -> Result<Option<String>, Refused> {
+    let reason = match object.get("reason") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(reason)) => reason,
+        Some(_) => return Err(bad("'reason' was expected to be a text")),
+    };
+    if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
+        return Err(bad(format_args!(
+            "'reason' was expected to be one line of at most {REASON_BYTES_MAX} bytes"
+        )));
+    }
+    Ok(Some(reason.clone()))
+}
+
+/// Why something is yanked; none: it no longer is.
+async fn reason(ask: &Ask, body: Body) -> Result<Option<String>, Refused> {
+    if ask.head.method == Method::DELETE {
+        return Ok(None);
+    }
+    let object = members(ask, body, &["reason"]).await?;
+    Ok(Some(reason_in(&object)?.unwrap_or_default()))
+}
+
+/// `/{user}/{index}/{project}/+status`: shown, set (`{"status", "reason"}`) and taken back.
+pub(super) async fn project_status(
+    ask: &Ask,
+    stage: &str,
+    project: &str,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let answering = async {
+        let name = normalized(project)?;
+        if ask.is_read() {
+            let order = readable(ask, stage, true).await?;
+            let found = order.stages().first().and_then(|stage| stage.project(name.as_str()));
+            let found = found.ok_or_else(|| refused(ChangeError::NoProject(name)))?;
+            return Ok(status_result(&found.status().cloned().unwrap_or_default()));
+        }
+        let stage = remover(ask, stage, "changing a project's status").await?.name();
+        let status = match ask.head.method {
+            Method::DELETE => None,
+            _ => Some(status_in(&members(ask, body, &["status", "reason"]).await?)?),
+        };
+        decided(ask, |stored| {
+            yank::set_project_status(&stored.index, stage, &name, status.as_ref())
+        })
+        .await?;
+        Ok(status_result(&status.unwrap_or_default()))
+    };
+    answering.await.or_else(Refused::into_result)
+}
+
+fn status_in(object: &Map<String, Value>) -> Result<ProjectStatus, Refused> {
+    let marker = object.get("status").and_then(Value::as_str).and_then(StatusMarker::parse);
+    let expected = "'status' was expected to be active, archived, quarantined or deprecated";
+    let marker = marker.ok_or_else(|| bad(expected))?;
+    Ok(ProjectStatus { marker, reason: reason_in(object)?.map(Into::into) })
+}
+
+fn status_result(status: &ProjectStatus) -> Response {
+    let mut result = json!({"status": status.marker.as_str()});
+    if let Some(reason) = &status.reason {
+        result["reason"] = (&**reason).into();
+    }
+    reply::result(StatusCode::OK, "projectstatus", result, None)
+}
+
+/// `POST /{user}/{index}/+retention`: removes what the stage's rule, or the one in the body, says; with
+/// `?dry_run` only says what that would be.
+pub(super) async fn retain(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
+    let retaining = async {
+        let found = ask.stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
+        let name = found.name();
+        let principal = ask.principal().await?;
+        if !may_keep(ask, &principal, name) {
+            return Err(Refused::from(reply::forbidden(ask, "removing old versions")));
+        }
+        let object = members(ask, body, &["versions", "days"]).await?;
+        let own = match object.is_empty() {
+            true => None,
+            false => Some(RetentionRule {
+                versions: number(&object, "versions")?,
+                days: number(&object, "days")?,
+            }),
+        };
+        let is_dry = ask.has_flag("dry_run");
+        let decide = |stored: &Stored| {
+            let index = &stored.index;
+            let stage = index.stage(name.as_str());
+            let stage = stage.ok_or_else(|| refused(ChangeError::NoStage(name.clone())))?;
+            let rule = own.unwrap_or_else(|| RetentionRule::of(stage));
+            if rule.versions == Some(0) && rule.days.is_none() {
+                return Err(bad("'versions' was expected to be 1 or more: 0 would remove all"));
+            }
+            if rule.is_empty() {
+                return Err(bad(
+                    "the index has no rule: set retention_versions or retention_days, or send \
+                     {\"versions\": …} or {\"days\": …}",
+                ));
+            }
+            let plan = retention::plan(index, name, rule, Timestamp::now()).map_err(refused)?;
+            Ok((plan.batch.filter(|_| !is_dry), (rule, plan.removals)))
+        };
+        let (rule, removals) = committed(ask, decide).await?;
+        let size_bytes: u64 = removals.iter().map(|removal| removal.size_bytes).sum();
+        let removals: Vec<Value> = removals
+            .iter()
+            .map(|removal| {
+                json!({
+                    "project": removal.project.as_str(),
+                    "version": removal.version,
+                    "files": removal.filenames,
+                    "size": removal.size_bytes,
+                })
+            })
+            .collect();
+        let result = json!({
+            "dry_run": is_dry,
+            "rule": {"versions": rule.versions, "days": rule.days},
+            "removals": removals,
+            "size": size_bytes,
+        });
+        Ok(reply::result(StatusCode::OK, "retention", result, None))
+    };
+    retaining.await.or_else(Refused::into_result)
+}
+
+fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, Refused> {
+    let value = match object.get(key) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let wrong = || bad(format_args!("'{key}' was expected to be a whole number, not {value}"));
+    number.map(Some).ok_or_else(wrong)
+}

@@ -1,0 +1,38 @@
+//! `X-Larder-Serial`: never reading older than what one has seen.
+//!
+//! Every response out of the store carries the serial that it was made from, or that it made (the Python index
+//! in `X-DEVPI-SERIAL`, as its clients know it). A client that sends one back, to this process or to another of the
+//! same store, is answered from that serial or a later one: the request waits until this process has it.
+
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use record::Serial;
+
+use super::error::HttpError;
+use crate::app::App;
+
+/// The header, in both directions.
+pub(super) const X_LARDER_SERIAL: HeaderName = HeaderName::from_static("x-larder-serial");
+
+/// Waits until the published state is no older than what the request has seen.
+///
+/// # Errors
+/// 400 for a value that is no serial; 503 if this process does not have it in time.
+pub(super) async fn wait_for_seen(app: &App, request: &HeaderMap) -> Result<(), HttpError> {
+    let Some(value) = request.get(X_LARDER_SERIAL) else { return Ok(()) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let seen: Serial = text.parse().map_err(|error| {
+        HttpError::new(StatusCode::BAD_REQUEST, format!("X-Larder-Serial: {error}"))
+    })?;
+    if app.keeper.wait_for(seen, app.config.store.wait_for_serial).await {
+        return Ok(());
+    }
+    let current = app.keeper.live.snapshot().map_or(Serial::ZERO, |stored| stored.serial);
+    let detail = format!("this process is at serial {current}, and serial {seen} was asked for");
+    Err(HttpError::unavailable(detail, 1))
+}
+
+/// Names the serial that a response was made from.
+pub(super) fn insert(headers: &mut HeaderMap, serial: Serial) {
+    headers.insert(X_LARDER_SERIAL, HeaderValue::from(serial.0));
+}

@@ -1,0 +1,270 @@
+//! `/+tokens`: the API tokens of whoever asks, and for administrators with `?user=` those of others.
+//!
+//! credentials -> principal -> [`UserPolicy`] -> change -> commit -> response. A token is shown once, in the
+//! answer to the request that made it; no answer may be kept by anybody on the way. A token that lacks the
+//! scope `user:admin` manages no tokens, and none makes a wider one than itself.
+
+use std::sync::Arc;
+
+use account::{
+    Forbidden, Principal, Scope, Scopes, TokenId, TokenText, UserName, UserPolicy, change,
+};
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use jiff::Timestamp;
+use record::Serial;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::CommitError;
+
+use super::error::HttpError;
+use super::{auth, serial};
+use crate::accounts::{self, ATTEMPTS_MAX, Expiry};
+use crate::app::App;
+use crate::stored::{Stored, WriteFailure};
+
+/// Size of the request for a token.
+const BODY_BYTES_MAX: usize = 16 << 10;
+
+/// No setting moves whose tokens are whose business.
+const POLICY: UserPolicy = UserPolicy { strangers_create_users: false, modifiers: None };
+
+const LIST_METHODS: &str = "GET, HEAD, POST, OPTIONS";
+const TOKEN_METHODS: &str = "DELETE, OPTIONS";
+
+/// What a new token is to be, as somebody asks for it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    /// `["article:write", …]`.
+    scopes: Vec<String>,
+    /// As for `larder token create --expires`; never, without it.
+    expires: Option<String>,
+    /// What its owner notes about it.
+    #[serde(default)]
+    comment: String,
+}
+
+/// `/+tokens`
+pub(super) async fn collection(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let outcome = match head.method {
+        Method::GET | Method::HEAD => list(&app, &head).await,
+        Method::POST => create(&app, &head, body).await,
+        Method::OPTIONS => Ok(options(LIST_METHODS)),
+        _ => Err(HttpError::method_not_allowed(&head.method, head.uri.path(), LIST_METHODS)),
+    };
+    unkept(outcome)
+}
+
+/// `/+tokens/{id}`
+pub(super) async fn single(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    let outcome = match head.method {
+        Method::DELETE => revoke(&app, &head).await,
+        Method::OPTIONS => Ok(options(TOKEN_METHODS)),
+        _ => Err(HttpError::method_not_allowed(&head.method, head.uri.path(), TOKEN_METHODS)),
+    };
+    unkept(outcome)
+}
+
+fn options(methods: &'static str) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+/// Nothing of this belongs into a cache.
+fn unkept(outcome: Result<Response, HttpError>) -> Response {
+    let mut response = outcome.unwrap_or_else(HttpError::into_response);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+async fn list(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let principal = asking(app, &head.headers).await?;
+    let owner = owner(head, &principal)?;
+    POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
+    let stored = auth::stored(app)?;
+    found(&stored, &owner)?;
+    let now = Timestamp::now();
+    let tokens = stored.accounts.tokens_of(&owner);
+    let tokens: Vec<Value> =
+        tokens.into_iter().map(|token| accounts::token_json(token, now)).collect();
+    let object = json!({"user": owner.as_str(), "tokens": tokens});
+    Ok(answer(StatusCode::OK, Some(&object), stored.serial))
+}
+
+async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpError> {
+    let principal = asking(app, &head.headers).await?;
+    let owner = owner(head, &principal)?;
+    POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
+    let wish = wish(&head.headers, body).await?;
+    let unusable = |error: &dyn std::fmt::Display| {
+        HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+    };
+    let scopes = wish.scopes.iter().map(|scope| scope.parse::<Scope>());
+    let scopes: Scopes = scopes.collect::<Result<_, _>>().map_err(|error| unusable(&error))?;
+    let now = Timestamp::now();
+    let expires_at = match &wish.expires {
+        None => None,
+        Some(text) => text
+            .parse::<Expiry>()
+            .and_then(|expiry| expiry.at(now))
+            .map_err(|error| unusable(&error))?,
+    };
+    POLICY.create_token(&principal, &owner, scopes).map_err(|error| refused(&principal, &error))?;
+    let new = change::NewToken { user: owner, comment: wish.comment, scopes, expires_at };
+    let mut made = None;
+    let serial = commit(app, |stored| {
+        found(stored, &new.user)?;
+        let secret = accounts::random().map_err(|error| {
+            tracing::error!(%error, "no random numbers");
+            HttpError::unavailable("the system has no random numbers now", 5)
+        })?;
+        let (text, token, batch) = change::create_token(&stored.accounts, new.clone(), secret, now)
+            .map_err(|error| unusable(&error))?;
+        made = Some((text, token));
+        Ok(batch)
+    })
+    .await?;
+    let Some((text, token)) = made else {
+        return Err(HttpError::unavailable("the token was not made", 1));
+    };
+    let mut object = accounts::token_json(&token, now);
+    object["token"] = json!(text.reveal());
+    Ok(answer(StatusCode::CREATED, Some(&object), serial))
+}
+
+async fn revoke(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let principal = asking(app, &head.headers).await?;
+    if let Some(query) = head.uri.query().filter(|query| !query.is_empty()) {
+        let detail = format!("`{query}` is too much: the id says which token is meant");
+        return Err(HttpError::new(StatusCode::BAD_REQUEST, detail));
+    }
+    let text = head.uri.path().strip_prefix("/+tokens/").unwrap_or_default();
+    let id = text.parse::<TokenText>().map(|token| token.id()).or_else(|_| text.parse());
+    let id: TokenId =
+        id.map_err(|error| HttpError::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+    // A user who may manage their own is not told which others there are.
+    let own = principal.user_name().cloned().ok_or_else(unidentified)?;
+    POLICY.manage_tokens(&principal, &own).map_err(|error| refused(&principal, &error))?;
+    let serial = commit(app, |stored| {
+        let none = || HttpError::new(StatusCode::NOT_FOUND, change::NoToken(id).to_string());
+        let token = stored.accounts.token(id).ok_or_else(none)?;
+        POLICY.manage_tokens(&principal, &token.user).map_err(|_| none())?;
+        change::revoke_token(&stored.accounts, id).map_err(|_| none())
+    })
+    .await?;
+    Ok(answer(StatusCode::NO_CONTENT, None, serial))
+}
+
+/// Who asks: somebody.
+async fn asking(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
+    serial::wait_for_seen(app, headers).await?;
+    let principal = auth::principal(app, headers).await?;
+    match principal {
+        Principal::Anonymous => Err(unidentified()),
+        principal => Ok(principal),
+    }
+}
+
+fn unidentified() -> HttpError {
+    HttpError::unauthorized("to manage tokens, a user and a password are needed")
+}
+
+/// Whose tokens are meant: those of `?user=`, else one's own.
+fn owner(head: &Parts, principal: &Principal) -> Result<UserName, HttpError> {
+    let bad = |detail: String| HttpError::new(StatusCode::BAD_REQUEST, detail);
+    let mut owner = None;
+    for (name, value) in form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()) {
+        if name != "user" {
+            return Err(bad(format!("the parameter `{name}` is unknown, expected `user`")));
+        }
+        let value: UserName =
+            value.parse().map_err(|error: account::NameError| bad(error.to_string()))?;
+        if owner.replace(value).is_some() {
+            return Err(bad("the parameter `user` is given twice".to_owned()));
+        }
+    }
+    owner.or_else(|| principal.user_name().cloned()).ok_or_else(unidentified)
+}
+
+/// 403, with what a token lacks.
+fn refused(principal: &Principal, error: &Forbidden) -> HttpError {
+    let detail = match principal.has_scope(Scope::UserAdmin) {
+        true => error.to_string(),
+        false => format!(
+            "this token may not manage tokens: it lacks the scope `{}`",
+            Scope::UserAdmin.as_str()
+        ),
+    };
+    HttpError::new(StatusCode::FORBIDDEN, detail)
+}
+
+fn found(stored: &Stored, owner: &UserName) -> Result<(), HttpError> {
+    let none = || HttpError::new(StatusCode::NOT_FOUND, change::NoUser(owner.clone()).to_string());
+    stored.accounts.user(owner).map(drop).ok_or_else(none)
+}
+
+async fn wish(headers: &HeaderMap, body: Body) -> Result<Wish, HttpError> {
+    // Also because no page of another site can send this type with somebody's remembered password.
+    let said = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let media_type = said.as_deref().unwrap_or_default().split(';').next().unwrap_or_default();
+    if !media_type.trim().eq_ignore_ascii_case("application/json") {
+        let detail = format!(
+            "a body of the type `{media_type}` is not read: `application/json` was expected"
+        );
+        return Err(HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+    }
+    let bytes = to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
+        let detail =
+            format!("the body did not arrive whole within {BODY_BYTES_MAX} bytes: {error}");
+        HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    })?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let detail = format!(
+            "the body is no request for a token: {error}; expected was \
+             {{\"scopes\": [\"article:write\"], \"expires\": \"90d\", \"comment\": \"\"}}"
+        );
+        HttpError::new(StatusCode::BAD_REQUEST, detail)
+    })
+}
+
+/// Commits what `decide` makes of what is there, decided anew where another write came first.
+async fn commit(
+    app: &App,
+    mut decide: impl FnMut(&Stored) -> Result<record::Batch, HttpError>,
+) -> Result<Serial, HttpError> {
+    let mut attempts = 0;
+    loop {
+        let stored = auth::stored(app)?;
+        let batch = decide(&stored)?;
+        attempts += 1;
+        match app.keeper.commit(batch).await {
+            Err(WriteFailure::Commit(CommitError::Mismatch(_))) if attempts < ATTEMPTS_MAX => {
+                // What came first is in the store, and is to be seen before the next decision.
+                let serial = app.keeper.records.serial().await.unwrap_or(stored.serial);
+                app.keeper.wait_for(serial, app.config.store.wait_for_serial).await;
+            }
+            outcome => return outcome.map_err(|error| auth::write_failed(&error)),
+        }
+    }
+}
+
+fn answer(status: StatusCode, object: Option<&Value>, serial: Serial) -> Response {
+    let mut response = match object {
+        Some(object) => (status, object.to_string()).into_response(),
+        None => status.into_response(),
+    };
+    let headers = response.headers_mut();
+    if object.is_some() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    serial::insert(headers, serial);
+    response
+}

@@ -1,0 +1,95 @@
+//! What becomes of files that are there, and of those that are not.
+
+use super::*;
+
+fn endpoints() -> Endpoints {
+    let url = |text: &str| text.parse().expect("a URL");
+    Endpoints {
+        name: "alice-dev".to_owned(),
+        simple: url("http://index.example:8080/alice/dev/+simple/"),
+        submit: Some(url("http://index.example:8080/alice/dev/")),
+    }
+}
+
+fn bob() -> Credentials {
+    Credentials::new("bob", "p@ss/word").expect("credentials")
+}
+
+#[track_caller]
+fn check(found: String, expected: &str) {
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn pip_is_told_of_the_index_and_of_a_host_without_tls() {
+    check(
+        pip("[global]\ntimeout = 5\n", &endpoints(), None),
+        "[global]\ntimeout = 5\nindex-url = http://index.example:8080/alice/dev/+simple/\n\
+         trusted-host = index.example:8080\n",
+    );
+    let known = "[global]\nindex-url = x\ntrusted-host = other\n";
+    check(
+        pip(known, &endpoints(), Some(&bob())),
+        "[global]\nindex-url = http://bob:p%40ss%2Fword@index.example:8080/alice/dev/+simple/\n\
+         trusted-host =\n    other\n    index.example:8080\n",
+    );
+}
+
+#[test]
+fn uv_has_one_default() {
+    let text = "index-url = \"x\"\noffline = false\n\n[[index]]\nname = \"other\"\nurl = \"http://x/\"\ndefault = true # old\n";
+    let expected = "offline = false\n\n[[index]]\nname = \"other\"\nurl = \"http://x/\"\n\n[[index]]\n\
+         name = \"alice-dev\"\nurl = \"http://index.example:8080/alice/dev/+simple/\"\n\
+         publish-url = \"http://index.example:8080/alice/dev/\"\ndefault = true\n";
+    let once = uv(text, &endpoints(), None).expect("TOML");
+    check(once.clone(), expected);
+    check(uv(&once, &endpoints(), None).expect("TOML"), expected);
+    assert!(uv("index = 5", &endpoints(), None).is_err());
+    assert!(uv("= 5", &endpoints(), None).is_err());
+}
+
+#[test]
+fn twine_keeps_its_other_servers() {
+    let submit = endpoints().submit.expect("a place");
+    check(
+        twine(
+            "[distutils]\nindex-servers = other\n\n[other]\nusername = x\n",
+            "alice-dev",
+            &submit,
+            Some(&bob()),
+        ),
+        "[distutils]\nindex-servers =\n    other\n    alice-dev\n\n[other]\nusername = x\n\n[alice-dev]\n\
+         repository = http://index.example:8080/alice/dev/\nusername = bob\npassword = p@ss/word\n",
+    );
+}
+
+#[test]
+fn poetry_gets_a_table_of_its_own() {
+    let keys = [("url", "http://x/")];
+    check(
+        table("cache-dir = \"/x\"\n", ["repositories", "alice-dev"], &keys).expect("TOML"),
+        "cache-dir = \"/x\"\n\n[repositories.alice-dev]\nurl = \"http://x/\"\n",
+    );
+    check(
+        table("[repositories]\nother.url = \"y\"\n", ["repositories", "alice-dev"], &keys)
+            .expect("TOML"),
+        "[repositories]\nother.url = \"y\"\n\n[repositories.alice-dev]\nurl = \"http://x/\"\n",
+    );
+}
+
+#[test]
+fn the_url_of_an_index_is_taken_in_any_form() {
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        match index_url(text) {
+            Ok(url) => assert_eq!(url.as_str(), expected),
+            Err(error) => assert!(format!("{error:#}").contains(expected), "{error:#}"),
+        }
+    }
+    check("http://h/alice/dev", "http://h/alice/dev/");
+    check("https://h:1/p/alice/dev/+simple/?x#y", "https://h:1/p/alice/dev/");
+    check("http://h/alice", "one that ends in /user/index was expected");
+    check("http://bob:x@h/alice/dev", "--password-stdin");
+    check("ftp://h/alice/dev", "http:// or https:// was expected");
+    check("alice/dev", "is not a URL");
+}

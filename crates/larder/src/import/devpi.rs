@@ -1,0 +1,100 @@
+//! A devpi export: users with the hashes of their passwords, indexes, releases, files with their history.
+//!
+//! `dataindex.json` -> [`dump::Dump`] -> users and indexes in one commit -> items, hundreds a commit -> every
+//! file looked up at the end. What devpi's servers sign logins with, and what they call themselves, stays behind.
+
+mod accounts;
+mod dump;
+mod files;
+mod stages;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use self::dump::Dump;
+use super::report::Report;
+use super::writer::Writer;
+use crate::accounts::ATTEMPTS_MAX;
+use crate::config::Config;
+use crate::setup;
+
+/// What is to be imported from where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DevpiImport {
+    /// What `devpi-export` wrote.
+    pub directory: PathBuf,
+    /// Read and check everything, and write nothing.
+    pub is_dry_run: bool,
+    /// Do not count the files of mirrors as missing: a mirror fetches them anew.
+    pub is_without_mirrored_files: bool,
+}
+
+/// Imports. The password of `root` comes with the report if `root` was made here, since none came with the
+/// export.
+///
+/// # Errors
+/// An export that cannot be read at all, and failures of the store; whatever else is wrong is in the report.
+pub async fn import_devpi(
+    config: &Config,
+    import: &DevpiImport,
+) -> anyhow::Result<(Report, Option<account::Password>)> {
+    let dump = read_dump(&import.directory).await?;
+    let mut writer = Writer::open(config, import.is_dry_run).await?;
+    let done = everything(config, import, &dump, &mut writer).await;
+    writer.close().await;
+    done
+}
+
+async fn everything(
+    config: &Config,
+    import: &DevpiImport,
+    dump: &Dump,
+    writer: &mut Writer,
+) -> anyhow::Result<(Report, Option<account::Password>)> {
+    let mut report = Report { is_dry_run: import.is_dry_run, ..Report::default() };
+    let users = accounts::read(dump, config.python.devpi_defaults, &mut report).await?;
+    let stages = stages::read(dump, &mut report);
+    let before = report.clone();
+    for attempt in 1.. {
+        report = before.clone();
+        let mut plan = writer.plan();
+        accounts::plan(&users, &mut plan, &mut report);
+        stages::plan(&stages, &mut plan, &mut report);
+        if writer.commit(plan).await? {
+            break;
+        }
+        if attempt == ATTEMPTS_MAX {
+            bail!("other writes came first again and again");
+        }
+    }
+    let directory = &import.directory;
+    let is_missing_told = !import.is_without_mirrored_files;
+    let items = files::items(dump, directory, is_missing_told, writer.stored(), &mut report);
+    let there = files::import(writer, &items, &mut report).await?;
+    files::verify(writer, &items, &there, &mut report).await?;
+    // Last, since a password that is made here is told with the report alone.
+    let root_password = match writer.records() {
+        Some(records) => setup::initialize(records, setup::default_root_password(config)).await?,
+        None => None,
+    };
+    Ok((report, root_password))
+}
+
+async fn read_dump(directory: &Path) -> anyhow::Result<Dump> {
+    let path = directory.join("dataindex.json");
+    let reading = tokio::task::spawn_blocking(move || {
+        let bytes = std::fs::read(&path).with_context(|| {
+            format!("`{}` cannot be read: what `devpi-export` wrote was expected", path.display())
+        })?;
+        let dump: Dump = serde_json::from_slice(&bytes)
+            .with_context(|| format!("`{}` is not the index of an export", path.display()))?;
+        match dump.dumpversion.as_str() {
+            "2" => Ok(dump),
+            other => bail!(
+                "the export has the dumpversion `{other}`, and 2 was expected: export with devpi-server 4 to 6"
+            ),
+        }
+    });
+    reading.await?
+}

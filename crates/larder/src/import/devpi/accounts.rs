@@ -1,0 +1,138 @@
+//! The users of an export, with the hashes of their passwords where these are of use.
+
+use account::{EditRules, Password, PasswordHash, User, UserEdit, UserName, change};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::dump::Dump;
+use crate::import::report::Report;
+use crate::import::writer::Plan;
+
+/// What devpi keeps of a user beyond what an edit has.
+const KEPT_ELSEWHERE: [&str; 2] = ["pwhash", "pwsalt"];
+
+/// The keys of an edit.
+const PROFILE: [&str; 8] =
+    ["email", "title", "description", "custom_data", "username", "created", "modified", "indexes"];
+
+/// Reads the users. A hash that nobody could log in with, or everybody, is left out, and told.
+///
+/// # Errors
+/// None but a lost thread.
+pub(super) async fn read(
+    dump: &Dump,
+    is_empty_password_allowed: bool,
+    report: &mut Report,
+) -> anyhow::Result<Vec<User>> {
+    let mut users = Vec::with_capacity(dump.users.len());
+    for (name, object) in &dump.users {
+        let subject = format!("user {name}");
+        let name: UserName = match name.parse() {
+            Ok(name) => name,
+            Err(error) => {
+                report.users.not_imported += 1;
+                report.fail(subject, error);
+                continue;
+            }
+        };
+        let mut user = User::new(name, time(object, "created").unwrap_or(Timestamp::UNIX_EPOCH));
+        user.modified_at = time(object, "modified");
+        apply_profile(object, &mut user, &subject, report);
+        let hash = match object.get("pwhash").and_then(Value::as_str) {
+            None | Some("") => {
+                report.note(&subject, "has no password; `larder user password` sets one");
+                None
+            }
+            Some(text) => match text.parse::<PasswordHash>() {
+                Ok(hash) => Some(hash),
+                Err(error) => {
+                    let text = "imported without a password; `larder user password` sets one";
+                    report.note(&subject, format_args!("{text}: {error}"));
+                    None
+                }
+            },
+        };
+        user.password_hash = match hash {
+            Some(hash) if !is_empty_password_allowed => {
+                let checked = hash.clone();
+                // Tens of milliseconds of a core.
+                let check = move || {
+                    let empty = Password::attempt("");
+                    checked.verify(&empty)
+                };
+                if tokio::task::spawn_blocking(check).await? {
+                    let text = "has the empty password, and is imported without one; `larder user \
+                                password` sets one";
+                    report.note(&subject, text);
+                    None
+                } else {
+                    Some(hash)
+                }
+            }
+            hash => hash,
+        };
+        users.push(user);
+    }
+    Ok(users)
+}
+
+fn time(object: &Map<String, Value>, key: &str) -> Option<Timestamp> {
+    object.get(key)?.as_str()?.parse().ok()
+}
+
+fn apply_profile(object: &Map<String, Value>, user: &mut User, subject: &str, report: &mut Report) {
+    let mut profile = Map::new();
+    for (key, value) in object {
+        if PROFILE.contains(&key.as_str()) {
+            profile.insert(key.clone(), value.clone());
+        } else if !KEPT_ELSEWHERE.contains(&key.as_str()) {
+            report.note(subject, format_args!("the unknown setting `{key}` was dropped"));
+        }
+    }
+    match UserEdit::from_json(&profile, EditRules::default()) {
+        Ok(edit) => edit.profile.apply(user),
+        Err(error) => report.note(subject, format_args!("the profile was dropped: {error}")),
+    }
+}
+
+/// Adds the users that are not there yet.
+pub(super) fn plan(users: &[User], plan: &mut Plan, report: &mut Report) {
+    for user in users {
+        let subject = format!("user {}", user.name);
+        let known = plan.stored().accounts.user(&user.name).cloned();
+        if let Some(known) = known {
+            if is_same(&known, user) {
+                report.users.already_there += 1;
+            } else if user.name.is_root() {
+                // Made by `larder init`, as it is told to new owners.
+                report.users.already_there += 1;
+                report.note(subject, "was there already, and stays as it is, with its password");
+            } else {
+                report.users.not_imported += 1;
+                report.conflict(subject, "another user of this name is there, and stays as it is");
+            }
+            continue;
+        }
+        if user.name.is_root() && user.password_hash.is_none() {
+            // With a password that nobody knows yet, it is made after this.
+            report.users.imported += 1;
+            continue;
+        }
+        match change::create_user(&plan.stored().accounts, user) {
+            Ok(batch) => {
+                plan.add(batch);
+                report.users.imported += 1;
+            }
+            Err(error) => {
+                report.users.not_imported += 1;
+                report.fail(subject, error);
+            }
+        }
+    }
+}
+
+/// Whether it was imported before. What changed here since then does not make it another user, but for the
+/// time at which it was made.
+fn is_same(known: &User, user: &User) -> bool {
+    known.created_at == user.created_at
+}

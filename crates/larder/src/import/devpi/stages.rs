@@ -1,0 +1,249 @@
+//! The indexes of an export: their configuration, those that others inherit from first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pypi::change::stage as change;
+use pypi::{ConfigEdit, StageConfig, StageName};
+use serde_json::{Map, Value, json};
+
+use super::dump::Dump;
+use crate::import::report::Report;
+use crate::import::writer::Plan;
+
+/// The settings that are imported; everything else belongs to plugins.
+const KNOWN: [&str; 18] = [
+    "type",
+    "volatile",
+    "acl_upload",
+    "acl_toxresult_upload",
+    "acl_read",
+    "bases",
+    "mirror_whitelist",
+    "mirror_whitelist_inheritance",
+    "title",
+    "description",
+    "custom_data",
+    "mirror_url",
+    "mirror_cache_expiry",
+    "mirror_ignore_serial_header",
+    "mirror_no_project_list",
+    "mirror_use_external_urls",
+    "mirror_provides_core_metadata",
+    "mirror_web_url_fmt",
+];
+
+/// An index that is to be made.
+pub(super) struct NewStage {
+    name: StageName,
+    settings: Map<String, Value>,
+    /// Those that exist here or in the export, in order.
+    bases: Vec<StageName>,
+}
+
+/// Reads the configurations, in an order in which bases come first where that is possible.
+pub(super) fn read(dump: &Dump, report: &mut Report) -> Vec<NewStage> {
+    let mut stages = BTreeMap::new();
+    for (name, index) in &dump.indexes {
+        let subject = format!("index {name}");
+        match name.parse::<StageName>() {
+            Ok(name) => {
+                let settings = settings(&index.indexconfig, &subject, report);
+                stages.insert(name, settings);
+            }
+            Err(error) => {
+                report.indexes.not_imported += 1;
+                report.fail(subject, error);
+            }
+        }
+    }
+    let names: BTreeSet<StageName> = stages.keys().cloned().collect();
+    let mut ordered = Vec::with_capacity(stages.len());
+    let mut rest: Vec<NewStage> = stages
+        .into_iter()
+        .map(|(name, mut settings)| {
+            let bases = bases(&name, settings.remove("bases"), &names, report);
+            NewStage { name, settings, bases }
+        })
+        .collect();
+    let mut placed: BTreeSet<StageName> = BTreeSet::new();
+    while !rest.is_empty() {
+        let is_ready = |stage: &NewStage| {
+            stage.bases.iter().all(|base| placed.contains(base) || *base == stage.name)
+        };
+        let (mut ready, waiting): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_ready);
+        rest = waiting;
+        if ready.is_empty() {
+            // A ring: one of it comes before its bases.
+            ready.push(rest.remove(0));
+        }
+        placed.extend(ready.iter().map(|stage| stage.name.clone()));
+        ordered.extend(ready);
+    }
+    ordered
+}
+
+/// The settings under their names of today, without those of plugins.
+fn settings(config: &Map<String, Value>, subject: &str, report: &mut Report) -> Map<String, Value> {
+    let mut settings = Map::new();
+    for (key, value) in config {
+        let key = match key.as_str() {
+            // Its name until devpi-server 3.
+            "pypi_whitelist" => "mirror_whitelist",
+            "acl_pkg_read" => "acl_read",
+            key => key,
+        };
+        if key == "projects" || value.is_null() {
+            continue;
+        }
+        if KNOWN.contains(&key) {
+            settings.insert(key.to_owned(), value.clone());
+        } else {
+            // The value may be a secret of the plugin, and what an index is like is public.
+            report.note(subject, format_args!("the unknown setting `{key}` was dropped"));
+        }
+    }
+    let is_stage = settings.get("type").and_then(Value::as_str).unwrap_or("stage") == "stage";
+    if is_stage {
+        // Before there was this setting, it was so.
+        settings.entry("mirror_whitelist_inheritance").or_insert_with(|| json!("union"));
+    } else {
+        // devpi writes some settings of stages to mirrors, too, where they mean nothing.
+        for key in ["bases", "acl_upload", "acl_toxresult_upload", "mirror_whitelist"] {
+            settings.remove(key);
+        }
+        settings.remove("mirror_whitelist_inheritance");
+    }
+    settings
+}
+
+fn bases(
+    name: &StageName,
+    value: Option<Value>,
+    names: &BTreeSet<StageName>,
+    report: &mut Report,
+) -> Vec<StageName> {
+    let texts: Vec<String> = match value {
+        Some(Value::String(text)) => text.split(',').map(|it| it.trim().to_owned()).collect(),
+        Some(Value::Array(items)) => {
+            items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut bases = Vec::new();
+    for text in texts.iter().filter(|text| !text.is_empty()) {
+        match text.parse::<StageName>() {
+            Ok(base) if names.contains(&base) => bases.push(base),
+            _ => report.note(
+                format_args!("index {name}"),
+                format_args!("the base `{text}` is not in the export, and was dropped"),
+            ),
+        }
+    }
+    bases
+}
+
+/// Adds the indexes that are not there yet.
+pub(super) fn plan(stages: &[NewStage], plan: &mut Plan, report: &mut Report) {
+    let mut made = Vec::new();
+    for stage in stages {
+        let subject = format!("index {}", stage.name);
+        let wanted = edit(stage, &stage.bases)
+            .and_then(|edit| Ok(StageConfig::create(&stage.name, &edit, &|_| true)?));
+        let wanted = match wanted {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                report.indexes.not_imported += 1;
+                report.fail(subject, error);
+                continue;
+            }
+        };
+        if let Some(known) = plan.stored().index.stage(stage.name.as_str()) {
+            if *known.config() == wanted {
+                report.indexes.already_there += 1;
+            } else {
+                report.indexes.not_imported += 1;
+                let differing = differing(known.config(), &wanted);
+                report.conflict(
+                    subject,
+                    format_args!("is there, and keeps its own settings: {differing}"),
+                );
+            }
+            continue;
+        }
+        if plan.stored().accounts.user(&stage.name.user_name()).is_none()
+            && !stage.name.user_name().is_root()
+        {
+            report.indexes.not_imported += 1;
+            report.fail(subject, format_args!("its user `{}` is not there", stage.name.user()));
+            continue;
+        }
+        let exists = |base: &&StageName| {
+            **base == stage.name || plan.stored().index.stage(base.as_str()).is_some()
+        };
+        let there: Vec<StageName> = stage.bases.iter().filter(exists).cloned().collect();
+        let created = edit(stage, &there)
+            .and_then(|edit| Ok(change::create(&plan.stored().index, &stage.name, &edit)?));
+        match created {
+            Ok((batch, _)) => {
+                plan.add(without_the_user_check(batch, stage));
+                report.indexes.imported += 1;
+                if there.len() < stage.bases.len() {
+                    made.push(stage);
+                }
+            }
+            Err(error) => {
+                report.indexes.not_imported += 1;
+                report.fail(subject, error);
+            }
+        }
+    }
+    // Those whose bases came after them.
+    for stage in made {
+        let subject = format!("index {}", stage.name);
+        let exists = |base: &&StageName| plan.stored().index.stage(base.as_str()).is_some();
+        let there: Vec<StageName> = stage.bases.iter().filter(exists).cloned().collect();
+        for base in stage.bases.iter().filter(|base| !there.contains(base)) {
+            report.note(&subject, format_args!("the base `{base}` was not imported: dropped"));
+        }
+        let modified = edit(stage, &there)
+            .and_then(|edit| Ok(change::modify(&plan.stored().index, &stage.name, &edit, false)?));
+        match modified {
+            Ok((Some(batch), _)) => plan.add(batch),
+            Ok((None, _)) => {}
+            Err(error) => report.fail(subject, error),
+        }
+    }
+}
+
+/// `root` is made after its indexes if it comes without a password.
+fn without_the_user_check(mut batch: record::Batch, stage: &NewStage) -> record::Batch {
+    if stage.name.user_name().is_root() {
+        let key = account::user_key(&stage.name.user_name());
+        batch.checks.retain(|(checked, _)| *checked != key);
+    }
+    batch
+}
+
+fn edit(stage: &NewStage, bases: &[StageName]) -> anyhow::Result<ConfigEdit> {
+    let mut settings = stage.settings.clone();
+    if !bases.is_empty() {
+        let bases: Vec<&str> = bases.iter().map(StageName::as_str).collect();
+        settings.insert("bases".to_owned(), json!(bases));
+    }
+    Ok(ConfigEdit::parse(&Value::Object(settings))?)
+}
+
+/// The names of the settings in which the two differ.
+fn differing(one: &StageConfig, other: &StageConfig) -> String {
+    let [one, other] = [one, other].map(|it| serde_json::to_value(it).unwrap_or_default());
+    let (one, other) = (one.as_object(), other.as_object());
+    let keys: BTreeSet<&String> =
+        one.into_iter().chain(other).flat_map(|object| object.keys()).collect();
+    let differ = |key: &&&String| {
+        let value =
+            |object: Option<&Map<String, Value>>| object.and_then(|it| it.get(**key)).cloned();
+        value(one) != value(other)
+    };
+    let names: Vec<&str> = keys.iter().filter(differ).map(|key| key.as_str()).collect();
+    names.join(", ")
+}

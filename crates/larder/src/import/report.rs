@@ -1,0 +1,138 @@
+//! [`Report`]: what an import did, and every thing that it did not do, by name.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::keeping::counted;
+
+/// What an import did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Whether nothing was written.
+    pub is_dry_run: bool,
+    /// Users.
+    pub users: Tally,
+    /// Indexes.
+    pub indexes: Tally,
+    /// Registered releases.
+    pub releases: Tally,
+    /// Wheels, source distributions and other archives.
+    pub files: Tally,
+    /// Zips of documentation.
+    pub documentation: Tally,
+    /// Results of test runs.
+    pub test_results: Tally,
+    /// Bytes of all files that were imported now.
+    pub bytes: u64,
+    /// Files that were looked up in the store at the end, and are there with their digest.
+    pub verified: u64,
+    /// What was not imported, and why.
+    pub failures: Vec<Told>,
+    /// What was not imported because something else is in its place.
+    pub conflicts: Vec<Told>,
+    /// What was imported otherwise than it was, or is worth knowing.
+    pub notes: Vec<Told>,
+}
+
+/// How many things of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Imported now.
+    pub imported: u64,
+    /// There before, just as they are.
+    pub already_there: u64,
+    /// Not imported: see [`Report::failures`] and [`Report::conflicts`].
+    pub not_imported: u64,
+}
+
+/// Something that is told of one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// The thing: a user, an index, a path.
+    pub subject: String,
+    /// What is told of it.
+    pub text: String,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.subject, self.text)
+    }
+}
+
+fn told(subject: impl fmt::Display, text: impl fmt::Display) -> Told {
+    Told { subject: subject.to_string(), text: text.to_string() }
+}
+
+impl Report {
+    pub(super) fn fail(&mut self, subject: impl fmt::Display, text: impl fmt::Display) {
+        self.failures.push(told(subject, text));
+    }
+
+    pub(super) fn conflict(&mut self, subject: impl fmt::Display, text: impl fmt::Display) {
+        self.conflicts.push(told(subject, text));
+    }
+
+    pub(super) fn note(&mut self, subject: impl fmt::Display, text: impl fmt::Display) {
+        self.notes.push(told(subject, text));
+    }
+
+    /// Whether everything that was to be imported is there.
+    pub fn is_complete(&self) -> bool {
+        self.failures.is_empty() && self.conflicts.is_empty()
+    }
+
+    /// How much was not imported; none if everything is there.
+    pub fn shortfall(&self) -> Option<String> {
+        let parts = [(&self.failures, "failure"), (&self.conflicts, "conflict")];
+        let parts: Vec<String> = parts
+            .iter()
+            .filter(|(told, _)| !told.is_empty())
+            .map(|(told, noun)| counted(told.len() as u64, noun))
+            .collect();
+        (!parts.is_empty()).then(|| format!("{}: not everything was imported", parts.join(", ")))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (kind, told) in
+            [("note", &self.notes), ("conflict", &self.conflicts), ("failure", &self.failures)]
+        {
+            for told in told {
+                writeln!(formatter, "{kind}: {told}")?;
+            }
+        }
+        let kinds = [
+            ("user", self.users),
+            ("index", self.indexes),
+            ("release", self.releases),
+            ("file", self.files),
+            ("documentation", self.documentation),
+            ("test result", self.test_results),
+        ];
+        let verb = if self.is_dry_run { "would be imported" } else { "imported" };
+        for (noun, tally) in kinds {
+            if tally == Tally::default() {
+                continue;
+            }
+            let nouns = match noun {
+                "index" => "indexes".to_owned(),
+                "documentation" => noun.to_owned(),
+                _ => format!("{noun}s"),
+            };
+            let Tally { imported, already_there, not_imported } = tally;
+            writeln!(
+                formatter,
+                "{nouns}: {imported} {verb}, {already_there} there already, {not_imported} not imported"
+            )?;
+        }
+        write!(formatter, "{} new", indicatif::HumanBytes(self.bytes))?;
+        if !self.is_dry_run {
+            let files = counted(self.verified, "file");
+            write!(formatter, "; {files} found in the store with their digests")?;
+        }
+        writeln!(formatter)
+    }
+}

@@ -1,0 +1,388 @@
+//! A folder of release files, as pypiserver has it: each says itself of which release it is.
+//!
+//! folder -> paths -> bytes read, archives opened, metadata checked -> hundreds of files a commit. When a file was
+//! written is when it was uploaded.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use account::{User, UserName};
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use jiff::Timestamp;
+use pypi::change::{stage, upload as change};
+use pypi::{
+    ClaimedDigests, ConfigEdit, Decision, FileKind, FileRole, Filename, FilenameError, Metadata,
+    ProjectName, StageName, Version,
+};
+use record::Digest;
+use serde_json::{Map, json};
+
+use super::intake::{Arrival, Intake};
+use super::progress::Progress;
+use super::report::Report;
+use super::writer::{self, Plan, Writer};
+use super::{AT_ONCE_MAX, TOGETHER_MAX};
+use crate::accounts::ATTEMPTS_MAX;
+use crate::config::Config;
+use crate::setup;
+
+/// Longest metadata of a release that is read back.
+const METADATA_BYTES_MAX: u64 = 64 << 20;
+
+/// What is to be imported from where to where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WheelsImport {
+    /// The folder; folders in it are looked into.
+    pub directory: PathBuf,
+    /// Where to.
+    pub stage: StageName,
+    /// Make the index, and its user, where they are missing.
+    pub is_creating: bool,
+    /// Who the history says uploaded the files; none: the user whose index it is.
+    pub who: Option<UserName>,
+    /// Read and check everything, and write nothing.
+    pub is_dry_run: bool,
+}
+
+/// Imports. The password of `root` comes with the report if `root` was made here.
+///
+/// # Errors
+/// A folder or an index that is not there, and failures of the store; whatever else is wrong is in the report.
+pub async fn import_wheels(
+    config: &Config,
+    import: &WheelsImport,
+) -> anyhow::Result<(Report, Option<account::Password>)> {
+    let directory = import.directory.clone();
+    let (paths, others) = tokio::task::spawn_blocking(move || release_files(&directory)).await??;
+    // Without a store there is no index, and a slip in a path is no wish for another store.
+    let is_reading = import.is_dry_run || (!import.is_creating && writer::is_missing(config));
+    let mut writer = Writer::open(config, is_reading).await?;
+    let done = everything(config, import, &paths, others, &mut writer).await;
+    writer.close().await;
+    done
+}
+
+async fn everything(
+    config: &Config,
+    import: &WheelsImport,
+    paths: &[PathBuf],
+    others: u64,
+    writer: &mut Writer,
+) -> anyhow::Result<(Report, Option<account::Password>)> {
+    let mut report = Report { is_dry_run: import.is_dry_run, ..Report::default() };
+    if others > 0 {
+        let text = format!("{others} files in it are no archives, and were passed over");
+        report.note(import.directory.display(), text);
+    }
+    make_stage(import, writer, &mut report).await?;
+    let there = files(import, paths, writer, &mut report).await?;
+    verify(import, &there, writer, &mut report).await?;
+    // Last, since a password that is made here is told with the report alone.
+    let root_password = match writer.records() {
+        Some(records) => setup::initialize(records, setup::default_root_password(config)).await?,
+        None => None,
+    };
+    Ok((report, root_password))
+}
+
+/// The paths of release files below `directory`, in order, and how many other files there are.
+fn release_files(directory: &Path) -> anyhow::Result<(Vec<PathBuf>, u64)> {
+    let mut paths = Vec::new();
+    let mut others = 0;
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        let unreadable = || format!("`{}` cannot be listed", folder.display());
+        for entry in std::fs::read_dir(&folder).with_context(unreadable)? {
+            let entry = entry.with_context(unreadable)?;
+            let name = entry.file_name();
+            if name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            // A link to a folder could lead round in a circle; a link to a file is a file.
+            if entry.file_type().with_context(unreadable)?.is_dir() {
+                waiting.push(entry.path());
+                continue;
+            }
+            match name.to_str().map(Filename::parse) {
+                Some(Err(FilenameError::NotAnArchive(_))) => others += 1,
+                // What has a bad name is told when it is its turn.
+                _ => paths.push(entry.path()),
+            }
+        }
+    }
+    paths.sort();
+    Ok((paths, others))
+}
+
+/// Makes the index where it is missing and that is wished.
+async fn make_stage(
+    import: &WheelsImport,
+    writer: &mut Writer,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let name = &import.stage;
+    for _ in 0..ATTEMPTS_MAX {
+        if let Some(stage) = writer.stored().index.stage(name.as_str()) {
+            if stage.config().is_mirror() {
+                bail!("`{name}` is a mirror, which takes no files");
+            }
+            return Ok(());
+        }
+        if !import.is_creating {
+            bail!("there is no index `{name}`; `--create` makes it, and its user");
+        }
+        let mut plan = writer.plan();
+        let user = name.user_name();
+        let is_new_user = plan.stored().accounts.user(&user).is_none();
+        if is_new_user {
+            let user = User::new(user, Timestamp::now());
+            let batch = account::change::create_user(&plan.stored().accounts, &user)?;
+            plan.add(batch);
+        }
+        let (batch, _) = stage::create(&plan.stored().index, name, &ConfigEdit::nothing())?;
+        plan.add(batch);
+        if writer.commit(plan).await? {
+            if is_new_user {
+                report.users.imported += 1;
+                let text = "was made without a password; `larder user password` sets one";
+                report.note(format_args!("user {}", name.user()), text);
+            }
+            report.indexes.imported += 1;
+            return Ok(());
+        }
+    }
+    bail!("other writes came first again and again")
+}
+
+/// A file that may be imported.
+struct Ready {
+    filename: Filename,
+    project: ProjectName,
+    version: Version,
+    metadata: Metadata,
+    requires_python: Option<String>,
+    core_metadata: Option<Digest>,
+    digest: Digest,
+    size_bytes: u64,
+    at: Timestamp,
+}
+
+/// A file that is there.
+struct There {
+    project: ProjectName,
+    filename: Filename,
+    digest: Digest,
+    subject: String,
+}
+
+enum Outcome {
+    Imported,
+    AlreadyThere,
+    Conflict(String),
+    Failed(String),
+}
+
+async fn files(
+    import: &WheelsImport,
+    paths: &[PathBuf],
+    writer: &mut Writer,
+    report: &mut Report,
+) -> anyhow::Result<Vec<There>> {
+    let progress = Progress::begin("importing", paths.len() as u64);
+    let mut there = Vec::new();
+    for chunk in paths.chunks(TOGETHER_MAX) {
+        let mut ready = Vec::with_capacity(chunk.len());
+        {
+            let preparing = chunk.iter().map(|path| prepare(writer, path));
+            let mut prepared = futures_util::stream::iter(preparing).buffered(AT_ONCE_MAX);
+            while let Some(next) = prepared.next().await {
+                ready.push(next);
+                progress.step();
+            }
+        }
+        let mut attempt = 0;
+        let outcomes = loop {
+            let mut plan = writer.plan();
+            let mut outcomes = Vec::with_capacity(ready.len());
+            let mut releases = BTreeMap::new();
+            for ready in &ready {
+                outcomes.push(match ready {
+                    Ok(ready) => decide(import, ready, writer, &mut releases, &mut plan).await?,
+                    Err(error) => Outcome::Failed(format!("{error:#}")),
+                });
+            }
+            if writer.commit(plan).await? {
+                break outcomes;
+            }
+            attempt += 1;
+            if attempt == ATTEMPTS_MAX {
+                bail!("other writes came first again and again; run the import again to go on");
+            }
+        };
+        for ((path, ready), outcome) in chunk.iter().zip(ready).zip(outcomes) {
+            let subject =
+                path.strip_prefix(&import.directory).unwrap_or(path).display().to_string();
+            let is_there = match outcome {
+                Outcome::Imported => {
+                    report.files.imported += 1;
+                    report.bytes += ready.as_ref().map_or(0, |ready| ready.size_bytes);
+                    true
+                }
+                Outcome::AlreadyThere => {
+                    report.files.already_there += 1;
+                    true
+                }
+                Outcome::Conflict(text) => {
+                    report.files.not_imported += 1;
+                    report.conflict(&subject, text);
+                    false
+                }
+                Outcome::Failed(text) => {
+                    report.files.not_imported += 1;
+                    report.fail(&subject, text);
+                    false
+                }
+            };
+            if let Ok(Ready { project, filename, digest, .. }) = ready
+                && is_there
+            {
+                there.push(There { project, filename, digest, subject });
+            }
+        }
+    }
+    progress.end();
+    Ok(there)
+}
+
+/// Reads a file, and finds out of which release it is.
+async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<Ready> {
+    let name = path.file_name().and_then(|name| name.to_str()).context("its name is not UTF-8")?;
+    let filename = Filename::parse(name)?;
+    let written_at = tokio::fs::metadata(path).await?.modified()?;
+    let at = Timestamp::try_from(written_at)?;
+    let intake = Intake { blobs: writer.blobs() };
+    let mut arrival: Arrival =
+        intake.read(path, &ClaimedDigests::default(), Some(&filename)).await?;
+    let facts = arrival.facts.take().context("it was not looked into")??;
+    let metadata = match facts.core_metadata()? {
+        Some(metadata) => metadata,
+        None => {
+            let parts = filename.split(None).context("its name says no project")?;
+            let version = parts.version.as_ref().context("its name has no version")?;
+            let said = Map::from_iter([
+                ("name".to_owned(), json!(parts.project)),
+                ("version".to_owned(), json!(version.as_str())),
+            ]);
+            Metadata::from_json(&said)?
+        }
+    };
+    let (project, version) = (metadata.project()?, metadata.version()?);
+    let filename = Filename::of_upload(name, metadata.text("name"), &version)?;
+    let core_metadata = match facts.metadata {
+        Some(bytes) if filename.kind() == FileKind::Wheel => {
+            Some(writer.put(Bytes::from(bytes)).await?)
+        }
+        _ => None,
+    };
+    arrival.keep().await?;
+    Ok(Ready {
+        requires_python: metadata.requires_python().map(str::to_owned),
+        digest: arrival.digest(),
+        size_bytes: arrival.digests.size_bytes,
+        filename,
+        project,
+        version,
+        metadata,
+        core_metadata,
+        at,
+    })
+}
+
+async fn decide(
+    import: &WheelsImport,
+    ready: &Ready,
+    writer: &Writer,
+    releases: &mut BTreeMap<(ProjectName, Version), Metadata>,
+    plan: &mut Plan,
+) -> anyhow::Result<Outcome> {
+    let known = plan.stored().index.stage(import.stage.as_str());
+    let known = known.and_then(|stage| stage.project(ready.project.as_str())).cloned();
+    if let Some(file) = known.as_ref().and_then(|it| it.file(ready.filename.as_str())) {
+        return Ok(match *file.digest() == ready.digest {
+            true => Outcome::AlreadyThere,
+            false => {
+                let found = file.digest();
+                Outcome::Conflict(format!(
+                    "another file of this name is there, with SHA-256 {found}"
+                ))
+            }
+        });
+    }
+    let release = (ready.project.clone(), ready.version.clone());
+    let mut metadata = match releases.get(&release) {
+        Some(metadata) => metadata.clone(),
+        None => {
+            let registered = known.as_ref().and_then(|it| it.release(ready.version.as_str()));
+            match (registered, writer.readable_blobs()) {
+                (Some(release), Some(blobs)) => {
+                    let bytes = blobs.bytes(release.metadata, METADATA_BYTES_MAX).await?;
+                    let json = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                    json.and_then(|json| Metadata::from_json(&json).ok()).unwrap_or_default()
+                }
+                _ => Metadata::default().with_empty_fields(),
+            }
+        }
+    };
+    metadata.merge(ready.metadata.clone());
+    let json = serde_json::to_vec(&metadata.to_json())?;
+    let digest = writer.put(json.into()).await?;
+    releases.insert(release, metadata);
+    let owner = import.stage.user_name();
+    let upload = change::FileUpload {
+        stage: &import.stage,
+        project: &ready.project,
+        version: &ready.version,
+        filename: &ready.filename,
+        role: FileRole::Release,
+        digest: ready.digest,
+        size_bytes: ready.size_bytes,
+        requires_python: ready.requires_python.as_deref(),
+        core_metadata: ready.core_metadata,
+        metadata: Some(digest),
+        who: Some(import.who.as_ref().unwrap_or(&owner)),
+        at: ready.at,
+        log: &[],
+    };
+    let decided = change::file(&plan.stored().index, &upload);
+    Ok(match decided {
+        Ok(Decision::Commit(batch)) => {
+            plan.add(batch);
+            Outcome::Imported
+        }
+        Ok(Decision::AlreadyThere) => Outcome::AlreadyThere,
+        Err(error) => Outcome::Failed(error.to_string()),
+    })
+}
+
+/// Looks whether every file is there, with its bytes.
+async fn verify(
+    import: &WheelsImport,
+    there: &[There],
+    writer: &Writer,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let Some(blobs) = writer.blobs() else { return Ok(()) };
+    let stage = writer.stored().index.stage(import.stage.as_str()).cloned();
+    for There { project, filename, digest, subject } in there {
+        let project = stage.as_ref().and_then(|stage| stage.project(project.as_str()));
+        let file = project.and_then(|project| project.file(filename.as_str()));
+        let size_bytes = blobs.size_bytes(*digest).await?;
+        match file.filter(|file| file.digest() == digest) {
+            Some(file) if size_bytes == Some(file.size_bytes()) => report.verified += 1,
+            _ => report.fail(subject, "was imported, but is not found in the store"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! The store as a whole: copied away, brought back, looked through and cleared of what nobody names.
+//!
+//! a [`Store`] -> [`backup()`] -> a data directory -> [`restore()`] -> another store, serials and all;
+//! a store -> [`verify()`] -> faults by name; a store -> [`sweep()`] -> room. Servers may run on the store
+//! meanwhile, except on one that is restored into. Nothing here knows what a record says beyond which
+//! blobs it names, and no record is ever changed.
+
+mod backup;
+mod copy;
+mod migrate;
+mod named;
+mod progress;
+mod restore;
+mod sweep;
+mod verify;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use record::Digest;
+use store::{BlobLocation, BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions};
+
+use crate::config::Config;
+
+pub use backup::{BackupReport, MARKER_FILE_NAME, backup};
+pub use copy::Loss;
+pub use migrate::{Layout, layout, migrate};
+pub use named::{Named, NamedBlob};
+pub use progress::Progress;
+pub use restore::{RestoreReport, restore};
+pub use sweep::{SweepOutcome, SweepPlan, sweep};
+pub use verify::{Fault, VerifyReport, verify};
+
+/// Blobs that are copied or hashed at once.
+const AT_ONCE_MAX: usize = 8;
+
+/// Keys that are told of one blob.
+const NAMED_BY_MAX: usize = 5;
+
+/// Records and blobs that belong together.
+pub struct Store {
+    /// The records.
+    pub records: Records,
+    /// The blobs.
+    pub blobs: BlobStore,
+}
+
+impl Store {
+    /// Opens the store of `config` to read it. Nothing is created and no record can be written.
+    ///
+    /// # Errors
+    /// What cannot be opened, with its place: also if there is no store yet, or one of an earlier layout.
+    pub async fn open_existing(config: &Config) -> anyhow::Result<Store> {
+        let spool = config.data_dir.join("spool");
+        open_existing(&config.database(), &config.blobs(), &spool).await
+    }
+
+    /// Opens the store that a backup is, or any other data directory with records and blobs in it.
+    ///
+    /// # Errors
+    /// As [`Store::open_existing`].
+    pub async fn open_directory(directory: &Path) -> anyhow::Result<Store> {
+        let (database, blobs) = locations(directory);
+        open_existing(&database, &blobs, directory).await
+    }
+
+    /// Lets go of the database.
+    pub async fn close(&self) {
+        self.records.close().await;
+    }
+}
+
+/// Where a data directory has its records and its blobs, unless it is told otherwise.
+fn locations(directory: &Path) -> (DatabaseLocation, BlobLocation) {
+    let database = DatabaseLocation::Sqlite(directory.join("records.db"));
+    (database, BlobLocation::Directory(directory.join("blobs")))
+}
+
+async fn open_existing(
+    database: &DatabaseLocation,
+    blobs: &BlobLocation,
+    spool: &Path,
+) -> anyhow::Result<Store> {
+    // To open is to create, and a slip in a path is no wish for another store.
+    if let DatabaseLocation::Sqlite(path) = database {
+        require(path.try_exists(), || database.to_string())?;
+    }
+    if let BlobLocation::Directory(path) = blobs {
+        require(path.try_exists(), || path.display().to_string())?;
+    }
+    let records = match Records::open_read_only(database, RecordsOptions::default()).await {
+        Err(OpenError::OlderLayout { found: 0, .. }) => bail!("there are no records in {database}"),
+        Err(error @ OpenError::OlderLayout { .. }) => {
+            return Err(anyhow::Error::from(error).context("`larder migrate` brings it forward"));
+        }
+        opened => opened?,
+    };
+    let blobs = BlobStore::open(blobs, spool)
+        .await
+        .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
+    Ok(Store { records, blobs })
+}
+
+fn require(exists: std::io::Result<bool>, place: impl Fn() -> String) -> anyhow::Result<()> {
+    if exists.with_context(|| format!("cannot look for `{}`", place()))? {
+        Ok(())
+    } else {
+        bail!("there is no store: `{}` does not exist", place())
+    }
+}
+
+/// The path of a database's file, if it is one, as the system names it.
+fn file_of(database: &DatabaseLocation) -> Option<PathBuf> {
+    match database {
+        DatabaseLocation::Sqlite(path) => path.canonicalize().ok(),
+        DatabaseLocation::Postgres(_) => None,
+    }
+}
+
+/// The path of a directory of blobs, if it is one, as the system names it.
+fn directory_of(blobs: &BlobLocation) -> Option<PathBuf> {
+    match blobs {
+        BlobLocation::Directory(path) => path.canonicalize().ok(),
+        BlobLocation::S3 { .. } => None,
+    }
+}
+
+/// `count` and its noun.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// What a blob is called where people read it.
+fn blob_name(digest: &Digest) -> String {
+    format!("the blob {digest}")
+}

@@ -1,0 +1,309 @@
+//! [`backup()`]: a store copied, as of one moment, into a directory that can be served as it is.
+//!
+//! records of one moment -> `records.db.new` -> the blobs that they name -> all of them found there ->
+//! `backup.json` says what comes -> `records.db`. Until the last step the backup that was there before
+//! stays whole, and blobs that it has are not copied again.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+use record::{Key, Serial};
+use serde::{Deserialize, Serialize};
+use store::{BlobStore, DatabaseLocation, Records, RecordsOptions};
+
+use super::copy::{Carried, Loss, Manner, carry};
+use super::named::who_names;
+use super::{Named, Progress, Store, locations};
+use crate::config::Config;
+use crate::source::DataDirLock;
+use crate::stored::IDENTITY_KEY;
+
+/// What a backup says of itself, within its directory.
+pub const MARKER_FILE_NAME: &str = "backup.json";
+
+/// The form of that file that is written here, and the only one that is read.
+const MARKER_FORM: u32 = 1;
+
+/// How often records are copied anew because a blob that they named was swept before its turn.
+const ATTEMPTS_MAX: u32 = 4;
+
+/// What was backed up.
+#[derive(Clone, Debug)]
+pub struct BackupReport {
+    /// The moment, as the store's serial.
+    pub serial: Serial,
+    /// Records, deleted ones included.
+    pub records: u64,
+    /// Blobs that are named and in the backup.
+    pub blobs: u64,
+    /// Their bytes.
+    pub blobs_bytes: u64,
+    /// Those of them that were copied now.
+    pub copied: u64,
+    /// Bytes that were copied now.
+    pub copied_bytes: u64,
+    /// What is named and could not be had. The backup has everything else.
+    pub lost: Vec<Loss>,
+}
+
+/// [`MARKER_FILE_NAME`].
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    v: u32,
+    serial: u64,
+    /// The serial before, for as long as the records themselves may still be the earlier ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replaces: Option<u64>,
+    /// What the store is called that this is a backup of.
+    identity: String,
+    taken_at: Timestamp,
+    /// Where the records came from, without a password.
+    source: String,
+    records: u64,
+    blobs: u64,
+    blobs_bytes: u64,
+    /// Blobs that are named, and that the store did not have any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<String>,
+}
+
+/// The backup that a directory holds.
+struct Earlier {
+    serial: Serial,
+    identity: String,
+}
+
+/// Copies the store of `config` into `directory`, which becomes a data directory. With `is_verifying`,
+/// blobs of an earlier backup there are hashed again, and replaced if they are damaged.
+///
+/// # Errors
+/// What cannot be read or written, with its place; a directory that holds anything but an earlier backup
+/// of the same store. The earlier backup is whole then. Blobs that the store itself has lost are no error
+/// here but [`BackupReport::lost`].
+pub async fn backup(
+    config: &Config,
+    directory: &Path,
+    is_verifying: bool,
+    progress: &Progress,
+) -> anyhow::Result<BackupReport> {
+    let source = Store::open_existing(config).await?;
+    let made = into_directory(config, &source, directory, is_verifying, progress).await;
+    progress.end();
+    source.close().await;
+    made
+}
+
+async fn into_directory(
+    config: &Config,
+    source: &Store,
+    directory: &Path,
+    is_verifying: bool,
+    progress: &Progress,
+) -> anyhow::Result<BackupReport> {
+    let (database, blobs) = locations(directory);
+    let (file, blob_directory) = (super::file_of(&database), super::directory_of(&blobs));
+    if file.is_some_and(|file| Some(file) == super::file_of(&config.database()))
+        || blob_directory.is_some_and(|it| Some(it) == super::directory_of(&config.blobs()))
+    {
+        bail!("`{}` is the store itself: a backup needs another directory", directory.display());
+    }
+    // It holds passwords' hashes and private packages: nobody else's business.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .with_context(|| format!("cannot create `{}`", directory.display()))?;
+    // Nobody serves what is being replaced, and no two backups meet.
+    let _lock = DataDirLock::acquire(directory)?;
+    let identity = identity(&source.records).await?;
+    let earlier = earlier(directory, &database).await?;
+    if let Some(earlier) = earlier.as_ref().filter(|earlier| earlier.identity != identity) {
+        bail!(
+            "`{}` holds a backup of the store {}, but this store is {identity}",
+            directory.display(),
+            earlier.identity
+        );
+    }
+    let target = BlobStore::open(&blobs, directory)
+        .await
+        .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
+    let new = directory.join("records.db.new");
+    let mut carried = Carried::default();
+    let mut named = Named::default();
+    for attempt in 1..=ATTEMPTS_MAX {
+        progress.begin("copying records");
+        named = copy_records(&source.records, &new).await?;
+        if let Some(earlier) = earlier.as_ref().filter(|earlier| earlier.serial > named.serial) {
+            bail!(
+                "`{}` holds a backup of serial {}, but the store is at {} only: it was set back",
+                directory.display(),
+                earlier.serial,
+                named.serial
+            );
+        }
+        let manner = Manner { is_verifying: is_verifying && attempt == 1, touched_after: None };
+        let before = carried;
+        carried = carry(&source.blobs, &target, &named, manner, progress).await?;
+        carried.copied += before.copied;
+        carried.copied_bytes += before.copied_bytes;
+        if carried.lost.is_empty() {
+            break;
+        }
+        // What was deleted and swept before its turn is not lost: newer records do not name it.
+        let digests = carried.lost.iter().map(|loss| loss.digest);
+        let named_by = who_names(&source.records, digests).await?;
+        let is_final = carried.lost.iter().all(|loss| named_by.contains_key(&loss.digest));
+        for loss in &mut carried.lost {
+            loss.named_by = named_by.get(&loss.digest).cloned().unwrap_or_default();
+        }
+        if is_final {
+            break;
+        }
+    }
+    let report = BackupReport {
+        serial: named.serial,
+        records: named.records,
+        blobs: carried.there,
+        blobs_bytes: carried.there_bytes,
+        copied: carried.copied,
+        copied_bytes: carried.copied_bytes,
+        lost: carried.lost,
+    };
+    let marker = Marker {
+        v: MARKER_FORM,
+        serial: report.serial.0,
+        replaces: earlier.map(|earlier| earlier.serial.0),
+        identity,
+        taken_at: Timestamp::now(),
+        source: config.database().to_string(),
+        records: report.records,
+        blobs: report.blobs,
+        blobs_bytes: report.blobs_bytes,
+        lost: report.lost.iter().map(|loss| loss.digest.to_string()).collect(),
+    };
+    let directory = directory.to_owned();
+    tokio::task::spawn_blocking(move || put_in_place(&directory, &new, &marker)).await??;
+    Ok(report)
+}
+
+/// What a store is called.
+async fn identity(records: &Records) -> anyhow::Result<String> {
+    let record = records.record(&Key::new(IDENTITY_KEY)?).await?;
+    match record.and_then(|record| record.body) {
+        Some(body) => Ok(String::from_utf8_lossy(&body).into_owned()),
+        None => bail!("the store was never initialized: there is nothing to back up"),
+    }
+}
+
+/// The backup in `directory`, if there is one.
+///
+/// # Errors
+/// Also if there are records which are no backup, or were written to since they were one.
+async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Result<Option<Earlier>> {
+    let DatabaseLocation::Sqlite(path) = database else { return Ok(None) };
+    if !path.try_exists().with_context(|| format!("cannot look for `{}`", path.display()))? {
+        return Ok(None);
+    }
+    let marker_path = directory.join(MARKER_FILE_NAME);
+    let marker = match std::fs::read(&marker_path) {
+        Ok(marker) => marker,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+            "`{}` holds records that are no backup: nothing of it is touched",
+            directory.display()
+        ),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read `{}`", marker_path.display()));
+        }
+    };
+    let marker: Marker = serde_json::from_slice(&marker)
+        .with_context(|| format!("`{}` is not what a backup writes", marker_path.display()))?;
+    if marker.v != MARKER_FORM {
+        bail!(
+            "`{}` has the form {}, but {MARKER_FORM} was expected",
+            marker_path.display(),
+            marker.v
+        );
+    }
+    // Opened to write, so that what its last user left in the log is in the file afterwards.
+    let records = Records::open(database, RecordsOptions::default()).await?;
+    let found = async { anyhow::Ok((records.serial().await?, identity(&records).await?)) }.await;
+    records.close().await;
+    let (serial, identity) = found?;
+    if serial.0 != marker.serial && Some(serial.0) != marker.replaces {
+        bail!(
+            "`{}` was written to since it was a backup of serial {}: it is at serial {serial} now, \
+             and nothing of it is touched",
+            directory.display(),
+            marker.serial
+        );
+    }
+    Ok(Some(Earlier { serial, identity }))
+}
+
+/// A file of SQLite, and what it keeps beside itself while it is open.
+fn files(path: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|suffix| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        name.into()
+    })
+}
+
+/// Copies all records of one moment into a new file; returns what they name.
+async fn copy_records(source: &Records, path: &Path) -> anyhow::Result<Named> {
+    for file in files(path) {
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove `{}`", file.display()));
+            }
+            _ => {}
+        }
+    }
+    let location = DatabaseLocation::Sqlite(path.to_owned());
+    let target = Records::open(&location, RecordsOptions::default()).await?;
+    let copied = async {
+        source.copy_into(&target).await?;
+        anyhow::Ok(Named::read(&target).await?)
+    };
+    let copied = copied.await;
+    target.close().await;
+    copied
+}
+
+/// Makes the new records the backup's. Blocks.
+fn put_in_place(directory: &Path, new: &Path, marker: &Marker) -> anyhow::Result<()> {
+    let current = directory.join("records.db");
+    let [new_file, new_log, _] = files(new);
+    let [_, log, memory] = files(&current);
+    // A log belongs to the very file beside it: one that is left would be taken for the new file's.
+    for log in [&new_log, &log] {
+        if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0) {
+            bail!("`{}` is in use: another process has it open", log.display());
+        }
+    }
+    let place = || -> io::Result<()> {
+        for leftover in [&new_log, &log, &memory] {
+            match std::fs::remove_file(leftover) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        File::open(&new_file)?.sync_all()?;
+        let mut file = tempfile::Builder::new()
+            .prefix(".backup-")
+            .permissions(std::fs::Permissions::from_mode(0o640))
+            .tempfile_in(directory)?;
+        serde_json::to_writer_pretty(&mut file, marker)?;
+        writeln!(file)?;
+        file.as_file().sync_all()?;
+        file.persist(directory.join(MARKER_FILE_NAME))?;
+        File::open(directory)?.sync_all()?;
+        std::fs::rename(&new_file, &current)?;
+        File::open(directory)?.sync_all()
+    };
+    place().with_context(|| format!("cannot put the backup into `{}`", directory.display()))
+}

@@ -1,0 +1,255 @@
+//! Blobs carried from one store to another: hashed on the way, and looked for at the end.
+//!
+//! the blobs that records name, less those that are there -> read, hashed, written -> [`Loss`]es.
+//! A blob arrives as what its name says or not at all.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use record::{Digest, Key};
+use serde::Serialize;
+use store::blobs::Verdict;
+use store::{BlobError, BlobStore};
+
+use super::{AT_ONCE_MAX, Named, Progress, blob_name};
+
+/// A blob that records name and that could not be carried over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// The blob.
+    #[serde(serialize_with = "super::verify::as_text")]
+    pub digest: Digest,
+    /// Why.
+    pub flaw: String,
+    /// Some of the keys of the records that name it.
+    #[serde(serialize_with = "super::verify::as_texts")]
+    pub named_by: Vec<Key>,
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} {}", blob_name(&self.digest), self.flaw)?;
+        super::verify::write_keys(formatter, &self.named_by)
+    }
+}
+
+/// What was carried.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Carried {
+    /// Blobs that were written, and their bytes.
+    pub(super) copied: u64,
+    pub(super) copied_bytes: u64,
+    /// All blobs that are named and there, and their bytes.
+    pub(super) there: u64,
+    pub(super) there_bytes: u64,
+    /// What is not there; without the keys.
+    pub(super) lost: Vec<Loss>,
+}
+
+/// How to treat what is at the target already.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// Whether to hash it again; what is damaged is replaced where blobs are files.
+    pub(super) is_verifying: bool,
+    /// Whether to make it new if it is this old, because a sweep might come by before the records do.
+    pub(super) touched_after: Option<Duration>,
+}
+
+/// What became of one blob.
+enum Outcome {
+    Copied { size_bytes: u64 },
+    There,
+    Lost(String),
+}
+
+/// Carries what `named` names from `source` to `target`.
+///
+/// # Errors
+/// A source that does not answer and a target that does not take are the end; a single blob that cannot
+/// be read is a loss.
+pub(super) async fn carry(
+    source: &BlobStore,
+    target: &BlobStore,
+    named: &Named,
+    manner: Manner,
+    progress: &Progress,
+) -> anyhow::Result<Carried> {
+    progress.begin("looking for the blobs that are there");
+    let found = found(target, named, progress).await?;
+    progress.begin_counted("copying blobs", named.sizes.len() as u64);
+    let now = SystemTime::now();
+    let outcomes = futures_util::stream::iter(&named.sizes).map(|(digest, expected)| {
+        let found = found.get(digest).copied();
+        async move {
+            let outcome = bring(source, target, digest, *expected, found, manner, now).await?;
+            progress.step();
+            Ok::<_, anyhow::Error>((*digest, outcome))
+        }
+    });
+    let mut outcomes = outcomes.buffer_unordered(AT_ONCE_MAX);
+    let mut carried = Carried::default();
+    let mut copied: HashMap<Digest, u64> = HashMap::new();
+    let mut lost: HashMap<Digest, String> = HashMap::new();
+    while let Some((digest, outcome)) = outcomes.try_next().await? {
+        match outcome {
+            Outcome::Copied { size_bytes } => {
+                carried.copied += 1;
+                carried.copied_bytes += size_bytes;
+                copied.insert(digest, size_bytes);
+            }
+            Outcome::There => {}
+            Outcome::Lost(flaw) => {
+                lost.insert(digest, flaw);
+            }
+        }
+    }
+    drop(outcomes);
+    // What was there may have gone since, if somebody swept the target meanwhile.
+    progress.begin("looking at what has arrived");
+    let arrived = self::found(target, named, progress).await?;
+    for (digest, expected) in &named.sizes {
+        let expected = copied.get(digest).copied().or(*expected);
+        let flaw = match (lost.remove(digest), arrived.get(digest)) {
+            (Some(flaw), _) => flaw,
+            (None, None) => "did not stay where it was copied to".to_owned(),
+            (None, Some(found)) => match expected {
+                Some(expected) if expected != found.size_bytes => {
+                    wrong_size(found.size_bytes, expected)
+                }
+                _ => {
+                    carried.there += 1;
+                    carried.there_bytes += found.size_bytes;
+                    continue;
+                }
+            },
+        };
+        carried.lost.push(Loss { digest: *digest, flaw, named_by: Vec::new() });
+    }
+    carried.lost.sort_by_key(|loss| loss.digest);
+    progress.end();
+    Ok(carried)
+}
+
+pub(super) fn wrong_size(found: u64, expected: u64) -> String {
+    format!("has {found} bytes, but {expected} were expected")
+}
+
+/// A blob of the target, as it was listed.
+#[derive(Clone, Copy)]
+struct Found {
+    size_bytes: u64,
+    touched_at: SystemTime,
+}
+
+/// Those of the named blobs that are in `blobs`.
+async fn found(
+    blobs: &BlobStore,
+    named: &Named,
+    progress: &Progress,
+) -> Result<HashMap<Digest, Found>, BlobError> {
+    let mut found = HashMap::with_capacity(named.sizes.len());
+    let mut listing = blobs.list();
+    while let Some(entry) = listing.try_next().await? {
+        progress.step();
+        if named.contains(&entry.digest) {
+            let touched_at = entry.touched_at;
+            found.insert(entry.digest, Found { size_bytes: entry.size_bytes, touched_at });
+        }
+    }
+    Ok(found)
+}
+
+async fn bring(
+    source: &BlobStore,
+    target: &BlobStore,
+    digest: &Digest,
+    expected: Option<u64>,
+    found: Option<Found>,
+    manner: Manner,
+    now: SystemTime,
+) -> anyhow::Result<Outcome> {
+    if let Some(found) = found
+        && expected.is_none_or(|expected| expected == found.size_bytes)
+        && keep(target, digest, found, manner, now).await?
+    {
+        return Ok(Outcome::There);
+    }
+    copy(source, target, digest, expected).await
+}
+
+/// Whether a blob that is there is good as it is.
+async fn keep(
+    target: &BlobStore,
+    digest: &Digest,
+    found: Found,
+    manner: Manner,
+    now: SystemTime,
+) -> anyhow::Result<bool> {
+    if manner.is_verifying {
+        match target.verify(*digest).await? {
+            Verdict::Whole => {}
+            Verdict::Missing => return Ok(false),
+            Verdict::Damaged { found } => {
+                // To put bytes under a name that is taken is to trust those that are there.
+                let Some(path) = target.local_path(*digest) else {
+                    bail!("{} at the target has the digest {found}", blob_name(digest));
+                };
+                tokio::fs::remove_file(&path)
+                    .await
+                    .with_context(|| format!("cannot remove the damaged `{}`", path.display()))?;
+                return Ok(false);
+            }
+        }
+    }
+    match manner.touched_after {
+        Some(age) if now.duration_since(found.touched_at).is_ok_and(|since| since >= age) => {
+            Ok(target.touch(*digest).await?)
+        }
+        _ => Ok(true),
+    }
+}
+
+async fn copy(
+    source: &BlobStore,
+    target: &BlobStore,
+    digest: &Digest,
+    expected: Option<u64>,
+) -> anyhow::Result<Outcome> {
+    // A store that does not answer is a reason to stop; a blob that cannot be read is one lost.
+    let unreadable = |error: BlobError| {
+        if error.is_temporary() {
+            Err(anyhow::Error::from(error))
+        } else {
+            Ok(Outcome::Lost(format!("cannot be read: {error}")))
+        }
+    };
+    let reader = match source.open_blob(*digest).await {
+        Ok(Some(reader)) => reader,
+        Ok(None) => return Ok(Outcome::Lost("is missing".to_owned())),
+        Err(error) => return unreadable(error),
+    };
+    let size_bytes = reader.size_bytes();
+    if let Some(expected) = expected.filter(|expected| *expected != size_bytes) {
+        return Ok(Outcome::Lost(wrong_size(size_bytes, expected)));
+    }
+    let mut upload = target.begin(u64::MAX);
+    let mut chunks = reader.read();
+    while let Some(chunk) = chunks.next().await {
+        match chunk {
+            Ok(chunk) => upload.write(chunk).await?,
+            Err(error) => return unreadable(error),
+        }
+    }
+    let staged = upload.stage().await?;
+    if staged.digest != *digest {
+        return Ok(Outcome::Lost(damaged(&staged.digest)));
+    }
+    staged.keep().await?;
+    Ok(Outcome::Copied { size_bytes })
+}
+
+pub(super) fn damaged(found: &Digest) -> String {
+    format!("is damaged: its bytes have the digest {found}")
+}

@@ -1,0 +1,59 @@
+//! [`migrate()`]: an earlier layout of the records brought forward, without serving.
+
+use anyhow::{Context, bail};
+use store::{BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions};
+
+use crate::config::Config;
+
+/// How the records lie, compared with what this program writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// As it writes them.
+    Current,
+    /// As an earlier version did.
+    Earlier {
+        /// Their layout.
+        found: u64,
+        /// That of this program.
+        known: u64,
+    },
+}
+
+/// Looks at the layout of records and blobs; changes nothing.
+///
+/// # Errors
+/// No store there, one that cannot be opened, or a later layout than this program knows.
+pub async fn layout(config: &Config) -> anyhow::Result<Layout> {
+    let location = config.database();
+    if let DatabaseLocation::Sqlite(path) = &location
+        && !path.try_exists().with_context(|| format!("cannot look for `{}`", path.display()))?
+    {
+        bail!("there is no store: `{location}` does not exist");
+    }
+    match Records::open_read_only(&location, RecordsOptions::default()).await {
+        Ok(records) => {
+            records.close().await;
+            Ok(Layout::Current)
+        }
+        Err(OpenError::OlderLayout { found: 0, .. }) => bail!("there are no records in {location}"),
+        Err(OpenError::OlderLayout { found, known, .. }) => Ok(Layout::Earlier { found, known }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Brings the layout forward where it is an earlier one; returns what it was.
+///
+/// # Errors
+/// As [`layout`]; the records are as they were then.
+pub async fn migrate(config: &Config) -> anyhow::Result<Layout> {
+    let before = layout(config).await?;
+    if before != Layout::Current {
+        Records::open(&config.database(), RecordsOptions::default()).await?.close().await;
+    }
+    // Blobs have had one layout so far: to open them is to check it.
+    let blobs = config.blobs();
+    BlobStore::open(&blobs, &config.data_dir.join("spool"))
+        .await
+        .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
+    Ok(before)
+}

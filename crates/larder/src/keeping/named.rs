@@ -1,0 +1,176 @@
+//! [`Named`]: the blobs that records name, with what the bodies say of them.
+//!
+//! records -> their lists of blobs -> [`Named`]. The list is what keeps a blob alive; what a body says
+//! besides is only used to check the list and the blob's size. Some 60 bytes of memory for each blob.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use record::{Digest, Key, Record, Serial};
+use serde::Deserialize;
+use store::{ReadError, Records};
+
+use super::NAMED_BY_MAX;
+
+/// The blobs that the records of one moment name.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// The store's serial at that moment.
+    pub serial: Serial,
+    /// How many records there are, deleted ones included.
+    pub records: u64,
+    /// For each blob its size in bytes, if a body tells it.
+    pub sizes: HashMap<Digest, Option<u64>>,
+}
+
+/// A blob that the body of a record speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedBlob {
+    /// The member of the body.
+    pub member: &'static str,
+    /// The blob.
+    pub digest: Digest,
+    /// Its size in bytes, if the body tells it.
+    pub size_bytes: Option<u64>,
+}
+
+impl Named {
+    /// What the records name now.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn read(records: &Records) -> Result<Named, ReadError> {
+        let mut named = Named::default();
+        named.serial = records.read_after(Serial::ZERO, |record| named.take(&record)).await?;
+        Ok(named)
+    }
+
+    /// Takes in one record.
+    pub fn take(&mut self, record: &Record) {
+        self.records += 1;
+        if record.blobs.is_empty() {
+            return;
+        }
+        for digest in &record.blobs {
+            self.sizes.entry(*digest).or_default();
+        }
+        for NamedBlob { digest, size_bytes, .. } in blobs_of_body(record) {
+            if let Some(known) = self.sizes.get_mut(&digest) {
+                *known = known.or(size_bytes);
+            }
+        }
+    }
+
+    /// Whether some record names the blob.
+    pub fn contains(&self, digest: &Digest) -> bool {
+        self.sizes.contains_key(digest)
+    }
+}
+
+/// Which records name each of these blobs now, at most some for each; a blob that nobody names is not
+/// among them.
+///
+/// # Errors
+/// [`ReadError`].
+pub(super) async fn who_names(
+    records: &Records,
+    digests: impl IntoIterator<Item = Digest>,
+) -> Result<HashMap<Digest, Vec<Key>>, ReadError> {
+    let mut keys: HashMap<Digest, Vec<Key>> =
+        digests.into_iter().map(|digest| (digest, Vec::new())).collect();
+    let look = |record: Record| {
+        for digest in &record.blobs {
+            if let Some(keys) = keys.get_mut(digest)
+                && keys.len() < NAMED_BY_MAX
+                && keys.last() != Some(&record.key)
+            {
+                keys.push(record.key.clone());
+            }
+        }
+    };
+    records.read_after(Serial::ZERO, look).await?;
+    keys.retain(|_, keys| !keys.is_empty());
+    Ok(keys)
+}
+
+/// The members in which articles and the Python index name blobs.
+#[derive(Deserialize)]
+struct Members<'body> {
+    #[serde(borrow)]
+    sha256: Option<Cow<'body, str>>,
+    size_bytes: Option<u64>,
+    #[serde(borrow)]
+    core_metadata_sha256: Option<Cow<'body, str>>,
+    #[serde(borrow)]
+    metadata: Option<Cow<'body, str>>,
+}
+
+/// The blobs that the body of a record speaks of. What is no digest is left out, as is all of a body that
+/// is not as it should be: its surface says so.
+pub(super) fn blobs_of_body(record: &Record) -> Vec<NamedBlob> {
+    let key = record.key.as_str();
+    let is_known = ["article/", "python/file/", "python/version/"];
+    let Some(body) = record.body.as_ref().filter(|_| is_known.iter().any(|it| key.starts_with(it)))
+    else {
+        return Vec::new();
+    };
+    let Ok(members) = serde_json::from_slice::<Members<'_>>(body) else { return Vec::new() };
+    let of_file = [("sha256", &members.sha256, members.size_bytes)];
+    let of_others = [
+        ("core_metadata_sha256", &members.core_metadata_sha256, None),
+        ("metadata", &members.metadata, None),
+    ];
+    let named = of_file.into_iter().chain(of_others).filter_map(|(member, text, size_bytes)| {
+        let digest = text.as_ref()?.parse().ok()?;
+        Some(NamedBlob { member, digest, size_bytes })
+    });
+    named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(key: &str, body: &str, blobs: Vec<Digest>) -> Record {
+        let body = Some(body.to_owned().into());
+        Record { key: Key::new(key).expect("a key"), serial: Serial(1), body, blobs }
+    }
+
+    #[track_caller]
+    fn check(key: &str, body: &str, expected: &str) {
+        let found: Vec<String> = blobs_of_body(&record(key, body, Vec::new()))
+            .iter()
+            .map(|blob| format!("{} {:?}", blob.member, blob.size_bytes))
+            .collect();
+        assert_eq!(found.join(", "), expected, "{key}");
+    }
+
+    #[test]
+    fn bodies_name_blobs() {
+        let digest = Digest::of(b"x");
+        let file = format!(
+            r#"{{"v":1,"sha256":"{digest}","size_bytes":1,"core_metadata_sha256":"{digest}"}}"#
+        );
+        check("python/file/u/i/p/f", &file, "sha256 Some(1), core_metadata_sha256 None");
+        let version = format!(r#"{{"v":1,"metadata":"{digest}"}}"#);
+        check("python/version/u/i/p/1", &version, "metadata None");
+        check("python/stage/u/i", &version, "");
+        let article = format!(r#"{{"v":1,"kind":"put","sha256":"{digest}","size_bytes":1}}"#);
+        check("article/0000000001/a", &article, "sha256 Some(1)");
+        check("article/0000000001/a", r#"{"v":1,"sha256":"short"}"#, "");
+        check("article/0000000001/a", "nonsense", "");
+    }
+
+    #[test]
+    fn the_list_is_what_counts() {
+        let (listed, unlisted) = (Digest::of(b"listed"), Digest::of(b"unlisted"));
+        let mut named = Named::default();
+        let body = |digest| format!(r#"{{"sha256":"{digest}","size_bytes":6}}"#);
+        named.take(&record("article/0000000001/a", &body(unlisted), vec![listed]));
+        named.take(&record("other/a", "", vec![listed]));
+        assert_eq!(named.sizes, HashMap::from([(listed, None)]));
+        named.take(&record("article/0000000002/a", &body(listed), vec![listed]));
+        assert_eq!(named.sizes, HashMap::from([(listed, Some(6))]));
+        assert_eq!(named.records, 3);
+    }
+}

@@ -1,0 +1,51 @@
+//! [`Progress`]: how far a long piece of work is, for whoever looks on at a terminal.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar on stderr if that is a terminal, and nothing else. Clones share it.
+#[derive(Clone)]
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// A bar where there is somebody to see it.
+    pub fn on_terminal() -> Progress {
+        // It draws nothing where stderr is no terminal.
+        Progress(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()))
+    }
+
+    /// Nothing to see.
+    pub fn hidden() -> Progress {
+        Progress(ProgressBar::hidden())
+    }
+
+    /// A stage of unknown length begins.
+    pub(super) fn begin(&self, what: &'static str) {
+        self.0.reset();
+        self.0.unset_length();
+        let style = ProgressStyle::with_template("{spinner} {msg} {human_pos}");
+        self.0.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        self.0.set_message(what);
+        self.0.enable_steady_tick(Duration::from_millis(200));
+    }
+
+    /// A stage of `length` things begins.
+    pub(super) fn begin_counted(&self, what: &'static str, length: u64) {
+        self.0.reset();
+        self.0.set_length(length);
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {eta}");
+        self.0.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        self.0.set_message(what);
+    }
+
+    /// One more is done.
+    pub(super) fn step(&self) {
+        self.0.inc(1);
+    }
+
+    /// The bar goes away.
+    pub(super) fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,136 @@
+//! [`restore()`]: a backup, or any other data directory, brought into an empty store.
+//!
+//! the blobs that its records name -> (all there) -> the records with their serials, in one transaction.
+//! If it is interrupted, the store is still empty, and blobs that have arrived are not copied again.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use record::Serial;
+use store::{BlobStore, Records, RecordsOptions, RestoreError};
+
+use super::copy::{Carried, Loss, Manner, carry};
+use super::named::who_names;
+use super::{Named, Progress, Store};
+use crate::config::Config;
+use crate::source::DataDirLock;
+
+/// What was restored.
+#[derive(Clone, Debug)]
+pub struct RestoreReport {
+    /// The serial that the store is at now.
+    pub serial: Serial,
+    /// Records, deleted ones included; zero if nothing was restored because of losses.
+    pub records: u64,
+    /// Blobs that are named and there.
+    pub blobs: u64,
+    /// Their bytes.
+    pub blobs_bytes: u64,
+    /// Those of them that were copied now.
+    pub copied: u64,
+    /// Bytes that were copied now.
+    pub copied_bytes: u64,
+    /// Blobs that the backup names and has not.
+    pub lost: Vec<Loss>,
+    /// Whether the records were restored.
+    pub is_done: bool,
+}
+
+/// Brings what is in `directory` into the store of `config`, which must be empty. Where the directory
+/// lacks a blob that it names, the records are restored only if `is_loss_allowed`.
+///
+/// # Errors
+/// What cannot be read or written, with its place; a store that is not empty, with its serial. The store
+/// is empty then, or as it was.
+pub async fn restore(
+    config: &Config,
+    directory: &Path,
+    is_loss_allowed: bool,
+    progress: &Progress,
+) -> anyhow::Result<RestoreReport> {
+    let source = Store::open_directory(directory).await?;
+    let restored = from_store(config, &source, is_loss_allowed, progress).await;
+    progress.end();
+    source.close().await;
+    restored
+}
+
+async fn from_store(
+    config: &Config,
+    source: &Store,
+    is_loss_allowed: bool,
+    progress: &Progress,
+) -> anyhow::Result<RestoreReport> {
+    let _lock = DataDirLock::acquire(&config.data_dir)?;
+    let location = config.database();
+    let records = Records::open(&location, RecordsOptions::default()).await?;
+    let not_empty = |error: RestoreError| match error {
+        RestoreError::NotEmpty { found } => anyhow::anyhow!(
+            "the store in {location} is not empty: it is at serial {found}; nothing was changed"
+        ),
+        error => anyhow::Error::from(error).context(format!("cannot restore into {location}")),
+    };
+    // Before the work, not after it. Dropped, it leaves nothing.
+    let restored = match records.restore().await.map(drop) {
+        Err(error) => Err(not_empty(error)),
+        Ok(()) => {
+            let blobs = config.blobs();
+            let spool = config.data_dir.join("spool");
+            let target = BlobStore::open(&blobs, &spool)
+                .await
+                .with_context(|| format!("cannot open the blobs in `{blobs}`"));
+            match target {
+                Err(error) => Err(error),
+                Ok(target) => {
+                    bring(config, source, &target, &records, is_loss_allowed, progress, not_empty)
+                        .await
+                }
+            }
+        }
+    };
+    records.close().await;
+    restored
+}
+
+async fn bring(
+    config: &Config,
+    source: &Store,
+    target: &BlobStore,
+    records: &Records,
+    is_loss_allowed: bool,
+    progress: &Progress,
+    not_empty: impl Fn(RestoreError) -> anyhow::Error,
+) -> anyhow::Result<RestoreReport> {
+    progress.begin("reading records");
+    let named = Named::read(&source.records).await?;
+    if named.serial == Serial::ZERO {
+        bail!("there is nothing in the backup");
+    }
+    // Blobs of an attempt before this one may be old enough for another server's sweep.
+    let manner = Manner { is_verifying: false, touched_after: Some(config.store.sweep_grace / 4) };
+    let Carried { copied, copied_bytes, there, there_bytes, mut lost } =
+        carry(&source.blobs, target, &named, manner, progress).await?;
+    if !lost.is_empty() {
+        let digests = lost.iter().map(|loss| loss.digest);
+        let mut named_by = who_names(&source.records, digests).await?;
+        for loss in &mut lost {
+            loss.named_by = named_by.remove(&loss.digest).unwrap_or_default();
+        }
+    }
+    let is_done = lost.is_empty() || is_loss_allowed;
+    let mut serial = Serial::ZERO;
+    if is_done {
+        progress.begin("copying records");
+        serial = source.records.copy_into(records).await.map_err(not_empty)?;
+    }
+    Ok(RestoreReport {
+        serial,
+        records: if is_done { named.records } else { 0 },
+        blobs: there,
+        blobs_bytes: there_bytes,
+        copied,
+        copied_bytes,
+        lost,
+        is_done,
+    })
+}

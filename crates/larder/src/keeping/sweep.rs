@@ -1,0 +1,95 @@
+//! [`sweep()`]: blobs that no record names are deleted, by hand or by the server's task.
+//!
+//! the time -> the names in the records -> a look at what would go -> the sweep itself. In this order
+//! nothing that a record names is ever deleted, however many processes write and sweep meanwhile.
+
+use std::time::{Duration, SystemTime};
+
+use record::Serial;
+use store::blobs::SweepReport;
+use store::{BlobStore, Records};
+
+use super::Named;
+
+/// Fewer blobs than this are deleted without asking how many there are in all.
+const SUSPICIOUS_MIN: usize = 100;
+
+/// What to sweep.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepPlan {
+    /// How old a blob must be; longer than it takes from putting one to committing its record.
+    pub grace: Duration,
+    /// Only look.
+    pub is_dry_run: bool,
+    /// Delete also if it is more than half of all blobs.
+    pub is_forced: bool,
+}
+
+/// What came of a sweep.
+#[derive(Clone, Debug)]
+pub struct SweepOutcome {
+    /// The serial of the records that were asked.
+    pub serial: Serial,
+    /// Blobs that records name.
+    pub named: u64,
+    /// What was found, and deleted.
+    pub report: SweepReport,
+    /// Nothing was deleted, because it would have been more than half of all blobs: these are not the
+    /// records that belong to these blobs, or much was deleted on purpose.
+    pub is_refused: bool,
+}
+
+/// Deletes the blobs that no record names, by `plan`.
+///
+/// # Errors
+/// What cannot be read or deleted; what was deleted until then stays deleted.
+pub async fn sweep(
+    records: &Records,
+    blobs: &BlobStore,
+    plan: SweepPlan,
+) -> anyhow::Result<SweepOutcome> {
+    // Taken first: what is put from now on is young.
+    let now = SystemTime::now();
+    let named = Named::read(records).await?;
+    let is_named = |digest: &record::Digest| named.contains(digest);
+    let seen = blobs.sweep(is_named, plan.grace, now, true).await?;
+    let outcome = |report, is_refused| SweepOutcome {
+        serial: named.serial,
+        named: named.sizes.len() as u64,
+        report,
+        is_refused,
+    };
+    if plan.is_dry_run {
+        return Ok(outcome(seen, false));
+    }
+    // The wrong database beside these blobs names none of them.
+    if !plan.is_forced && is_suspicious(&seen) {
+        return Ok(outcome(seen, true));
+    }
+    Ok(outcome(blobs.sweep(is_named, plan.grace, now, false).await?, false))
+}
+
+fn is_suspicious(seen: &SweepReport) -> bool {
+    seen.unnamed.len() >= SUSPICIOUS_MIN && seen.unnamed.len() as u64 > seen.examined / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(unnamed: usize, examined: u64, expected: bool) {
+        let unnamed = vec![(record::Digest::of(b""), 1); unnamed];
+        let seen = SweepReport { examined, unnamed, ..SweepReport::default() };
+        assert_eq!(is_suspicious(&seen), expected);
+    }
+
+    #[test]
+    fn more_than_half_of_many_is_suspicious() {
+        check(99, 99, false);
+        check(100, 100, true);
+        check(100, 199, true);
+        check(100, 200, false);
+        check(0, 0, false);
+    }
+}

@@ -1,0 +1,323 @@
+//! [`verify()`]: everything in a store looked at, and every fault told by name.
+//!
+//! the database's own check -> each record read by its surface -> its blobs named, there, and as large as
+//! they should be -> each blob hashed again. Servers may write meanwhile: what was deleted and swept while
+//! it was looked at is no fault. Nothing is changed. Takes as much memory as serving the store does.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use record::{Digest, Key, Record, Serial};
+use serde::{Serialize, Serializer};
+use store::blobs::Verdict;
+use store::{BlobStore, ReadError};
+
+use super::copy::{damaged, wrong_size};
+use super::named::{blobs_of_body, who_names};
+use super::{AT_ONCE_MAX, Named, Progress, Store, blob_name};
+
+/// Records that surfaces are handed at a time.
+const APPLIED_AT_ONCE_MIN: usize = 8_192;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "where", rename_all = "lowercase")]
+pub enum Fault {
+    /// In the database as a whole.
+    Database {
+        /// What.
+        flaw: String,
+    },
+    /// In one record.
+    Record {
+        /// Its key.
+        #[serde(serialize_with = "as_text")]
+        key: Key,
+        /// What.
+        flaw: String,
+    },
+    /// In an article.
+    Article {
+        /// Its name.
+        name: String,
+        /// What.
+        flaw: String,
+    },
+    /// In a blob that records name.
+    Blob {
+        /// The blob.
+        #[serde(serialize_with = "as_text")]
+        digest: Digest,
+        /// What.
+        flaw: String,
+        /// Some of the keys of the records that name it.
+        #[serde(serialize_with = "as_texts")]
+        named_by: Vec<Key>,
+    },
+}
+
+/// What was looked at, and what was found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct VerifyReport {
+    /// The store's serial when it was read.
+    #[serde(serialize_with = "as_number")]
+    pub serial: Serial,
+    /// Records by the first segment of their keys.
+    pub records: BTreeMap<String, u64>,
+    /// Of them, those that say that something was deleted.
+    pub records_deleted: u64,
+    /// Blobs that records name.
+    pub blobs_named: u64,
+    /// The bytes of those that are there.
+    pub blobs_named_bytes: u64,
+    /// Of them, those that were hashed again.
+    pub blobs_hashed: u64,
+    /// Blobs that no record names: a sweep takes them once they are old enough.
+    pub blobs_unnamed: u64,
+    /// Their bytes.
+    pub blobs_unnamed_bytes: u64,
+    /// What is wrong.
+    pub faults: Vec<Fault>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Database { flaw } => formatter.write_str(flaw),
+            Fault::Record { key, flaw } => write!(formatter, "the record `{key}` {flaw}"),
+            Fault::Article { name, flaw } => write!(formatter, "the article `{name}` {flaw}"),
+            Fault::Blob { digest, flaw, named_by } => {
+                write!(formatter, "{} {flaw}", blob_name(digest))?;
+                write_keys(formatter, named_by)
+            }
+        }
+    }
+}
+
+/// `; named by …`, if anybody is known to.
+pub(super) fn write_keys(formatter: &mut fmt::Formatter<'_>, keys: &[Key]) -> fmt::Result {
+    for (number, key) in keys.iter().enumerate() {
+        let before = if number == 0 { "; named by" } else { "," };
+        write!(formatter, "{before} `{key}`")?;
+    }
+    Ok(())
+}
+
+pub(super) fn as_text<S: Serializer>(
+    value: &impl fmt::Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+pub(super) fn as_texts<S: Serializer>(
+    values: &[impl fmt::Display],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(ToString::to_string))
+}
+
+fn as_number<S: Serializer>(serial: &Serial, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(serial.0)
+}
+
+/// Looks at everything in `store`; with `is_quick`, blobs are not read.
+///
+/// # Errors
+/// A store that cannot be read at all: then nothing is known.
+pub async fn verify(
+    store: &Store,
+    is_quick: bool,
+    progress: &Progress,
+) -> anyhow::Result<VerifyReport> {
+    let verified = look(store, is_quick, progress).await;
+    progress.end();
+    verified
+}
+
+async fn look(store: &Store, is_quick: bool, progress: &Progress) -> anyhow::Result<VerifyReport> {
+    let mut report = VerifyReport::default();
+    progress.begin("checking the database");
+    let flaws = store.records.flaws().await?;
+    report.faults.extend(flaws.into_iter().map(|flaw| Fault::Database { flaw }));
+
+    progress.begin("reading records");
+    let mut reading = Reading::default();
+    let read = store.records.read_after(Serial::ZERO, |record| {
+        progress.step();
+        reading.take(record, &mut report);
+    });
+    match read.await {
+        Ok(serial) => report.serial = serial,
+        Err(error @ ReadError::Damaged { .. }) => {
+            let flaw = format!("{error}; the records after it were not looked at");
+            report.faults.push(Fault::Database { flaw });
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let named = reading.finish(&mut report);
+    look_at_blobs(store, &named, is_quick, progress, &mut report).await?;
+    Ok(report)
+}
+
+/// Records on their way through the surfaces.
+#[derive(Default)]
+struct Reading {
+    pending: Vec<Record>,
+    accounts: account::Snapshot,
+    articles: article::Snapshot,
+    index: pypi::Snapshot,
+    named: Named,
+}
+
+impl Reading {
+    fn take(&mut self, record: Record, report: &mut VerifyReport) {
+        // A commit is handed over whole.
+        let is_next = self.pending.last().is_some_and(|last| last.serial < record.serial);
+        if is_next && self.pending.len() >= APPLIED_AT_ONCE_MIN {
+            self.apply(report);
+        }
+        let kind = record.key.as_str().split('/').next().unwrap_or_default();
+        match report.records.get_mut(kind) {
+            Some(count) => *count += 1,
+            None => drop(report.records.insert(kind.to_owned(), 1)),
+        }
+        report.records_deleted += u64::from(record.body.is_none());
+        self.named.take(&record);
+        for blob in blobs_of_body(&record) {
+            if !record.blobs.contains(&blob.digest) {
+                let flaw = format!(
+                    "has `{}` {} in its body, but not among the blobs that it keeps alive",
+                    blob.member, blob.digest
+                );
+                report.faults.push(Fault::Record { key: record.key.clone(), flaw });
+            }
+        }
+        self.pending.push(record);
+    }
+
+    fn apply(&mut self, report: &mut VerifyReport) {
+        let mut troubled = |key: Key, reason: String| {
+            let flaw = format!("cannot be read: {reason}");
+            report.faults.push(Fault::Record { key, flaw });
+        };
+        let (accounts, troubles) = self.accounts.apply(&self.pending);
+        self.accounts = accounts;
+        for trouble in troubles {
+            troubled(trouble.key.clone(), trouble.reason.to_string());
+        }
+        let articles = self.articles.apply(&self.pending);
+        self.articles = articles.snapshot;
+        for trouble in articles.troubles {
+            troubled(trouble.key, trouble.reason.to_string());
+        }
+        let index = self.index.apply(&self.pending);
+        self.index = index.snapshot;
+        for trouble in index.troubles {
+            troubled(trouble.key, trouble.reason.to_string());
+        }
+        self.pending.clear();
+    }
+
+    fn finish(mut self, report: &mut VerifyReport) -> Named {
+        self.apply(report);
+        for article in self.articles.articles() {
+            for number in 1..=article.highest().0 {
+                let revision = article::Revision(number);
+                if article.revision(revision).is_none() && !article.unreadable().contains(&revision)
+                {
+                    let flaw = format!("lacks its revision {number}");
+                    report.faults.push(Fault::Article { name: article.name.to_string(), flaw });
+                }
+            }
+        }
+        self.named
+    }
+}
+
+async fn look_at_blobs(
+    store: &Store,
+    named: &Named,
+    is_quick: bool,
+    progress: &Progress,
+    report: &mut VerifyReport,
+) -> anyhow::Result<()> {
+    report.blobs_named = named.sizes.len() as u64;
+    progress.begin("listing blobs");
+    let mut suspects: HashMap<Digest, String> = HashMap::new();
+    let mut absent: HashMap<Digest, Option<u64>> = named.sizes.clone();
+    let mut listing = store.blobs.list();
+    while let Some(entry) = listing.try_next().await? {
+        progress.step();
+        let Some(expected) = absent.remove(&entry.digest) else {
+            if !named.contains(&entry.digest) {
+                report.blobs_unnamed += 1;
+                report.blobs_unnamed_bytes += entry.size_bytes;
+            }
+            continue;
+        };
+        report.blobs_named_bytes += entry.size_bytes;
+        if let Some(expected) = expected.filter(|expected| *expected != entry.size_bytes) {
+            suspects.insert(entry.digest, wrong_size(entry.size_bytes, expected));
+        }
+    }
+    // A listing may pass by what is put again meanwhile.
+    for (digest, expected) in absent {
+        match (store.blobs.size_bytes(digest).await?, expected) {
+            (None, _) => drop(suspects.insert(digest, "is missing".to_owned())),
+            (Some(found), Some(expected)) if found != expected => {
+                suspects.insert(digest, wrong_size(found, expected));
+            }
+            (Some(found), _) => report.blobs_named_bytes += found,
+        }
+    }
+    if !is_quick {
+        let whole: Vec<Digest> =
+            named.sizes.keys().filter(|digest| !suspects.contains_key(*digest)).copied().collect();
+        rehash(&store.blobs, whole, progress, report, &mut suspects).await?;
+    }
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    progress.begin("looking for who names what is wrong");
+    let mut named_by = who_names(&store.records, suspects.keys().copied()).await?;
+    let mut faults: Vec<(Digest, String)> = suspects.into_iter().collect();
+    faults.sort_unstable();
+    for (digest, flaw) in faults {
+        // What nobody names any more may well have been swept.
+        if let Some(named_by) = named_by.remove(&digest) {
+            report.faults.push(Fault::Blob { digest, flaw, named_by });
+        }
+    }
+    Ok(())
+}
+
+async fn rehash(
+    blobs: &BlobStore,
+    digests: Vec<Digest>,
+    progress: &Progress,
+    report: &mut VerifyReport,
+    suspects: &mut HashMap<Digest, String>,
+) -> anyhow::Result<()> {
+    progress.begin_counted("hashing blobs", digests.len() as u64);
+    let verdicts = futures_util::stream::iter(digests).map(|digest| async move {
+        let verdict = blobs.verify(digest).await;
+        progress.step();
+        (digest, verdict)
+    });
+    let mut verdicts = verdicts.buffer_unordered(AT_ONCE_MAX);
+    while let Some((digest, verdict)) = verdicts.next().await {
+        report.blobs_hashed += 1;
+        let flaw = match verdict {
+            Ok(Verdict::Whole) => continue,
+            Ok(Verdict::Missing) => "is missing".to_owned(),
+            Ok(Verdict::Damaged { found }) => damaged(&found),
+            // One bad block is a fault; a store that is away is the end.
+            Err(error) if error.is_temporary() => return Err(error.into()),
+            Err(error) => format!("cannot be read: {error}"),
+        };
+        suspects.insert(digest, flaw);
+    }
+    Ok(())
+}

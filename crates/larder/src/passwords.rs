@@ -1,0 +1,111 @@
+//! Checking passwords without paying for it at each request.
+//!
+//! A hash is made to be slow, and clients send their password with every request: what was found right is
+//! remembered for a while, under a fingerprint that the password's hash is part of, so that a changed password
+//! is forgotten at once. Nothing that could be a password is kept. Wrong passwords are hashed each time, a few
+//! at once, and beyond a queue they are refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use account::{PasswordCheck, Principal, Refusal};
+use tokio::sync::Semaphore;
+
+/// Verified passwords that are remembered at once.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// Checks that wait for a core; more are refused.
+const WAITING_MAX: usize = 256;
+
+/// Checks passwords, and remembers which were right.
+pub struct Passwords {
+    /// When what has this fingerprint was found right.
+    right: quick_cache::sync::Cache<[u8; 32], Instant>,
+    /// Makes the fingerprints worthless elsewhere.
+    secret: [u8; 32],
+    remembered_for: Duration,
+    checking: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    hashed: AtomicU64,
+}
+
+/// More passwords are being checked than can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many passwords are being checked")]
+pub struct TooMany;
+
+impl Passwords {
+    /// Remembers for `remembered_for`; checks `at_once` at the same time.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn new(remembered_for: Duration, at_once: usize) -> Result<Passwords, getrandom::Error> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret)?;
+        Ok(Passwords {
+            right: quick_cache::sync::Cache::new(REMEMBERED_MAX),
+            secret,
+            remembered_for,
+            checking: Arc::new(Semaphore::new(at_once)),
+            waiting: AtomicUsize::new(0),
+            hashed: AtomicU64::new(0),
+        })
+    }
+
+    /// How many passwords were hashed, rather than remembered, since the start.
+    pub fn hashed(&self) -> u64 {
+        self.hashed.load(Relaxed)
+    }
+
+    /// Runs the check, or skips it where it was found right a moment ago.
+    ///
+    /// # Errors
+    /// [`TooMany`] if the queue is full.
+    pub async fn check(&self, check: PasswordCheck) -> Result<Result<Principal, Refusal>, TooMany> {
+        let fingerprint = check.fingerprint(&self.secret);
+        if self.right.get(&fingerprint).is_some_and(|since| since.elapsed() < self.remembered_for) {
+            return Ok(check.passed());
+        }
+        let outcome = self.run(check).await?;
+        if outcome.is_ok() && !self.remembered_for.is_zero() {
+            self.right.insert(fingerprint, Instant::now());
+        }
+        Ok(outcome)
+    }
+
+    async fn run(&self, check: PasswordCheck) -> Result<Result<Principal, Refusal>, TooMany> {
+        let waiting = Waiting::begin(&self.waiting)?;
+        let permit = self.checking.clone().acquire_owned().await;
+        drop(waiting);
+        self.hashed.fetch_add(1, Relaxed);
+        let running = tokio::task::spawn_blocking(move || {
+            let outcome = check.run();
+            drop(permit);
+            outcome
+        });
+        match running.await {
+            Ok(outcome) => Ok(outcome),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}
+
+/// A place in the queue, given up when dropped.
+struct Waiting<'queue>(&'queue AtomicUsize);
+
+impl Waiting<'_> {
+    fn begin(queue: &AtomicUsize) -> Result<Waiting<'_>, TooMany> {
+        if queue.fetch_add(1, Relaxed) >= WAITING_MAX {
+            queue.fetch_sub(1, Relaxed);
+            return Err(TooMany);
+        }
+        Ok(Waiting(queue))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}

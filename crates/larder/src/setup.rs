@@ -1,0 +1,154 @@
+//! Before the first request: the store opened, and somebody who may do everything in it.
+//!
+//! `root` is made where there is none, once, however many processes start at the same time; the password that
+//! nobody chose is printed once, and kept nowhere.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use account::{Password, change};
+use anyhow::Context;
+use jiff::Timestamp;
+use record::{Batch, Expected, Key, Serial};
+use store::{BlobStore, CommitError, Records, RecordsOptions};
+
+use crate::accounts;
+use crate::config::Config;
+use crate::stored::{IDENTITY_KEY, Keeper, Stored};
+
+/// Makes the data directory where there is none, closed to other users of the machine: it holds what passwords
+/// are checked against, and what logins are signed with.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn create_data_dir(path: &Path) -> anyhow::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o750);
+    builder
+        .create(path)
+        .with_context(|| format!("cannot create the data directory `{}`", path.display()))
+}
+
+/// Opens the store of `config`, and makes `root` and what logins are signed with where they are missing.
+///
+/// # Errors
+/// What cannot be opened or written, with its place.
+pub async fn open_keeper(config: &Config) -> anyhow::Result<Keeper> {
+    let keeper = open(config).await?;
+    if let Some(password) = initialize(&keeper.records, default_root_password(config)).await? {
+        announce(config, &password)?;
+    }
+    Ok(keeper)
+}
+
+/// The password of a new `root` where nobody chose one: the empty one, if devpi's ways were chosen; none: one is
+/// to be made.
+pub fn default_root_password(config: &Config) -> Option<Password> {
+    let empty = || Password::new_or_empty("").expect("no password is shorter");
+    config.python.devpi_defaults.then(empty)
+}
+
+/// Opens the store of `config`; writes nothing into it but its layout.
+///
+/// # Errors
+/// What cannot be opened, with its place.
+pub async fn open(config: &Config) -> anyhow::Result<Keeper> {
+    let options = RecordsOptions { poll_interval: config.store.poll, ..RecordsOptions::default() };
+    let records = Records::open(&config.database(), options).await?;
+    let blobs = config.blobs();
+    let spool = config.data_dir.join("spool");
+    let blobs = BlobStore::open(&blobs, &spool)
+        .await
+        .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
+    Ok(Keeper::new(records, blobs))
+}
+
+/// Makes what a new store lacks, and returns the password that `root` was made with: `password`, or one that
+/// is made here. None if there is a `root` already: then it stays as it is.
+///
+/// # Errors
+/// Those of the store, and of the system's random numbers.
+pub async fn initialize(
+    records: &Records,
+    password: Option<Password>,
+) -> anyhow::Result<Option<Password>> {
+    let stored = foundations(records).await?;
+    if stored.identity.is_none() {
+        let random: [u8; 16] = accounts::random()?;
+        let identity: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = Key::new(IDENTITY_KEY)?;
+        let batch = Batch::new().put(key, Expected::Absent, identity, Vec::new());
+        commit_unless_there(records, batch).await?;
+    }
+    let secret = accounts::random()?;
+    if let Some(batch) = change::create_login_secret(&stored.accounts, secret) {
+        commit_unless_there(records, batch).await?;
+    }
+    if stored.accounts.user(&account::UserName::root()).is_some() {
+        return Ok(None);
+    }
+    let password = match password {
+        Some(password) => password,
+        None => accounts::random_password()?,
+    };
+    let salt = accounts::random()?;
+    let make = || {
+        let hash = password.hash(salt);
+        change::create_first_administrator(&stored.accounts, hash, Timestamp::now())
+    };
+    let batch = tokio::task::block_in_place(make)?;
+    let is_made = commit_unless_there(records, batch).await?;
+    Ok(is_made.then_some(password))
+}
+
+/// What every store has, and nothing else of it: there may be much.
+async fn foundations(records: &Records) -> anyhow::Result<Stored> {
+    let root = account::user_key(&account::UserName::root());
+    let mut found = Vec::new();
+    for key in [root, account::login_secret_key(), Key::new(IDENTITY_KEY)?] {
+        found.extend(records.record(&key).await?);
+    }
+    Ok(Stored::default().apply(&found, Serial::ZERO))
+}
+
+/// What is in the store now.
+///
+/// # Errors
+/// Those of reading it.
+pub async fn load(records: &Records) -> anyhow::Result<Stored> {
+    let (changed, serial) = records.records_after(Serial::ZERO).await?;
+    Ok(Stored::default().apply(&changed, serial))
+}
+
+/// Commits; false if another process was first.
+async fn commit_unless_there(records: &Records, batch: Batch) -> anyhow::Result<bool> {
+    match records.commit(batch).await {
+        Ok(_) => Ok(true),
+        Err(CommitError::Mismatch(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Tells the password of `root`, this once.
+fn announce(config: &Config, password: &Password) -> anyhow::Result<()> {
+    if config.demo {
+        // A demonstration is started again and again, and says each time what to try.
+        let path = config.data_dir.join(crate::demo::PASSWORD_FILE);
+        return crate::demo::keep_password(&path, password)
+            .with_context(|| format!("cannot write `{}`", path.display()));
+    }
+    if password.reveal().is_empty() {
+        eprintln!(
+            "larder: made the user `root` with an empty password, since python.devpi_defaults is on; `larder \
+             user password root` changes it"
+        );
+        return Ok(());
+    }
+    eprintln!(
+        "larder: made the user `root` with the password {} (shown only now; `larder user password root` \
+         changes it)",
+        password.reveal()
+    );
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Everything that comes out of the store, as of one serial, and the way of a write.
+//!
+//! decided change -> [`Keeper::commit`] -> the store -> its serial -> the tail
+//! ([`crate::tasks::store_tail`]) -> [`Stored`] published -> the write is acknowledged.
+//! A write is never applied by the request that made it: it returns through the tail as those of other
+//! processes do, so that what is served cannot differ from what is kept.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http::HeaderValue;
+use record::{Batch, Record, Serial};
+use store::{BlobStore, CommitError, Records};
+use tokio::sync::watch;
+
+use crate::live::Live;
+
+/// What a store is called, in its records.
+pub const IDENTITY_KEY: &str = "store/identity";
+
+/// How long a committed write may take to become visible before its client is told so.
+const VISIBLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is served out of the store: the snapshots of all its surfaces, replaced together.
+#[derive(Clone, Default)]
+pub struct Stored {
+    /// The last commit that is in the snapshots.
+    pub serial: Serial,
+    /// Users, groups and tokens.
+    pub accounts: account::Snapshot,
+    /// Articles.
+    pub articles: article::Snapshot,
+    /// The Python index.
+    pub index: pypi::Snapshot,
+    /// What this store is called: 32 hexadecimal digits, the same for all its processes; devpi's clients see it.
+    pub identity: Option<HeaderValue>,
+}
+
+impl Stored {
+    /// The next state: these records applied to every surface. What cannot be read is logged and left out.
+    #[must_use]
+    pub fn apply(&self, records: &[Record], serial: Serial) -> Stored {
+        let (accounts, troubles) = self.accounts.apply(records);
+        for trouble in troubles {
+            tracing::error!(%trouble, "a record cannot be read");
+        }
+        let articles = self.articles.apply(records);
+        for trouble in articles.troubles {
+            tracing::error!(%trouble, "a record cannot be read");
+        }
+        let index = self.index.apply(records);
+        for trouble in index.troubles {
+            tracing::error!(%trouble, "a record cannot be read");
+        }
+        let identity = records
+            .iter()
+            .rfind(|record| record.key.as_str() == IDENTITY_KEY)
+            .and_then(|record| HeaderValue::from_bytes(record.body.as_deref()?).ok())
+            .or_else(|| self.identity.clone());
+        Stored { serial, accounts, articles: articles.snapshot, index: index.snapshot, identity }
+    }
+}
+
+/// The store, and what is published of it.
+pub struct Keeper {
+    /// The records.
+    pub records: Records,
+    /// The blobs.
+    pub blobs: BlobStore,
+    /// The published state.
+    pub live: Live<Stored>,
+    /// The serial of the published state, to wait for.
+    published: watch::Sender<Serial>,
+    /// Why the store was not reached at the last look, if it was not.
+    trouble: Mutex<Option<String>>,
+}
+
+/// Why a write is not acknowledged.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteFailure {
+    /// The store did not take it; nothing was written.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// It is kept, but this process does not show it yet.
+    #[error(
+        "the write is kept as serial {0}, but is not visible here yet: the store cannot be read"
+    )]
+    NotVisible(Serial),
+}
+
+impl Keeper {
+    /// A keeper that has published nothing yet.
+    pub fn new(records: Records, blobs: BlobStore) -> Keeper {
+        Keeper {
+            records,
+            blobs,
+            live: Live::default(),
+            published: watch::Sender::new(Serial::ZERO),
+            trouble: Mutex::new(None),
+        }
+    }
+
+    /// Writes `batch`, and returns once every page of this process shows it.
+    ///
+    /// # Errors
+    /// [`WriteFailure`]; on [`WriteFailure::Commit`] nothing was written.
+    pub async fn commit(&self, batch: Batch) -> Result<Serial, WriteFailure> {
+        let serial = self.records.commit(batch).await?;
+        if self.wait_for(serial, VISIBLE_TIMEOUT).await {
+            Ok(serial)
+        } else {
+            Err(WriteFailure::NotVisible(serial))
+        }
+    }
+
+    /// Waits until the published state has `serial`; false if it has not after `timeout`.
+    pub async fn wait_for(&self, serial: Serial, timeout: Duration) -> bool {
+        let mut published = self.published.subscribe();
+        let seen = published.wait_for(|published| *published >= serial);
+        matches!(tokio::time::timeout(timeout, seen).await, Ok(Ok(_)))
+    }
+
+    /// Publishes the next state.
+    pub fn publish(&self, next: Stored) {
+        let serial = next.serial;
+        self.live.publish(std::sync::Arc::new(next));
+        self.published.send_replace(serial);
+    }
+
+    /// Why the store was not reached at the last look, if it was not.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Notes how the last look at the store went; says whether that is news.
+    pub fn set_trouble(&self, trouble: Option<String>) -> bool {
+        let mut current = self.trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let is_news = current.is_some() != trouble.is_some();
+        *current = trouble;
+        is_news
+    }
+}

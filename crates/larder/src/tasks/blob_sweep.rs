@@ -1,0 +1,84 @@
+//! Clears the store of blobs that no record names, every now and then.
+//!
+//! a pause of `store.sweep_seconds`, more or less -> [`keeping::sweep`] -> metrics and a log line. Any
+//! number of processes may do so on one store: the sweep is safe beside writers and other sweeps, and the
+//! pauses differ, so that they seldom meet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::keeping::{self, SweepPlan};
+use crate::source::schedule::Jitter;
+
+/// The longest pause before the first sweep: a process that is restarted daily sweeps as well.
+const FIRST_PAUSE_MAX: Duration = Duration::from_secs(3_600);
+
+/// Runs until `shutdown`; at once back if sweeping is switched off.
+pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let interval = app.config.store.sweep;
+    if interval.is_zero() {
+        return;
+    }
+    let mut jitter = Jitter::from_system();
+    let mut pause = pause(interval.min(FIRST_PAUSE_MAX), jitter.chance());
+    loop {
+        if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+        // Cut off anywhere, a sweep leaves nothing half done.
+        if shutdown.run_until_cancelled(sweep(&app)).await.is_none() {
+            return;
+        }
+        pause = self::pause(interval, jitter.chance());
+    }
+}
+
+/// From half of `interval` to one and a half.
+fn pause(interval: Duration, chance: f64) -> Duration {
+    interval.mul_f64(0.5 + chance)
+}
+
+/// Sweeps once.
+pub async fn sweep(app: &App) {
+    let plan =
+        SweepPlan { grace: app.config.store.sweep_grace, is_dry_run: false, is_forced: false };
+    match keeping::sweep(&app.keeper.records, &app.keeper.blobs, plan).await {
+        Ok(outcome) if outcome.is_refused => {
+            app.metrics.blob_sweep_failures.inc();
+            tracing::error!(
+                unnamed = outcome.report.unnamed.len(),
+                blobs = outcome.report.examined,
+                "most blobs are named by no record, and nothing was deleted: are these the records that \
+                 belong to these blobs? If so, `larder sweep --force` deletes them"
+            );
+        }
+        Ok(outcome) => {
+            let report = outcome.report;
+            app.metrics.blobs_swept.inc_by(report.deleted);
+            app.metrics.blobs_swept_bytes.inc_by(report.bytes_freed);
+            if report.deleted > 0 {
+                let (deleted, bytes) = (report.deleted, report.bytes_freed);
+                tracing::info!(deleted, bytes, "deleted blobs that no record names");
+            }
+        }
+        Err(error) => {
+            app.metrics.blob_sweep_failures.inc();
+            tracing::warn!(%error, "the store cannot be swept of unnamed blobs");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_differ() {
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(pause(hour, 0.0), Duration::from_secs(1_800));
+        assert_eq!(pause(hour, 1.0), Duration::from_secs(5_400));
+    }
+}

@@ -1,0 +1,117 @@
+//! Follows the store: serials -> records -> the next state of every surface -> publish.
+//!
+//! The first look loads everything; each later one takes what was committed since, by this process or by
+//! another. A store that cannot be read changes nothing but a log line, a metric and [`Keeper::trouble`].
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use record::{Record, Serial};
+use store::ReadError;
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::stored::{Keeper, Stored};
+
+/// Records that are applied at a time, so that a first load is never wholly in memory twice.
+const APPLIED_AT_ONCE_MAX: usize = 8_192;
+
+/// Shortest and longest wait after a failure.
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// How often the store is looked at while nothing is told of it: that it is lost, nobody tells.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Runs until `shutdown`.
+pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let keeper = &app.keeper;
+    let mut current = Stored::default();
+    let mut is_first = true;
+    let mut retry = RETRY.0;
+    let mut indexing: Option<JoinHandle<article::SearchIndex>> = None;
+    loop {
+        let started_at = Instant::now();
+        let Some(look) = shutdown.run_until_cancelled(next(keeper, &current)).await else { return };
+        match look {
+            Ok((next, records)) => {
+                retry = RETRY.0;
+                if keeper.set_trouble(None) {
+                    tracing::info!("the store can be read again");
+                }
+                if is_first {
+                    let seconds = started_at.elapsed().as_secs_f64();
+                    tracing::info!(serial = next.serial.0, records, seconds, "loaded the store");
+                }
+                if is_first || next.serial > current.serial {
+                    app.metrics.store_serial.set(i64::try_from(next.serial.0).unwrap_or(i64::MAX));
+                    keeper.publish(next.clone());
+                    current = next;
+                }
+                is_first = false;
+                if current.articles.wants_index() && indexing.is_none() {
+                    let articles = current.articles.clone();
+                    indexing = Some(tokio::task::spawn_blocking(move || articles.build_index()));
+                }
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    newer = keeper.records.wait(current.serial) => {
+                        if newer.is_none() {
+                            return;
+                        }
+                    }
+                    () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                    index = finished(&mut indexing) => {
+                        indexing = None;
+                        match index {
+                            Ok(index) => {
+                                current.articles = current.articles.with_index(index);
+                                keeper.publish(current.clone());
+                            }
+                            Err(error) => tracing::error!(%error, "the articles cannot be indexed"),
+                        }
+                    }
+                }
+            }
+            Err(error) => {
+                app.metrics.store_read_failures.inc();
+                if keeper.set_trouble(Some(error.to_string())) {
+                    tracing::error!(%error, "the store cannot be read; what was read before is served");
+                }
+                if shutdown.run_until_cancelled(tokio::time::sleep(retry)).await.is_none() {
+                    return;
+                }
+                retry = (retry * 2).min(RETRY.1);
+            }
+        }
+    }
+}
+
+/// Waits for the index that is being built; for ever if there is none.
+async fn finished(
+    indexing: &mut Option<JoinHandle<article::SearchIndex>>,
+) -> Result<article::SearchIndex, JoinError> {
+    match indexing {
+        Some(indexing) => indexing.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The state after everything that was committed since `current`, and how many records that were.
+async fn next(keeper: &Keeper, current: &Stored) -> Result<(Stored, usize), ReadError> {
+    let mut next = current.clone();
+    let mut pending: Vec<Record> = Vec::new();
+    let mut records = 0;
+    let serial: Serial = keeper
+        .records
+        .read_after(current.serial, |record| {
+            records += 1;
+            pending.push(record);
+            if pending.len() == APPLIED_AT_ONCE_MAX {
+                next = next.apply(&pending, current.serial);
+                pending.clear();
+            }
+        })
+        .await?;
+    Ok((next.apply(&pending, serial), records))
+}

@@ -1,0 +1,180 @@
+//! A running server takes what the command line of another process changes.
+
+use std::sync::Arc;
+
+use larder::config::Config;
+
+use super::{Place, basic, prepare};
+use crate::client::{Client, Response};
+use crate::process::Process;
+use crate::server::TestServer;
+use crate::wait_until;
+
+/// A server on its own store, `root` with the password `horse`, and Alice with `old`. Reading needs a user.
+fn start() -> Process {
+    Process::start(&["--aur-enabled=false", "--article-acl-read", ":AUTHENTICATED:"], |directory| {
+        prepare(directory).add("alice", "old");
+    })
+}
+
+fn read(client: &Client, authorization: &str) -> Response {
+    client.get_with("/articles", &[("Authorization", authorization)])
+}
+
+/// Stores a first revision under this name.
+fn write(client: &Client, name: &str, authorization: &str) -> Response {
+    let headers = [("Authorization", authorization), ("Content-Type", "text/plain")];
+    client.send("POST", &format!("/article/{name}/0"), &headers, b"text")
+}
+
+#[track_caller]
+fn check_refused(response: &Response) {
+    assert_eq!(response.status, 401, "{}", response.text());
+    assert_eq!(response.header("www-authenticate"), "Basic realm=\"pypi\"");
+}
+
+#[test]
+fn a_changed_password_is_noticed() {
+    let process = start();
+    let (client, place) = (process.client, Place(process.directory.path()));
+    assert_eq!(read(&client, &basic("alice", "old")).status, 200);
+    check_refused(&read(&client, &basic("alice", "new")));
+    check_refused(&read(&client, &basic("nobody", "old")));
+    check_refused(&client.get("/articles"));
+
+    let done = place.run_with("user password alice --password-stdin", "new\n");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    wait_until("the new password", || read(&client, &basic("alice", "new")).status == 200);
+    check_refused(&read(&client, &basic("alice", "old")));
+    assert_eq!(read(&client, &basic("root", "horse")).status, 200, "nobody else's has changed");
+
+    place.run("user password alice --no-password");
+    wait_until("no password", || read(&client, &basic("alice", "new")).status == 401);
+    check_refused(&read(&client, &basic("alice", "")));
+}
+
+#[test]
+fn somebody_new_disabled_enabled_and_removed() {
+    let process = start();
+    let (client, place) = (process.client, Place(process.directory.path()));
+    place.add("bob", "pw");
+    let token = place.token("bob --scope *");
+    let (password, token) = (basic("bob", "pw"), format!("Bearer {token}"));
+    wait_until("Bob", || read(&client, &password).status == 200);
+    wait_until("Bob's token", || read(&client, &token).status == 200);
+    place.run("user disable bob");
+    wait_until("Bob to be disabled", || read(&client, &password).status == 401);
+    check_refused(&read(&client, &token));
+    place.run("user enable bob");
+    wait_until("Bob to be enabled", || read(&client, &password).status == 200);
+    assert_eq!(read(&client, &token).status, 200);
+    place.run("user remove bob");
+    wait_until("Bob to be gone", || read(&client, &password).status == 401);
+    check_refused(&read(&client, &token));
+    // Another Bob is not the one whose token it was.
+    place.add("bob", "pw");
+    wait_until("another Bob", || read(&client, &password).status == 200);
+    check_refused(&read(&client, &token));
+}
+
+#[test]
+fn a_token_opens_what_it_is_for_until_it_is_revoked() {
+    let process = start();
+    let (client, place) = (process.client, Place(process.directory.path()));
+    let reading = place.token("alice --scope article:read");
+    let writing = place.token("alice --scope article:write");
+    let other = place.token("alice --scope python:admin");
+    let bearer = |token: &str| format!("Bearer {token}");
+    wait_until("the tokens", || read(&client, &bearer(&writing)).status == 200);
+
+    assert_eq!(read(&client, &bearer(&reading)).status, 200);
+    let refused = write(&client, "one", &bearer(&reading));
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert!(refused.text().contains("`article:write`"), "{}", refused.text());
+    assert_eq!(
+        refused.find("www-authenticate"),
+        None,
+        "asking for another password would not help"
+    );
+    assert_eq!(read(&client, &bearer(&other)).status, 403);
+    assert_eq!(write(&client, "one", &bearer(&writing)).status, 201);
+    // As installers and uploaders send it.
+    assert_eq!(write(&client, "two", &basic("__token__", &writing)).status, 201);
+    assert_eq!(write(&client, "three", &basic("alice", &writing)).status, 201);
+    check_refused(&write(&client, "four", &basic("root", &writing)));
+
+    place.run(&format!("token revoke {writing}"));
+    wait_until("the end of the token", || read(&client, &bearer(&writing)).status == 401);
+    check_refused(&write(&client, "five", &bearer(&writing)));
+    assert_eq!(read(&client, &bearer(&reading)).status, 200, "the other one stays");
+}
+
+#[test]
+fn an_expired_token_is_refused() {
+    let process = start();
+    let (client, place) = (process.client, Place(process.directory.path()));
+    let token = place.token("alice --scope article:read --expires 3s");
+    let bearer = format!("Bearer {token}");
+    wait_until("its end", || read(&client, &bearer).text().contains("expired at"));
+    check_refused(&read(&client, &bearer));
+    assert_eq!(place.json("token list alice --json")[0]["is_expired"], true);
+}
+
+#[test]
+fn a_right_password_is_hashed_once() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    prepare(directory.path()).add("alice", "old");
+    let directory_path = directory.path().to_owned();
+    let server = TestServer::start_in(directory, |config: &mut Config, _| {
+        config.aur.enabled = false;
+        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
+    });
+    server.wait_until_ready();
+    let hashed = || server.app.passwords.hashed();
+    let status = |password: &str| read(&server.client, &basic("alice", password)).status;
+    let before = hashed();
+    for _ in 0..20 {
+        assert_eq!(status("old"), 200);
+    }
+    assert_eq!(hashed() - before, 1);
+    for _ in 0..3 {
+        assert_eq!(status("wrong"), 401);
+    }
+    assert_eq!(hashed() - before, 4, "what is wrong is not remembered");
+    assert_eq!(status("old"), 200);
+    assert_eq!(hashed() - before, 4, "and drives nothing out");
+
+    // A changed password is forgotten with the change, and so is one that is set again.
+    let place = Place(&directory_path);
+    for password in ["new", "old"] {
+        let done = place.run_with("user password alice --password-stdin", password);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        wait_until("the change", || status(password) == 200);
+        let since = hashed();
+        assert_eq!(status(password), 200);
+        assert_eq!(hashed(), since);
+    }
+    assert_eq!(status("new"), 401);
+}
+
+#[test]
+fn a_user_goes_with_their_indexes_if_that_is_meant() {
+    let process = start();
+    let (client, place) = (process.client, Place(process.directory.path()));
+    let make = |path: &str, body: &str| {
+        let authorization = basic("alice", "old");
+        let headers =
+            [("Authorization", authorization.as_str()), ("Content-Type", "application/json")];
+        let made = client.send("PUT", path, &headers, body.as_bytes());
+        assert_eq!(made.status, 200, "{}", made.text());
+    };
+    let status = |path: &str| client.get_with(path, &[("Accept", "application/json")]).status;
+    make("/alice/dev", r#"{"volatile": true}"#);
+    make("/alice/prod", r#"{"volatile": false}"#);
+    assert_eq!((status("/alice/dev"), status("/alice/prod")), (200, 200));
+    place.check("user remove alice", 1, "--force");
+    assert_eq!((status("/alice/dev"), status("/alice/prod")), (200, 200), "nothing was removed");
+    place.check("user remove alice --force", 0, "indexes: 2");
+    wait_until("the end of Alice", || status("/alice") == 404);
+    assert_eq!((status("/alice/dev"), status("/alice/prod")), (404, 404));
+}

@@ -1,0 +1,180 @@
+//! `/+tokens`: what users do about their tokens themselves.
+
+use serde_json::{Value, json};
+
+use super::{Place, basic, prepare};
+use crate::client::{Client, Response};
+use crate::process::Process;
+use crate::wait_until;
+
+struct Asking {
+    client: Client,
+    authorization: String,
+}
+
+impl Asking {
+    fn send(&self, method: &str, target: &str, body: &[u8]) -> Response {
+        let json = ("Content-Type", "application/json");
+        let headers = [("Authorization", self.authorization.as_str()), json];
+        let response = self.client.send(method, target, &headers, body);
+        assert_eq!(response.header("cache-control"), "no-store", "{method} {target}");
+        response
+    }
+
+    #[track_caller]
+    fn check(&self, method: &str, target: &str, body: &str, status: u16, says: &str) {
+        let response = self.send(method, target, body.as_bytes());
+        assert_eq!(response.status, status, "{method} {target} {body}: {}", response.text());
+        assert!(response.text().contains(says), "expected `{says}` in: {}", response.text());
+    }
+
+    #[track_caller]
+    fn make(&self, target: &str, wish: &Value) -> Value {
+        let response = self.send("POST", target, wish.to_string().as_bytes());
+        assert_eq!(response.status, 201, "{}", response.text());
+        assert!(response.find("x-larder-serial").is_some());
+        response.json()
+    }
+
+    #[track_caller]
+    fn ids(&self, target: &str) -> Vec<String> {
+        let response = self.send("GET", target, b"");
+        assert_eq!(response.status, 200, "{}", response.text());
+        let json = response.json();
+        let tokens = json["tokens"].as_array().expect("tokens");
+        tokens.iter().map(|token| token["id"].as_str().expect("an id").to_owned()).collect()
+    }
+}
+
+fn start() -> Process {
+    Process::start(&["--aur-enabled=false"], |directory| {
+        let place = prepare(directory);
+        place.add("alice", "a");
+        place.add("bob", "b");
+    })
+}
+
+fn asking(process: &Process, user: &str, password: &str) -> Asking {
+    Asking { client: process.client, authorization: basic(user, password) }
+}
+
+#[test]
+fn users_make_and_revoke_their_own() {
+    let process = start();
+    let alice = asking(&process, "alice", "a");
+    assert_eq!(alice.ids("/+tokens"), [""; 0]);
+    let wish = json!({"scopes": ["article:write"], "expires": "90d", "comment": "for ci"});
+    let made = alice.make("/+tokens", &wish);
+    assert_eq!((&made["user"], &made["comment"]), (&json!("alice"), &json!("for ci")));
+    assert!(made["expires_at"].is_string());
+    let token = made["token"].as_str().expect("the token");
+    let id = made["id"].as_str().expect("an id");
+    assert_eq!(alice.ids("/+tokens"), [id]);
+    let list = alice.send("GET", "/+tokens", b"").text();
+    assert!(!list.contains(token.rsplit('_').next().expect("its secret")), "{list}");
+
+    let with_token = Asking { client: process.client, authorization: format!("Bearer {token}") };
+    let stored = with_token.client.send(
+        "POST",
+        "/article/one/0",
+        &[("Authorization", &with_token.authorization)],
+        b"text",
+    );
+    assert_eq!(stored.status, 201, "it opens at once: {}", stored.text());
+    // But it manages no tokens.
+    with_token.check("GET", "/+tokens", "", 403, "`user:admin`");
+    with_token.check("POST", "/+tokens", r#"{"scopes":["article:read"]}"#, 403, "`user:admin`");
+    with_token.check("DELETE", &format!("/+tokens/{id}"), "", 403, "`user:admin`");
+
+    alice.check("DELETE", &format!("/+tokens/{id}"), "", 204, "");
+    alice.check("DELETE", &format!("/+tokens/{id}"), "", 404, "does not exist");
+    with_token.check("GET", "/+tokens", "", 401, "revoked");
+    let place = Place(process.directory.path());
+    assert_eq!(place.json("token list --json"), json!([]), "and so says the command line");
+}
+
+#[test]
+fn a_token_may_make_narrower_ones_if_it_may_make_any() {
+    let process = start();
+    let alice = asking(&process, "alice", "a");
+    let made = alice.make("/+tokens", &json!({"scopes": ["user:admin", "python:upload"]}));
+    let authorization = format!("Bearer {}", made["token"].as_str().expect("the token"));
+    let token = Asking { client: process.client, authorization };
+    token.make("/+tokens", &json!({"scopes": ["python:read"]}));
+    token.check("POST", "/+tokens", r#"{"scopes":["python:admin"]}"#, 403, "python:admin");
+    token.check("POST", "/+tokens", r#"{"scopes":["*"]}"#, 403, "no permission");
+}
+
+#[test]
+fn others_tokens_are_the_administrators_business() {
+    let process = start();
+    let (alice, bob) = (asking(&process, "alice", "a"), asking(&process, "bob", "b"));
+    let root = asking(&process, "root", "horse");
+    let made = alice.make("/+tokens", &json!({"scopes": ["*"]}));
+    let path = format!("/+tokens/{}", made["id"].as_str().expect("an id"));
+    bob.check(
+        "GET",
+        "/+tokens?user=alice",
+        "",
+        403,
+        "no permission to manage tokens of user alice",
+    );
+    bob.check("POST", "/+tokens?user=alice", r#"{"scopes":["*"]}"#, 403, "no permission");
+    bob.check("DELETE", &path, "", 404, "does not exist");
+    assert_eq!(alice.ids("/+tokens?user=alice").len(), 1);
+    assert_eq!(root.ids("/+tokens?user=alice").len(), 1);
+    assert_eq!(root.ids("/+tokens"), [""; 0]);
+    root.check("GET", "/+tokens?user=carol", "", 404, "user 'carol' does not exist");
+    root.check("POST", "/+tokens?user=carol", r#"{"scopes":["*"]}"#, 404, "carol");
+    assert_eq!(
+        root.make("/+tokens?user=alice", &json!({"scopes": ["python:read"]}))["user"],
+        "alice"
+    );
+    root.check("DELETE", &path, "", 204, "");
+    assert_eq!(alice.ids("/+tokens").len(), 1);
+}
+
+#[test]
+fn what_is_asked_wrongly_is_refused() {
+    let process = start();
+    let alice = asking(&process, "alice", "a");
+    for (body, status, says) in [
+        ("", 400, "no request for a token"),
+        ("[]", 400, "no request for a token"),
+        ("{}", 400, "scopes"),
+        (r#"{"scopes":["*"],"user":"bob"}"#, 400, "user"),
+        (r#"{"scopes":"*"}"#, 400, "no request for a token"),
+        (r#"{"scopes":[]}"#, 422, "needs a scope"),
+        (r#"{"scopes":["article:eat"]}"#, 422, "`article:eat` is not a scope"),
+        (r#"{"scopes":["*"],"expires":"soon"}"#, 422, "`soon`"),
+        (r#"{"scopes":["*"],"expires":"2020-01-01"}"#, 422, "would be expired now"),
+        (r#"{"scopes":["*"],"comment":"a\nb"}"#, 422, "one line"),
+    ] {
+        alice.check("POST", "/+tokens", body, status, says);
+    }
+    let large = format!(r#"{{"scopes":["*"],"comment":"{}"}}"#, "x".repeat(20_000));
+    alice.check("POST", "/+tokens", &large, 413, "16384");
+    alice.check("GET", "/+tokens?whose=bob", "", 400, "`whose`");
+    alice.check("GET", "/+tokens?user=alice&user=bob", "", 400, "twice");
+    alice.check("GET", "/+tokens?user=a/b", "", 400, "a/b");
+    alice.check("DELETE", "/+tokens/12", "", 400, "12 hexadecimal digits");
+    alice.check("DELETE", "/+tokens", "", 405, "GET, HEAD, POST");
+    alice.check("GET", "/+tokens/000000000000", "", 405, "DELETE");
+    asking(&process, "alice", "wrong").check("GET", "/+tokens", "", 401, "alice");
+    let nobody = process.client.get("/+tokens");
+    assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, "Basic realm=\"pypi\""));
+    // A page of another site can send no other type than such.
+    let authorization = basic("alice", "a");
+    let headers = [("Authorization", authorization.as_str()), ("Content-Type", "text/plain")];
+    let refused = process.client.send("POST", "/+tokens", &headers, br#"{"scopes":["*"]}"#);
+    assert_eq!(refused.status, 415, "{}", refused.text());
+    assert_eq!(alice.ids("/+tokens"), [""; 0], "nothing came of all this");
+}
+
+#[test]
+fn tokens_made_on_the_command_line_are_listed() {
+    let process = start();
+    let alice = asking(&process, "alice", "a");
+    Place(process.directory.path()).token("alice --scope article:read");
+    wait_until("the token", || alice.ids("/+tokens").len() == 1);
+}

@@ -1,0 +1,148 @@
+//! What is refused, by its name, and with what was expected.
+
+use serde_json::json;
+
+use super::post;
+use crate::catalogue;
+use crate::client::Response;
+use crate::server::{TestServer, small};
+
+#[track_caller]
+fn check_problem(response: &Response, status: u16, action: Option<&str>, detail: &str) {
+    assert_eq!(response.status, status, "{}", response.text());
+    assert_eq!(response.header("content-type"), "application/problem+json");
+    let problem = response.json();
+    assert_eq!(problem["status"], status);
+    assert_eq!(problem["action"].as_str(), action);
+    let found = problem["detail"].as_str().expect("a detail");
+    assert!(found.contains(detail), "`{found}` has no `{detail}`");
+}
+
+/// One action, refused with 400.
+#[track_caller]
+fn check(action: &str, arguments: serde_json::Value, detail: &str) {
+    let response = post(&json!({"actions": {action: arguments}}).to_string());
+    check_problem(&response, 400, Some(action), detail);
+}
+
+#[test]
+fn unknown_actions() {
+    let expected = "there is no action `aur.inf`, expected one of: aur.info, aur.search, ";
+    check("aur.inf", json!({}), expected);
+    check("", json!({}), "there is no action ``");
+    check("AUR.INFO", json!({"names": []}), "there is no action `AUR.INFO`");
+}
+
+#[test]
+fn arguments() {
+    check("example.hello_world", json!({"name": "x"}), "`name`: unknown field `name`");
+    check("example.hello_world", json!([]), "`[]`, expected an object of arguments");
+    check("example.hello_world", json!(null), "`null`, expected an object of arguments");
+    check("example.fibonacci", json!({}), "missing field `n`");
+    check("example.fibonacci", json!({"n": 34, "m": 1}), "`m`: unknown field `m`, expected `n`");
+    check("example.fibonacci", json!({"n": "34"}), "`n`: invalid type: string \"34\"");
+    check("example.fibonacci", json!({"n": -1}), "`n`: invalid value: integer `-1`");
+    check("example.fibonacci", json!({"n": 3.5}), "`n`: invalid type: floating point `3.5`");
+    check("example.fibonacci", json!({"n": 46}), "`n` is 46, expected at most 45");
+    check("example.fibonacci", json!({"n": 5_000_000_000_u64}), "`n`: invalid value");
+    check("aur.info", json!({"names": ["x", 1]}), "`names[1]`: invalid type: integer `1`");
+    check("aur.info", json!({"names": []}), "No request type/data specified.");
+    check("aur.search", json!({"needle": "x"}), "Query arg too small.");
+    check("aur.search", json!({"by": "name"}), "missing field `needle`");
+    check("aur.search", json!({"needle": "xy", "arg": "xy"}), "duplicate field `needle`");
+    let by = "`by` is `nam`, expected one of: name, name-desc, maintainer, ";
+    check("aur.search", json!({"needle": "xy", "by": "nam"}), by);
+    let mode = "`mode` is `ends`, expected one of: contains, starts-with";
+    check("aur.search", json!({"needle": "xy", "mode": "ends"}), mode);
+    check("aur.suggest", json!({}), "missing field `prefix`");
+}
+
+#[test]
+fn requests() {
+    for (body, detail) in [
+        ("", "the request is no JSON: EOF"),
+        ("example.hello_world", "the request is no JSON"),
+        ("{\"actions\":{}}", "the request has no action, expected one"),
+        ("{\"actions\":[]}", "an object that holds the arguments of each action under its name"),
+        ("{}", "missing field `actions`"),
+        ("[]", "an object with the member `actions`"),
+        ("{\"actions\":{\"a\":{}},\"more\":1}", "unknown member `more`, expected `actions`"),
+        ("{\"actions\":{\"a\":{},\"a\":{}}}", "the action `a` is named twice"),
+        ("{\"actions\":{\"a\":{}}} x", "the request is no JSON: trailing characters"),
+    ] {
+        check_problem(&post(body), 400, None, detail);
+    }
+    let not_utf8 = small().client.post("/actions", "", b"{\"actions\":{\"\xff\":{}}}");
+    check_problem(&not_utf8, 400, None, "not UTF-8 from byte 13 on");
+    for (query, detail) in [
+        ("%7B", "the request is no JSON"),
+        ("%7B%22actions%22%3A%7B%22%ff%22:%7B%7D%7D%7D", "not UTF-8 from byte 13 on"),
+        ("%7B%22actions%22:+%7B%7D%7D", "`+` is a plus in this query, a space is %20"),
+        ("b64=e30", "missing field `actions`"),
+        ("b64=!", "`b64` is not base64url of the JSON of a request"),
+        ("b64=", "the request is no JSON: EOF"),
+        ("actions=7", "an object that holds the arguments of each action under its name"),
+    ] {
+        check_problem(&small().get(&format!("/?{query}")), 400, None, detail);
+    }
+}
+
+#[test]
+fn methods() {
+    for method in ["PUT", "DELETE", "PATCH"] {
+        let response = small().client.send(method, "/actions", &[], b"");
+        check_problem(&response, 405, None, "is not a method of `/actions`");
+        assert_eq!(response.header("allow"), "GET, HEAD, POST, OPTIONS");
+    }
+    let options = small().client.send("OPTIONS", "/actions", &[], b"");
+    assert_eq!((options.status, options.header("allow")), (204, "GET, HEAD, POST, OPTIONS"));
+    let posted = small().client.post("/?%7B%22actions%22:%7B%7D%7D", "", b"");
+    assert_eq!(posted.status, 405, "a body belongs to /actions");
+}
+
+#[test]
+fn without_the_surface_its_actions_are_not_there() {
+    let server = TestServer::without_source(|config| config.aur.enabled = false);
+    let body = br#"{"actions":{"aur.info":{"names":["attest"]}}}"#;
+    let response = server.client.post("/actions", "", body);
+    check_problem(&response, 400, Some("aur.info"), "there is no action `aur.info`");
+    let list = server.get("/actions").text();
+    assert!(list.contains("server.status") && !list.contains("aur."), "{list}");
+}
+
+#[test]
+fn before_the_first_snapshot_packages_are_unavailable() {
+    let server = TestServer::without_source(|_| ());
+    let body = br#"{"actions":{"aur.info":{"names":["attest"]}}}"#;
+    let response = server.client.post("/actions", "", body);
+    check_problem(&response, 503, Some("aur.info"), "not loaded yet");
+    assert_eq!(response.header("retry-after"), "2");
+}
+
+#[test]
+fn questions_count_as_requests_to_the_rpc() {
+    let server = TestServer::serving_with(&catalogue::small(), |config| config.aur.rate_limit = 2);
+    let body = br#"{"actions":{"aur.info":{"names":["attest"]},"aur.suggest":{"prefix":"a"},"aur.search":{"needle":"split"},"example.hello_world":{}}}"#;
+    let answers = server.client.post("/actions", "", body).json();
+    assert!(answers["aur.suggest"]["result"].is_array(), "{answers}");
+    assert_eq!(answers["aur.search"]["error"]["status"], 429, "{answers}");
+    assert!(answers["aur.search"]["error"]["retry_after_seconds"].is_u64(), "{answers}");
+    assert_eq!(answers["example.hello_world"]["result"], "Hello world!", "{answers}");
+    assert_eq!(server.get("/rpc/v5/info/attest").status, 429);
+    let alone = br#"{"actions":{"aur.info":{"names":["attest"]}}}"#;
+    let response = server.client.post("/actions", "", alone);
+    check_problem(&response, 429, Some("aur.info"), "Rate limit reached");
+    assert!(response.find("retry-after").is_some());
+}
+
+#[test]
+fn switched_off() {
+    let server = TestServer::without_source(|config| {
+        config.actions.enabled = false;
+        config.aur.enabled = false;
+    });
+    server.wait_until_ready();
+    assert_eq!(server.get("/actions").status, 404);
+    let page = server.get("/?%7B%22actions%22:%7B%22example.hello_world%22:%7B%7D%7D%7D");
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+}

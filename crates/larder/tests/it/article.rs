@@ -1,0 +1,81 @@
+//! Articles over real sockets: written by `root`, read by anybody, unless a test says otherwise.
+
+mod actions;
+mod bodies;
+mod conflicts;
+mod crash;
+mod names;
+mod pages;
+mod reading;
+mod rights;
+mod serials;
+mod trouble;
+mod writers;
+mod writing;
+
+use larder::config::Config;
+
+use crate::client::Response;
+use crate::server::{ROOT, TestServer};
+
+/// A server of articles alone, ready.
+fn wiki() -> TestServer {
+    wiki_with(|_| ())
+}
+
+/// The same with a changed configuration.
+fn wiki_with(change: impl FnOnce(&mut Config)) -> TestServer {
+    let server = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        change(config);
+    });
+    server.wait_until_ready();
+    server
+}
+
+/// Asks as `root`.
+#[track_caller]
+fn ask(
+    server: &TestServer,
+    method: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Response {
+    let headers: Vec<(&str, &str)> = [ROOT].into_iter().chain(headers.iter().copied()).collect();
+    server.client.send(method, target, &headers, body)
+}
+
+/// Stores the next revision at `/article/{name}/{base}`, as Markdown.
+#[track_caller]
+fn store(server: &TestServer, name_and_base: &str, body: &[u8]) -> Response {
+    let target = format!("/article/{name_and_base}");
+    let response = ask(server, "POST", &target, &[("Content-Type", "text/markdown")], body);
+    assert_eq!(response.status, 201, "{target}: {}", response.text());
+    response
+}
+
+/// The code in a refusal.
+#[track_caller]
+fn code(response: &Response) -> String {
+    response.json()["code"].as_str().unwrap_or_else(|| panic!("{}", response.text())).to_owned()
+}
+
+/// Text of this many bytes in short lines that differ.
+fn text(bytes: usize) -> Vec<u8> {
+    let lines =
+        (0_u32..).flat_map(|line| format!("{line:x} {}\n", line.pow(2) % 9_973).into_bytes());
+    lines.take(bytes).collect()
+}
+
+/// Bytes that do not compress.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}

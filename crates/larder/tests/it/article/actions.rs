@@ -1,0 +1,143 @@
+//! The actions of articles, by the rules of `/article/…`.
+
+use serde_json::{Value, json};
+
+use super::{ask, noise, store, wiki, wiki_with};
+use crate::client::Response;
+use crate::server::TestServer;
+
+#[track_caller]
+fn post(server: &TestServer, actions: &Value) -> Response {
+    ask(server, "POST", "/actions", &[], json!({"actions": actions}).to_string().as_bytes())
+}
+
+fn sample() -> TestServer {
+    let server = wiki();
+    for base in 0..4 {
+        store(&server, &format!("welcome/{base}"), format!("# Text {base}\n").as_bytes());
+    }
+    server
+}
+
+#[test]
+fn the_version_of_an_article() {
+    let server = sample();
+    let query =
+        "%7B%22actions%22:%7B%22article.get_version%22:%7B%22name%22:%22welcome%22%7D%7D%7D";
+    let response = server.get(&format!("/?{query}"));
+    assert_eq!((response.status, response.text().as_str()), (200, r#"{"version":4}"#));
+    ask(&server, "DELETE", "/article/welcome/4", &[], b"");
+    let response = server.get(&format!("/?{query}"));
+    assert_eq!(response.json(), json!({"version": 5, "deleted": true}));
+}
+
+#[test]
+fn examples_and_refusals() {
+    let server = sample();
+    for action in server.get("/actions").json()["actions"].as_array().expect("actions") {
+        let answer =
+            ask(&server, "POST", "/actions", &[], action["example"].to_string().as_bytes());
+        assert_eq!(answer.status, 200, "{}: {}", action["name"], answer.text());
+    }
+    let check = |action: &str, arguments: Value, status: u16, text: &str| {
+        let response = post(&server, &json!({action: arguments}));
+        assert_eq!(response.status, status, "{action} {arguments}: {}", response.text());
+        assert!(response.text().contains(text), "{action} {arguments}: {}", response.text());
+    };
+    check("article.get", json!({"name": "welcome"}), 200, r##""text":"# Text 3\n""##);
+    check("article.get", json!({"name": "welcome", "version": 2}), 200, r##""text":"# Text 1\n""##);
+    check("article.get", json!({"name": "welcome", "version": 9}), 404, "its latest is 4");
+    check("article.get", json!({"name": "none"}), 404, "no article `none`");
+    check("article.get", json!({"name": "../etc"}), 400, "not an article's name");
+    check("article.get_version", json!({"name": "none"}), 404, "no article `none`");
+    check("article.get_version", json!({"nme": "none"}), 400, "nme");
+    check("article.history", json!({"name": "welcome", "limit": 1}), 200, r#""next_before":4"#);
+    check("article.history", json!({"name": "welcome", "limit": 0}), 400, "expected 1 to 1000");
+    let put = |version: u32, more: Value| {
+        let mut arguments = json!({"name": "welcome", "version": version});
+        for (name, value) in more.as_object().expect("an object") {
+            arguments[name] = value.clone();
+        }
+        arguments
+    };
+    check("article.put", put(3, json!({"text": "x"})), 409, "is at version 4, by root");
+    check("article.put", put(9, json!({"text": "x"})), 409, "has no version 9");
+    check("article.put", put(4, json!({})), 400, "either `text` or `base64`");
+    check(
+        "article.put",
+        put(4, json!({"text": "", "base64": ""})),
+        400,
+        "either `text` or `base64`",
+    );
+    check("article.put", put(4, json!({"base64": "?"})), 400, "base64");
+    check("article.put", put(4, json!({"text": "x", "content_type": "no"})), 400, "media type");
+    check(
+        "article.put",
+        put(4, json!({"text": "é", "comment": "a & b?"})),
+        200,
+        r#""comment":"a & b?""#,
+    );
+    let page = server.get("/article/welcome");
+    assert_eq!((page.text().as_str(), page.header("content-type")), ("é", "text/markdown"));
+    check(
+        "article.put",
+        put(5, json!({"base64": "/wA=", "content_type": "image/png"})),
+        200,
+        "image/png",
+    );
+    assert_eq!(server.get("/article/welcome").body, b"\xff\0");
+    check("article.get", json!({"name": "welcome"}), 200, r#""base64":"/wA=""#);
+}
+
+#[test]
+fn rights() {
+    let server = sample();
+    let body =
+        json!({"actions": {"article.put": {"name": "a", "version": 0, "text": "x"}}}).to_string();
+    let response = server.client.post("/actions", "application/json", body.as_bytes());
+    assert_eq!(response.status, 401, "{}", response.text());
+    let target = format!("/?b64={}", base64_of(&body));
+    assert_eq!(ask(&server, "GET", &target, &[], b"").status, 405);
+    assert_eq!(server.get("/article/a").status, 404);
+    let foreign = [("Sec-Fetch-Site", "cross-site")];
+    assert_eq!(ask(&server, "POST", "/actions", &foreign, body.as_bytes()).status, 403);
+    assert_eq!(ask(&server, "POST", "/article/a/0", &foreign, b"x").status, 403);
+
+    let server = wiki_with(|config| config.article.acl_read = "root".parse().expect("a list"));
+    store(&server, "a/0", b"secret");
+    for action in ["article.get", "article.get_version", "article.history"] {
+        let actions = json!({"actions": {action: {"name": "a"}}}).to_string();
+        let response = server.client.post("/actions", "application/json", actions.as_bytes());
+        assert_eq!(response.status, 401, "{action}: {}", response.text());
+        assert!(!response.text().contains("secret"));
+        assert_eq!(ask(&server, "POST", "/actions", &[], actions.as_bytes()).status, 200);
+    }
+}
+
+/// All actions of a request read one state, and what one of them writes shows in the next request.
+#[test]
+fn one_request_reads_one_state() {
+    let server = sample();
+    let text = r#"{"actions":{"article.get_version":{"name":"welcome"},
+        "article.put":{"name":"welcome","version":4,"text":"five"},
+        "article.get":{"name":"welcome"}}}"#;
+    let json = ask(&server, "POST", "/actions", &[], text.as_bytes()).json();
+    assert_eq!(json["article.get_version"]["result"]["version"], 4);
+    assert_eq!(json["article.put"]["result"]["version"], 5);
+    assert_eq!(json["article.get"]["result"]["version"], 4);
+    let response = post(&server, &json!({"article.get": {"name": "welcome"}}));
+    assert_eq!(response.json()["text"], "five");
+}
+
+#[test]
+fn large_contents_are_read_elsewhere() {
+    let server = wiki_with(|config| config.actions.results_bytes_max = 65_536);
+    store(&server, "a/0", &noise(65_537));
+    let response = post(&server, &json!({"article.get": {"name": "a"}}));
+    assert_eq!(response.status, 413, "{}", response.text());
+}
+
+fn base64_of(text: &str) -> String {
+    use base64::Engine as _;
+    base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(text)
+}

@@ -1,0 +1,146 @@
+//! Bodies that are large, late, cut, or not what they were said to be: a clear answer, and nothing kept.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{ask, noise, store, wiki, wiki_with};
+use crate::client::Response;
+use crate::server::{ROOT, TestServer};
+use crate::{PATIENCE, wait_until};
+
+fn limited() -> TestServer {
+    wiki_with(|config| {
+        config.article.body_bytes_max = 100_000;
+        config.limits.body_timeout = Duration::from_secs(1);
+    })
+}
+
+/// Sends a POST by hand: its headers, then `body` as it is.
+#[track_caller]
+fn post(server: &TestServer, headers: &str, body: &[u8]) -> Response {
+    let mut stream = server.client.connect();
+    let head = format!(
+        "POST /article/a/0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{}: {}\r\n{headers}\r\n",
+        ROOT.0, ROOT.1
+    );
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    // It may refuse before it has read everything.
+    let _ = stream.write_all(body);
+    Response::read(&mut stream, false)
+}
+
+fn files(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
+}
+
+/// Nothing is kept, and nothing is left lying about.
+#[track_caller]
+fn check_nothing(server: &TestServer, files_before: usize) {
+    assert_eq!(server.get("/article/a").status, 404);
+    let data_dir = &server.app.config.data_dir;
+    wait_until("the parts to be removed", || blob_files(data_dir) == files_before);
+}
+
+fn blob_files(data_dir: &Path) -> usize {
+    files(&data_dir.join("spool")) + files(&data_dir.join("blobs"))
+}
+
+#[test]
+fn sizes() {
+    let server = limited();
+    let before = blob_files(&server.app.config.data_dir);
+    // Refused by its word alone: not a byte of it is sent.
+    let response = post(&server, "Content-Length: 100001\r\n", b"");
+    assert_eq!(response.status, 413, "{}", response.text());
+    let response = post(&server, "Content-Length: 1099511627776\r\n", b"");
+    assert_eq!(response.status, 413, "{}", response.text());
+    for lie in ["-1", "x", "1, 2", ""] {
+        let response = post(&server, &format!("Content-Length: {lie}\r\n"), b"x");
+        assert_eq!(response.status, 400, "{lie}: {}", response.text());
+    }
+    // Without a word, as soon as it is too much.
+    let piece = [b"4000\r\n".as_slice(), &noise(0x4000), b"\r\n"].concat();
+    let response = post(&server, "Transfer-Encoding: chunked\r\n", &piece.repeat(20));
+    assert_eq!(response.status, 413, "{}", response.text());
+    check_nothing(&server, before);
+    let body = noise(100_000);
+    let response = ask(&server, "POST", "/article/a/0", &[], &body);
+    assert_eq!(response.status, 201, "{}", response.text());
+    assert!(server.get("/article/a").body == body);
+    let pieces = [b"3\r\none\r\n".as_slice(), b"4\r\n two\r\n", b"0\r\n\r\n"].concat();
+    let response = post(&server, "Transfer-Encoding: chunked\r\n", &pieces);
+    assert_eq!(response.status, 409, "it exists");
+}
+
+#[test]
+fn a_body_in_pieces() {
+    let server = limited();
+    let pieces = [b"3\r\none\r\n".as_slice(), b"4\r\n two\r\n", b"0\r\n\r\n"].concat();
+    let response = post(&server, "Transfer-Encoding: chunked\r\n", &pieces);
+    assert_eq!((response.status, server.get("/article/a").text()), (201, "one two".to_owned()));
+}
+
+#[test]
+fn a_client_waits_until_its_body_is_wanted() {
+    let server = limited();
+    let expect = "Expect: 100-continue\r\nContent-Length: 100001\r\n";
+    assert_eq!(post(&server, expect, b"").status, 413, "no 100 before it");
+}
+
+#[test]
+fn a_body_that_ends_early_or_never_is_not_kept() {
+    let server = limited();
+    let before = blob_files(&server.app.config.data_dir);
+    // The connection is closed within the body.
+    for framing in ["Content-Length: 50000\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let mut stream = server.client.connect();
+        let head = format!(
+            "POST /article/a/0 HTTP/1.1\r\nHost: x\r\n{}: {}\r\n{framing}\r\n8000\r\n",
+            ROOT.0, ROOT.1
+        );
+        stream.write_all(head.as_bytes()).expect("the server reads");
+        stream.write_all(&noise(20_000)).expect("the server reads");
+        drop(stream);
+    }
+    // It stops in the middle: cut off, with or without a word.
+    let mut stream = server.client.connect();
+    let head = format!(
+        "POST /article/a/0 HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n{}: {}\r\n\r\nbeginning",
+        ROOT.0, ROOT.1
+    );
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut answer = Vec::new();
+    // A reset is an end, too.
+    let _ = std::io::Read::read_to_end(&mut stream, &mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    check_nothing(&server, before);
+    store(&server, "a/0", b"well");
+}
+
+#[test]
+fn a_body_that_nobody_may_send_is_not_read() {
+    let server = limited();
+    let before = blob_files(&server.app.config.data_dir);
+    let mut stream = server.client.connect();
+    let head = "POST /article/a/0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 90000\r\n\r\n";
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    assert_eq!(Response::read(&mut stream, false).status, 401);
+    check_nothing(&server, before);
+}
+
+/// Writers who are refused leave no files that only a sweep would find.
+#[test]
+fn refused_writes_leave_no_blobs() {
+    let server = wiki();
+    store(&server, "a/0", b"one");
+    store(&server, "a/1", b"two");
+    let before = blob_files(&server.app.config.data_dir);
+    for body in ["three", "four"] {
+        assert_eq!(ask(&server, "POST", "/article/a/1", &[], body.as_bytes()).status, 409);
+    }
+    assert_eq!(blob_files(&server.app.config.data_dir), before);
+}

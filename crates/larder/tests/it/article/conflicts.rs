@@ -1,0 +1,114 @@
+//! A writer who was overtaken: who was first, and both changes in one text where that can be.
+
+use serde_json::Value;
+
+use super::{ask, code, noise, store, text, wiki, wiki_with};
+use crate::server::TestServer;
+
+const BASE: &[u8] = b"one\ntwo\nthree\nfour\n";
+
+fn sample() -> TestServer {
+    let server = wiki();
+    store(&server, "a/0", BASE);
+    store(&server, "a/1", b"ONE\ntwo\nthree\nfour\n");
+    server
+}
+
+/// The merge proposed to who writes this from version 1.
+#[track_caller]
+fn merge(server: &TestServer, body: &[u8]) -> Value {
+    let response = ask(server, "POST", "/article/a/1", &[], body);
+    assert_eq!((response.status, code(&response).as_str()), (409, "stale"), "{}", response.text());
+    response.json()["merge"].clone()
+}
+
+#[test]
+fn changes_in_different_places_are_merged() {
+    let server = sample();
+    let response = ask(&server, "POST", "/article/a/1", &[], b"one\ntwo\nthree\nFOUR\n");
+    assert_eq!(response.status, 409);
+    let json = response.json();
+    assert_eq!(
+        (json["base_version"].as_u64(), json["latest_version"].as_u64()),
+        (Some(1), Some(2))
+    );
+    assert_eq!(json["latest"]["author"], "root");
+    assert!(json["latest"]["created_at"].as_str().is_some_and(|at| at.ends_with('Z')));
+    assert_eq!(json["same_content"], false);
+    assert_eq!(json["merge"]["outcome"], "clean");
+    assert_eq!(response.header("etag"), server.get("/article/a").header("etag"));
+    // The proposal is taken by sending it back.
+    let merged = json["merge"]["text"].as_str().expect("a text").to_owned();
+    assert_eq!(merged, "ONE\ntwo\nthree\nFOUR\n");
+    store(&server, "a/2", merged.as_bytes());
+    assert_eq!(server.get("/article/a").text(), merged);
+}
+
+#[test]
+fn a_tag_that_is_old_is_worth_a_merge_too() {
+    let server = sample();
+    let old = server.get("/article/a/1").header("etag").to_owned();
+    let put = |tag: &str| {
+        ask(&server, "PUT", "/article/a", &[("If-Match", tag)], b"one\ntwo\nthree\nFOUR\n")
+    };
+    let response = put(&old);
+    assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
+    assert_eq!(response.json()["merge"]["text"], "ONE\ntwo\nthree\nFOUR\n");
+    assert_eq!(put("\"unknown\"").json()["merge"], Value::Null);
+    assert_eq!(server.get("/article/a").header("x-article-version"), "2");
+}
+
+#[test]
+fn changes_in_one_place_are_shown() {
+    let server = sample();
+    let merge = merge(&server, b"1\ntwo\nthree\nfour\n");
+    assert_eq!(merge["outcome"], "conflict");
+    let text = merge["text"].as_str().expect("a text");
+    assert!(text.starts_with("<<<<<<< version 2 (latest)\nONE\n||||||| version 1 (base)\none\n=======\n1\n>>>>>>> this write\ntwo\n"), "{text}");
+    let hunk = &merge["conflicts"][0];
+    assert_eq!((hunk["base_line"].as_u64(), hunk["base"].as_str()), (Some(1), Some("one\n")));
+    assert_eq!((hunk["latest"].as_str(), hunk["refused"].as_str()), (Some("ONE\n"), Some("1\n")));
+}
+
+#[test]
+fn the_same_text_is_said_to_be() {
+    let server = sample();
+    let headers = [("Content-Type", "text/markdown")];
+    let response = ask(&server, "POST", "/article/a/1", &headers, b"ONE\ntwo\nthree\nfour\n");
+    assert_eq!((response.status, &response.json()["same_content"]), (409, &Value::Bool(true)));
+}
+
+#[test]
+fn bytes_are_not_merged() {
+    let server = sample();
+    assert_eq!(merge(&server, b"\xff\n")["reason"], "only text can be merged");
+    store(&server, "a/2", &noise(100));
+    assert_eq!(merge(&server, BASE)["outcome"], "none");
+    ask(&server, "DELETE", "/article/a/3", &[], b"");
+    let response = ask(&server, "POST", "/article/a/1", &[], BASE);
+    assert_eq!((response.status, code(&response).as_str()), (409, "deleted"));
+    assert_eq!(response.json()["merge"]["outcome"], "none", "{}", response.text());
+    assert_eq!(response.find("etag"), None);
+}
+
+#[test]
+fn large_texts_are_not_merged() {
+    let server = wiki_with(|config| config.article.merge_bytes_max = 10_000);
+    store(&server, "a/0", &text(9_000));
+    store(&server, "a/1", &text(9_100));
+    assert_eq!(merge(&server, &text(9_200))["outcome"], "conflict");
+    assert_eq!(merge(&server, &text(10_001)), Value::Null, "it was not kept in memory");
+    store(&server, "a/2", &text(10_001));
+    assert_eq!(merge(&server, &text(9_200))["outcome"], "none");
+}
+
+#[test]
+fn texts_that_memory_does_not_keep_are_merged_and_compared() {
+    let server = wiki_with(|config| config.article.memory_bytes_max = 0);
+    store(&server, "a/0", BASE);
+    store(&server, "a/1", b"ONE\ntwo\nthree\nfour\n");
+    assert_eq!(merge(&server, b"one\ntwo\nthree\nFOUR\n")["text"], "ONE\ntwo\nthree\nFOUR\n");
+    let diff = server.get("/article/a/diff");
+    assert_eq!(diff.status, 200, "{}", diff.text());
+    assert!(diff.text().contains("-one\n+ONE\n"), "{}", diff.text());
+}

@@ -1,0 +1,211 @@
+//! `kill -9` of the real binary under write load: every acknowledged revision is there with its bytes, no
+//! other is, and the next start needs nobody's help.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::noise;
+use crate::client::Client;
+use crate::server::{ROOT, ROOT_PASSWORD};
+use crate::wait_until;
+
+const WRITERS: u32 = 6;
+
+/// The binary in this directory, without any configuration of this machine.
+fn larder(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.env_clear().env("HOME", directory).current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+/// A running server; killed when dropped, as `kill -9` does.
+struct Victim {
+    child: Child,
+    client: Client,
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Victim {
+    fn start(directory: &Path) -> Victim {
+        let log = directory.join("log");
+        let mut child = larder(directory)
+            .args([
+                "serve",
+                "--data-dir",
+                "data",
+                "--listen",
+                "127.0.0.1:0",
+                "--log-format",
+                "json",
+            ])
+            .arg("--aur-enabled=false")
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).expect("a file"))
+            .spawn()
+            .expect("it starts");
+        let mut address = None;
+        wait_until("the address in the log", || {
+            let text = fs::read_to_string(&log).expect("the log");
+            let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            address = lines
+                .filter(|line| line["message"] == "listening")
+                .find_map(|line| line["address"].as_str()?.parse().ok());
+            assert!(child.try_wait().expect("a child").is_none(), "it has ended: {text}");
+            address.is_some()
+        });
+        let victim =
+            Victim { child, client: Client { address: address.expect("it was waited for") } };
+        wait_until("readiness", || victim.client.get("/readyz").status == 200);
+        victim
+    }
+}
+
+/// What one writer wrote: the last version that was acknowledged.
+struct Written {
+    acknowledged: u32,
+}
+
+/// What version `version` of a writer's article consists of: small or large, text or not.
+fn body(writer: u32, version: u32) -> Vec<u8> {
+    let marker = format!("writer {writer}, version {version}\n").into_bytes();
+    match (writer + version) % 5 {
+        0 => [marker, noise(90_000)].concat(),
+        1 => marker.repeat(700),
+        _ => marker,
+    }
+}
+
+fn name(writer: u32) -> String {
+    format!("load/{writer}-x")
+}
+
+/// Sends one request and reads what comes; none if the server is gone.
+fn try_post(client: &Client, target: &str, body: &[u8]) -> Option<u16> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(client.address).ok()?;
+    stream.set_read_timeout(Some(crate::PATIENCE)).ok()?;
+    let (name, value) = ROOT;
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: {value}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), body].concat()).ok()?;
+    let mut answer = Vec::new();
+    // A reset is an end: what came before counts.
+    let _ = stream.read_to_end(&mut answer);
+    let text = String::from_utf8_lossy(&answer);
+    text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
+}
+
+/// Writes one version after the other until the server is gone.
+fn write_on(client: Client, writer: u32, from: u32, total: &AtomicU32) -> Written {
+    let mut version = from;
+    loop {
+        let target = format!("/article/{}/{version}", name(writer));
+        match try_post(&client, &target, &body(writer, version + 1)) {
+            Some(201) => {
+                version += 1;
+                total.fetch_add(1, Relaxed);
+            }
+            Some(status) => panic!("{target}: {status}"),
+            None => return Written { acknowledged: version },
+        }
+    }
+}
+
+/// Every version of every article with its bytes; the latest of each writer.
+fn check(client: &Client, written: &BTreeMap<u32, Written>) -> BTreeMap<u32, u32> {
+    let mut latest_of = BTreeMap::new();
+    for (writer, written) in written {
+        let target = format!("/article/{}/history?limit=1000", name(*writer));
+        let response = client.get(&target);
+        if written.acknowledged == 0 && response.status == 404 {
+            latest_of.insert(*writer, 0);
+            continue;
+        }
+        let history = response.json();
+        let latest = history["latest"].as_u64().expect("a number") as u32;
+        // The one that was under way may have been committed without a word; no other may.
+        let acknowledged = written.acknowledged;
+        assert!(
+            (acknowledged..=acknowledged + 1).contains(&latest),
+            "{target}: {latest}, but {acknowledged} were acknowledged"
+        );
+        latest_of.insert(*writer, latest);
+    }
+    latest_of
+}
+
+fn check_bytes(client: &Client, latest_of: &BTreeMap<u32, u32>, from: &BTreeMap<u32, u32>) {
+    for (writer, latest) in latest_of {
+        let from = from.get(writer).copied().unwrap_or(0);
+        for version in from + 1..=*latest {
+            let response = client.get(&format!("/article/{}/{version}", name(*writer)));
+            assert_eq!(response.status, 200, "{writer} {version}: {}", response.text());
+            assert!(response.body == body(*writer, version), "{writer} {version}");
+        }
+        if *latest > 0 {
+            let response = client.get(&format!("/article/{}", name(*writer)));
+            assert_eq!(response.header("x-article-version"), latest.to_string());
+        }
+    }
+}
+
+#[test]
+fn killed_under_load() {
+    let is_long = std::env::var_os("LARDER_TEST_LONG").is_some();
+    let rounds = if is_long { 200 } else { 5 };
+    let directory = tempfile::tempdir().expect("a directory");
+    let arguments = ["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD];
+    let output = larder(directory.path()).args(arguments).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut latest_of: BTreeMap<u32, u32> = (0..WRITERS).map(|writer| (writer, 0)).collect();
+    let mut all = 0;
+    for round in 0..rounds {
+        let process = Victim::start(directory.path());
+        let client = process.client;
+        let total = Arc::new(AtomicU32::new(0));
+        let writers: Vec<_> = latest_of
+            .clone()
+            .into_iter()
+            .map(|(writer, from)| {
+                let total = total.clone();
+                std::thread::spawn(move || (writer, write_on(client, writer, from, &total)))
+            })
+            .collect();
+        // At another moment of the work each time.
+        let after = 5 + round * 7 % 40;
+        wait_until("some writes", || total.load(Relaxed) >= after);
+        std::thread::sleep(Duration::from_micros(u64::from(round * 137 % 5_000)));
+        drop(process);
+        let written: BTreeMap<u32, Written> =
+            writers.into_iter().map(|writer| writer.join().expect("a writer")).collect();
+        all += total.load(Relaxed);
+
+        let process = Victim::start(directory.path());
+        let next = check(&process.client, &written);
+        check_bytes(&process.client, &next, &latest_of);
+        latest_of = next;
+    }
+    // And once more everything, from the first version on.
+    let process = Victim::start(directory.path());
+    check_bytes(&process.client, &latest_of, &BTreeMap::new());
+    let list: Value = process.client.get("/articles?limit=1000").json();
+    let count = list["articles"].as_array().expect("a list").len();
+    assert_eq!(count, latest_of.values().filter(|latest| **latest > 0).count());
+    println!("{rounds} kills, {all} acknowledged writes");
+}

@@ -1,0 +1,135 @@
+//! Names in URLs: every spelling of a name is the same article, and no spelling is a way out.
+
+use super::{ask, store, wiki};
+
+#[test]
+fn names_have_spellings() {
+    let server = wiki();
+    let check = |target: &str, name: &str, spellings: &[&str]| {
+        let made = store(&server, &format!("{target}/0"), name.as_bytes());
+        assert_eq!(made.json()["name"], name, "{target}");
+        let location = made.header("location").to_owned();
+        for spelling in spellings.iter().copied().chain([target]) {
+            for _ in 0..2 {
+                let response = server.get(&format!("/article/{spelling}"));
+                assert_eq!(
+                    (response.status, response.text()),
+                    (200, name.to_owned()),
+                    "{spelling}"
+                );
+                let version = server.get(&format!("/article/{spelling}/1"));
+                assert_eq!((version.status, version.text()), (200, name.to_owned()), "{spelling}");
+            }
+            let history = server.get(&format!("/article/{spelling}/history"));
+            assert_eq!(
+                (history.status, &history.json()["name"]),
+                (200, &name.into()),
+                "{spelling}"
+            );
+        }
+        assert_eq!(server.get(&location).text(), name, "{location}");
+    };
+    check("plain", "plain", &["pl%61in", "%70%6C%61%69%6e"]);
+    check("a%20b/c%20d", "a b/c d", &["a%20b%2Fc%20d", "a%20b%2fc%20d"]);
+    check("%E6%97%A5%E6%9C%AC/%F0%9F%98%80", "日本/😀", &["%e6%97%a5%e6%9c%ac%2F%F0%9F%98%80"]);
+    // Composed or not, it is the same text.
+    check("caf%C3%A9", "café", &["cafe%CC%81"]);
+    check("100%25", "100%", &[]);
+    check("a+b&c=d;e'f(g)", "a+b&c=d;e'f(g)", &["a%2Bb%26c%3Dd%3Be%27f%28g%29"]);
+    check("a%3Fb%23c", "a?b#c", &[]);
+    check("2024/may", "2024/may", &["2024%2Fmay"]);
+}
+
+#[test]
+fn what_is_no_name() {
+    let server = wiki();
+    store(&server, "a/0", b"text");
+    for bad in [
+        "%2e%2e",
+        "a/../b",
+        "a/%2e%2e/b",
+        "%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+        "..%2f..%2fetc",
+        "a/./b",
+        "a/.",
+        "a//b",
+        "a/",
+        "a%2F",
+        "%2Fa",
+        "//a",
+        "a%00",
+        "a%00b",
+        "%00",
+        "a%0Ab",
+        "a%0D%0Ab",
+        "a%7F",
+        "a%5Cb",
+        "%5c..%5c",
+        // Encoded twice.
+        "%252e%252e%252f",
+        "a%2520b",
+        "a%252Fb",
+        // Not UTF-8: overlong, a lone surrogate, cut, beyond Unicode.
+        "%C0%AF",
+        "%C0%AE%C0%AE/a",
+        "%E0%80%AF",
+        "%ED%A0%80",
+        "%E2%82",
+        "%F5%80%80%80",
+        "%FF",
+        // Invisible, or of another direction.
+        "a%E2%80%8Bb",
+        "a%E2%80%AEb",
+        "%EF%BB%BFa",
+        "a%C2%A0b",
+        "%20a",
+        "a%20",
+        "a/%20",
+        "history",
+        "diff",
+        "7",
+        "a/history/7",
+        "a/7/history",
+        "a/07",
+        "a/4294967296",
+    ] {
+        let read = server.get(&format!("/article/{bad}"));
+        assert_eq!(read.status, 400, "{bad}: {}", read.text());
+        assert_eq!(read.header("content-type"), "application/problem+json", "{bad}");
+        for (method, suffix) in [("PUT", ""), ("POST", "/0"), ("DELETE", "/1")] {
+            let target = format!("/article/{bad}{suffix}");
+            let response = ask(&server, method, &target, &[("If-None-Match", "*")], b"x");
+            // Some become a page of an article, which takes no such method.
+            assert!(
+                [400, 405].contains(&response.status),
+                "{method} {target}: {}",
+                response.status
+            );
+        }
+        assert_eq!(server.get(&format!("/article/{bad}/history")).status, 400, "{bad}");
+    }
+    let long = "x".repeat(513);
+    assert_eq!(server.get(&format!("/article/{long}")).status, 400);
+    assert_eq!(server.get(&format!("/article/{}", "%C3%A9".repeat(257))).status, 400);
+    store(&server, &format!("{}/0", &long[1..]), b"longest");
+    assert_eq!(server.get(&format!("/article/{}", &long[1..])).text(), "longest");
+    assert_eq!(server.get("/article/").status, 404);
+    assert_eq!(server.get("/article").status, 404);
+    let names = server.get("/articles").json();
+    assert_eq!(names["articles"].as_array().map(Vec::len), Some(2), "{names}");
+}
+
+/// Bytes that no URL has may be refused by whoever reads them first, but do no harm.
+#[test]
+fn raw_bytes_in_a_path() {
+    let server = wiki();
+    for path in
+        [&b"/article/caf\xc3\xa9"[..], b"/article/\xff", b"/article/a\x01", b"/article/a\x00b"]
+    {
+        let request =
+            [b"GET ", path, b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"].concat();
+        let response = server.client.exchange(&request, false);
+        assert!([400, 404].contains(&response.status), "{path:?}: {}", response.status);
+    }
+    assert_eq!(server.get("/articles").status, 200);
+}

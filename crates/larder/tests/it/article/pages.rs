@@ -1,0 +1,177 @@
+//! Lists, searches, histories and comparisons.
+
+use serde_json::Value;
+
+use super::{ask, noise, store, wiki, wiki_with};
+use crate::server::TestServer;
+use crate::wait_until;
+
+/// The names of a list, with blanks between, and where the next part begins.
+#[track_caller]
+fn names(server: &TestServer, query: &str) -> String {
+    let response = server.get(&format!("/articles{query}"));
+    assert_eq!(response.status, 200, "{query}: {}", response.text());
+    let json = response.json();
+    let list = json["articles"].as_array().expect("a list");
+    let mut names: Vec<&str> =
+        list.iter().map(|article| article["name"].as_str().expect("a name")).collect();
+    let next = json["next_after"].as_str().map(|next| format!("…{next}"));
+    names.extend(next.as_deref());
+    names.join(" ")
+}
+
+#[test]
+fn lists_and_searches() {
+    let server = wiki();
+    assert_eq!(names(&server, ""), "");
+    for (name, body) in [
+        ("guide/a", "# Getting *Started*\n"),
+        ("guide/b", "# Second\n"),
+        ("guide/c", "no title"),
+        ("welcome", "# Straße\n"),
+        ("%C3%A9t%C3%A9", "# Summer\n"),
+        ("gone", "# Gone\n"),
+    ] {
+        store(&server, &format!("{name}/0"), body.as_bytes());
+    }
+    ask(&server, "DELETE", "/article/gone/1", &[], b"");
+    let check =
+        |query: &str, expected: &str| assert_eq!(names(&server, query), expected, "{query}");
+    check("", "guide/a guide/b guide/c welcome été");
+    check("?deleted=true", "gone guide/a guide/b guide/c welcome été");
+    check("?deleted=false", "guide/a guide/b guide/c welcome été");
+    check("?prefix=guide/", "guide/a guide/b guide/c");
+    check("?prefix=guide/&limit=2", "guide/a guide/b …guide/b");
+    check("?prefix=guide/&limit=2&after=guide/b", "guide/c");
+    check("?limit=3", "guide/a guide/b guide/c …guide/c");
+    check("?limit=3&after=guide/c", "welcome été");
+    check("?prefix=e%CC%81", "été");
+    check("?prefix=x", "");
+    check("?q=STARTED", "guide/a");
+    check("?q=STRA%C3%9FE", "welcome");
+    check("?q=guide", "guide/a guide/b guide/c");
+    check("?q=guide&prefix=guide/b", "guide/b");
+    check("?q=guide&limit=1", "guide/a …guide/a");
+    check("?q=%C3%89T%C3%89", "été");
+    check("?q=gone", "");
+    check("?q=gone&deleted=true", "gone");
+    check("?q=nothing+of+the+kind", "");
+    // The title that counts is the latest one.
+    store(&server, "guide/b/1", b"# Third\n");
+    check("?q=second", "");
+    check("?q=third", "guide/b");
+
+    for query in ["?limit=0", "?limit=1001", "?limit=x", "?x=1", "?q=a&q=b", "?deleted=maybe"] {
+        let response = server.get(&format!("/articles{query}"));
+        assert_eq!(response.status, 400, "{query}");
+    }
+    let list = server.get("/articles");
+    assert_eq!(list.header("cache-control"), "no-cache");
+    let tag = list.header("etag").to_owned();
+    assert_eq!(server.client.get_with("/articles", &[("If-None-Match", &tag)]).status, 304);
+    store(&server, "new/0", b"x");
+    assert_eq!(server.client.get_with("/articles", &[("If-None-Match", &tag)]).status, 200);
+}
+
+/// What the search finds does not depend on whether the index has been built meanwhile.
+#[test]
+fn a_search_sees_every_write() {
+    let server = wiki();
+    for at in 0..60 {
+        store(&server, &format!("bulk/{at:02}-x/0"), format!("# Title {at}\n").as_bytes());
+        let found = names(&server, &format!("?q=title+{at}"));
+        assert!(found.contains(&format!("bulk/{at:02}-x")), "{at}: {found}");
+    }
+    wait_until("the list", || names(&server, "?q=TITLE&limit=1000").split(' ').count() == 60);
+}
+
+#[test]
+fn a_history_is_read_in_parts() {
+    let server = wiki();
+    for version in 0..7 {
+        let target = format!("/article/a/{version}?comment=nr%20{}", version + 1);
+        assert_eq!(ask(&server, "POST", &target, &[], version.to_string().as_bytes()).status, 201);
+    }
+    ask(&server, "DELETE", "/article/a/7", &[], b"");
+    let check = |query: &str, expected: &[u64], next: Option<u64>| {
+        let response = server.get(&format!("/article/a/history{query}"));
+        assert_eq!(response.status, 200, "{}", response.text());
+        let json = response.json();
+        let versions = json["versions"].as_array().expect("versions").iter();
+        let found: Vec<u64> =
+            versions.map(|it| it["version"].as_u64().expect("a number")).collect();
+        assert_eq!((found.as_slice(), json["next_before"].as_u64()), (expected, next), "{query}");
+        assert_eq!((json["latest"].as_u64(), &json["deleted"]), (Some(8), &Value::Bool(true)));
+    };
+    check("", &[8, 7, 6, 5, 4, 3, 2, 1], None);
+    check("?limit=3", &[8, 7, 6], Some(6));
+    check("?limit=3&before=6", &[5, 4, 3], Some(3));
+    check("?limit=3&before=3", &[2, 1], None);
+    check("?before=1", &[], None);
+    check("?before=99", &[8, 7, 6, 5, 4, 3, 2, 1], None);
+    let first = &server.get("/article/a/history?before=2").json()["versions"][0];
+    assert_eq!((&first["comment"], &first["author"]), (&"nr 1".into(), &"root".into()));
+    assert_eq!(first["sha256"], record::Digest::of(b"0").to_string());
+    for target in
+        ["/article/a/history?limit=0", "/article/a/history?before=x", "/article/a/history?x=1"]
+    {
+        assert_eq!(server.get(target).status, 400, "{target}");
+    }
+    assert_eq!(server.get("/article/b/history").status, 404);
+}
+
+#[test]
+fn what_changed_between_revisions() {
+    let server = wiki();
+    for (base, body) in ["one\ntwo\n", "one\n2\n", "one\n2\nthree\n"].iter().enumerate() {
+        store(&server, &format!("a b/{base}").replace(' ', "%20"), body.as_bytes());
+    }
+    let check = |query: &str, expected: &str| {
+        let response = server.get(&format!("/article/a%20b/diff{query}"));
+        assert_eq!((response.status, response.text()), (200, expected.to_owned()), "{query}");
+        assert_eq!(response.header("content-type"), "text/x-diff; charset=utf-8");
+    };
+    let last = "--- a b\tversion 2\n+++ a b\tversion 3\n@@ -1,2 +1,3 @@\n one\n 2\n+three\n";
+    check("", last);
+    check("?to=3", last);
+    check("?from=2&to=3", last);
+    check(
+        "?from=1&to=2",
+        "--- a b\tversion 1\n+++ a b\tversion 2\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n",
+    );
+    check(
+        "?from=3&to=2",
+        "--- a b\tversion 3\n+++ a b\tversion 2\n@@ -1,3 +1,2 @@\n one\n 2\n-three\n",
+    );
+    check("?from=0&to=1", "--- a b\tversion 0\n+++ a b\tversion 1\n@@ -0,0 +1,2 @@\n+one\n+two\n");
+    check("?to=1", "--- a b\tversion 0\n+++ a b\tversion 1\n@@ -0,0 +1,2 @@\n+one\n+two\n");
+    check("?from=2&to=2", "");
+    ask(&server, "DELETE", "/article/a%20b/3", &[], b"");
+    check("", "--- a b\tversion 3\n+++ a b\tversion 4\n@@ -1,3 +0,0 @@\n-one\n-2\n-three\n");
+    ask(&server, "POST", "/article/a%20b/4", &[("Content-Type", "image/png")], b"\x89PNG");
+    check("?from=3&to=5", "Binary files a b version 3 and a b version 5 differ\n");
+    for (target, expected) in [
+        ("/article/a%20b/diff?from=9", 404),
+        ("/article/a%20b/diff?to=0", 404),
+        ("/article/b/diff", 404),
+        ("/article/a%20b/diff?from=x", 400),
+        ("/article/a%20b/diff?from=1&from=2", 400),
+    ] {
+        assert_eq!(server.get(target).status, expected, "{target}");
+    }
+}
+
+#[test]
+fn texts_that_are_too_large_are_not_compared() {
+    let server = wiki_with(|config| config.article.merge_bytes_max = 10_000);
+    store(&server, "a/0", &noise(10_001));
+    store(&server, "a/1", &noise(10_002));
+    let response = server.get("/article/a/diff");
+    assert_eq!(response.status, 413, "{}", response.text());
+    // Short bytes, but many lines.
+    let server = wiki();
+    store(&server, "a/0", "\n".repeat(40_000).as_bytes());
+    store(&server, "a/1", "x\n".repeat(40_000).as_bytes());
+    let response = server.get("/article/a/diff");
+    assert_eq!(response.status, 413, "{}", response.text());
+}

@@ -1,0 +1,282 @@
+//! One revision as it is sent: forms, tags, ranges, and from memory or from the store alike.
+
+use super::{ask, noise, store, text, wiki, wiki_with};
+use crate::catalogue::gunzip;
+use crate::client::Response;
+use crate::server::TestServer;
+
+#[track_caller]
+fn get(server: &TestServer, target: &str, headers: &[(&str, &str)]) -> Response {
+    server.client.get_with(target, headers)
+}
+
+/// A server without room in memory, and one with the usual room: answers must not differ.
+fn both(prepare: impl Fn(&TestServer)) -> [TestServer; 2] {
+    [wiki(), wiki_with(|config| config.article.memory_bytes_max = 0)].map(|server| {
+        prepare(&server);
+        server
+    })
+}
+
+#[test]
+fn headers_of_a_text_and_of_a_page() {
+    let server = wiki();
+    store(&server, "a/0", &text(1_000));
+    for _ in 0..2 {
+        let response = server.get("/article/a");
+        assert_eq!(
+            response.header_names(),
+            [
+                "accept-ranges",
+                "cache-control",
+                "connection",
+                "content-length",
+                "content-type",
+                "date",
+                "etag",
+                "last-modified",
+                "vary",
+                "x-article-version",
+                "x-content-type-options",
+                "x-larder-serial"
+            ]
+        );
+        assert_eq!(response.header("cache-control"), "no-cache");
+    }
+    let response = server.get("/article/a/1");
+    assert_eq!(response.header("cache-control"), "max-age=31536000, immutable");
+    for said in ["text/html", "image/svg+xml", "TEXT/HTML; charset=utf-8"] {
+        let name = said.replace(['/', ' ', ';', '+'], "-");
+        let target = format!("/article/{name}/0");
+        assert_eq!(
+            ask(&server, "POST", &target, &[("Content-Type", said)], b"<script>").status,
+            201
+        );
+        let page = server.get(&format!("/article/{name}"));
+        assert!(page.header("content-security-policy").starts_with("sandbox"), "{said}");
+        assert!(!page.header("content-security-policy").contains("same-origin"), "{said}");
+        assert_eq!(page.header("x-content-type-options"), "nosniff", "{said}");
+    }
+    let missing = server.get("/article/b");
+    assert_eq!((missing.status, missing.header("cache-control")), (404, "no-cache"));
+    assert_eq!(missing.header("content-type"), "application/problem+json");
+    assert!(missing.header("x-larder-serial").parse::<u64>().is_ok());
+    assert_eq!(server.get("/article/a/2").status, 404);
+    assert_eq!(server.get("/article/a/0").status, 404);
+    assert_eq!(server.get("/article/a?version=1").status, 400);
+}
+
+#[test]
+fn every_form_has_its_tag() {
+    let server = wiki();
+    let body = text(5_000);
+    store(&server, "a/0", &body);
+    store(&server, "noise/0", &noise(5_000));
+    store(&server, "short/0", b"short");
+    let mut tags = Vec::new();
+    for (accepted, encoding) in [
+        ("", ""),
+        ("gzip", "gzip"),
+        ("gzip, deflate, br", "gzip"),
+        ("gzip, deflate, br, zstd", "zstd"),
+        ("br", ""),
+        ("gzip;q=0", ""),
+    ] {
+        for target in ["/article/a", "/article/a", "/article/a/1"] {
+            let response = get(&server, target, &[("Accept-Encoding", accepted)]);
+            assert_eq!(response.header("content-encoding"), encoding, "{accepted}");
+            let found = match encoding {
+                "gzip" => gunzip(&response.body),
+                "zstd" => {
+                    let expected = reply::Encoding::Zstd.encode(&body.clone().into());
+                    assert_eq!(response.body, expected);
+                    body.clone()
+                }
+                _ => response.body.clone(),
+            };
+            assert_eq!(found, body, "{accepted}");
+            tags.push(response.header("etag").to_owned());
+        }
+    }
+    tags.sort();
+    tags.dedup();
+    assert_eq!(tags.len(), 3, "{tags:?}");
+    for target in ["/article/a", "/article/a/1"] {
+        for tag in &tags {
+            for (accepted, own) in [("", 0), ("gzip", 1), ("zstd", 2)] {
+                let headers = [("If-None-Match", tag.as_str()), ("Accept-Encoding", accepted)];
+                let response = get(&server, target, &headers);
+                assert_eq!((response.status, response.body.len()), (304, 0), "{tag} {accepted}");
+                assert_eq!(response.header("etag"), tags_by_length(&tags)[own], "{accepted}");
+                assert_eq!(response.find("content-encoding"), None);
+                assert_eq!(response.header("vary"), "Accept-Encoding");
+            }
+        }
+    }
+    for target in ["/article/noise", "/article/short"] {
+        let response = get(&server, target, &[("Accept-Encoding", "gzip, zstd")]);
+        assert_eq!((response.find("content-encoding"), response.find("vary")), (None, None));
+    }
+}
+
+/// Identity, gzip and zstd.
+fn tags_by_length(tags: &[String]) -> Vec<&str> {
+    let mut tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+    tags.sort_by_key(|tag| tag.len());
+    tags
+}
+
+#[test]
+fn conditions() {
+    for server in both(|server| _ = store(server, "a/0", &text(3_000))) {
+        let first = server.get("/article/a");
+        let (tag, date) =
+            (first.header("etag").to_owned(), first.header("last-modified").to_owned());
+        let check = |headers: &[(&str, &str)], expected: u16| {
+            let response = get(&server, "/article/a", headers);
+            assert_eq!(response.status, expected, "{headers:?}");
+            assert_eq!(response.header("x-article-version"), "1");
+            assert!(expected == 200 || response.body.is_empty());
+        };
+        check(&[("If-None-Match", &tag)], 304);
+        check(&[("If-None-Match", &format!("\"x\", W/{tag}"))], 304);
+        check(&[("If-None-Match", "\"x\""), ("If-None-Match", &tag)], 304);
+        check(&[("If-None-Match", "*")], 304);
+        check(&[("If-None-Match", "\"1-0000000000000000\"")], 200);
+        check(&[("If-Modified-Since", &date)], 304);
+        check(&[("If-Modified-Since", "Thu, 01 Jan 1970 00:00:00 GMT")], 200);
+        check(&[("If-Modified-Since", "nonsense")], 200);
+        check(&[("If-Modified-Since", &date), ("If-None-Match", "\"x\"")], 200);
+        check(
+            &[("If-Modified-Since", "Thu, 01 Jan 1970 00:00:00 GMT"), ("If-None-Match", &tag)],
+            304,
+        );
+        store(&server, "a/1", &text(3_000));
+        let again = get(&server, "/article/a", &[("If-None-Match", &tag)]);
+        assert_eq!(
+            (again.status, again.header("x-article-version")),
+            (200, "2"),
+            "the same text again"
+        );
+    }
+}
+
+#[test]
+fn head_is_get_without_the_body() {
+    for server in both(|server| {
+        store(server, "a/0", &text(5_000));
+        store(server, "empty/0", b"");
+        ask(server, "POST", "/article/gone/0", &[], b"x");
+        ask(server, "DELETE", "/article/gone/1", &[], b"");
+    }) {
+        for target in [
+            "/article/a",
+            "/article/a/1",
+            "/article/empty",
+            "/article/gone",
+            "/article/none",
+            "/article/a/history",
+            "/article/a/diff",
+            "/articles",
+            "/articles?q=x",
+        ] {
+            for headers in [&[][..], &[("Accept-Encoding", "gzip")], &[("Range", "bytes=1-10")]] {
+                let mut got = get(&server, target, headers);
+                let mut head = server.client.send("HEAD", target, headers, b"");
+                for response in [&mut got, &mut head] {
+                    response.headers.retain(|(name, _)| name != "date");
+                    response.headers.sort();
+                }
+                // Ranges are for GET alone (RFC 9110, 14.2); either is allowed here.
+                assert_eq!(
+                    (got.status, &got.headers),
+                    (head.status, &head.headers),
+                    "{target} {headers:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges() {
+    let body = text(300_000);
+    for server in both(|server| _ = store(server, "a/0", &body)) {
+        let tag = server.get("/article/a").header("etag").to_owned();
+        let check = |headers: &[(&str, &str)], expected: Option<(usize, usize)>| {
+            for target in ["/article/a", "/article/a/1"] {
+                let response = get(&server, target, headers);
+                let (start, end) = expected.unwrap_or((0, body.len()));
+                let status = if expected.is_some() { 206 } else { 200 };
+                assert_eq!(response.status, status, "{headers:?}");
+                assert!(
+                    response.body == body[start..end],
+                    "{headers:?}: {} bytes",
+                    response.body.len()
+                );
+                let range = format!("bytes {start}-{}/{}", end.saturating_sub(1), body.len());
+                assert_eq!(
+                    response.find("content-range"),
+                    expected.map(|_| range.as_str()),
+                    "{headers:?}"
+                );
+                assert_eq!(response.find("content-encoding"), None);
+            }
+        };
+        let length = body.len();
+        check(&[], None);
+        check(&[("Range", "bytes=0-0")], Some((0, 1)));
+        check(&[("Range", "bytes=1000-199999")], Some((1_000, 200_000)));
+        check(&[("Range", "bytes=299990-")], Some((299_990, length)));
+        check(&[("Range", "bytes=-7")], Some((length - 7, length)));
+        check(&[("Range", "bytes=299990-999999999")], Some((299_990, length)));
+        check(&[("Range", "bytes=5-9"), ("Accept-Encoding", "gzip")], Some((5, 10)));
+        check(&[("Range", "bytes=5-9"), ("If-Range", &tag)], Some((5, 10)));
+        check(&[("Range", "bytes=5-9"), ("If-Range", "\"other\"")], None);
+        check(&[("Range", "bytes=0-1,5-6")], None);
+        check(&[("Range", "nonsense")], None);
+        let gzip_tag = format!("{}-gz\"", tag.trim_end_matches('"'));
+        check(&[("Range", "bytes=5-9"), ("If-Range", &gzip_tag)], None);
+        for range in ["bytes=300000-", "bytes=999999-"] {
+            let response = get(&server, "/article/a", &[("Range", range)]);
+            assert_eq!(
+                (response.status, response.header("content-range")),
+                (416, "bytes */300000"),
+                "{range}"
+            );
+        }
+        let response =
+            get(&server, "/article/a", &[("Range", "bytes=5-9"), ("If-None-Match", &tag)]);
+        assert_eq!(response.status, 304);
+    }
+}
+
+#[test]
+fn nothing_is_something() {
+    for server in both(|server| _ = store(server, "a/0", b"")) {
+        for _ in 0..2 {
+            let response = server.get("/article/a");
+            assert_eq!((response.status, response.body.len()), (200, 0));
+            assert_eq!(response.header("content-length"), "0");
+        }
+        assert_eq!(get(&server, "/article/a", &[("Range", "bytes=0-")]).status, 416);
+    }
+}
+
+/// More than memory keeps: read in pieces from the store.
+#[test]
+fn a_content_that_memory_does_not_keep_is_streamed() {
+    let server = wiki_with(|config| config.article.memory_bytes_max = 1 << 20);
+    let body = noise(3 << 20);
+    assert!(!server.app.contents.keeps(body.len() as u64));
+    store(&server, "a/0", &body);
+    for _ in 0..2 {
+        let response = get(&server, "/article/a", &[("Accept-Encoding", "gzip")]);
+        assert_eq!((response.status, response.find("content-encoding")), (200, None));
+        assert!(response.body == body);
+        assert_eq!(response.header("content-length"), body.len().to_string());
+    }
+    let response = get(&server, "/article/a", &[("Range", "bytes=2000000-2999999")]);
+    assert!(response.body == body[2_000_000..3_000_000]);
+    assert_eq!(server.app.contents.memory_bytes(), 0);
+}

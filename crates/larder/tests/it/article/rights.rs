@@ -1,0 +1,213 @@
+//! Who may read and write, and that what is closed shows nowhere.
+
+use account::change::{self, NewToken};
+use account::{Password, Scope, Scopes, User};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use larder::config::Config;
+
+use super::{ask, code, store, wiki, wiki_with};
+use crate::client::Response;
+use crate::server::{TestServer, wait_for};
+
+/// Somebody's header.
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// Makes a user with this password.
+fn make_user(server: &TestServer, name: &str, password: &str) {
+    let stored = server.app.keeper.live.snapshot_full().expect("a state");
+    let user = User::new(name.parse().expect("a name"), Timestamp::now());
+    let hash = Password::new(password).expect("a password").hash([7; 16]);
+    let user = User { password_hash: Some(hash), ..user };
+    let batch = change::create_user(&stored.accounts, &user).expect("a new user");
+    wait_for(server.app.keeper.commit(batch)).expect("a commit");
+}
+
+/// Makes a token of this user, good for these.
+fn make_token(server: &TestServer, user: &str, scopes: &[Scope]) -> String {
+    let stored = server.app.keeper.live.snapshot_full().expect("a state");
+    let new = NewToken {
+        user: user.parse().expect("a name"),
+        comment: String::new(),
+        scopes: scopes.iter().fold(Scopes::default(), |scopes, scope| scopes.with(*scope)),
+        expires_at: None,
+    };
+    let secret = [scopes.len() as u8; 32];
+    let made = change::create_token(&stored.accounts, new, secret, Timestamp::now());
+    let (text, _, batch) = made.expect("a new token");
+    wait_for(server.app.keeper.commit(batch)).expect("a commit");
+    format!("Bearer {}", text.reveal())
+}
+
+#[track_caller]
+fn send(server: &TestServer, method: &str, target: &str, who: &str) -> Response {
+    let mut headers = vec![("Authorization", who)];
+    if who.is_empty() {
+        headers.clear();
+    }
+    if method == "PUT" {
+        headers.push(("If-Match", "*"));
+    }
+    server.client.send(method, target, &headers, if method == "GET" { b"" } else { b"text" })
+}
+
+#[test]
+fn writing_needs_a_name() {
+    let server = wiki();
+    store(&server, "a/0", b"one");
+    make_user(&server, "ada", "ada's password");
+    let ada = basic("ada", "ada's password");
+    for (who, expected) in [
+        ("", 401),
+        (basic("ada", "wrong").as_str(), 401),
+        (basic("nobody", "x").as_str(), 401),
+        ("Basic !!!", 401),
+        ("Digest x", 401),
+        ("Bearer nonsense", 401),
+    ] {
+        for (method, target) in [
+            ("POST", "/article/a/1"),
+            ("PUT", "/article/a"),
+            ("DELETE", "/article/a/1"),
+            ("POST", "/article/a/1?restore=1"),
+        ] {
+            let response = send(&server, method, target, who);
+            assert_eq!(response.status, expected, "{who} {method} {target}");
+            assert!(response.header("www-authenticate").starts_with("Basic"), "{who}");
+            assert_eq!(response.header("content-type"), "application/problem+json");
+        }
+        // Reading is open, whatever somebody calls themselves.
+        assert_eq!(send(&server, "GET", "/article/a", who).status, 200, "{who}");
+    }
+    let written = send(&server, "POST", "/article/a/1", &ada);
+    assert_eq!((written.status, written.json()["author"].as_str()), (201, Some("ada")));
+    let devpi = BASE64_STANDARD.encode("ada:ada's password");
+    let written = server.client.send("POST", "/article/a/2", &[("X-Devpi-Auth", &devpi)], b"x");
+    assert_eq!((written.status, written.json()["author"].as_str()), (201, Some("ada")));
+}
+
+#[test]
+fn a_list_of_writers() {
+    let server = wiki_with(|config| config.article.acl_write = "ada".parse().expect("a list"));
+    for name in ["ada", "bob"] {
+        make_user(&server, name, "their password");
+    }
+    assert_eq!(send(&server, "POST", "/article/a/0", &basic("bob", "their password")).status, 403);
+    assert_eq!(send(&server, "POST", "/article/a/0", &basic("ada", "their password")).status, 201);
+    let token = make_token(&server, "ada", &[Scope::ArticleRead]);
+    let refused = send(&server, "POST", "/article/a/1", &token);
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("article:write"), "{}", refused.text());
+    let token = make_token(&server, "ada", &[Scope::ArticleRead, Scope::ArticleWrite]);
+    assert_eq!(send(&server, "POST", "/article/a/1", &token).status, 201);
+    let server =
+        wiki_with(|config| config.article.acl_write = ":ANONYMOUS:".parse().expect("a list"));
+    let written = send(&server, "POST", "/article/a/0", "");
+    assert_eq!((written.status, written.json()["author"].as_str()), (201, Some("anonymous")));
+}
+
+fn closed(config: &mut Config) {
+    config.article.acl_read = "ada".parse().expect("a list");
+    config.article.acl_write = ":AUTHENTICATED:".parse().expect("a list");
+}
+
+#[test]
+fn what_is_closed_shows_nowhere() {
+    let server = wiki_with(closed);
+    for name in ["ada", "bob"] {
+        make_user(&server, name, "their password");
+    }
+    let (ada, bob) = (basic("ada", "their password"), basic("bob", "their password"));
+    store(&server, "secret-name/0", b"# Secret title\n\nsecret text\n");
+    store(&server, "secret-name/1", b"# Secret title\n\nsecret words\n");
+    let pages = [
+        "/article/secret-name",
+        "/article/secret-name/1",
+        "/article/secret-name/history",
+        "/article/secret-name/diff",
+        "/articles",
+        "/articles?q=secret",
+    ];
+    // In memory as well as not.
+    for _ in 0..2 {
+        for target in pages {
+            let tag = send(&server, "GET", target, &ada).header("etag").to_owned();
+            for (who, expected) in [("", 401), (bob.as_str(), 403)] {
+                let with = |extra: (&str, &str)| {
+                    let headers = [("Authorization", who), extra];
+                    server.client.get_with(target, &headers[usize::from(who.is_empty())..])
+                };
+                for response in [
+                    with(("Accept", "*/*")),
+                    with(("If-None-Match", &tag)),
+                    with(("If-None-Match", "*")),
+                    with(("Range", "bytes=0-3")),
+                    with(("Accept-Encoding", "gzip")),
+                    server.client.send(
+                        "HEAD",
+                        target,
+                        &[("If-None-Match", "*")][..usize::from(who.is_empty())],
+                        b"",
+                    ),
+                ] {
+                    assert!(
+                        [401, expected].contains(&response.status),
+                        "{who} {target}: {}",
+                        response.status
+                    );
+                    let all = format!("{:?} {}", response.headers, response.text());
+                    assert!(!all.contains("Secret") && !all.contains("secret t"), "{all}");
+                    assert_eq!(response.find("etag"), None, "{who} {target}");
+                    assert_eq!(response.find("x-article-version"), None, "{who} {target}");
+                }
+            }
+            // A name that is there is not told from one that is not.
+            let other = target.replace("secret-name", "other-name");
+            let (known, unknown) =
+                (send(&server, "GET", target, ""), send(&server, "GET", &other, ""));
+            assert_eq!((known.status, known.body), (unknown.status, unknown.body));
+            let response = send(&server, "GET", target, &ada);
+            assert_eq!(response.status, 200, "{target}: {}", response.text());
+            assert_eq!(response.header("cache-control"), "private, no-cache", "{target}");
+        }
+    }
+    let missing = send(&server, "GET", "/article/other", &ada);
+    assert_eq!((missing.status, missing.header("cache-control")), (404, "private, no-cache"));
+    // Who may write but not read learns which version to start from.
+    for (method, target, expected) in [
+        ("POST", "/article/secret-name/1", 409),
+        ("POST", "/article/secret-name/0", 409),
+        ("DELETE", "/article/secret-name/1", 409),
+    ] {
+        let response = send(&server, method, target, &bob);
+        assert_eq!(response.status, expected, "{}", response.text());
+        assert_eq!(response.json()["latest_version"], 2);
+        assert!(
+            !response.text().contains("ecret t") && !response.text().contains("Secret"),
+            "{}",
+            response.text()
+        );
+        assert_eq!(response.find("etag"), None);
+    }
+    let response = server.client.send(
+        "PUT",
+        "/article/secret-name",
+        &[("Authorization", &bob), ("If-Match", "\"1-0000000000000000\"")],
+        b"text",
+    );
+    assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
+    assert!(!response.text().contains("Secret"), "{}", response.text());
+}
+
+#[test]
+fn a_surface_that_is_switched_off_has_no_pages() {
+    let server = wiki_with(|config| config.article.enabled = false);
+    for target in ["/article/a", "/articles", "/article/a/history"] {
+        assert_eq!(server.get(target).status, 404, "{target}");
+    }
+    let written = ask(&server, "POST", "/article/a/0", &[], b"x");
+    assert!([404, 405].contains(&written.status), "{}", written.status);
+}

@@ -1,0 +1,52 @@
+//! `X-Larder-Serial`: a client is never answered from a state older than it has seen.
+
+use std::time::Duration;
+
+use super::{ask, store, wiki_with};
+
+#[test]
+fn a_serial_that_was_seen_is_waited_for() {
+    let server = wiki_with(|config| config.store.wait_for_serial = Duration::from_millis(300));
+    let seen = store(&server, "a/0", b"text").header("x-larder-serial").to_owned();
+    let later = (seen.parse::<u64>().expect("a number") + 1).to_string();
+    let targets =
+        ["/article/a", "/article/a/1", "/article/a/history", "/article/a/diff", "/articles"];
+    for target in targets {
+        let get = |serial: &str| server.client.get_with(target, &[("X-Larder-Serial", serial)]);
+        let response = get(&seen);
+        assert_eq!(
+            (response.status, response.header("x-larder-serial")),
+            (200, seen.as_str()),
+            "{target}"
+        );
+        assert_eq!(get("0").status, 200, "{target}");
+        for bad in ["x", "-1", "", "1.5", "99999999999999999999999"] {
+            let response = get(bad);
+            assert_eq!(response.status, 400, "{target} {bad}");
+            assert!(response.text().contains("X-Larder-Serial"), "{}", response.text());
+        }
+        let response = get(&later);
+        assert_eq!((response.status, response.header("retry-after")), (503, "1"), "{target}");
+        assert!(response.text().contains(&later), "{}", response.text());
+    }
+    let write =
+        |serial: &str| ask(&server, "POST", "/article/a/1", &[("X-Larder-Serial", serial)], b"x");
+    assert_eq!(write(&later).status, 503);
+    assert_eq!(write(&seen).status, 201);
+    assert_eq!(ask(&server, "GET", "/article/a", &[("X-Larder-Serial", &later)], b"").status, 200);
+}
+
+#[test]
+fn a_request_waits_for_a_write_on_its_way() {
+    let server = wiki_with(|config| config.store.wait_for_serial = Duration::from_secs(30));
+    let seen =
+        store(&server, "a/0", b"one").header("x-larder-serial").parse::<u64>().expect("a number");
+    let client = server.client;
+    let waiting = std::thread::spawn(move || {
+        client.get_with("/article/a", &[("X-Larder-Serial", &(seen + 1).to_string())])
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!waiting.is_finished());
+    store(&server, "a/1", b"two");
+    assert_eq!(waiting.join().expect("an answer").text(), "two");
+}

@@ -1,0 +1,121 @@
+//! A store that takes no writes: the writer is told, reads go on, and later writes go on when it can.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use super::{ask, noise, store};
+use crate::server::TestServer;
+
+/// A small file system of its own, as far as this process may have one.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: &Path, megabytes: u32) -> Option<SmallDisk> {
+        std::fs::create_dir_all(path).expect("a directory");
+        let options = format!("size={megabytes}m");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(path);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        if !mounted {
+            println!("skipped: no file system can be mounted here");
+        }
+        mounted.then(|| SmallDisk(path.to_owned()))
+    }
+
+    fn remount(&self, option: &str) {
+        let options = format!("remount,{option}");
+        let status = Command::new("mount").args(["-o", &options]).arg(&self.0).status();
+        assert!(status.is_ok_and(|status| status.success()), "{options}");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: the server may still have files open.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn on_a_small_disk(check: impl FnOnce(&TestServer, &SmallDisk)) {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let Some(disk) = SmallDisk::mount(&directory.path().join("data"), 8) else { return };
+    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
+    server.wait_until_ready();
+    store(&server, "a/0", b"one");
+    check(&server, &disk);
+}
+
+#[track_caller]
+fn check_reads(server: &TestServer) {
+    for target in ["/article/a", "/article/a/1", "/article/a/history", "/articles", "/readyz"] {
+        assert_eq!(server.get(target).status, 200, "{target}");
+    }
+}
+
+#[test]
+fn a_full_disk() {
+    on_a_small_disk(|server, disk| {
+        let mut stored = 0;
+        let refused = loop {
+            let body = noise(700_000 + stored);
+            let target = format!("/article/big/{stored}-x/0");
+            let response = ask(server, "POST", &target, &[], &body);
+            match response.status {
+                201 => stored += 1,
+                _ => break response,
+            }
+            assert!(stored < 30, "the disk has no end");
+        };
+        assert_eq!(refused.status, 503, "{}", refused.text());
+        assert!(refused.header("retry-after").parse::<u32>().is_ok());
+        assert_eq!(server.get(&format!("/article/big/{stored}-x")).status, 404);
+        check_reads(server);
+        for at in 0..stored {
+            let response = server.get(&format!("/article/big/{at}-x"));
+            assert!(response.body == noise(700_000 + at), "{at}");
+        }
+        disk.remount("size=32m");
+        store(server, &format!("big/{stored}-x/0"), &noise(700_000));
+        store(server, "a/1", b"two");
+        check_reads(server);
+    });
+}
+
+/// A disk without a byte of room: nothing but reading is possible, until there is room again.
+#[test]
+fn a_disk_that_takes_nothing() {
+    on_a_small_disk(|server, disk| {
+        let filler = disk.0.join("filler");
+        let mut file = std::fs::File::create(&filler).expect("a file");
+        while std::io::Write::write_all(&mut file, &noise(4_096)).is_ok() {}
+        drop(file);
+        for target in ["/article/a/1", "/article/b/0"] {
+            let response = ask(server, "POST", target, &[], &noise(200_000));
+            assert_eq!(response.status, 503, "{}", response.text());
+        }
+        check_reads(server);
+        std::fs::remove_file(&filler).expect("it is there");
+        store(server, "a/1", b"two");
+        assert_eq!(server.get("/article/a").text(), "two");
+    });
+}
+
+/// A content that is missing from the store: an error that says so, for that article alone.
+#[test]
+fn a_lost_content() {
+    let server = super::wiki();
+    store(&server, "a/0", b"one");
+    store(&server, "b/0", b"two");
+    let digest = record::Digest::of(b"one");
+    let path = server.app.keeper.blobs.local_path(digest).expect("a directory");
+    std::fs::remove_file(&path).expect("it is there");
+    let response = server.get("/article/a");
+    assert_eq!(response.status, 500, "{}", response.text());
+    assert!(!response.text().contains(path.to_str().expect("text")), "{}", response.text());
+    assert_eq!(server.get("/article/b").text(), "two");
+    assert_eq!(server.get("/article/a/history").status, 200);
+    // The same text again brings it back.
+    store(&server, "c/0", b"one");
+    assert_eq!(server.get("/article/a").text(), "one");
+}

@@ -1,0 +1,506 @@
+//! Moving in with the real binary: an export of devpi-server, a folder of wheels, and the files of clients.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::accounts::{Done, Place};
+use crate::client::Client;
+use crate::server::TestServer;
+
+const JSON: (&str, &str) = ("Accept", "application/json");
+
+fn testdata() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/python/devpi-export")
+}
+
+/// The export in a directory of its own, so that it can be damaged.
+fn exported(directory: &Path) -> PathBuf {
+    let export = directory.join("export");
+    copy(&testdata().join("export"), &export);
+    export
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("a type").is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).expect("a copy")),
+        }
+    }
+}
+
+/// Changes a text of the export's index.
+#[track_caller]
+fn replace(export: &Path, from: &str, to: &str) {
+    let path = export.join("dataindex.json");
+    let text = fs::read_to_string(&path).expect("an index");
+    assert!(text.contains(from), "{from}");
+    fs::write(path, text.replace(from, to)).expect("an index");
+}
+
+#[track_caller]
+fn report(done: &Done) -> Value {
+    serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+}
+
+/// What a report says of each kind: imported, there already, not imported.
+fn tallies(report: &Value) -> String {
+    let kinds = ["users", "indexes", "releases", "files", "documentation", "test_results"];
+    let tally = |kind: &str| {
+        let of = |key: &str| report[kind][key].to_string();
+        format!("{} {}/{}/{}", kind, of("imported"), of("already_there"), of("not_imported"))
+    };
+    kinds.map(tally).join(", ")
+}
+
+const ALL_IMPORTED: &str = "users 3/0/0, indexes 3/0/0, releases 4/0/0, files 5/0/0, \
+                            documentation 2/0/0, test_results 4/0/0";
+const ALL_THERE: &str = "users 0/3/0, indexes 0/3/0, releases 0/4/0, files 0/5/0, \
+                         documentation 0/2/0, test_results 0/4/0";
+
+/// A server on the data directory below `directory`.
+fn serve(directory: Arc<TempDir>) -> TestServer {
+    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
+    server.wait_until_ready();
+    server
+}
+
+/// What devpi-server answered.
+fn answer(name: &str) -> String {
+    fs::read_to_string(testdata().join("answers").join(name)).expect("an answer")
+}
+
+#[track_caller]
+fn get(client: &Client, path: &str) -> Value {
+    let answer = client.get_with(path, &[JSON]);
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    let host = format!("http://{}", client.address);
+    serde_json::from_str(&answer.text().replace(&host, "http://index.example")).expect("JSON")
+}
+
+/// Everything below `value` called `+links`, with links in one order.
+fn sorted(mut value: Value) -> Value {
+    if let Some(links) = value["+links"].as_array_mut() {
+        links.sort_by_key(|link| link["href"].to_string());
+    }
+    if let Some(shadowing) = value["+shadowing"].as_array_mut() {
+        for shadow in shadowing {
+            *shadow = sorted(shadow.take());
+        }
+    }
+    value
+}
+
+#[test]
+fn an_export_is_taken_over_and_answered_as_by_devpi() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let export = exported(directory.path());
+    let place = Place(directory.path());
+    let rehearsed = report(&place.run_with("import-devpi export --dry-run --json", ""));
+    assert_eq!(tallies(&rehearsed), ALL_IMPORTED, "{rehearsed}");
+    assert!(!directory.path().join("data").exists(), "a dry run makes nothing");
+
+    let done = place.run_with("import-devpi export --json", "");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let first = report(&done);
+    assert_eq!(tallies(&first), ALL_IMPORTED, "{first}");
+    assert_eq!((&first["failures"], &first["notes"]), (&json!([]), &json!([])), "{first}");
+    assert_eq!(first["verified"], 11);
+    assert!(!done.stderr.contains("password"), "root came with the export: {done:?}");
+
+    // Again, even where the files are gone by now: nothing is read, and nothing changes.
+    fs::remove_dir_all(export.join("alice")).expect("it was there");
+    let done = place.run_with("import-devpi export --json", "");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let again = report(&done);
+    assert_eq!(tallies(&again), ALL_THERE, "{again}");
+    assert_eq!(again["bytes"], 0);
+    place.check("verify", 0, "no faults");
+
+    let server = serve(directory);
+    let client = server.client;
+    for (path, name) in [
+        ("/alice/dev/hello-world/1.0", "alice_dev_hello-world_1.0.json"),
+        ("/bob/prod/hello-world/1.0", "bob_prod_hello-world_1.0.json"),
+        ("/alice/dev/hello-world/2.0a1", "alice_dev_hello-world_2.0a1.json"),
+        ("/bob/prod/base/1.0", "bob_prod_base_1.0.json"),
+    ] {
+        let expected: Value = serde_json::from_str(&answer(name)).expect("JSON");
+        let found = get(&client, path);
+        let [expected, found] =
+            [expected, found].map(|it| sorted(without_pushes_of_results(it["result"].clone())));
+        let [expected, found] =
+            [expected, found].map(|it| serde_json::to_string_pretty(&it).expect("text"));
+        assert_eq!(found, expected, "{path}");
+    }
+    for (path, name) in
+        [("/alice", "alice.json"), ("/alice/dev", "alice_dev.json"), ("/bob/prod", "bob_prod.json")]
+    {
+        let expected: Value = serde_json::from_str(&answer(name)).expect("JSON");
+        assert_eq!(get(&client, path)["result"], expected["result"], "{path}");
+    }
+
+    // The same links in the page, at the same places.
+    for project in ["hello-world", "base"] {
+        let page = client.get_with(
+            &format!("/alice/dev/+simple/{project}/"),
+            &[("User-Agent", "pip/24"), ("Accept", "text/html")],
+        );
+        assert_eq!(page.status, 200);
+        let links = |page: &str| {
+            let links: Vec<String> = page
+                .split("href=\"")
+                .skip(1)
+                .filter_map(|rest| rest.split('"').next())
+                .filter_map(|link| link.split_once("/+f/"))
+                .map(|(_, file)| file.to_owned())
+                .collect();
+            links
+        };
+        let expected = links(&answer(&format!("simple-alice_dev_{project}.html")));
+        assert_eq!(links(&page.text()), expected, "{}", page.text());
+        for file in expected {
+            let stage = if project == "base" { "bob/prod" } else { "alice/dev" };
+            let path = file.split('#').next().expect("a path");
+            let answer = client.get(&format!("/{stage}/+f/{path}"));
+            assert_eq!(answer.status, 200, "{path}");
+            let digest = record::Digest::of(&answer.body).to_string();
+            assert!(file.ends_with(&digest), "{file}: {digest}");
+        }
+    }
+    let list = client.get_with(
+        "/alice/dev/+simple/hello-world/",
+        &[("Accept", "application/vnd.pypi.simple.v1+json")],
+    );
+    let list = list.json();
+    assert_eq!(list["files"][0]["upload-time"], "2026-11-21T05:37:06.000000Z", "{list}");
+    let core_metadata = &list["files"][0]["core-metadata"]["sha256"];
+    assert!(core_metadata.is_string(), "the wheel was looked into: {list}");
+
+    // Passwords are theirs of before.
+    for (user, password, status) in
+        [("alice", "alice-secret", 200), ("root", "rootsecret", 200), ("bob", "wrong", 401)]
+    {
+        let body = json!({"user": user, "password": password}).to_string();
+        let answer = client.send("POST", "/+login", &[JSON], body.as_bytes());
+        assert_eq!(answer.status, status, "{user}: {}", answer.text());
+    }
+}
+
+/// Of a pushed test result, only the last thing that happened to it is kept, as its upload.
+fn without_pushes_of_results(mut value: Value) -> Value {
+    if let Some(shadowing) = value["+shadowing"].as_array_mut() {
+        for shadow in shadowing {
+            *shadow = without_pushes_of_results(shadow.take());
+        }
+    }
+    for link in value["+links"].as_array_mut().into_iter().flatten() {
+        if link["rel"] == "toxresult" && link["href"].to_string().contains("bob/prod") {
+            let last = link["log"].as_array().and_then(|log| log.last()).cloned();
+            let last = last.expect("a line");
+            link["log"] = json!([last["who"], last["when"]]);
+        }
+    }
+    value
+}
+
+#[test]
+fn a_damaged_file_is_named_and_the_others_come() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let export = exported(directory.path());
+    let place = Place(directory.path());
+    let wheel = "alice/dev/hello-world/1.0/Hello.World-1.0-py3-none-any.whl";
+    let whole = fs::read(export.join(wheel)).expect("a wheel");
+    fs::write(export.join(wheel), &whole[..whole.len() - 1]).expect("a file");
+    fs::remove_file(export.join("bob/prod/base/1.0/base-1.0-py3-none-any.whl")).expect("a file");
+    let done = place.run_with("import-devpi export --json", "");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("4 failures: not everything was imported"), "{done:?}");
+    let first = report(&done);
+    let expected = "users 3/0/0, indexes 3/0/0, releases 4/0/0, files 3/0/2, \
+                    documentation 2/0/0, test_results 2/0/2";
+    assert_eq!(tallies(&first), expected, "{first}");
+    let failures = first["failures"].to_string();
+    for part in [wheel, "it is damaged", "base-1.0-py3-none-any.whl` cannot be read", "was tested"]
+    {
+        assert!(failures.contains(part), "{part}: {failures}");
+    }
+    place.check("verify", 0, "no faults");
+
+    // Mended, and run again: what was missing comes, with the results of its tests.
+    copy(&testdata().join("export"), &export);
+    let done = place.run_with("import-devpi export --json", "");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let expected = "users 0/3/0, indexes 0/3/0, releases 0/4/0, files 2/3/0, \
+                    documentation 0/2/0, test_results 2/2/0";
+    assert_eq!(tallies(&report(&done)), expected, "{done:?}");
+}
+
+#[test]
+fn what_is_there_and_differs_is_a_conflict() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let export = exported(directory.path());
+    let place = Place(directory.path());
+    place.run("import-devpi export");
+    // The sdist has become another one, and an index another configuration.
+    let sdist = "alice/dev/hello-world/1.0/Hello.World-1.0.tar.gz";
+    let other = fs::read(export.join("alice/dev/hello-world-1.0.doc.zip")).expect("bytes");
+    let digest = record::Digest::of(&other).to_string();
+    fs::write(export.join(sdist), &other).expect("a file");
+    let sha256 = "d610cd43a26fb8242f09e917b126bc3939b7ed2478ef932b32ef1c40f8cd5902";
+    replace(&export, sha256, &digest);
+    replace(&export, "\"title\": \"Development\"", "\"title\": \"Other\"");
+    let done = place.run_with("import-devpi export", "");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let said = format!("{}{}", done.stdout, done.stderr);
+    for part in [
+        "conflict: index alice/dev: is there, and keeps its own settings: title",
+        &format!("conflict: {sdist}: another file of this name is there, with SHA-256 {sha256}"),
+        "3 conflicts: not everything was imported",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_as_it_was_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let export = exported(directory.path());
+    let place = Place(directory.path());
+    let index = fs::read_to_string(export.join("dataindex.json")).expect("an index");
+    let mut index: Value = serde_json::from_str(&index).expect("JSON");
+    index["users"]["alice"]["pwhash"] = json!("0123456789abcdef");
+    index["users"]["alice"]["pwsalt"] = json!("c2FsdA==");
+    index["users"]["root"]["pwhash"] = json!("");
+    index["users"]["rpc"] = json!({"username": "rpc"});
+    index["users"]["carol"] = json!({"username": "carol"});
+    let dev = &mut index["indexes"]["alice/dev"]["indexconfig"];
+    dev["uploadtrigger_jenkins"] = json!("https://ci.example/secret");
+    dev["pypi_whitelist"] = json!(["Some.Thing"]);
+    dev["bases"] = json!(["bob/prod", "gone/away"]);
+    let config = dev.as_object_mut().expect("an object");
+    config.remove("mirror_whitelist_inheritance");
+    config.remove("mirror_whitelist");
+    // A ring.
+    index["indexes"]["bob/prod"]["indexconfig"]["bases"] = json!(["root/up", "alice/dev"]);
+    index["indexes"]["root/up"]["files"] = index["indexes"]["bob/prod"]["files"].clone();
+    index["indexes"]["carol/odd"] = json!({"indexconfig": {"type": "foo-dev"}, "files": [{}]});
+    fs::write(export.join("dataindex.json"), index.to_string()).expect("an index");
+    let done = place.run_with("import-devpi export --without-mirrored-files", "");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let said = format!("{}{}", done.stdout, done.stderr);
+    for part in [
+        "note: user alice: imported without a password",
+        "note: index alice/dev: the unknown setting `uploadtrigger_jenkins` was dropped",
+        "note: index alice/dev: the base `gone/away` is not in the export, and was dropped",
+        "note: index root/up: 6 files of the mirror were left out",
+        "failure: user rpc: username 'rpc' is reserved",
+        "failure: index carol/odd: unknown index type 'foo-dev'",
+        "failure: index carol/odd: its 1 files were not imported, since the index was not",
+        "made the user `root` with the password",
+        "users: 4 imported, 0 there already, 1 not imported",
+        "indexes: 3 imported, 0 there already, 1 not imported",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("ci.example"), "a plugin's setting may be a secret: {said}");
+    let users = place.json("user list --json");
+    let users = users.as_array().expect("a list");
+    let alice = users.iter().find(|user| user["name"] == "alice").expect("alice");
+    assert_eq!(alice["has_password"], false);
+}
+
+#[test]
+fn a_root_that_is_there_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    exported(directory.path());
+    let place = Place(directory.path());
+    place.run("init --root-password horse");
+    let said = place.run("import-devpi export");
+    assert!(said.contains("note: user root: was there already, and stays as it is"), "{said}");
+    assert!(said.contains("users: 2 imported, 1 there already, 0 not imported"), "{said}");
+    place.check("init --root-password horse", 0, "initialized already");
+}
+
+#[test]
+fn no_export_is_said_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = Place(directory.path());
+    place.check("import-devpi nowhere", 1, "what `devpi-export` wrote was expected");
+    let export = exported(directory.path());
+    replace(&export, "\"dumpversion\": \"2\"", "\"dumpversion\": \"1\"");
+    place.check("import-devpi export", 1, "the dumpversion `1`, and 2 was expected");
+    assert!(!directory.path().join("data").exists());
+}
+
+#[test]
+fn a_folder_of_wheels_is_taken_over() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let place = Place(directory.path());
+    let export = testdata().join("export");
+    let wheels = directory.path().join("wheels");
+    fs::create_dir_all(wheels.join("more")).expect("a directory");
+    let files = [
+        (
+            "alice/dev/hello-world/1.0/Hello.World-1.0-py3-none-any.whl",
+            "Hello.World-1.0-py3-none-any.whl",
+        ),
+        ("alice/dev/hello-world/1.0/Hello.World-1.0.tar.gz", "more/Hello.World-1.0.tar.gz"),
+        ("bob/prod/base/1.0/base-1.0-py3-none-any.whl", "more/base-1.0-py3-none-any.whl"),
+    ];
+    for (from, to) in files {
+        fs::copy(export.join(from), wheels.join(to)).expect("a copy");
+        let file = fs::File::options().append(true).open(wheels.join(to)).expect("a file");
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+        file.set_modified(at).expect("a time");
+    }
+    fs::write(wheels.join("index.html"), "a page").expect("a file");
+    fs::write(wheels.join("other-1.0.tar.gz"), "no archive").expect("a file");
+    fs::copy(export.join(files[2].0), wheels.join("base-2.0-py3-none-any.whl")).expect("a copy");
+
+    place.check("import-wheels wheels --index carol/dev", 1, "`--create` makes it, and its user");
+    assert!(!directory.path().join("data").exists(), "a slip makes no store");
+    let line = "import-wheels wheels --index carol/dev --create --json";
+    let rehearsed = place.run_with(&format!("{line} --dry-run"), "");
+    assert_eq!(
+        report(&rehearsed)["files"],
+        json!({"imported": 3, "already_there": 0, "not_imported": 2})
+    );
+    let done = place.run_with(line, "");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("made the user `root` with the password"), "{done:?}");
+    let first = report(&done);
+    assert_eq!(first["files"], json!({"imported": 3, "already_there": 0, "not_imported": 2}));
+    let failures = first["failures"].to_string();
+    for part in ["other-1.0.tar.gz", "not a whole tar.gz archive", "base-2.0-py3-none-any.whl"] {
+        assert!(failures.contains(part), "{part}: {failures}");
+    }
+    assert!(first["notes"].to_string().contains("1 files in it are no archives"), "{first}");
+
+    // The bad ones are gone, one is new with old bytes elsewhere: what is there stays.
+    fs::remove_file(wheels.join("other-1.0.tar.gz")).expect("a file");
+    fs::remove_file(wheels.join("base-2.0-py3-none-any.whl")).expect("a file");
+    let done = place.run_with(line, "");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(
+        report(&done)["files"],
+        json!({"imported": 0, "already_there": 3, "not_imported": 0})
+    );
+    assert_eq!(report(&done)["verified"], 3);
+    place.check("verify", 0, "no faults");
+
+    let server = serve(directory);
+    let release = get(&server.client, "/carol/dev/hello-world/1.0");
+    assert_eq!(release["result"]["summary"], "A greeting");
+    assert_eq!(release["result"]["requires_dist"], json!(["base (>=1)"]), "the wheel's, too");
+    let links = release["result"]["+links"].as_array().expect("links").clone();
+    assert_eq!(links.len(), 2);
+    assert_eq!(
+        links[0]["log"],
+        json!([{"what": "upload", "who": "carol", "when": [2020, 9, 13, 12, 26, 40], "dst": "carol/dev"}])
+    );
+}
+
+#[test]
+fn clients_are_told_of_an_index() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    exported(directory.path());
+    let place = Place(directory.path());
+    place.run("import-devpi export");
+    let server = serve(directory.clone());
+    let url = format!("http://{}/alice/dev", server.client.address);
+    let home = directory.path();
+    let tell = |words: &[&str], input: &str| {
+        let words = [&["use", &url][..], words].concat();
+        let mut command = crate::process::larder(home);
+        command.args(words).env("HOME", home).stdin(std::process::Stdio::piped());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut stdin = child.stdin.take().expect("piped");
+        let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
+        drop(stdin);
+        let output = child.wait_with_output().expect("it runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let read = |name: &str| fs::read_to_string(home.join(name)).unwrap_or_default();
+    let mode = |name: &str| fs::metadata(home.join(name)).expect(name).permissions().mode() & 0o777;
+
+    let pip = ".config/pip/pip.conf";
+    fs::create_dir_all(home.join(".config/pip")).expect("a directory");
+    fs::write(home.join(pip), "# mine\n[global]\ntimeout = 9\n").expect("a file");
+    fs::set_permissions(home.join(pip), fs::Permissions::from_mode(0o644)).expect("a mode");
+
+    let (code, said, _) = tell(&["--pip", "--dry-run"], "");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("nothing was written") && said.contains("+ index-url = "), "{said}");
+    assert_eq!(read(pip), "# mine\n[global]\ntimeout = 9\n");
+
+    let (code, said, complaint) = tell(&["--all", "--user", "alice", "--password-stdin"], "no\n");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(complaint.contains("does not accept this user"), "{complaint}");
+    assert!(!home.join(".pypirc").exists(), "nothing is written before that is known");
+
+    let (code, said, complaint) =
+        tell(&["--all", "--user", "alice", "--password-stdin"], "alice-secret\n");
+    assert_eq!(code, Some(0), "{said}{complaint}");
+    assert!(!said.contains("alice-secret"), "{said}");
+    assert!(said.contains("pip.conf.bak'") && said.contains("rm '"), "{said}");
+    let with_user = url.replace("http://", "http://alice:alice-secret@");
+    assert_eq!(
+        read(pip),
+        format!("# mine\n[global]\ntimeout = 9\nindex-url = {with_user}/+simple/\n")
+    );
+    assert_eq!(read(".config/pip/pip.conf.bak"), "# mine\n[global]\ntimeout = 9\n");
+    assert_eq!(
+        read(".config/uv/uv.toml"),
+        format!(
+            "[[index]]\nname = \"alice-dev\"\nurl = \"{with_user}/+simple/\"\n\
+             publish-url = \"{with_user}/\"\ndefault = true\n"
+        )
+    );
+    assert_eq!(
+        read(".pypirc"),
+        format!(
+            "[distutils]\nindex-servers = alice-dev\n\n[alice-dev]\nrepository = {url}/\n\
+             username = alice\npassword = alice-secret\n"
+        )
+    );
+    assert_eq!(
+        read(".config/pypoetry/config.toml"),
+        format!("[repositories.alice-dev]\nurl = \"{url}/\"\n")
+    );
+    assert_eq!(
+        read(".config/pypoetry/auth.toml"),
+        "[http-basic.alice-dev]\nusername = \"alice\"\npassword = \"alice-secret\"\n"
+    );
+    for name in [pip, ".config/uv/uv.toml", ".pypirc", ".config/pypoetry/auth.toml"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+
+    let (code, said, _) = tell(&["--all", "--user", "alice", "--password-stdin"], "alice-secret\n");
+    assert_eq!((code, said.matches("nothing to change").count()), (Some(0), 5), "{said}");
+    assert!(!home.join(".config/pip/pip.conf.bak.1").exists());
+
+    let (code, said, _) = tell(&["--uv", "--dir", "here"], "");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("export UV_CONFIG_FILE="), "{said}");
+    assert!(read("here/uv.toml").contains(&format!("url = \"{url}/+simple/\"")));
+
+    let (code, _, complaint) = tell(&["--pip", "--user", "alice"], "");
+    assert_eq!(code, Some(2), "{complaint}");
+    let elsewhere = url.replace("/alice/dev", "/alice/none");
+    let mut command = crate::process::larder(home);
+    let output = command.args(["use", &elsewhere, "--pip"]).output().expect("it runs");
+    let complaint = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.contains("The stage alice/none could not be found."), "{complaint}");
+}

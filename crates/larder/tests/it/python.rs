@@ -1,0 +1,339 @@
+//! The Python index over HTTP: what devpi's clients, installers and uploaders ask, and what is refused.
+
+mod documentation;
+mod files;
+mod projects;
+mod push;
+mod quirks;
+mod search;
+mod uploads;
+mod visibility;
+mod yank;
+
+use std::io::{Read, Write};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use larder::config::Config;
+use record::Digest;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Response};
+use crate::server::{ROOT, TestServer};
+
+/// What `alice`, `bob` and every other user of these tests log in with.
+const PASSWORD: &str = "open-sesame";
+
+const JSON: (&str, &str) = ("Accept", "application/json");
+
+/// A server of this surface alone, and the users `alice` and `bob` on it.
+struct Index {
+    server: TestServer,
+}
+
+/// A request in the making.
+struct Ask<'index> {
+    index: &'index Index,
+    headers: Vec<(String, String)>,
+}
+
+impl Index {
+    fn start() -> Index {
+        Index::start_with(|_| ())
+    }
+
+    fn start_with(change: impl FnOnce(&mut Config)) -> Index {
+        let server = TestServer::without_source(|config| {
+            config.aur.enabled = false;
+            change(config);
+        });
+        server.wait_until_ready();
+        let index = Index { server };
+        for user in ["alice", "bob"] {
+            let made = index.root().send("PUT", &format!("/{user}"), json!({"password": PASSWORD}));
+            assert_eq!(made.status, 201, "{}", made.text());
+        }
+        index
+    }
+
+    fn client(&self) -> Client {
+        self.server.client
+    }
+
+    /// Nobody in particular.
+    fn anybody(&self) -> Ask<'_> {
+        Ask { index: self, headers: Vec::new() }
+    }
+
+    fn user(&self, name: &str) -> Ask<'_> {
+        self.anybody().with("Authorization", &basic(name, PASSWORD))
+    }
+
+    fn alice(&self) -> Ask<'_> {
+        self.user("alice")
+    }
+
+    fn root(&self) -> Ask<'_> {
+        self.anybody().with(ROOT.0, ROOT.1)
+    }
+
+    /// Makes a stage, as the user whose it is.
+    #[track_caller]
+    fn stage(&self, name: &str, config: Value) {
+        let user = name.split('/').next().expect("a user");
+        let made = self.user(user).send("PUT", &format!("/{name}"), config);
+        assert_eq!(made.status, 200, "{}", made.text());
+    }
+
+    /// Uploads as the stage's user, and expects success.
+    #[track_caller]
+    fn upload(&self, stage: &str, filename: &str, content: &[u8]) {
+        let user = stage.split('/').next().expect("a user");
+        let done = self.user(user).upload(stage, &Upload::of(filename, content));
+        assert_eq!((done.status, done.text().as_str()), (200, ""), "{filename}");
+    }
+
+    /// The text of a simple page, as an installer sees it.
+    #[track_caller]
+    fn page(&self, stage: &str, project: &str) -> String {
+        let page = self
+            .client()
+            .get_with(&format!("/{stage}/+simple/{project}/"), &[("User-Agent", "pip/25.0 {}")]);
+        assert_eq!(page.status, 200, "{}", page.text());
+        page.text()
+    }
+
+    /// Number of blobs in the store.
+    fn blobs(&self) -> usize {
+        fn files(path: &std::path::Path) -> usize {
+            let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+            entries
+                .flatten()
+                .map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 })
+                .sum()
+        }
+        files(&self.server.app.config.data_dir.join("blobs").join("sha256"))
+    }
+}
+
+impl Ask<'_> {
+    fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn json(self) -> Self {
+        self.with(JSON.0, JSON.1)
+    }
+
+    #[track_caller]
+    fn get(&self, target: &str) -> Response {
+        self.bytes("GET", target, b"")
+    }
+
+    #[track_caller]
+    fn bytes(&self, method: &str, target: &str, body: &[u8]) -> Response {
+        let headers: Vec<(&str, &str)> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        self.index.client().send(method, target, &headers, body)
+    }
+
+    /// Sends JSON and says nothing of its type, as old clients do.
+    #[track_caller]
+    fn send(&self, method: &str, target: &str, body: Value) -> Response {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        self.bytes(method, target, &body)
+    }
+
+    #[track_caller]
+    fn upload(self, stage: &str, upload: &Upload) -> Response {
+        let (content_type, body) = upload.form();
+        self.with("Content-Type", &content_type).bytes("POST", &format!("/{stage}/"), &body)
+    }
+
+    /// The status line's reason of an upload.
+    #[track_caller]
+    fn upload_reason(self, stage: &str, upload: &Upload) -> String {
+        let (content_type, body) = upload.form();
+        let mut request = format!(
+            "POST /{stage}/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
+             Content-Length: {}\r\n",
+            body.len()
+        );
+        for (name, value) in &self.headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let mut bytes = (request + "\r\n").into_bytes();
+        bytes.extend(body);
+        let mut stream = self.index.client().connect();
+        // It may be refused before it has been sent.
+        let _ = stream.write_all(&bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        answer.split("\r\n").next().expect("a line").trim_start_matches("HTTP/1.1 ").to_owned()
+    }
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// A form with a file.
+#[derive(Clone)]
+struct Upload {
+    fields: Vec<(String, String)>,
+    filename: String,
+    content: Vec<u8>,
+}
+
+impl Upload {
+    /// Of a release file, whose name tells project and version.
+    fn of(filename: &str, content: &[u8]) -> Upload {
+        let (project, rest) = filename.split_once('-').expect("a project");
+        let version = rest.split(['-']).next().expect("a version");
+        let version = version.trim_end_matches(".zip").trim_end_matches(".tar.gz");
+        Upload::named(project, version, filename, content)
+    }
+
+    fn named(project: &str, version: &str, filename: &str, content: &[u8]) -> Upload {
+        let fields = [
+            (":action", "file_upload"),
+            ("protocol_version", "1"),
+            ("metadata_version", "2.1"),
+            ("name", project),
+            ("version", version),
+            ("filetype", "sdist"),
+        ];
+        let own = |text: &str| text.to_owned();
+        Upload {
+            fields: fields.iter().map(|(key, value)| (own(key), own(value))).collect(),
+            filename: filename.to_owned(),
+            content: content.to_vec(),
+        }
+    }
+
+    /// Of documentation.
+    fn docs(project: &str, version: &str, content: &[u8]) -> Upload {
+        Upload::named(project, version, &format!("{project}.zip"), content)
+            .set(":action", "doc_upload")
+    }
+
+    fn set(mut self, key: &str, value: &str) -> Upload {
+        self.fields.retain(|(known, _)| known != key);
+        self.fields.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn without(mut self, key: &str) -> Upload {
+        self.fields.retain(|(known, _)| known != key);
+        self
+    }
+
+    /// Content type and body.
+    fn form(&self) -> (String, Vec<u8>) {
+        let boundary = "f0e1d2c3b4a5";
+        let mut body = Vec::new();
+        for (key, value) in &self.fields {
+            let field = format!(
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"{key}\"\r\n\r\n{value}\r\n"
+            );
+            body.extend(field.into_bytes());
+        }
+        let head = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"content\"; filename=\"{}\"\r\n\
+             Content-Type: application/octet-stream\r\n\r\n",
+            self.filename
+        );
+        body.extend(head.into_bytes());
+        body.extend(&self.content);
+        body.extend(format!("\r\n--{boundary}--\r\n").into_bytes());
+        (format!("multipart/form-data; boundary={boundary}"), body)
+    }
+}
+
+/// A zip of these members, not compressed.
+fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut body, mut directory) = (Vec::new(), Vec::new());
+    for (name, content) in members {
+        let mut crc = flate2::Crc::new();
+        crc.update(content);
+        let size = u32::try_from(content.len()).expect("small").to_le_bytes();
+        let mut facts = Vec::new();
+        // Needed version, flags, method, time, date.
+        facts.extend([20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0]);
+        facts.extend(crc.sum().to_le_bytes());
+        facts.extend(size);
+        facts.extend(size);
+        facts.extend(u16::try_from(name.len()).expect("short").to_le_bytes());
+        facts.extend([0, 0]);
+        let offset = u32::try_from(body.len()).expect("small").to_le_bytes();
+        directory.extend(b"PK\x01\x02\x14\x00");
+        directory.extend(&facts);
+        // Comment, disk, attributes.
+        directory.extend([0; 10]);
+        directory.extend(offset);
+        directory.extend(name.as_bytes());
+        body.extend(b"PK\x03\x04");
+        body.extend(&facts);
+        body.extend(name.as_bytes());
+        body.extend(*content);
+    }
+    let offset = u32::try_from(body.len()).expect("small").to_le_bytes();
+    let size = u32::try_from(directory.len()).expect("small").to_le_bytes();
+    let count = u16::try_from(members.len()).expect("few").to_le_bytes();
+    body.extend(directory);
+    body.extend(b"PK\x05\x06\0\0\0\0");
+    body.extend(count);
+    body.extend(count);
+    body.extend(size);
+    body.extend(offset);
+    body.extend([0, 0]);
+    body
+}
+
+/// A source archive that differs by `text`.
+fn sdist(text: &str) -> Vec<u8> {
+    zip(&[("p/setup.py", text.as_bytes())])
+}
+
+/// A wheel of `name` and `version`, and what its METADATA says.
+fn wheel(name: &str, version: &str) -> (Vec<u8>, String) {
+    let metadata = format!(
+        "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: >=3.8\n"
+    );
+    let info = format!("{name}-{version}.dist-info");
+    let members = [
+        (format!("{name}/__init__.py"), "x = 1\n"),
+        (format!("{info}/METADATA"), metadata.as_str()),
+        (format!("{info}/WHEEL"), "Wheel-Version: 1.0\n"),
+        (format!("{info}/RECORD"), ""),
+    ];
+    let members: Vec<(&str, &[u8])> =
+        members.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+    (zip(&members), metadata)
+}
+
+/// The path of a file with this content.
+fn path(stage: &str, filename: &str, content: &[u8]) -> String {
+    let digest = Digest::of(content).to_string();
+    format!("/{stage}/+f/{}/{}/{filename}", &digest[..3], &digest[3..16])
+}
+
+#[track_caller]
+fn check_message(response: &Response, status: u16, message: &str) {
+    let text = response.text();
+    assert_eq!(response.status, status, "{text}");
+    assert_eq!(response.header("content-type"), "application/json", "{text}");
+    assert_eq!(response.json()["message"], message, "{text}");
+}
+
+/// A result of this type.
+#[track_caller]
+fn result(response: &Response, kind: &str) -> Value {
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.header("content-type"), "application/json");
+    let json = response.json();
+    assert_eq!(json["type"], kind, "{json}");
+    json["result"].clone()
+}

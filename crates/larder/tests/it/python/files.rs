@@ -1,0 +1,126 @@
+//! Files: what is told of them, ranges and conditions, and test results.
+
+use serde_json::{Value, json};
+
+use super::{Index, Upload, check_message, path, result, sdist, wheel};
+
+#[test]
+fn a_file_tells_of_itself() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let content = sdist("x");
+    index.upload("alice/dev", "P_q-1.0.zip", &content);
+    let target = path("alice/dev", "P_q-1.0.zip", &content);
+    let meta = result(&index.anybody().json().get(&target), "releasefilemeta");
+    assert_eq!(meta["project"], "p-q");
+    assert_eq!(meta["version"], "1.0");
+    assert_eq!(meta["size"], content.len());
+    assert!(meta["hash_spec"].as_str().is_some_and(|spec| spec.starts_with("sha256=")), "{meta}");
+
+    let whole = index.anybody().get(&target);
+    assert_eq!((whole.status, whole.body.as_slice()), (200, content.as_slice()));
+    assert_eq!(whole.header("content-type"), "application/zip");
+    assert_eq!(whole.header("cache-control"), "max-age=365000000, immutable, public");
+    assert_eq!(whole.header("accept-ranges"), "bytes");
+    assert_eq!(whole.header("last-modified"), meta["last_modified"].as_str().expect("a time"));
+    assert_eq!(whole.find("content-encoding"), None);
+    let head = index.anybody().bytes("HEAD", &target, b"");
+    assert_eq!(head.status, 200);
+    assert_eq!(head.header("content-length"), content.len().to_string());
+    assert_eq!(head.header("x-devpi-api-version"), "2");
+    let tag = whole.header("etag");
+    let part = index.anybody().with("Range", "bytes=2-5").with("If-Range", tag).get(&target);
+    assert_eq!((part.status, part.body.as_slice()), (206, &content[2..6]));
+    assert_eq!(part.header("content-range"), format!("bytes 2-5/{}", content.len()));
+    let end = index.anybody().with("Range", "bytes=-4").get(&target);
+    assert_eq!((end.status, end.body.as_slice()), (206, &content[content.len() - 4..]));
+    assert_eq!(index.anybody().with("Range", "bytes=99999-").get(&target).status, 416);
+    assert_eq!(index.anybody().with("If-None-Match", tag).get(&target).status, 304);
+    let gzipped = index.anybody().with("Accept-Encoding", "gzip").get(&target);
+    assert_eq!(gzipped.body, content);
+
+    let plain = target.replace("P_q", "P%5Fq");
+    assert_eq!(index.anybody().get(&plain.replace("+f", "%2Bf")).body, content);
+    check_message(
+        &index.anybody().json().get("/alice/dev/+f/abc/0123456789abc/x.zip"),
+        404,
+        "no such file",
+    );
+    for none in [
+        "/alice/dev/+f/abc/x.zip",
+        "/alice/none/+f/abc/0123456789abc/x.zip",
+        "/alice/dev/+e/x/y.zip",
+    ] {
+        assert_eq!(index.anybody().get(none).status, 404, "{none}");
+    }
+}
+
+#[test]
+fn metadata_lies_beside_a_wheel() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let (content, metadata) = wheel("p", "1.0");
+    let filename = "p-1.0-py3-none-any.whl";
+    index.upload("alice/dev", filename, &content);
+    let target = path("alice/dev", filename, &content);
+    let beside = index.anybody().get(&format!("{target}.metadata"));
+    assert_eq!((beside.status, beside.text()), (200, metadata.clone()));
+    let digest = record::Digest::of(metadata.as_bytes());
+    let page = index.page("alice/dev", "p");
+    assert!(page.contains(&format!("data-core-metadata=\"sha256={digest}\"")), "{page}");
+    let source = sdist("x");
+    index.upload("alice/dev", "p-1.0.zip", &source);
+    let none = path("alice/dev", "p-1.0.zip", &source) + ".metadata";
+    assert_eq!(index.anybody().get(&none).status, 404);
+    // The file gone, what lies beside it is gone, too.
+    index.alice().send("DELETE", &target, Value::Null);
+    assert_eq!(index.anybody().get(&format!("{target}.metadata")).status, 410);
+}
+
+#[test]
+fn test_results_lie_beside_what_was_tested() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.stage("alice/strict", json!({"acl_toxresult_upload": ["alice"]}));
+    let content = sdist("x");
+    let target = path("alice/dev", "p-1.0.zip", &content);
+    let strict = path("alice/strict", "p-1.0.zip", &content);
+    let tox = json!({"testenvs": {"py": {"test": []}}});
+    check_message(
+        &index.anybody().send("POST", &target, tox.clone()),
+        404,
+        &format!("no release file found at {}", &target[1..]),
+    );
+    for stage in ["alice/dev", "alice/strict"] {
+        index.upload(stage, "p-1.0.zip", &content);
+    }
+    let kept = index.blobs();
+    check_message(
+        &index.user("bob").send("POST", &strict, tox.clone()),
+        403,
+        "No permission to upload tox results. You can use the devpi test --no-upload option to skip the upload.",
+    );
+    check_message(
+        &index.anybody().bytes("POST", &target, b"{"),
+        400,
+        "Bad request: could not decode json",
+    );
+    assert_eq!(index.blobs(), kept);
+    let first = result(&index.anybody().send("POST", &target, tox.clone()), "toxresultpath");
+    let second = result(&index.anybody().send("POST", &target, tox.clone()), "toxresultpath");
+    let first = first.as_str().expect("a path");
+    assert!(first.starts_with(&format!("{}.toxresult-", &target[1..])), "{first}");
+    assert!(first.ends_with("-0") && second.as_str().is_some_and(|path| path.ends_with("-1")));
+    assert_eq!(index.anybody().get(&format!("/{first}")).json(), tox);
+
+    let version = result(&index.anybody().json().get("/alice/dev/p/1.0"), "versiondata");
+    let links = version["+links"].as_array().expect("links");
+    let rels: Vec<&str> = links.iter().map(|link| link["rel"].as_str().expect("a rel")).collect();
+    assert_eq!(rels, ["releasefile", "toxresult", "toxresult"]);
+    assert!(links[1]["for_href"].as_str().is_some_and(|href| href.ends_with(&target)), "{version}");
+    // A result of a result, or of documentation, is none.
+    assert_eq!(index.anybody().send("POST", &format!("/{first}"), tox).status, 404);
+    assert!(!index.page("alice/dev", "p").contains("toxresult"));
+    let docs = Upload::docs("p", "1.0", &super::zip(&[("index.html", b"x")]));
+    assert_eq!(index.alice().upload("alice/dev", &docs).status, 200);
+}

@@ -1,0 +1,230 @@
+//! Projects, versions and their removal.
+
+use serde_json::{Value, json};
+
+use super::{Index, Upload, check_message, path, result, sdist};
+
+#[test]
+fn a_project_is_shown_with_its_bases_and_what_they_shadow() {
+    let index = Index::start();
+    index.stage("alice/base", json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/base"]}));
+    let (old, new) = (sdist("old"), sdist("new"));
+    index.upload("alice/base", "p-1.0.zip", &old);
+    index.upload("alice/base", "p-2.0.zip", &old);
+    index.upload("alice/dev", "p-1.0.zip", &new);
+    let ask = index.anybody().json();
+
+    let project = result(&ask.get("/alice/dev/p"), "projectconfig");
+    let versions: Vec<&String> = project.as_object().expect("an object").keys().collect();
+    assert_eq!(versions, ["1.0", "2.0"].iter().collect::<Vec<_>>(), "{project}");
+    let link = |data: &Value| data["+links"][0]["href"].as_str().expect("a link").to_owned();
+    let root = format!("http://{}", index.client().address);
+    let url = |stage: &str, filename: &str, content: &[u8]| {
+        root.clone() + &path(stage, filename, content)
+    };
+    assert_eq!(link(&project["1.0"]), url("alice/dev", "p-1.0.zip", &new));
+    assert_eq!(link(&project["1.0"]["+shadowing"][0]), url("alice/base", "p-1.0.zip", &old));
+    assert_eq!(link(&project["2.0"]), url("alice/base", "p-2.0.zip", &old));
+    assert_eq!(project["1.0"]["requires_python"], "");
+
+    let alone = result(&ask.get("/alice/dev/p?ignore_bases"), "projectconfig");
+    assert_eq!(alone.as_object().expect("an object").len(), 1);
+    assert_eq!(result(&ask.get("/alice/dev/p/2.0"), "versiondata"), project["2.0"]);
+    let old_style = result(&ask.get("/alice/dev/p/1.0/"), "versiondata");
+    assert_eq!(old_style, project["1.0"]);
+
+    check_message(&ask.get("/alice/dev/q"), 404, "no project 'q'");
+    check_message(
+        &ask.get("/alice/dev/p/3.0"),
+        404,
+        "The version 3.0 of project p does not exist.",
+    );
+    let alone = ask.get("/alice/dev/p/2.0?ignore_bases");
+    check_message(&alone, 404, "The version 2.0 of project p does not exist.");
+    check_message(&ask.get("/alice/none/p"), 404, "The stage alice/none could not be found.");
+    for (asked, found) in
+        [("/alice/dev/P", "/alice/dev/p"), ("/alice/dev/P.Q/1.0", "/alice/dev/p-q/1.0")]
+    {
+        let moved = ask.get(asked);
+        assert_eq!(
+            (moved.status, moved.header("location")),
+            (302, (root.clone() + found).as_str())
+        );
+        assert!(moved.header("vary").contains("Accept"), "{moved:?}");
+    }
+    let html = index.anybody().with("Accept", "text/html").get("/alice/dev/p");
+    assert_eq!(html.status, 404);
+    let page =
+        index.anybody().with("Accept", "application/vnd.pypi.simple.v1+json").get("/alice/dev/p");
+    assert_eq!(page.json()["name"], "p");
+    let outside = index.anybody().json().with("X-Outside-URL", "https://proxy.example/pre/");
+    let project = result(&outside.get("/pre/alice/dev/p"), "projectconfig");
+    let prefixed = "https://proxy.example/pre".to_owned() + &path("alice/base", "p-2.0.zip", &old);
+    assert_eq!(link(&project["2.0"]), prefixed);
+}
+
+#[test]
+fn a_project_with_many_versions_is_sent_in_portions() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    for number in 0..40 {
+        let form =
+            format!(":action=submit&name=p&version=1.{number}&summary=number+{number}%0A%22");
+        let done = index.alice().with("Content-Type", "application/x-www-form-urlencoded").bytes(
+            "POST",
+            "/alice/dev",
+            form.as_bytes(),
+        );
+        assert_eq!((done.status, done.text().as_str()), (200, ""));
+    }
+    let project = result(&index.anybody().json().get("/alice/dev/p"), "projectconfig");
+    assert_eq!(project.as_object().expect("an object").len(), 40);
+    for number in [0, 17, 39] {
+        let version = &project[format!("1.{number}")];
+        assert_eq!(version["summary"], format!("number {number}\n\""));
+        assert_eq!(
+            *version,
+            result(&index.anybody().json().get(&format!("/alice/dev/p/1.{number}")), "versiondata")
+        );
+    }
+    assert_eq!(index.anybody().json().bytes("HEAD", "/alice/dev/p", b"").status, 200);
+}
+
+#[test]
+fn what_is_removed_is_gone_and_not_unknown() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({"acl_upload": ["alice", "bob"]}));
+    let content = sdist("x");
+    for filename in ["p-1.0.zip", "p-1.0.tar.gz.zip", "p-2.0.zip", "p-3.0.zip"] {
+        if filename != "p-1.0.tar.gz.zip" {
+            index.upload("alice/dev", filename, &content);
+        }
+    }
+    let ask = index.alice().json();
+    let gone = path("alice/dev", "p-1.0.zip", &content);
+    check_message(
+        &ask.send("DELETE", "/alice/dev/p/1.0", Value::Null),
+        200,
+        "project 'p' version '1.0' deleted",
+    );
+    check_message(&index.anybody().json().get(&gone), 410, "file existed, deleted in later serial");
+    check_message(
+        &ask.send("DELETE", "/alice/dev/p/1.0", Value::Null),
+        404,
+        "The version 1.0 of project p does not exist.",
+    );
+    let file = path("alice/dev", "p-2.0.zip", &content);
+    let removed = index.user("bob").json().send("DELETE", &file, Value::Null);
+    check_message(&removed, 200, &format!("package '{}' deleted", &file[1..]));
+    check_message(
+        &ask.send("DELETE", &file, Value::Null),
+        410,
+        "file existed, deleted in later serial",
+    );
+    let other = "/alice/dev/+f/abc/0123456789abc/p-9.zip";
+    check_message(
+        &ask.send("DELETE", other, Value::Null),
+        404,
+        &format!("package '{}' doesn't exist", &other[1..]),
+    );
+    // Of the last version the project goes, too.
+    assert!(index.page("alice/dev", "p").contains("p-3.0.zip"));
+    check_message(
+        &ask.send("DELETE", "/alice/dev/p/3.0", Value::Null),
+        200,
+        "project 'p' version '3.0' deleted",
+    );
+    assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);
+    check_message(&ask.send("DELETE", "/alice/dev/p", Value::Null), 404, "project not found");
+    index.upload("alice/dev", "p-1.0.zip", &content);
+    check_message(
+        &ask.send("DELETE", "/alice/dev/P", Value::Null),
+        200,
+        "project p deleted from stage alice/dev",
+    );
+}
+
+#[test]
+fn who_may_not_remove_and_what_stays() {
+    let index = Index::start();
+    index.stage("alice/final", json!({"volatile": false}));
+    let content = sdist("x");
+    index.upload("alice/final", "p-1.0.zip", &content);
+    let file = path("alice/final", "p-1.0.zip", &content);
+    for target in ["/alice/final/p", "/alice/final/p/1.0", file.as_str()] {
+        for ask in [index.user("bob").json(), index.anybody().json()] {
+            let refused = ask.send("DELETE", target, Value::Null);
+            assert_eq!(refused.status, 403, "{}", refused.text());
+            assert_eq!(refused.json()["code"], "403 Forbidden");
+            assert_eq!(refused.json()["title"], "Forbidden");
+        }
+        let refused = index.user("bob").send("DELETE", target, Value::Null);
+        assert_eq!(refused.header("content-type"), "text/html; charset=UTF-8");
+    }
+    let ask = index.alice().json();
+    let (project, version) = ("/alice/final/p", "/alice/final/p/1.0");
+    check_message(
+        &ask.send("DELETE", project, Value::Null),
+        403,
+        "project 'p' is on non-volatile index alice/final",
+    );
+    check_message(
+        &ask.send("DELETE", version, Value::Null),
+        403,
+        "cannot delete version on non-volatile index",
+    );
+    let text = format!("cannot delete package '{}' on non-volatile index alice/final", &file[1..]);
+    check_message(&ask.send("DELETE", &file, Value::Null), 403, &text);
+    check_message(
+        &ask.send("DELETE", &format!("{version}?force"), Value::Null),
+        200,
+        "project 'p' version '1.0' deleted",
+    );
+    index.upload("alice/final", "p-1.1.zip", &content);
+    let removed = ask.send("DELETE", &format!("{project}?force="), Value::Null);
+    check_message(&removed, 200, "project p deleted from stage alice/final");
+    check_message(
+        &ask.send("DELETE", "/alice/none/p", Value::Null),
+        404,
+        "The stage alice/none could not be found.",
+    );
+}
+
+#[test]
+fn what_a_stage_keeps_to_its_readers() {
+    let index = Index::start();
+    index.stage("alice/secret", json!({"acl_read": ["alice"]}));
+    index.stage("alice/open", json!({"bases": ["alice/secret"]}));
+    let content = sdist("x");
+    index.upload("alice/secret", "p-1.0.zip", &content);
+    let docs = Upload::docs("p", "1.0", &super::zip(&[("index.html", b"hello")]));
+    assert_eq!(index.alice().upload("alice/secret", &docs).status, 200);
+    let file = path("alice/secret", "p-1.0.zip", &content);
+    let targets = [
+        "/alice/secret/p",
+        "/alice/secret/p/1.0",
+        "/alice/secret/+simple/p/",
+        "/alice/secret/+simple/",
+        "/alice/secret/p/1.0/+doc/",
+        "/alice/open/p",
+        "/alice/open/+simple/p/",
+        file.as_str(),
+    ];
+    for target in targets {
+        assert_eq!(index.alice().get(target).status, 200, "{target}");
+        assert_eq!(index.user("bob").get(target).status, 403, "{target}");
+        let refused = index.anybody().get(target);
+        assert_eq!(refused.status, 401, "{target}");
+        assert_eq!(refused.header("www-authenticate"), "Basic realm=\"pypi\"");
+        let check =
+            |ask: super::Ask<'_>| ask.with("X-Original-URI", target).get("/+authcheck").status;
+        assert_eq!(check(index.alice()), 200, "{target}");
+        assert_eq!(check(index.user("bob")), 403, "{target}");
+        assert_eq!(check(index.anybody()), 401, "{target}");
+        assert_eq!(check(index.anybody().with("User-Agent", "devpi-client/7.3.0")), 403);
+    }
+    let push = json!({"name": "p", "version": "1.0", "targetindex": "bob/dev"});
+    index.stage("bob/dev", json!({}));
+    assert_eq!(index.user("bob").send("PUSH", "/alice/secret", push).status, 403);
+}

@@ -1,0 +1,302 @@
+//! Pushes: into a stage, and to a server elsewhere that the test scripts.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::{Index, Upload, check_message, path, result, sdist, zip};
+
+/// A stage with a release: a file that was tested, and documentation.
+fn released() -> (Index, Vec<u8>) {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.stage("alice/final", json!({"volatile": false, "acl_upload": ["alice"]}));
+    let content = sdist("x");
+    let upload =
+        Upload::of("p-1.0.zip", &content).set("summary", "a thing").set("classifiers", "A :: B");
+    assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+    let tested = path("alice/dev", "p-1.0.zip", &content);
+    assert_eq!(index.anybody().send("POST", &tested, json!({"ok": true})).status, 200);
+    let docs = Upload::docs("p", "1.0", &zip(&[("index.html", b"<h1>p</h1>")]));
+    assert_eq!(index.alice().upload("alice/dev", &docs).status, 200);
+    (index, content)
+}
+
+fn order(more: Value) -> Value {
+    let mut order = json!({"name": "p", "version": "1.0"});
+    for (key, value) in more.as_object().expect("an object") {
+        order[key] = value.clone();
+    }
+    order
+}
+
+#[test]
+fn a_release_goes_into_another_stage_with_all_that_it_has() {
+    let (index, content) = released();
+    let kept = index.blobs();
+    let into = order(json!({"targetindex": "alice/final"}));
+    let log = result(&index.alice().json().send("PUSH", "/alice/dev", into.clone()), "actionlog");
+    assert_eq!(log[0], json!([200, "register", "p", "1.0", "->", "alice/final"]));
+    let file = path("alice/final", "p-1.0.zip", &content);
+    assert_eq!(log[1], json!([200, "store_releasefile", file[1..]]));
+    assert_eq!(log[2][1], "store_toxresult");
+    assert_eq!(log[3], json!([200, "store_doczip", "p", "1.0", "->", "alice/final"]));
+    assert_eq!(index.blobs(), kept, "no byte is copied");
+    assert_eq!(index.anybody().get(&file).body, content);
+    assert_eq!(
+        index.anybody().get(&format!("/{}", log[2][2].as_str().expect("a path"))).json(),
+        json!({"ok": true})
+    );
+    let data = result(&index.anybody().json().get("/alice/final/p/1.0"), "versiondata");
+    assert_eq!(data["summary"], "a thing");
+    let steps = data["+links"][0]["log"].as_array().expect("a log").clone();
+    assert_eq!(steps[0]["what"], "upload");
+    assert_eq!(
+        (&steps[1]["what"], &steps[1]["src"], &steps[1]["dst"], &steps[1]["who"]),
+        (&json!("push"), &json!("alice/dev"), &json!("alice/final"), &json!("alice"))
+    );
+    // Again: nothing changes, and it is told all the same; POST says the same, with a type or without.
+    let serial = |index: &Index| index.anybody().get("/+api").header("x-devpi-serial").to_owned();
+    let before = serial(&index);
+    for ask in [index.alice(), index.alice().with("Content-Type", "application/json")] {
+        assert_eq!(result(&ask.send("POST", "/alice/dev/", into.clone()), "actionlog"), log);
+    }
+    assert_eq!(serial(&index), before);
+}
+
+#[test]
+fn without_or_with_nothing_but_documentation() {
+    let (index, _) = released();
+    for (stage, flag, steps) in [("alice/one", "no_docs", 3), ("alice/two", "only_docs", 2)] {
+        index.stage(stage, json!({}));
+        let pushed = index.alice().send(
+            "PUSH",
+            "/alice/dev",
+            order(json!({"targetindex": stage, flag: true})),
+        );
+        assert_eq!(
+            result(&pushed, "actionlog").as_array().expect("a list").len(),
+            steps,
+            "{stage}"
+        );
+    }
+}
+
+#[test]
+fn pushes_that_are_refused() {
+    let (index, _) = released();
+    let push = |ask: super::Ask<'_>, order: Value| ask.json().send("PUSH", "/alice/dev", order);
+    let check = |more: Value, status: u16, text: &str| {
+        check_message(&push(index.alice(), order(more)), status, text);
+    };
+    check(json!({"targetindex": "alice"}), 400, "targetindex not in format user/index");
+    check(json!({}), 400, "targetindex not in format user/index");
+    check(json!({"targetindex": "alice/none"}), 404, "The stage alice/none could not be found.");
+    check(
+        json!({"targetindex": "alice/final", "no_docs": true, "only_docs": true}),
+        400,
+        "can't use 'no_docs' and 'only_docs' together",
+    );
+    check(json!({"targetindex": "alice/final", "x": 1}), 400, "unknown additional options: x");
+    check(
+        json!({"targetindex": "alice/final", "version": "2.0"}),
+        400,
+        "there are no files for p 2.0 on stage alice/dev",
+    );
+    check(
+        json!({"targetindex": "alice/final", "name": "q"}),
+        400,
+        "there are no files for q 1.0 on stage alice/dev",
+    );
+    check_message(
+        &push(index.alice(), json!({"targetindex": "alice/final"})),
+        400,
+        "there are no files for   on stage alice/dev",
+    );
+    let into = || order(json!({"targetindex": "alice/final"}));
+    check_message(
+        &push(index.user("bob"), into()),
+        401,
+        "user 'bob' cannot upload to 'alice/final'",
+    );
+    check_message(&push(index.anybody(), into()), 401, "user None cannot upload to 'alice/final'");
+    check_message(
+        &index.alice().bytes("PUSH", "/alice/dev", b"{"),
+        400,
+        "Bad request: could not decode json",
+    );
+    index.upload("alice/final", "p-1.0.zip", &sdist("another"));
+    check_message(
+        &push(index.alice(), into()),
+        409,
+        "p-1.0.zip already exists in non-volatile index",
+    );
+    // What was refused left nothing of itself.
+    let data = result(&index.anybody().json().get("/alice/final/p/1.0"), "versiondata");
+    assert_eq!(data["+links"].as_array().expect("links").len(), 1, "{data}");
+    let form = index.alice().with("Content-Type", "application/x-www-form-urlencoded");
+    form.bytes("POST", "/alice/dev/", b":action=submit&name=bare&version=1");
+    let bare = json!({"name": "bare", "version": "1", "targetindex": "alice/final"});
+    check_message(&push(index.alice(), bare), 404, "no release/files found for bare 1");
+}
+
+/// A server elsewhere: answers each request with the next of these, and keeps what it was sent.
+struct Elsewhere {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Elsewhere {
+    fn answering(answers: &[&'static str]) -> Elsewhere {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let elsewhere = Elsewhere {
+            address: listener.local_addr().expect("an address"),
+            requests: Arc::default(),
+        };
+        let (answers, requests) = (answers.to_vec(), elsewhere.requests.clone());
+        // It ends when all answers are given.
+        std::thread::spawn(move || {
+            for answer in answers {
+                let (stream, _) = listener.accept().expect("a connection");
+                serve(stream, answer, &requests);
+            }
+        });
+        elsewhere
+    }
+
+    fn order(&self) -> Value {
+        let url = format!("http://{}/legacy/", self.address);
+        order(json!({"posturl": url, "username": "u", "password": "p:w"}))
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("no panic").clone()
+    }
+}
+
+/// Reads one request to its end, notes it, and answers it.
+fn serve(mut stream: TcpStream, answer: &str, requests: &Mutex<Vec<String>>) {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let lower = head.to_ascii_lowercase();
+            let length: Option<usize> =
+                lower.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let is_whole = match length {
+                Some(length) => bytes.len() >= head.len() + 4 + length,
+                None => body.ends_with("0\r\n\r\n"),
+            };
+            if is_whole {
+                break;
+            }
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+    requests.lock().expect("no panic").push(String::from_utf8_lossy(&bytes).into_owned());
+    // Whoever asked may be gone.
+    let _ = stream.write_all(answer.as_bytes());
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn a_release_goes_to_a_server_elsewhere() {
+    let (index, content) = released();
+    let elsewhere = Elsewhere::answering(&[OK, OK, OK]);
+    let mut order = elsewhere.order();
+    order["register_project"] = json!(true);
+    let pushed = index.alice().json().send("PUSH", "/alice/dev", order);
+    let log = result(&pushed, "actionlog");
+    let file = path("alice/dev", "p-1.0.zip", &content);
+    assert_eq!(
+        log,
+        json!([
+            [200, "register", "p", "1.0"],
+            [200, "upload", file[1..], ""],
+            [200, "docfile", "p"]
+        ])
+    );
+    let requests = elsewhere.requests();
+    let field = |key: &str, value: &str| format!("name=\"{key}\"\r\n\r\n{value}\r\n");
+    for request in &requests {
+        assert!(request.starts_with("POST /legacy/ HTTP/1.1\r\n"), "{request}");
+        assert!(request.to_lowercase().contains("authorization: basic dtpwonc=\r\n"), "{request}");
+    }
+    assert!(requests[0].contains(&field(":action", "submit")), "{}", requests[0]);
+    let digest = record::Digest::of(&content).to_string();
+    for (key, value) in [
+        (":action", "file_upload"),
+        ("name", "p"),
+        ("version", "1.0"),
+        ("summary", "a thing"),
+        ("classifiers", "A :: B"),
+        ("filetype", "sdist"),
+        ("pyversion", "source"),
+        ("sha256_digest", &digest),
+    ] {
+        assert!(requests[1].contains(&field(key, value)), "{key}: {}", requests[1]);
+    }
+    assert!(requests[1].contains("name=\"content\"; filename=\"p-1.0.zip\""), "{}", requests[1]);
+    assert!(requests[2].contains(&field(":action", "doc_upload")), "{}", requests[2]);
+}
+
+#[test]
+fn what_goes_wrong_elsewhere_is_told() {
+    let (index, content) = released();
+    let file = path("alice/dev", "p-1.0.zip", &content);
+    let push = |order: Value| index.alice().json().send("PUSH", "/alice/dev", order);
+    let conflict = "HTTP/1.1 409 Conflict\r\nContent-Length: 4\r\nConnection: close\r\n\r\nthere";
+    let elsewhere = Elsewhere::answering(&[conflict]);
+    let refused = push(elsewhere.order());
+    assert_eq!(refused.status, 502);
+    assert_eq!(refused.json()["result"], json!([[409, "upload", file[1..], "ther"]]));
+    // No password follows a redirect.
+    let trap = Elsewhere::answering(&[OK]);
+    let moved = format!(
+        "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        trap.address
+    );
+    let elsewhere = Elsewhere::answering(&[moved.leak()]);
+    let refused = push(elsewhere.order());
+    assert_eq!((refused.status, &refused.json()["result"][0][0]), (502, &json!(307)));
+    assert_eq!(trap.requests(), Vec::<String>::new());
+    // Nobody is there.
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://user:secret@{}/", nobody.local_addr().expect("an address"));
+    drop(nobody);
+    let refused = push(order(json!({"posturl": url})));
+    assert_eq!(refused.status, 502);
+    let entry = &refused.json()["result"][0];
+    assert_eq!((&entry[0], &entry[1]), (&json!(-1), &json!("exception on release upload:")));
+    assert!(!refused.text().contains("secret"), "{}", refused.text());
+    check_message(
+        &push(order(json!({"posturl": "file:///etc/passwd"}))),
+        400,
+        "posturl was expected to be an http or https URL",
+    );
+    let anonymous =
+        index.anybody().send("PUSH", "/alice/dev", order(json!({"posturl": "http://h/"})));
+    assert_eq!(anonymous.status, 401, "{}", anonymous.text());
+    let nothing = order(json!({"posturl": "http://h/", "version": "9"}));
+    check_message(&push(nothing), 400, "there are no files for p 9 on stage alice/dev");
+}
+
+#[test]
+fn who_may_push_elsewhere_is_a_setting() {
+    let index = Index::start_with(|config| {
+        config.python.acl_push_outside = "bob".parse().expect("a list");
+    });
+    index.stage("alice/dev", json!({}));
+    index.upload("alice/dev", "p-1.0.zip", &super::sdist("x"));
+    let elsewhere = Elsewhere::answering(&[]);
+    let push = |user: &str| index.user(user).send("PUSH", "/alice/dev", elsewhere.order());
+    check_message(&push("alice"), 403, "no permission to push to other servers");
+    assert_eq!(elsewhere.requests(), Vec::<String>::new());
+}

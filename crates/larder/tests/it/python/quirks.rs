@@ -1,0 +1,433 @@
+//! The details that some client or another depends on.
+
+use std::io::{Read, Write};
+
+use serde_json::{Value, json};
+
+use super::{Index, Upload, basic, check_message, path, result, sdist};
+
+#[test]
+fn statuses_and_content_types() {
+    let index = Index::start();
+    let put = index.alice().send("PUT", "/alice/dev", json!({}));
+    assert_eq!((put.status, put.header("content-type")), (200, "application/json"));
+    let taken = index.root().send("PUT", "/alice", json!({"password": "x"}));
+    check_message(&taken, 409, "user already exists");
+    check_message(
+        &index.alice().send("PUT", "/alice/dev", json!({})),
+        409,
+        "index 'alice/dev' exists",
+    );
+    check_message(&index.anybody().json().get("/nobody"), 404, "no user 'nobody'");
+    check_message(&index.root().send("PUT", "/nobody/dev", json!({})), 404, "no user 'nobody'");
+    let empty = index.alice().upload("alice/dev", &Upload::of("p-1.0.zip", &sdist("x")));
+    assert_eq!((empty.status, empty.body.len(), empty.header("content-length")), (200, 0, "0"));
+    let names: Vec<String> = [
+        "x-devpi-api-version",
+        "x-devpi-server-version",
+        "x-devpi-uuid",
+        "x-devpi-master-uuid",
+        "x-devpi-primary-uuid",
+        "x-devpi-serial",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let file = path("alice/dev", "p-1.0.zip", &sdist("x"));
+    for target in [
+        "/+api",
+        "/",
+        "//",
+        "/alice",
+        "/alice/dev/",
+        "/alice/dev/p",
+        "/alice/dev/+simple/",
+        "/alice/dev/+simple/p/",
+        "/alice/dev/+simple/none/",
+        "/alice/dev/nothing",
+        file.as_str(),
+        "/+status",
+        "/+nothing",
+    ] {
+        let response = index.anybody().json().get(target);
+        for name in &names {
+            assert!(response.find(name).is_some(), "{target} has no {name}");
+        }
+    }
+    let users = result(&index.anybody().json().get("/"), "list:userconfig");
+    assert!(users["alice"]["indexes"]["dev"].is_object(), "{users}");
+    let config = result(&index.anybody().json().get("/alice/dev"), "indexconfig");
+    assert_eq!(config["projects"], json!(["p"]));
+    for flag in ["no_projects", "no_projects=", "no_projects=0"] {
+        let config =
+            result(&index.anybody().json().get(&format!("/alice/dev?{flag}")), "indexconfig");
+        assert_eq!(config.get("projects"), None, "{flag}");
+    }
+    let gone = index.alice().send("DELETE", "/alice/dev", Value::Null);
+    check_message(&gone, 201, "index alice/dev deleted");
+    assert_eq!(index.anybody().bytes("BREW", "/alice/dev", b"").status, 405);
+}
+
+#[test]
+fn paths() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let content = sdist("x");
+    let (content_type, body) = Upload::of("p-1.0.zip", &content).form();
+    // twine posts with two slashes; others to no slash at the end.
+    for (target, version) in
+        [("//alice/dev/", "1.0"), ("/alice/dev", "1.1"), ("/%61lice/dev/", "1.2")]
+    {
+        let upload = Upload::of(&format!("p-{version}.zip"), &content);
+        let (_, body) =
+            if version == "1.0" { (String::new(), body.clone()) } else { upload.form() };
+        let done = index.alice().with("Content-Type", &content_type).bytes("POST", target, &body);
+        assert_eq!(done.status, 200, "{target}: {}", done.text());
+    }
+    let page = index.anybody().get("/alice/dev/%2Bsimple/p/");
+    assert_eq!(page.status, 200);
+    assert_eq!(index.anybody().get("//alice/dev/+simple/p/").body, page.body);
+    let head = index.anybody().bytes("HEAD", "/alice/dev/+simple/p/", b"");
+    assert_eq!((head.status, head.header("content-length")), (200, page.header("content-length")));
+    let pip = |target: &str| index.anybody().with("User-Agent", "pip/25.0 {}").get(target);
+    assert_eq!(pip("/alice/dev/p").status, 200);
+    assert!(pip("/alice/dev").text().contains("<a href="), "{}", pip("/alice/dev").text());
+    // Every link leads to its file, from each URL of the page.
+    for target in ["/alice/dev/+simple/p/", "/alice/dev/+simple/p", "/alice/dev/p/", "/alice/dev/p"]
+    {
+        let text = pip(target).text();
+        let href =
+            text.split("href=\"").nth(1).and_then(|it| it.split('"').next()).expect("a link");
+        let href = href.split('#').next().expect("a path");
+        let mut names: Vec<&str> = target.split('/').collect();
+        names.pop();
+        let mut rest = href;
+        while let Some(shorter) = rest.strip_prefix("../") {
+            names.pop();
+            rest = shorter;
+        }
+        let found = index.anybody().get(&format!("{}/{rest}", names.join("/")));
+        assert_eq!((found.status, found.body), (200, content.clone()), "{target}: {href}");
+    }
+    // People are sent to the page with a slash.
+    let moved = index.anybody().with("Accept", "text/html").get("/alice/dev/+simple/p");
+    assert_eq!(moved.status, 302);
+    assert!(
+        moved.header("location").ends_with("/alice/dev/+simple/p/")
+            && moved.header("vary").contains("User-Agent")
+    );
+    assert_eq!(index.anybody().get("/alice/dev/+simple/%C3%A4/").status, 400);
+}
+
+#[test]
+fn behind_a_prefix() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let content = sdist("x");
+    index.upload("alice/dev", "p-1.0.zip", &content);
+    let outside = || index.anybody().json().with("X-Outside-URL", "https://h.example/pre");
+    let api = result(&outside().get("/pre/alice/dev/+api"), "apiconfig");
+    assert_eq!(api["login"], "https://h.example/pre/+login");
+    assert_eq!(api["index"], "https://h.example/pre/alice/dev");
+    assert_eq!(api["simpleindex"], "https://h.example/pre/alice/dev/+simple/");
+    assert_eq!(api["pypisubmit"], "https://h.example/pre/alice/dev/");
+    let page = index
+        .anybody()
+        .with("X-Outside-URL", "https://h.example/pre")
+        .get("/pre/alice/dev/+simple/p/");
+    let relative =
+        format!("../..{}", &path("alice/dev", "p-1.0.zip", &content)["/alice/dev".len()..]);
+    assert!(page.text().contains(&relative), "{}", page.text());
+    let absolute = format!("https://h.example/pre{}", path("alice/dev", "p-1.0.zip", &content));
+    for accept in ["text/html", "application/vnd.pypi.simple.v1+json"] {
+        let page = index
+            .anybody()
+            .with("Accept", accept)
+            .with("X-Outside-URL", "https://h.example/pre")
+            .with("X-Devpi-Absolute-URLs", "")
+            .get("/pre/alice/dev/+simple/p/");
+        assert!(page.text().contains(&absolute), "{}", page.text());
+        assert!(page.header("content-type").starts_with(accept), "{page:?}");
+    }
+    let moved = outside().get("/pre/alice/dev/P");
+    assert_eq!(moved.header("location"), "https://h.example/pre/alice/dev/p");
+    let missing = index.anybody().json().get("/alice/none/+api");
+    check_message(&missing, 404, "The stage alice/none could not be found.");
+}
+
+#[test]
+fn negotiation() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
+    let check = |accept: &str, expected: &str| {
+        let page = index.anybody().with("Accept", accept).get("/alice/dev/+simple/p/");
+        assert_eq!((page.status, page.header("content-type")), (200, expected), "{accept}");
+        for name in ["Accept", "User-Agent", "Accept-Encoding"] {
+            assert!(page.header("vary").contains(name), "{accept}: {}", page.header("vary"));
+        }
+        assert!(!page.header("etag").is_empty() && !page.header("content-length").is_empty());
+        assert_eq!(page.header("cache-control"), "max-age=0, must-revalidate");
+        let known =
+            index.anybody().with("Accept", accept).with("If-None-Match", page.header("etag"));
+        assert_eq!(known.get("/alice/dev/+simple/p/").status, 304);
+    };
+    let (json, html) = ("application/vnd.pypi.simple.v1+json", "text/html; charset=UTF-8");
+    check(
+        "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html; q=0.1, text/html; q=0.01",
+        json,
+    );
+    check("application/vnd.pypi.simple.v1+json, */*;q=0.1", json);
+    check("text/html, application/vnd.pypi.simple.v1+json;q=0.5", html);
+    check("application/vnd.pypi.simple.v1+html", "application/vnd.pypi.simple.v1+html");
+    check("*/*", html);
+    check("image/png", html);
+    let strict = index.anybody().with("Accept", "application/vnd.pypi.simple.v2+json");
+    assert_eq!(strict.get("/alice/dev/+simple/p/").status, 406);
+    let list = index.anybody().with("Accept", json).get("/alice/dev");
+    assert_eq!(list.json()["projects"], json!([{"name": "p"}]));
+}
+
+#[test]
+fn refreshing_and_uploads_to_pages() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    for target in ["/alice/dev/+simple/P/refresh", "/alice/dev/p/refresh"] {
+        let moved = index.anybody().json().send("POST", target, Value::Null);
+        assert_eq!(moved.status, 302, "{target}");
+        assert!(moved.header("location").ends_with("/alice/dev/+simple/p/"), "{moved:?}");
+    }
+    let refused =
+        index.alice().json().upload("alice/dev/+simple", &Upload::of("p-1.0.zip", &sdist("x")));
+    assert_eq!(refused.status, 404);
+    let root = format!("http://{}/alice/dev/", index.client().address);
+    assert!(
+        refused.json()["message"].as_str().is_some_and(|text| text.ends_with(&root)),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(index.blobs(), 0);
+}
+
+#[test]
+fn configuration_in_every_form() {
+    let index = Index::start();
+    index.stage("alice/base", json!({}));
+    let made = index.alice().send(
+        "PUT",
+        "/alice/dev",
+        json!({"bases": "alice/base", "acl_upload": "alice, bob", "volatile": "no"}),
+    );
+    let made = result(&made, "indexconfig");
+    assert_eq!(
+        (&made["bases"], &made["acl_upload"], &made["volatile"]),
+        (&json!(["alice/base"]), &json!(["alice", "bob"]), &json!(false))
+    );
+    let whole = index.anybody().json().get("/alice/dev").json();
+    let patched = index.alice().send("PATCH", "/alice/dev", whole.clone());
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    check_message(
+        &index.alice().send("PATCH", "/alice/dev?error_on_noop", whole),
+        400,
+        "The requested modifications resulted in no changes",
+    );
+    let list = index.alice().send(
+        "PATCH",
+        "/alice/dev",
+        json!(["acl_upload-=bob", "volatile=True", "title=T"]),
+    );
+    let list = result(&list, "indexconfig");
+    assert_eq!(
+        (&list["acl_upload"], &list["volatile"], &list["title"]),
+        (&json!(["alice"]), &json!(true), &json!("T"))
+    );
+    // What a client got of a user may come back whole.
+    let mut user = index.alice().json().get("/alice").json()["result"].clone();
+    user["email"] = json!("a@example.org");
+    let patched = index.alice().send("PATCH", "/alice", user);
+    assert_eq!(patched.json()["message"], "user updated");
+    let user = result(&index.anybody().json().get("/alice"), "userconfig");
+    assert_eq!(
+        (&user["email"], user["indexes"].as_object().map(serde_json::Map::len)),
+        (&json!("a@example.org"), Some(2))
+    );
+    let named = index.root().send("PUT", "/%C3%A4lice-1.x@y_z", json!({"password": "x"}));
+    assert_eq!(named.status, 201, "{}", named.text());
+    let blocked = index.root().send("PUT", "/a%24b", json!({"password": "x"}));
+    assert_eq!(blocked.status, 400, "{}", blocked.text());
+}
+
+#[test]
+fn out_of_the_box_as_devpi() {
+    // Without users of the test's own, and with a root that nobody gave a password.
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = larder::config::Config {
+        listen: vec!["127.0.0.1:0".parse().expect("an address")],
+        data_dir: directory.path().join("data"),
+        ..larder::config::Config::default()
+    };
+    let mut config = config;
+    config.aur.enabled = false;
+    config.python.devpi_defaults = true;
+    let running = crate::server::wait_for(larder::start(config, Vec::new())).expect("it starts");
+    let larder::config::ListenAddress::Tcp(address) = running.addresses[0].clone() else {
+        panic!("TCP was asked for");
+    };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let app = running.app.clone();
+    let ended = crate::server::runtime().spawn(running.run_until(async move {
+        let _ = stopped.await;
+    }));
+    crate::wait_until("the server to be ready", || app.obstacles().is_empty());
+    let client = crate::client::Client { address };
+    let login = client.send("POST", "/+login", &[], br#"{"user": "root", "password": ""}"#);
+    assert_eq!(login.json()["message"], "login successful", "{}", login.text());
+    let made = client.send("PUT", "/carol", &[], br#"{"password": "pw"}"#);
+    assert_eq!(made.status, 201, "{}", made.text());
+    let auth = basic("carol", "pw");
+    let stage = client.send("PUT", "/carol/dev", &[("Authorization", &auth)], b"{}");
+    assert_eq!(stage.status, 200, "{}", stage.text());
+    drop(stop);
+    crate::server::wait_for(ended).expect("it ends");
+}
+
+#[test]
+fn strangers_make_no_users_unless_it_is_allowed() {
+    let index = Index::start();
+    let refused = index.anybody().send("PUT", "/mallory", json!({"password": "x"}));
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    let index = Index::start_with(|config| config.python.devpi_defaults = true);
+    assert_eq!(index.anybody().send("PUT", "/carol", json!({"password": "x"})).status, 201);
+}
+
+#[test]
+fn whoever_expects_to_continue_is_told_before_the_body_is_sent() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let (content_type, body) = Upload::of("p-1.0.zip", &sdist("x")).form();
+    let head = |authorization: &str| {
+        format!(
+            "POST /alice/dev/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\nExpect: 100-continue\r\n\
+             Content-Type: {content_type}\r\nContent-Length: {}\r\nAuthorization: {authorization}\r\n\r\n",
+            body.len()
+        )
+    };
+    let mut stream = index.client().connect();
+    stream.write_all(head(&basic("alice", super::PASSWORD)).as_bytes()).expect("it is read");
+    let mut interim = [0; 25];
+    stream.read_exact(&mut interim).expect("an answer");
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(&body).expect("it is read");
+    assert_eq!(super::Response::read(&mut stream, false).status, 200);
+    let mut stream = index.client().connect();
+    stream.write_all(head(&basic("alice", "wrong")).as_bytes()).expect("it is read");
+    assert_eq!(super::Response::read(&mut stream, false).status, 401);
+}
+
+#[test]
+fn mirrors_take_no_uploads() {
+    let index = Index::start();
+    let mirror = json!({"type": "mirror", "mirror_url": "https://upstream.example/simple/"});
+    index.stage("alice/mirror", mirror);
+    index.stage("alice/dev", json!({}));
+    index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
+    let api = result(&index.anybody().json().get("/alice/mirror/+api"), "apiconfig");
+    assert_eq!(api.get("pypisubmit"), None);
+    assert!(api["simpleindex"].is_string());
+    let upload = Upload::of("p-1.0.zip", &sdist("x"));
+    let refused = index.anybody().json().upload("alice/mirror", &upload);
+    assert_eq!(refused.json()["code"], "404 cannot submit to mirror index");
+    let into = json!({"name": "p", "version": "1.0", "targetindex": "alice/mirror"});
+    assert!(index.alice().send("PUSH", "/alice/dev", into).status >= 400);
+}
+
+#[test]
+fn refusals_say_why_to_those_who_accept_json() {
+    let index = Index::start();
+    index.stage("alice/secret", json!({"acl_read": ["alice"]}));
+    let text = "to read this index, a user and a password or a token are needed";
+    let refused = index.anybody().json().get("/alice/secret/p");
+    check_message(&refused, 401, text);
+    assert_eq!(refused.header("www-authenticate"), "Basic realm=\"pypi\"");
+    // Nor do pages tell which names there are.
+    for page in ["/alice/secret/+simple/p/", "/alice/secret/+simple/"] {
+        check_message(&index.anybody().json().get(page), 401, text);
+    }
+    let refused = index.user("bob").json().get("/alice/secret");
+    check_message(&refused, 403, "user 'bob' may not read this index");
+    let refused = index.alice().json().send("PUT", "/+login", Value::Null);
+    check_message(&refused, 405, "`PUT` is not a method of `/+login`, expected one of: POST");
+    assert_eq!(refused.header("allow"), "POST");
+    let plain = index.anybody().get("/alice/secret/p");
+    assert_eq!(plain.header("content-type"), "application/problem+json");
+}
+
+/// Scopes of tokens: what each may do with alice's stage.
+#[test]
+fn tokens_do_what_their_scopes_say() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({"acl_read": ["alice"]}));
+    let token = |scope: &str| {
+        let made = index.alice().with("Content-Type", "application/json").send(
+            "POST",
+            "/+tokens",
+            json!({"scopes": [scope]}),
+        );
+        assert!(made.status < 300, "{}", made.text());
+        made.json()["token"].as_str().expect("a token").to_owned()
+    };
+    let ask = |token: &str| index.anybody().with("Authorization", &basic("__token__", token));
+    let (read, upload, admin) =
+        (token("python:read"), token("python:upload"), token("python:admin"));
+    let statuses = |version: &str, token: &str| {
+        let form = Upload::of(&format!("p-{version}.zip"), &sdist(version));
+        let uploaded = ask(token).upload("alice/dev", &form).status;
+        let page = ask(token).get("/alice/dev/+simple/").status;
+        index.upload("alice/dev", &format!("p-{version}.zip"), &sdist(version));
+        let yanked =
+            ask(token).send("POST", &format!("/alice/dev/p/{version}/+yank"), Value::Null).status;
+        let removed =
+            ask(token).send("DELETE", &format!("/alice/dev/p/{version}"), Value::Null).status;
+        (uploaded, page, yanked, removed)
+    };
+    assert_eq!(statuses("1.0", &read), (403, 200, 403, 403));
+    assert_eq!(statuses("1.1", &upload), (200, 200, 403, 403));
+    assert_eq!(statuses("1.2", &admin), (200, 200, 200, 200));
+    assert_eq!(statuses("1.3", "larder_nothing"), (401, 401, 403, 403));
+}
+
+/// Every path and method of the OpenAPI document is one of this surface, and no others are.
+#[test]
+fn the_openapi_document_lists_the_methods() {
+    let index = Index::start();
+    let document = index.anybody().get("/openapi.json").json();
+    let paths = document["paths"].as_object().expect("paths");
+    let mut asked = 0;
+    for (path, item) in paths {
+        let is_indexes = path.starts_with("/{user}") || path.starts_with("/+");
+        if !is_indexes || item.get("$ref").is_some() {
+            continue;
+        }
+        let mut target = path.clone();
+        for (name, value) in [
+            ("user", "nobody"),
+            ("index", "dev"),
+            ("project", "p"),
+            ("version", "1.0"),
+            ("directory", "abc"),
+            ("subdirectory", "0123456789abc"),
+            ("filename", "p-1.0.zip"),
+            ("path", "index.html"),
+        ] {
+            target = target.replace(&format!("{{{name}}}"), value);
+        }
+        for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] {
+            let is_listed = item.get(method.to_lowercase()).is_some();
+            let status = index.anybody().bytes(method, &target, b"").status;
+            // nginx asks with whatever method it has.
+            let is_any = path == "/+authcheck" || path.contains("/+simple/");
+            assert!(is_any || is_listed == (status != 405), "{status} for {method} {path}");
+            asked += 1;
+        }
+    }
+    assert!(asked > 100, "{asked}");
+}

@@ -1,0 +1,239 @@
+//! Uploads: what is taken, what is refused and with which words, and that nothing of it stays.
+
+use record::Digest;
+use serde_json::{Value, json};
+
+use super::{Index, PASSWORD, Upload, basic, path, result, sdist, wheel, zip};
+
+/// Refused with this status and text, in the body and as the reason; no blob is kept.
+#[track_caller]
+fn check_refused(index: &Index, upload: &Upload, status: u16, text: &str) {
+    let kept = index.blobs();
+    let refused = index.alice().json().upload("alice/dev", upload);
+    assert_eq!(refused.status, status, "{}", refused.text());
+    let json = refused.json();
+    let message = json["message"].as_str().expect("a message");
+    assert!(message.contains(text), "`{message}` has no `{text}`");
+    assert_eq!(json["code"], format!("{status} {message}"));
+    assert_eq!(json["title"], message);
+    assert_eq!(index.alice().upload_reason("alice/dev", upload), format!("{status} {message}"));
+    assert_eq!(index.blobs(), kept, "{text}");
+}
+
+#[test]
+fn forms_that_are_refused() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let good = Upload::of("p-1.0.zip", &sdist("x"));
+    let check = |upload: Upload, text: &str| check_refused(&index, &upload, 400, text);
+    check(good.clone().without(":action"), ":action field not found");
+    check(good.clone().set(":action", "shout"), "action 'shout' not supported");
+    check(
+        Upload::named("p", "2.0", "p-1.0.zip", b""),
+        "filename 'p-1.0.zip' does not contain version '2.0'",
+    );
+    check(Upload::named("p", "1.0", "p-1.0.txt", b""), "'p-1.0.txt' is not a valid archive name");
+    check(
+        Upload::named("q", "1.0", "p-1.0.zip", b""),
+        "filename 'p-1.0.zip' does not match project name 'q'",
+    );
+    check(good.clone().set("sha256_digest", &"0".repeat(64)), "sha256");
+    check(good.clone().set("md5_digest", "00000000000000000000000000000000"), "md5");
+    check(good.clone().set("blake2_256_digest", &"0".repeat(64)), "blake2");
+    check(good.clone().set("version", "1.0/2"), "1.0/2");
+    check(good.clone().set("name", "../p"), "p");
+    for filename in ["../p-1.0.zip", "p-1.0/../../x.zip", "p-1.0\\..\\x.zip", ".p-1.0.zip"] {
+        check(Upload::named("p", "1.0", filename, &sdist("x")), "");
+    }
+    check(Upload::named("p", "1.0", "p-1.0-py3-none-any.whl", b"no zip"), "zip");
+    let (other, _) = wheel("other", "1.0");
+    check(Upload::named("p", "1.0", "p-1.0-py3-none-any.whl", &other), "dist-info");
+    let forged = zip(&[
+        ("p/__init__.py", b""),
+        ("p-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: other\nVersion: 1.0\n"),
+        ("p-1.0.dist-info/WHEEL", b""),
+        ("p-1.0.dist-info/RECORD", b""),
+    ]);
+    check(Upload::named("p", "1.0", "p-1.0-py3-none-any.whl", &forged), "other");
+    check(Upload::of("p-1.0.zip", &zip(&[("../evil", b"")])), "../evil");
+    check(Upload::docs("p", "1.0", b"no zip"), "zip");
+    check(Upload::docs("p", "1.0", &zip(&[("/etc/passwd", b"")])), "/etc/passwd");
+    assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);
+    assert_eq!(index.blobs(), 0);
+}
+
+#[test]
+fn what_unpacks_to_far_more_is_refused() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let mut tar = vec![0; 512];
+    let size = 100 << 20;
+    tar[..7].copy_from_slice(b"p-1.0/z");
+    tar[100..107].copy_from_slice(b"0000644");
+    let digits = format!("{size:011o}");
+    tar[124..135].copy_from_slice(digits.as_bytes());
+    tar[156] = b'0';
+    tar[257..265].copy_from_slice(b"ustar\x0000");
+    tar[148..156].copy_from_slice(b"        ");
+    let sum: u32 = tar.iter().map(|byte| u32::from(*byte)).sum();
+    tar[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    tar.resize(512 + size + 1024, 0);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &tar).expect("memory");
+    let bomb = gzip.finish().expect("memory");
+    let upload = Upload::named("p", "1.0", "p-1.0.tar.gz", &bomb);
+    check_refused(&index, &upload, 400, "bytes when unpacked");
+}
+
+#[test]
+fn who_may_not_upload() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.stage("alice/open", json!({"acl_upload": [":ANONYMOUS:"]}));
+    let upload = Upload::of("p-1.0.zip", &sdist("x"));
+    let refused = index.user("bob").json().upload("alice/dev", &upload);
+    assert_eq!(
+        (refused.status, &refused.json()["message"]),
+        (403, &json!("no permission to submit"))
+    );
+    let wrong = basic("alice", "wrong");
+    for ask in [index.anybody(), index.anybody().with("Authorization", &wrong)] {
+        let refused = ask.upload("alice/dev", &upload);
+        assert_eq!(refused.status, 401, "{}", refused.text());
+        assert_eq!(refused.header("www-authenticate"), "Basic realm=\"pypi\"");
+        assert_eq!(refused.find("location"), None);
+    }
+    let missing = index.alice().json().upload("alice/none", &upload);
+    assert_eq!(missing.status, 404, "{}", missing.text());
+    let cross_site = index.alice().with("Sec-Fetch-Site", "cross-site");
+    assert_eq!(cross_site.upload("alice/dev", &upload).status, 403);
+    assert_eq!(index.blobs(), 0);
+    // Where everybody may, wrong credentials are nobody's.
+    let done = index.anybody().with("Authorization", &wrong).upload("alice/open", &upload);
+    assert_eq!(done.status, 200, "{}", done.text());
+    let data = result(&index.anybody().json().get("/alice/open/p/1.0"), "versiondata");
+    assert_eq!(data["+links"][0]["log"][0]["who"], Value::Null);
+    assert_eq!(
+        index.anybody().upload("alice/open", &Upload::of("p-1.1.zip", &sdist("y"))).status,
+        200
+    );
+}
+
+#[test]
+fn logins_and_tokens_upload_as_passwords_do() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let login =
+        index.anybody().send("POST", "/+login", json!({"user": "alice", "password": PASSWORD}));
+    let login = result(&login, "proxyauth");
+    assert_eq!(login["expiration"], 36000);
+    let login = login["password"].as_str().expect("a login");
+    let upload = |version: &str| Upload::of(&format!("p-{version}.zip"), &sdist(version));
+    let with = |header: &str, value: &str| index.anybody().with(header, value);
+    let devpi = basic("alice", login);
+    let devpi = devpi.trim_start_matches("Basic ");
+    // devpi's header counts, whoever the proxy lets through.
+    let both = with("X-Devpi-Auth", devpi).with("Authorization", &basic("bob", PASSWORD));
+    assert_eq!(both.upload("alice/dev", &upload("1.0")).status, 200);
+    assert_eq!(
+        with("Authorization", &basic("alice", login)).upload("alice/dev", &upload("1.1")).status,
+        200
+    );
+    // Its last digit may stand for nothing; one further in does not.
+    let (start, rest) = login.split_at(login.len() - 8);
+    let other = if rest.starts_with('A') { "B" } else { "A" };
+    let expired = format!("{start}{other}{}", &rest[1..]);
+    let refused =
+        with("Authorization", &basic("alice", &expired)).upload("alice/dev", &upload("1.2"));
+    assert_eq!(refused.status, 401);
+    // What does not hold is nobody's: the page is for everybody.
+    let page = with("Authorization", &basic("alice", &expired)).get("/alice/dev/+simple/p/");
+    assert_eq!(page.status, 200);
+    let api = with("X-Devpi-Auth", &basic("alice", &expired)[6..]).json().get("/+api");
+    assert_eq!(result(&api, "apiconfig")["authstatus"], json!(["noauth", "", []]));
+    let api = with("X-Devpi-Auth", devpi).json().get("/+api");
+    assert_eq!(result(&api, "apiconfig")["authstatus"], json!(["ok", "alice", []]));
+}
+
+#[test]
+fn a_name_that_is_taken() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.stage("alice/final", json!({"volatile": false}));
+    let (one, other) = (sdist("one"), sdist("other"));
+    for stage in ["alice/dev", "alice/final"] {
+        index.upload(stage, "p-1.0.zip", &one);
+    }
+    let same = Upload::of("p-1.0.zip", &one);
+    let reason = index.alice().upload_reason("alice/final", &same);
+    assert_eq!(reason, "200 Upload of identical file to non volatile index.");
+    let kept = index.blobs();
+    let text = "409 p-1.0.zip already exists in non-volatile index";
+    let different = Upload::of("p-1.0.zip", &other);
+    assert_eq!(index.alice().upload_reason("alice/final", &different), text);
+    assert_eq!(index.alice().json().upload("alice/final", &different).json()["code"], text);
+    assert_eq!(index.blobs(), kept);
+    // A volatile stage takes it, and the other one's URL is gone.
+    index.upload("alice/dev", "p-1.0.zip", &other);
+    assert_eq!(index.anybody().get(&path("alice/dev", "p-1.0.zip", &one)).status, 410);
+    assert_eq!(index.anybody().get(&path("alice/dev", "p-1.0.zip", &other)).body, other);
+    let data = result(&index.anybody().json().get("/alice/dev/p/1.0"), "versiondata");
+    let log = &data["+links"][0]["log"];
+    assert_eq!(
+        (&log[0]["what"], &log[0]["count"], &log[0]["who"]),
+        (&json!("overwrite"), &json!(1), &Value::Null)
+    );
+    assert_eq!(
+        (&log[1]["what"], &log[1]["who"], &log[1]["dst"]),
+        (&json!("upload"), &json!("alice"), &json!("alice/dev"))
+    );
+}
+
+#[test]
+fn of_many_at_once_one_wins() {
+    let index = Index::start();
+    index.stage("alice/final", json!({"volatile": false}));
+    let contents: Vec<Vec<u8>> = (0..8).map(|number| sdist(&format!("content {number}"))).collect();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let threads: Vec<_> = contents
+            .iter()
+            .map(|content| {
+                let index = &index;
+                scope.spawn(move || {
+                    index.alice().upload("alice/final", &Upload::of("p-1.0.zip", content)).status
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let winners: Vec<usize> = (0..8).filter(|at| statuses[*at] == 200).collect();
+    assert_eq!(winners.len(), 1, "{statuses:?}");
+    assert!(statuses.iter().all(|status| [200, 409].contains(status)), "{statuses:?}");
+    let digest = Digest::of(&contents[winners[0]]).to_string();
+    let page = index.page("alice/final", "p");
+    assert_eq!(page.matches("<a ").count(), 1, "{page}");
+    assert!(page.contains(&digest), "{page}");
+}
+
+#[test]
+fn names_with_signs_and_versions_of_their_own() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    // `+` of a local version is `_` in some names.
+    let content = sdist("local");
+    let local = Upload::named("p", "1.0+local", "p-1.0_local.zip", &content);
+    assert_eq!(index.alice().upload("alice/dev", &local).status, 200);
+    let data = result(&index.anybody().json().get("/alice/dev/p/1.0%2Blocal"), "versiondata");
+    assert_eq!(data["version"], "1.0+local");
+    let plus = Upload::named("p", "1.0+x", "p-1.0+x.zip", &content);
+    assert_eq!(index.alice().upload("alice/dev", &plus).status, 200);
+    assert_eq!(index.anybody().get(&path("alice/dev", "p-1.0%2Bx.zip", &content)).body, content);
+    assert_eq!(index.anybody().get(&path("alice/dev", "p-1.0+x.zip", &content)).body, content);
+    // Any run of other signs is one dash.
+    let odd = Upload::named("Foo._-Bar", "1", "Foo._-Bar-1.zip", &content);
+    assert_eq!(index.alice().upload("alice/dev", &odd).status, 200);
+    assert!(index.page("alice/dev", "foo-bar").contains("Foo._-Bar-1.zip"));
+    let moved = index.anybody().get("/alice/dev/+simple/Foo.BAR/");
+    assert_eq!(moved.status, 302);
+    assert!(moved.header("location").ends_with("/alice/dev/+simple/foo-bar/"), "{moved:?}");
+}

@@ -1,0 +1,71 @@
+//! What is written is seen at once, by everybody whom it concerns; and nothing else is made anew.
+
+use serde_json::{Value, json};
+
+use super::{Index, sdist};
+
+const RENDERED: &str = "larder_python_pages_rendered_total";
+
+#[test]
+fn an_upload_is_seen_wherever_it_is_inherited_and_spoils_no_other_page() {
+    let index = Index::start();
+    index.stage("alice/base", json!({}));
+    index.stage("alice/middle", json!({"bases": ["alice/base"]}));
+    index.stage("bob/dev", json!({"bases": ["alice/middle"]}));
+    index.stage("bob/other", json!({}));
+    for filename in ["p-1.0.zip", "q-1.0.zip"] {
+        index.upload("alice/base", filename, &sdist("x"));
+        index.upload("bob/other", filename, &sdist("x"));
+    }
+    let all = [
+        ("alice/base", "p"),
+        ("alice/middle", "p"),
+        ("bob/dev", "p"),
+        ("bob/dev", "q"),
+        ("bob/other", "p"),
+        ("bob/other", "q"),
+    ];
+    let look = || {
+        let before = index.server.metric(RENDERED);
+        for (stage, project) in all {
+            index.page(stage, project);
+        }
+        index.server.metric(RENDERED) - before
+    };
+    assert_eq!(look(), 6.0);
+    assert_eq!(look(), 0.0);
+    index.upload("alice/base", "p-2.0.zip", &sdist("y"));
+    assert!(index.page("bob/dev", "p").contains("p-2.0.zip"));
+    assert_eq!(look(), 2.0);
+    assert!(!index.page("bob/other", "p").contains("p-2.0.zip"));
+    // A change of bases changes the pages of that stage, and of those that inherit it.
+    let done = index.user("bob").send("PATCH", "/bob/dev", json!(["bases="]));
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(index.anybody().get("/bob/dev/+simple/p/").status, 404);
+    let done = index.user("bob").send("PATCH", "/bob/dev", json!({"bases": "alice/middle"}));
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(look(), 2.0);
+    let removed = index.alice().send("DELETE", "/alice/base/p/2.0", Value::Null);
+    assert_eq!(removed.status, 200);
+    assert!(!index.page("bob/dev", "p").contains("p-2.0.zip"));
+    assert!(index.server.metric("larder_python_pages") >= 6.0);
+    assert!(index.server.metric("larder_python_page_bytes") > 0.0);
+    assert_eq!(index.server.metric("larder_python_uploads_total{outcome=\"stored\"}"), 5.0);
+    assert!(index.server.metric("larder_python_upload_bytes_total") > 0.0);
+}
+
+#[test]
+fn a_write_names_its_commit_and_later_reads_are_not_older() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let serial = |response: &super::Response| -> u64 {
+        response.header("x-devpi-serial").parse().expect("a serial")
+    };
+    let before = serial(&index.anybody().get("/+api"));
+    let upload = super::Upload::of("p-1.0.zip", &sdist("x"));
+    let written = serial(&index.alice().upload("alice/dev", &upload));
+    assert_eq!(written, before + 1);
+    assert_eq!(serial(&index.anybody().get("/alice/dev/+simple/p/")), written);
+    let next = serial(&index.alice().send("DELETE", "/alice/dev/p", Value::Null));
+    assert_eq!(next, written + 1);
+}

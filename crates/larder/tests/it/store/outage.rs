@@ -1,0 +1,154 @@
+//! A database that is lost and comes back: who writes is told, who reads goes on reading, and what was
+//! acknowledged is there.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+use super::{Place, article_request, try_exchange};
+use crate::client::Client;
+use crate::server::TestServer;
+use crate::wait_until;
+
+const WRITERS: usize = 4;
+
+/// What one writer has done so far.
+#[derive(Default)]
+struct Account {
+    acknowledged: AtomicU32,
+    refused: AtomicU32,
+}
+
+fn body(writer: usize, version: u32) -> String {
+    format!("writer {writer}, version {version}\n").repeat(50)
+}
+
+/// Writes on and on; a write without success is tried again.
+fn write(client: &Client, writer: usize, account: &Account, is_over: &AtomicBool) {
+    let mut version = 0;
+    while !is_over.load(SeqCst) {
+        let body = body(writer, version + 1);
+        let request = article_request(&format!("a/{writer}-x"), version, body.as_bytes());
+        let (status, text) = try_exchange(client, &request).expect("the server is there");
+        match status {
+            201 => {
+                version += 1;
+                account.acknowledged.store(version, SeqCst);
+            }
+            503 => {
+                assert!(text.contains("\r\nretry-after: "), "{text}");
+                let told = ["nothing was written", "shows later", "not visible here yet"];
+                assert!(told.iter().any(|told| text.contains(told)), "{text}");
+                account.refused.fetch_add(1, SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            // The last one was written after all, of which nobody could know.
+            409 => {
+                assert!(text.contains(&format!("\"latest_version\":{}", version + 1)), "{text}");
+                version += 1;
+            }
+            _ => panic!("{text}"),
+        }
+    }
+}
+
+/// Reads what is in memory, and never something older.
+fn read(client: &Client, writer: usize, reads: &AtomicU32, is_over: &AtomicBool) {
+    let mut seen = 0;
+    while !is_over.load(SeqCst) {
+        let response = client.get(&format!("/article/a/{writer}-x"));
+        assert_eq!(response.status, 200, "{}", response.text());
+        let version: u32 = response.header("x-article-version").parse().expect("a number");
+        assert!(version >= seen, "{version} after {seen}");
+        assert_eq!(response.text(), body(writer, version));
+        seen = version;
+        reads.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn a_lost_database() {
+    let Some(place) = Place::postgres() else { return };
+    let postgres = place.postgres.as_ref().expect("it was started");
+    let server = TestServer::start_in(place.directory.clone(), |config, _| {
+        config.aur.enabled = false;
+        config.database = Some(place.database.parse().expect("a location"));
+    });
+    server.wait_until_ready();
+    let client = server.client;
+    let accounts: [Account; WRITERS] = Default::default();
+    let (reads, writes_over, reads_over) =
+        (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
+    let everybody = |count: fn(&Account) -> &AtomicU32, more: u32| {
+        let before = accounts.each_ref().map(|account| count(account).load(SeqCst));
+        wait_until("each writer", || {
+            let now = accounts.each_ref().map(|account| count(account).load(SeqCst));
+            now.iter().zip(before).all(|(now, before)| *now >= before + more)
+        });
+    };
+    std::thread::scope(|scope| {
+        let (client, reads) = (&client, &reads);
+        let (writes_over, reads_over) = (&writes_over, &reads_over);
+        for (writer, account) in accounts.iter().enumerate() {
+            scope.spawn(move || write(client, writer, account, writes_over));
+        }
+        everybody(|account| &account.acknowledged, 5);
+        for writer in 0..2 {
+            scope.spawn(move || read(client, writer, reads, reads_over));
+        }
+        assert_eq!(server.app.keeper.trouble(), None);
+        postgres.crash();
+        everybody(|account| &account.refused, 3);
+        wait_until("the trouble", || server.app.keeper.trouble().is_some());
+        let before = reads.load(SeqCst);
+        wait_until("readers", || reads.load(SeqCst) > before + 50);
+        for target in ["/readyz", "/readyz?verbose", "/article/a/1-x/1", "/articles", "/+api"] {
+            assert_eq!(client.get(target).status, 200, "{target}");
+        }
+        postgres.resume();
+        everybody(|account| &account.acknowledged, 5);
+        wait_until("no trouble", || server.app.keeper.trouble().is_none());
+        writes_over.store(true, SeqCst);
+        reads_over.store(true, SeqCst);
+    });
+    check(&client, &accounts);
+    // And after a start from nothing but the database.
+    let directory = server.stop();
+    let server = TestServer::start_in(directory, |config, _| {
+        config.aur.enabled = false;
+        config.database = Some(place.database.parse().expect("a location"));
+    });
+    server.wait_until_ready();
+    check(&server.client, &accounts);
+}
+
+/// Every acknowledged version is there with its bytes, and none that was not sent.
+fn check(client: &Client, accounts: &[Account]) {
+    for (writer, account) in accounts.iter().enumerate() {
+        let acknowledged = account.acknowledged.load(SeqCst);
+        let history = client.get(&format!("/article/a/{writer}-x/history")).json();
+        let latest = history["latest"].as_u64().expect("a number") as u32;
+        assert!((acknowledged..=acknowledged + 1).contains(&latest), "{latest}, {acknowledged}");
+        for version in 1..=latest {
+            let response = client.get(&format!("/article/a/{writer}-x/{version}"));
+            assert_eq!((response.status, response.text()), (200, body(writer, version)));
+        }
+    }
+}
+
+/// A database that nobody asks anything, too: what operators look at knows within moments.
+#[test]
+fn a_lost_database_shows_without_writes() {
+    let Some(place) = Place::postgres() else { return };
+    let server = TestServer::start_in(place.directory.clone(), |config, _| {
+        config.aur.enabled = false;
+        config.database = Some(place.database.parse().expect("a location"));
+    });
+    server.wait_until_ready();
+    let postgres = place.postgres.as_ref().expect("it was started");
+    let failures = || server.metric("larder_store_read_failures_total");
+    assert_eq!(failures(), 0.0);
+    postgres.crash();
+    wait_until("the trouble", || server.app.keeper.trouble().is_some() && failures() > 0.0);
+    assert_eq!(server.get("/readyz").status, 200);
+    postgres.resume();
+    wait_until("no trouble", || server.app.keeper.trouble().is_none());
+}

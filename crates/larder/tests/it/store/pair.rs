@@ -1,0 +1,286 @@
+//! Two processes on one database and one directory of blobs: each takes writes, and each shows the other's.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use serde_json::Value;
+
+use super::{Place, Wheel, article_request, make_stage, send, try_exchange};
+use crate::accounts::basic;
+use crate::client::{Client, Response};
+use crate::process::Process;
+use crate::server::{ROOT, ROOT_PASSWORD};
+use crate::wait_until;
+
+const WRITERS: usize = 50;
+
+/// Asks whoever has seen the serial that `seen` names, if it names one.
+fn get_after(client: &Client, target: &str, seen: &Response) -> Response {
+    client.get_with(target, &[("X-Larder-Serial", serial(seen))])
+}
+
+/// The serial of a response; the index names it as devpi does.
+fn serial(response: &Response) -> &str {
+    let serial =
+        ["x-larder-serial", "x-devpi-serial"].into_iter().find_map(|name| response.find(name));
+    serial.unwrap_or_else(|| panic!("no serial: {response:?}"))
+}
+
+#[track_caller]
+fn put(
+    client: &Client,
+    name: &str,
+    base: u32,
+    authorization: &str,
+    seen: Option<&Response>,
+) -> Response {
+    let serial = seen.map_or("0", serial);
+    let headers = [("Authorization", authorization), ("X-Larder-Serial", serial)];
+    let body = format!("{name} {}", base + 1);
+    client.send("POST", &format!("/article/{name}/{base}"), &headers, body.as_bytes())
+}
+
+#[test]
+fn on_sqlite() {
+    // Other processes ask every second: few rounds.
+    let place = Place::sqlite();
+    place.init();
+    check(&place, 2, 3);
+}
+
+#[test]
+fn on_postgres() {
+    let Some(place) = Place::postgres() else { return };
+    let [one, other] = start_both(&place);
+    check_first_start(&one, &other);
+    drop((one, other));
+    set_root_password(&place);
+    check(&place, 40, 8);
+}
+
+#[test]
+fn a_first_start_of_both_on_one_file() {
+    for _ in 0..3 {
+        let place = Place::sqlite();
+        let [one, other] = start_both(&place);
+        check_first_start(&one, &other);
+    }
+}
+
+/// Gives the `root` that is there already the password that tests know.
+fn set_root_password(place: &Place) {
+    let mut command = place.command(&["user", "password", "root", "--password-stdin"]);
+    command.stdin(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("it starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(ROOT_PASSWORD.as_bytes()).expect("it reads");
+    drop(stdin);
+    assert!(child.wait().expect("it runs").success());
+}
+
+fn start_both(place: &Place) -> [Process; 2] {
+    std::thread::scope(|scope| {
+        let start = |data| scope.spawn(move || place.start(data));
+        [start("one"), start("other")].map(|starting| starting.join().expect("it starts"))
+    })
+}
+
+/// However close together they start, there is one `root`, one password for it, and one name of the store.
+#[track_caller]
+fn check_first_start(one: &Process, other: &Process) {
+    let logs = one.log() + &other.log();
+    let told = "made the user `root` with the password ";
+    let passwords: Vec<&str> =
+        logs.match_indices(told).map(|(at, _)| &logs[at + told.len()..]).collect();
+    let [rest] = passwords[..] else { panic!("{} passwords: {logs}", passwords.len()) };
+    let root = basic("root", rest.split(' ').next().expect("a word"));
+    for process in [one, other] {
+        wait_until("root on both", || {
+            process.client.get_with("/+tokens", &[("Authorization", &root)]).status == 200
+        });
+    }
+    let identity = |process: &Process| {
+        let mut identity = String::new();
+        wait_until("a name", || {
+            identity = process.client.get("/+api").header("x-devpi-uuid").to_owned();
+            !identity.is_empty()
+        });
+        identity
+    };
+    assert_eq!(identity(one), identity(other));
+    // And both sign logins with the same secret.
+    let (user, password) = ("root", rest.split(' ').next().expect("a word"));
+    let json = format!(r#"{{"user":"{user}","password":"{password}"}}"#);
+    let login = send(&one.client, "POST", "/+login", &json).json();
+    let login = login["result"]["password"].as_str().expect("a login").to_owned();
+    let with_login = [("Authorization", basic("root", &login))];
+    let headers = with_login.each_ref().map(|(name, value)| (*name, value.as_str()));
+    assert_eq!(other.client.get_with("/+tokens", &headers).status, 200);
+}
+
+fn check(place: &Place, rounds: u32, contests: usize) {
+    let [one, other] = start_both(place);
+    let (one, other) = (&one.client, &other.client);
+    check_articles(one, other, rounds);
+    check_users(one, other);
+    check_files(one, other);
+    check_contests(one, other, contests);
+}
+
+/// Who names the serial of a write never reads older, on neither process; who does not reads it soon.
+fn check_articles(one: &Client, other: &Client, rounds: u32) {
+    for round in 0..rounds {
+        let (writer, reader) = if round % 2 == 0 { (one, other) } else { (other, one) };
+        let first = put(writer, "a", 2 * round, ROOT.1, None);
+        // The other one may lag behind, of which it is told.
+        let seen = if first.status == 201 {
+            first
+        } else {
+            assert_eq!(first.status, 409, "{}", first.text());
+            let latest = reader.get("/article/a");
+            put(writer, "a", 2 * round, ROOT.1, Some(&latest))
+        };
+        assert_eq!(seen.status, 201, "{}", seen.text());
+        let read = get_after(reader, "/article/a", &seen);
+        assert_eq!((read.status, read.text()), (200, format!("a {}", 2 * round + 1)));
+        let number = |response| serial(response).parse::<u64>().expect("a number");
+        assert!(number(&read) >= number(&seen));
+        // What was read on the one may be built upon there.
+        let next = put(reader, "a", 2 * round + 1, ROOT.1, Some(&read));
+        assert_eq!(next.status, 201, "{}", next.text());
+        assert_eq!(get_after(writer, "/article/a", &next).text(), format!("a {}", 2 * round + 2));
+    }
+    put(one, "b", 0, ROOT.1, None);
+    wait_until("the other's article", || other.get("/article/b").text() == "b 1");
+}
+
+fn check_users(one: &Client, other: &Client) {
+    let made = send(one, "PUT", "/alice", r#"{"password":"first"}"#);
+    assert_eq!(made.status, 201, "{}", made.text());
+    let first = basic("alice", "first");
+    assert_eq!(put(other, "alice", 0, &first, Some(&made)).status, 201);
+
+    let wish = br#"{"scopes":["article:write"]}"#;
+    let headers = [("Authorization", first.as_str()), ("Content-Type", "application/json")];
+    let token = one.send("POST", "/+tokens", &headers, wish);
+    assert_eq!(token.status, 201, "{}", token.text());
+    let made = token.json();
+    let bearer = format!("Bearer {}", made["token"].as_str().expect("a token"));
+    let written = put(other, "alice", 1, &bearer, Some(&token));
+    assert_eq!(written.status, 201, "{}", written.text());
+
+    let target = format!("/+tokens/{}", made["id"].as_str().expect("an id"));
+    let revoked = other.send("DELETE", &target, &headers, b"");
+    assert!(matches!(revoked.status, 200 | 204), "{}: {}", revoked.status, revoked.text());
+    assert_eq!(put(one, "alice", 2, &bearer, Some(&revoked)).status, 401);
+
+    // The other one remembers the password that it has verified, until it hears.
+    let changed = send(one, "PATCH", "/alice", r#"{"password":"second"}"#);
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    assert_eq!(put(other, "alice", 2, &first, Some(&changed)).status, 401);
+    let second = basic("alice", "second");
+    assert_eq!(put(other, "alice", 2, &second, Some(&changed)).status, 201);
+}
+
+fn check_files(one: &Client, other: &Client) {
+    make_stage(one);
+    let wheels =
+        ["1.0", "2.0", "3.0"].map(|version| Wheel::new("pkg", version, vec![7; 70_000], 1));
+    for (at, wheel) in wheels.iter().enumerate() {
+        let (writer, reader) = if at % 2 == 0 { (one, other) } else { (other, one) };
+        // Nothing was said of a serial: the index is there when it is there.
+        wait_until("the index", || writer.get("/team/dev").status == 200);
+        let (status, text) = try_exchange(writer, &wheel.request("team/dev")).expect("an answer");
+        assert_eq!(status, 200, "{text}");
+        let line = text.lines().find_map(|line| line.strip_prefix("x-devpi-serial: "));
+        let seen = [("X-Larder-Serial", line.expect("a serial"))];
+        for wheel in &wheels[..=at] {
+            wheel.check(reader, "team/dev", &seen);
+            wheel.check(writer, "team/dev", &[]);
+        }
+    }
+}
+
+/// In each round all of them make the next revision of one article, half of them on either process.
+fn check_contests(one: &Client, other: &Client, rounds: usize) {
+    let barrier = Barrier::new(WRITERS);
+    let seen = AtomicU64::new(0);
+    let won: Vec<Vec<bool>> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (barrier, seen) = (&barrier, &seen);
+                let client = if writer % 2 == 0 { one } else { other };
+                let write = move |round| {
+                    barrier.wait();
+                    let serial = seen.load(SeqCst).to_string();
+                    barrier.wait();
+                    let headers = [ROOT, ("X-Larder-Serial", &serial)];
+                    let target = format!("/article/contest/{round}");
+                    let body = format!("round {round} of writer {writer}");
+                    let response = client.send("POST", &target, &headers, body.as_bytes());
+                    let status = response.status;
+                    assert!(matches!(status, 201 | 409), "{status}: {}", response.text());
+                    let made = self::serial(&response).parse().expect("a number");
+                    seen.fetch_max(made, SeqCst);
+                    status == 201
+                };
+                scope.spawn(move || (0..rounds).map(write).collect())
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().expect("a writer")).collect()
+    });
+    let last = seen.load(SeqCst).to_string();
+    for client in [one, other] {
+        let headers = [("X-Larder-Serial", last.as_str())];
+        for round in 0..rounds {
+            let winners = won.iter().enumerate().filter(|(_, rounds)| rounds[round]);
+            let winners: Vec<usize> = winners.map(|(writer, _)| writer).collect();
+            let [winner] = winners[..] else { panic!("round {round} has the winners {winners:?}") };
+            let text = client.get_with(&format!("/article/contest/{}", round + 1), &headers).text();
+            assert_eq!(text, format!("round {round} of writer {winner}"));
+        }
+        let history: Value = client.get_with("/article/contest/history", &headers).json();
+        let versions = history["versions"].as_array().expect("versions").iter();
+        let versions: Vec<_> =
+            versions.map(|it| it["version"].as_u64().expect("a number")).collect();
+        assert_eq!(versions, (1..=rounds as u64).rev().collect::<Vec<_>>());
+    }
+}
+
+/// What one process was told is written survives it; the other goes on.
+#[test]
+fn one_is_killed_and_the_other_goes_on() {
+    let Some(place) = Place::postgres() else { return };
+    place.init();
+    let (one, other) = (place.start("one"), place.start("other"));
+    let mut acknowledged = 0;
+    std::thread::scope(|scope| {
+        let client = one.client;
+        let writing = scope.spawn(move || {
+            (0..)
+                .find(|base| {
+                    let request = article_request("a", *base, format!("a {base}").as_bytes());
+                    try_exchange(&client, &request).is_none_or(|(status, _)| status != 201)
+                })
+                .expect("an end")
+        });
+        wait_until("some writes", || other.client.get("/article/a/10").status == 200);
+        drop(one);
+        acknowledged = writing.join().expect("a writer");
+    });
+    wait_until("the last write", || {
+        other.client.get(&format!("/article/a/{acknowledged}")).status == 200
+    });
+    // The one under way may have been written without a word.
+    let latest =
+        other.client.get("/article/a/history").json()["latest"].as_u64().expect("a number");
+    let latest = u32::try_from(latest).expect("small");
+    assert!((acknowledged..=acknowledged + 1).contains(&latest), "{latest}, {acknowledged}");
+    for version in 1..=latest {
+        let text = other.client.get(&format!("/article/a/{version}")).text();
+        assert_eq!(text, format!("a {}", version - 1));
+    }
+    assert_eq!(put(&other.client, "a", latest, ROOT.1, None).status, 201);
+}
