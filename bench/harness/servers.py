@@ -5,6 +5,7 @@ Nothing here sends a request other than the one that asks whether a server is re
 talks to any address but 127.0.0.1.
 """
 
+import base64
 import ctypes
 import http.client
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 READY_SECONDS_MAX = 300.0
+ROOT_PASSWORD = "benchmark"
 STOP_SECONDS_MAX = 10.0
 
 _started = []
@@ -137,12 +139,27 @@ def start_larder(binary, dump, scratch, settings=()):
     environment.update(setting.split("=", 1) for setting in settings)
     data_dir = Path(scratch) / f"larder-data-{port}"
     data_dir.mkdir()
+    subprocess.run([binary, "init", "--data-dir", data_dir, "--root-password", ROOT_PASSWORD], check=True, env=environment,
+                   stdout=subprocess.DEVNULL)
     command = [binary, "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", data_dir, "--aur-source", dump]
     begun = time.monotonic()
     server = start("larder", command, port, Path(scratch) / f"larder-{port}.log", environment)
     wait_ready(server, "/readyz")
     facts = {"wall": time.monotonic() - begun, "cpu": server.cpu_seconds(), **server.memory()}
     return server, facts
+
+
+def write_article(server, name, body):
+    """Makes the article `name`; raises Trouble if larder does not take it."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    credentials = base64.b64encode(f"root:{ROOT_PASSWORD}".encode()).decode()
+    headers = {"Authorization": f"Basic {credentials}", "Content-Type": "text/plain; charset=utf-8"}
+    connection.request("POST", f"/article/{name}/0", body, headers)
+    response = connection.getresponse()
+    answer = response.read()
+    connection.close()
+    if response.status != 201:
+        raise Trouble(f"{server.name} did not take an article: {response.status} {answer.decode(errors='replace')}")
 
 
 NGINX_CONFIG = """\
