@@ -169,6 +169,8 @@ struct Input<'a> {
     taken: usize,
     /// How much of the buffer is known to be UTF-8.
     valid: usize,
+    /// How much of the buffer has been read; the rest is room.
+    filled: usize,
     is_at_end: bool,
     bytes_read: u64,
     /// Line breaks, and bytes since the last one, in what has left the buffer.
@@ -181,9 +183,10 @@ impl<'a> Input<'a> {
         Input {
             source,
             limits,
-            buffer: Vec::with_capacity(2 * WINDOW_BYTES),
+            buffer: Vec::new(),
             taken: 0,
             valid: 0,
+            filled: 0,
             is_at_end: false,
             bytes_read: 0,
             lines_gone: 0,
@@ -194,34 +197,37 @@ impl<'a> Input<'a> {
     /// Reads on; drops what has been taken first.
     fn fill(&mut self) -> Result<(), DumpError> {
         (self.lines_gone, self.column_gone) = self.position_after(self.taken);
-        self.buffer.drain(..self.taken);
+        self.buffer.copy_within(self.taken..self.filled, 0);
         self.valid -= self.taken;
+        self.filled -= self.taken;
         self.taken = 0;
-        let before = self.buffer.len();
-        self.buffer.resize(before + WINDOW_BYTES, 0);
+        let room = self.filled..self.filled + WINDOW_BYTES;
+        if self.buffer.len() < room.end {
+            self.buffer.resize(room.end, 0);
+        }
         let read = loop {
-            match self.source.read(&mut self.buffer[before..]) {
+            match self.source.read(&mut self.buffer[room.clone()]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
         };
-        self.buffer.truncate(before + *read.as_ref().unwrap_or(&0));
         let read = match read {
             Ok(read) => read,
             // A gzip stream that stops early: the file was cut off or is still being written.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                self.taken = self.buffer.len();
+                self.taken = self.filled;
                 return Err(self.truncated("the rest of the compressed data"));
             }
             Err(error) => return Err(error.into()),
         };
         self.is_at_end = read == 0;
+        self.filled += read;
         self.bytes_read += read as u64;
         if self.bytes_read > self.limits.dump_bytes_max {
             return Err(DumpError::TooLarge { dump_bytes_max: self.limits.dump_bytes_max });
         }
-        match std::str::from_utf8(&self.buffer[self.valid..]) {
-            Ok(_) => self.valid = self.buffer.len(),
+        match std::str::from_utf8(&self.buffer[self.valid..self.filled]) {
+            Ok(_) => self.valid = self.filled,
             Err(error) => {
                 self.valid += error.valid_up_to();
                 if error.error_len().is_some() || self.is_at_end {

@@ -6,71 +6,40 @@
 
 use unicode_normalization::char::decompose_canonical;
 
+use crate::words;
+
 /// `text` with letters in upper case and without accents: `pätatt` becomes `PATATT`, `straße`
 /// becomes `STRASE`. Letters that are no letter with an accent stay apart: ø, ł, æ.
 pub fn fold(text: &str) -> String {
-    let mut folded = Vec::with_capacity(text.len());
+    let mut folded = Vec::with_capacity(text.len() + words::PAIR_BYTES);
     fold_into(text, &mut folded);
     String::from_utf8(folded).expect("folding gives text")
 }
 
 /// Appends the folded form of `text` to `folded`, as bytes of UTF-8.
 pub(crate) fn fold_into(text: &str, folded: &mut Vec<u8>) {
-    let start = folded.len();
-    folded.extend_from_slice(text.as_bytes());
-    let added = &mut folded[start..];
-    if !upper_case_if_ascii(added) {
-        folded.truncate(start);
-        let mut bytes = [0; 4];
-        for character in text.chars() {
-            folded.extend_from_slice(fold_char(character).encode_utf8(&mut bytes).as_bytes());
-        }
-    }
+    fold_until(text, |_| 0, folded);
 }
 
-/// Puts the letters of `bytes` in upper case if all of them are ASCII; else leaves them in some state.
-#[inline]
-fn upper_case_if_ascii(bytes: &mut [u8]) -> bool {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
-    let mut seen = 0;
-    let mut upper = |bytes: &mut [u8; 8]| {
-        let word = u64::from_ne_bytes(*bytes);
-        seen |= word;
-        // No byte carries into the next: all are below 0x80, and so are the numbers that are added.
-        let word = word & !HIGHS;
-        let from_a = word + ONES * u64::from(0x80 - b'a');
-        let beyond_z = word + ONES * u64::from(0x80 - b'z' - 1);
-        let letters = (from_a & !beyond_z) & HIGHS;
-        *bytes = (word ^ (letters >> 2)).to_ne_bytes();
-    };
-    // Eight bytes at a time, the last eight perhaps twice: they do not change any more. So with four.
-    match bytes.len() {
-        0..4 => {
-            for byte in bytes {
-                seen |= u64::from(*byte);
-                byte.make_ascii_uppercase();
-            }
-        }
-        4..8 => {
-            for is_last in [false, true] {
-                let four =
-                    if is_last { bytes.last_chunk_mut() } else { bytes.first_chunk_mut::<4>() };
-                if let Some([one, two, three, four]) = four {
-                    let mut word = [*one, *two, *three, *four, 0, 0, 0, 0];
-                    upper(&mut word);
-                    [*one, *two, *three, *four, ..] = word;
-                }
-            }
-        }
-        _ => {
-            bytes.as_chunks_mut::<8>().0.iter_mut().for_each(&mut upper);
-            if let Some(last) = bytes.last_chunk_mut() {
-                upper(last);
-            }
-        }
+/// Appends the folded form of what stands in `text` before the first byte, one of ASCII, that `marks` marks;
+/// gives its size in `text`.
+#[inline(always)]
+pub(crate) fn fold_until(text: &str, marks: impl Fn(u64) -> u64, folded: &mut Vec<u8>) -> usize {
+    let start = folded.len();
+    let (size, is_ascii) = words::append_upper(text.as_bytes(), marks, folded);
+    if !is_ascii {
+        folded.truncate(start);
+        fold_chars_into(&text[..size], folded);
     }
-    seen & HIGHS == 0
+    size
+}
+
+#[cold]
+fn fold_chars_into(text: &str, folded: &mut Vec<u8>) {
+    let mut bytes = [0; 4];
+    for character in text.chars() {
+        folded.extend_from_slice(fold_char(character).encode_utf8(&mut bytes).as_bytes());
+    }
 }
 
 fn fold_char(character: char) -> char {

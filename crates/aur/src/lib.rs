@@ -24,6 +24,7 @@ mod query;
 mod record;
 mod scan;
 mod snapshot;
+mod words;
 
 pub use answer::{Answer, Outcome};
 pub use dump::{DumpError, DumpLimits};

@@ -130,7 +130,11 @@ impl Texts<'_> {
     #[inline]
     pub(crate) fn each(&self, mut take: impl FnMut(&str)) {
         match self {
-            Texts::Verbatim(list) => scan::strings(list).for_each(take),
+            Texts::Verbatim(list) => scan::each_string(list, |rest| {
+                let text = scan::string(rest);
+                take(text);
+                text.len()
+            }),
             Texts::Parsed(texts) => texts.iter().for_each(|text| take(text.as_str())),
         }
     }

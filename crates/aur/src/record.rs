@@ -43,15 +43,36 @@ impl RecordWriter {
         self.bits = 0;
         self.sizes.clear();
         self.values.clear();
-        for (place, field) in Field::KEPT.into_iter().enumerate() {
-            let start = self.values.len();
-            self.write_value(field, package);
-            let size = self.values.len() - start;
-            if size > 0 {
-                self.bits |= 1 << place;
-                write_size(size, &mut self.sizes);
-            }
-        }
+        let base = &package.package_base;
+        let is_named_as_base = base.as_str() == package.name.as_str();
+        // In the order of [`Field::KEPT`], so that each place is a constant.
+        self.text(Field::Description, package.description.as_ref());
+        self.integer(Field::FirstSubmitted, Some(&package.first_submitted));
+        self.integer(Field::Id, Some(&package.id));
+        self.integer(Field::LastModified, Some(&package.last_modified));
+        self.text(Field::Maintainer, package.maintainer.as_ref());
+        self.text(Field::Name, Some(&package.name));
+        self.integer(Field::NumVotes, Some(&package.num_votes));
+        self.integer(Field::OutOfDate, package.out_of_date.as_ref());
+        self.text(Field::PackageBase, Some(base).filter(|_| !is_named_as_base));
+        self.integer(Field::PackageBaseId, Some(&package.package_base_id));
+        self.value(Field::Popularity, |values| {
+            values.extend_from_slice(popularity(package.popularity.0).as_bytes())
+        });
+        self.text(Field::Url, package.url.as_ref());
+        self.text(Field::Version, Some(&package.version));
+        self.texts(Field::CheckDepends, &package.check_depends);
+        self.texts(Field::CoMaintainers, &package.co_maintainers);
+        self.texts(Field::Conflicts, &package.conflicts);
+        self.texts(Field::Depends, &package.depends);
+        self.texts(Field::Groups, &package.groups);
+        self.texts(Field::Keywords, &package.keywords);
+        self.texts(Field::License, &package.license);
+        self.texts(Field::MakeDepends, &package.make_depends);
+        self.texts(Field::OptDepends, &package.opt_depends);
+        self.texts(Field::Provides, &package.provides);
+        self.texts(Field::Replaces, &package.replaces);
+        self.text(Field::Submitter, package.submitter.as_ref());
         size_of::<u32>() + 1 + self.sizes.len() + self.values.len()
     }
 
@@ -63,46 +84,40 @@ impl RecordWriter {
         out.extend_from_slice(&self.values);
     }
 
-    /// Writes the value of `field`, or nothing if it is absent or follows from the others.
-    fn write_value(&mut self, field: Field, package: &Package<'_>) {
-        let values = &mut self.values;
-        match field {
-            Field::CheckDepends => write_texts(&package.check_depends, values),
-            Field::CoMaintainers => write_texts(&package.co_maintainers, values),
-            Field::Conflicts => write_texts(&package.conflicts, values),
-            Field::Depends => write_texts(&package.depends, values),
-            Field::Description => write_optional(package.description.as_ref(), values),
-            Field::FirstSubmitted => write_integer(&package.first_submitted, values),
-            Field::Groups => write_texts(&package.groups, values),
-            Field::Id => write_integer(&package.id, values),
-            Field::Keywords => write_texts(&package.keywords, values),
-            Field::LastModified => write_integer(&package.last_modified, values),
-            Field::License => write_texts(&package.license, values),
-            Field::Maintainer => write_optional(package.maintainer.as_ref(), values),
-            Field::MakeDepends => write_texts(&package.make_depends, values),
-            Field::Name => write_text(&package.name, values),
-            Field::NumVotes => write_integer(&package.num_votes, values),
-            Field::OptDepends => write_texts(&package.opt_depends, values),
-            Field::OutOfDate => {
-                if let Some(time) = &package.out_of_date {
-                    write_integer(time, values);
-                }
+    #[inline(always)]
+    fn text(&mut self, field: Field, text: Option<&Text<'_>>) {
+        self.value(field, |values| {
+            if let Some(text) = text {
+                write_text(text, values);
             }
-            Field::PackageBase => {
-                if package.package_base.as_str() != package.name.as_str() {
-                    write_text(&package.package_base, values);
-                }
-            }
-            Field::PackageBaseId => write_integer(&package.package_base_id, values),
-            Field::Popularity => {
-                values.extend_from_slice(popularity(package.popularity.0).as_bytes())
-            }
-            Field::Provides => write_texts(&package.provides, values),
-            Field::Replaces => write_texts(&package.replaces, values),
-            Field::Submitter => write_optional(package.submitter.as_ref(), values),
-            Field::Url => write_optional(package.url.as_ref(), values),
-            Field::UrlPath => {}
-            Field::Version => write_text(&package.version, values),
+        });
+    }
+
+    #[inline(always)]
+    fn integer(&mut self, field: Field, integer: Option<&Integer<'_, impl serde::Serialize>>) {
+        self.value(field, |values| match integer {
+            Some(Integer::Verbatim(digits)) => values.extend_from_slice(digits.as_bytes()),
+            Some(Integer::Parsed(value)) => write_json(value, values),
+            None => {}
+        });
+    }
+
+    #[inline(always)]
+    fn texts(&mut self, field: Field, texts: &Texts<'_>) {
+        self.value(field, |values| write_texts(texts, values));
+    }
+
+    /// Takes what `write` writes as the value of `field`; if it writes nothing there is no value.
+    #[inline(always)]
+    fn value(&mut self, field: Field, write: impl FnOnce(&mut Vec<u8>)) {
+        let place = const { KEPT_PLACES }[field as usize];
+        debug_assert_eq!(self.bits >> place, 0, "{field:?} stands before others in `Field::KEPT`");
+        let start = self.values.len();
+        write(&mut self.values);
+        let size = self.values.len() - start;
+        if size > 0 {
+            self.bits |= 1 << place;
+            write_size(size, &mut self.sizes);
         }
     }
 }
@@ -125,13 +140,6 @@ fn write_json(value: &impl serde::Serialize, out: &mut Vec<u8>) {
     serde_json::to_writer(out, value).expect("numbers and strings serialize into memory");
 }
 
-fn write_integer(integer: &Integer<'_, impl serde::Serialize>, out: &mut Vec<u8>) {
-    match integer {
-        Integer::Verbatim(digits) => out.extend_from_slice(digits.as_bytes()),
-        Integer::Parsed(value) => write_json(value, out),
-    }
-}
-
 fn write_text(text: &Text<'_>, out: &mut Vec<u8>) {
     match text {
         Text::Verbatim(text) => {
@@ -140,12 +148,6 @@ fn write_text(text: &Text<'_>, out: &mut Vec<u8>) {
             out.push(b'"');
         }
         Text::Unescaped(text) => write_json(text, out),
-    }
-}
-
-fn write_optional(text: Option<&Text<'_>>, out: &mut Vec<u8>) {
-    if let Some(text) = text {
-        write_text(text, out);
     }
 }
 

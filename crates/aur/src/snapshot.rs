@@ -13,9 +13,10 @@ use hashbrown::HashTable;
 use postings::{DocId, TermIndex, TermIndexBuilder, TextColumn, TrigramIndex};
 
 use crate::field::{By, Field};
-use crate::fold::{fold, fold_into, lower};
+use crate::fold::{fold, fold_into, fold_until, lower};
 use crate::package::{Package, Text, Texts};
 use crate::record::{Record, RecordWriter};
+use crate::{scan, words};
 
 /// Records lie in blocks of this size, so that growing never copies them. A record is smaller than
 /// a block: the reader of dumps bounds it.
@@ -284,23 +285,41 @@ impl SnapshotBuilder {
             (By::Conflicts, &package.conflicts),
             (By::Replaces, &package.replaces),
         ] {
-            self.add_terms(by, texts, relation_name);
+            self.add_terms(by, texts, words::relation_signs);
         }
-        self.add_terms(By::OptDepends, &package.opt_depends, optional_name);
-        self.add_terms(By::Keywords, &package.keywords, |keyword| keyword);
-        self.add_terms(By::Groups, &package.groups, |group| group);
-        self.add_terms(By::CoMaintainers, &package.co_maintainers, |user| user);
+        package.opt_depends.each(|text| self.add_term(By::OptDepends, optional_name(text)));
+        self.add_terms(By::Keywords, &package.keywords, |_| 0);
+        self.add_terms(By::Groups, &package.groups, |_| 0);
+        self.add_terms(By::CoMaintainers, &package.co_maintainers, |_| 0);
         self.terms.end_document();
     }
 
-    fn add_terms(&mut self, by: By, texts: &Texts<'_>, term: impl Fn(&str) -> &str) {
-        texts.each(|text| self.add_term(by, term(text)));
+    /// Takes as a term, of each text, what stands before the first byte that `marks` marks.
+    #[inline(always)]
+    fn add_terms(&mut self, by: By, texts: &Texts<'_>, marks: impl Fn(u64) -> u64) {
+        match texts {
+            // Folded from where it stands: that finds its end as well.
+            Texts::Verbatim(list) => scan::each_string(list, |rest| {
+                let mut size = 0;
+                self.terms.add_with(by as u8, |term| {
+                    let start = term.len();
+                    size = fold_until(rest, |word| words::quotes(word) | marks(word), term);
+                    trim_end(term, start);
+                });
+                size
+            }),
+            Texts::Parsed(texts) => texts.iter().map(Text::as_str).for_each(|text| {
+                self.add_term(by, &text[..words::unmarked(text.as_bytes(), &marks)]);
+            }),
+        }
     }
 
-    fn add_term(&mut self, by: By, term: &str) {
-        // The collation ignores trailing spaces in comparisons for equality.
-        let term = term.trim_end_matches(' ');
-        self.terms.add_with(by as u8, |bytes| fold_into(term, bytes));
+    fn add_term(&mut self, by: By, text: &str) {
+        self.terms.add_with(by as u8, |term| {
+            let start = term.len();
+            fold_into(text, term);
+            trim_end(term, start);
+        });
     }
 
     /// Whether no package was added yet.
@@ -398,21 +417,41 @@ impl SnapshotBuilder {
     }
 }
 
-/// The name in a dependency or relation, without version condition.
-fn relation_name(relation: &str) -> &str {
-    let end = memchr::memchr3(b'<', b'>', b'=', relation.as_bytes()).unwrap_or(relation.len());
-    &relation[..end]
+/// Takes away the spaces at the end of the term that begins at `start`: the collation ignores them in
+/// comparisons for equality.
+#[inline]
+fn trim_end(term: &mut Vec<u8>, start: usize) {
+    while term.len() > start && term.last() == Some(&b' ') {
+        term.pop();
+    }
 }
 
-/// As [`relation_name`], without the description that older dumps give optional dependencies.
+/// The name in an optional dependency, without version condition and without the description that older dumps
+/// give it.
 fn optional_name(relation: &str) -> &str {
-    let name = relation_name(relation);
-    name.split_once(": ").map_or(name, |(name, _)| name)
+    let name = &relation[..words::unmarked(relation.as_bytes(), words::relation_signs)];
+    let end = name.as_bytes().windows(2).position(|pair| pair == b": ");
+    &name[..end.unwrap_or(name.len())]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{optional_name, relation_name};
+    use super::*;
+
+    #[track_caller]
+    fn check(relation: &str, name: &str) {
+        let json = format!(
+            "{{\"ID\":1,\"Name\":\"a\",\"PackageBaseID\":1,\"PackageBase\":\"a\",\"Version\":\"1\",\"NumVotes\":0,\
+             \"Popularity\":0,\"FirstSubmitted\":1,\"LastModified\":1,\"Depends\":[\"{relation}\",\"{relation} \"]}}"
+        );
+        let mut builder = SnapshotBuilder::default();
+        // Both ways of reading a list give the same single term.
+        builder.add(&serde_json::from_str(&json).expect("a record"));
+        builder.add(&scan::record(&json).expect("a record").0);
+        let terms = builder.build().terms;
+        assert_eq!(terms.terms(By::Depends as u8).collect::<Vec<_>>(), [fold(name).as_bytes()]);
+        assert_eq!(optional_name(relation), name, "{relation}");
+    }
 
     #[test]
     fn relation_names() {
@@ -421,9 +460,10 @@ mod tests {
             ("libfoo.so=1-64", "libfoo.so"),
             ("lib:libfoo.so", "lib:libfoo.so"),
             ("a<=2", "a"),
+            ("a-name-of-more-than-sixteen-bytes>=2", "a-name-of-more-than-sixteen-bytes"),
             ("", ""),
         ] {
-            assert_eq!(relation_name(relation), name);
+            check(relation, name);
         }
         assert_eq!(optional_name("gtk: for the window"), "gtk");
         assert_eq!(optional_name("lib:gtk>=3"), "lib:gtk");

@@ -45,7 +45,7 @@ impl<'a> IntoIterator for PostingList<'a> {
     }
 }
 
-/// One less than the first doc id, so that the first difference is coded like the others.
+/// One less than the first doc id, so that the first difference is coded like the others. No document has it.
 const BEFORE_FIRST: u32 = u32::MAX;
 
 /// Iterator over a [`PostingList`]. Once exhausted it stays exhausted.
@@ -116,7 +116,7 @@ impl Postings {
         for doc in 0..doc_count {
             documents.each_list(DocId(doc), |list| {
                 let (last, size) = &mut lists[list as usize];
-                if *last != doc || *size == 0 {
+                if *last != doc {
                     *size += coded_size(doc.wrapping_sub(*last));
                     *last = doc;
                 }
@@ -136,18 +136,22 @@ impl Postings {
         for doc in 0..doc_count {
             documents.each_list(DocId(doc), |list| {
                 let (last, write_at) = &mut lists[list as usize];
-                if *last == doc && *write_at != offsets[list as usize] {
+                if *last == doc {
                     return;
                 }
                 let mut difference = doc.wrapping_sub(*last);
                 *last = doc;
                 let mut at = *write_at as usize;
-                while difference >= 0x80 {
+                while difference >= 1 << 14 {
                     bytes[at] = difference as u8 | 0x80;
                     difference >>= 7;
                     at += 1;
                 }
-                bytes[at] = difference as u8;
+                // One byte or two: without a branch, as they follow no pattern. A single one is written twice.
+                let more = u32::from(difference >= 0x80);
+                bytes[at] = (difference & 0x7f | more << 7) as u8;
+                at += more as usize;
+                bytes[at] = (difference >> (7 * more)) as u8;
                 *write_at = at as u32 + 1;
             });
         }

@@ -95,8 +95,9 @@ const BATCH_TERMS: usize = 256;
 struct Batch {
     /// Namespace and text of each term, one after another.
     bytes: Vec<u8>,
-    /// Where each ends, and its tag.
-    ends: Vec<(u32, u32)>,
+    /// Where each ends.
+    ends: Vec<u32>,
+    tags: Vec<u32>,
     candidates: Vec<Option<u32>>,
     places: Vec<Range<u32>>,
 }
@@ -105,8 +106,15 @@ impl Batch {
     /// Looks all terms up, appends their numbers to `terms`, and is empty again.
     fn look_up(&mut self, dictionary: &mut Dictionary, terms: &mut Vec<u32>) {
         // Each step for all terms before the next one, which needs what the last one fetched.
+        let mut start = 0;
+        self.tags.clear();
+        self.tags.extend(self.ends.iter().map(|&end| {
+            let key = &self.bytes[start as usize..end as usize];
+            start = end;
+            dictionary.tag(key[0], &key[1..])
+        }));
         self.candidates.clear();
-        self.candidates.extend(self.ends.iter().map(|&(_, tag)| dictionary.candidate(tag)));
+        self.candidates.extend(self.tags.iter().map(|&tag| dictionary.candidate(tag)));
         self.places.clear();
         self.places.extend(
             self.candidates
@@ -118,8 +126,8 @@ impl Batch {
         });
         std::hint::black_box(fetched);
         let mut start = 0;
-        for ((&(end, tag), candidate), place) in
-            self.ends.iter().zip(&self.candidates).zip(&self.places)
+        for (((&end, &tag), candidate), place) in
+            self.ends.iter().zip(&self.tags).zip(&self.candidates).zip(&self.places)
         {
             let key = &self.bytes[start as usize..end as usize];
             start = end;
@@ -160,11 +168,9 @@ impl TermIndexBuilder {
     pub fn add_with(&mut self, namespace: u8, append: impl FnOnce(&mut Vec<u8>)) {
         let batch = &mut self.batch;
         batch.bytes.push(namespace);
-        let start = batch.bytes.len();
         append(&mut batch.bytes);
-        let tag = self.dictionary.tag(namespace, &batch.bytes[start..]);
         let end = u32::try_from(batch.bytes.len()).expect("the terms of one batch exceed 4 GiB");
-        batch.ends.push((end, tag));
+        batch.ends.push(end);
         if batch.ends.len() == BATCH_TERMS {
             batch.look_up(&mut self.dictionary, &mut self.terms);
         }

@@ -12,6 +12,9 @@ const TRIGRAM_COUNT: usize = 1 << (3 * SYMBOL_BITS);
 /// The symbol of the end of a text.
 const END: u8 = 0;
 
+/// The commonest first, so that what is used most of a table by trigrams lies side by side.
+const LETTERS: &[u8; 26] = b"ETAOINSRHLDCUMFPGWYBVKXJQZ";
+
 /// Bytes with a symbol of their own, besides upper-case letters and digits: the commonest in
 /// package names and descriptions.
 const PUNCTUATION: &[u8] = b" -_.+,()/':;\"&@!#=";
@@ -29,7 +32,7 @@ const SYMBOLS: [u8; 256] = {
     }
     let mut at = 0;
     while at < 26 {
-        symbols[b'A' as usize + at] = 1 + at as u8;
+        symbols[LETTERS[at] as usize] = 1 + at as u8;
         at += 1;
     }
     at = 0;
