@@ -3,8 +3,7 @@
 requests.SCRIPT -> both servers -> answers with what must vary masked -> compared, part by part.
 
 A difference is expected if `known.KNOWN` names it with an id that docs/devpi-differences.md explains; any other is a
-failure. So is one that is expected and does not show: then the page is out of date. Those marked [`OPEN`] are faults
-that wait for their correction: they are printed and fail nothing.
+failure. So is one that is expected and does not show: then the page is out of date.
 
     compare.py DIRECTORY           writes DIRECTORY/differences.txt, with both answers of every difference
     compare.py DIRECTORY STEP..    also prints both answers to the requests whose names begin so
@@ -22,7 +21,7 @@ import time
 import urllib.parse
 
 import environments
-from known import KNOWN, OPEN
+from known import KNOWN
 from requests_of_devpi import SCRIPT, make_files
 from server import STOP_SECONDS_MAX, Larder, Site, client, free_port
 
@@ -232,12 +231,8 @@ def test(work):
     page = PAGE.read_text(encoding="utf-8")
     explained = set(re.findall(r"(?m)^\| (P\d+) \|", page))
     gone = [row for row, times in known.items() if not times]
-    problems = unknown + [f"expected, but not there: {row}" for row in gone if row[0] != OPEN]
-    problems += [f"{row[0]} is not explained in {PAGE.name}" for row in KNOWN if row[0] not in explained | {OPEN}]
-    for row in gone:
-        print(f"no longer there: {row}")
-    for row in {row for row, times in known.items() if times and row[0] == OPEN}:
-        print(f"still to be the same as in devpi: {row[1]}: {row[2]}")
+    problems = unknown + [f"expected, but not there: {row}" for row in gone]
+    problems += [f"{row[0]} is not explained in {PAGE.name}" for row in KNOWN if row[0] not in explained]
     print(f"{len(names)} requests, {counted} differing parts, {len({row[0] for row, times in known.items() if times})} known differences")
     assert not problems, f"{len(problems)} problems\n" + "\n".join(problems)
 

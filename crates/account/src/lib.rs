@@ -32,7 +32,7 @@ mod snapshot;
 mod token;
 mod user;
 
-pub use self::record::{Trouble, login_secret_key, token_key, user_key};
+pub use self::record::{login_secret_key, token_key, user_key};
 pub use acl::{Acl, AclEntry, AclError};
 pub use credentials::{Credentials, CredentialsError};
 pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};

@@ -1,35 +1,24 @@
 //! The stored form of users, tokens and the login secret: JSON bodies under their keys.
 //!
-//! `user/{name}`, `token/{id}` and `secret/login`. Each body says its version, `"v":1`; names of fields
-//! that a later version adds are passed over, a later version number is not.
+//! `user/{name}`, `token/{id}` and `secret/login`. A record that cannot be read is as if it were not there, so
+//! nobody gets in by it.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use record::{Digest, Key, Record, Serial};
+use record::{Digest, Key, Record, TroubleReason, check_form, read_body, write_body};
 use serde::{Deserialize, Serialize};
 
 use crate::{GroupName, LoginSecret, Token, TokenId, User, UserName};
 
-const VERSION: u32 = 1;
+/// The form of the bodies that are written here, and the only one that is read.
+const FORM: u32 = 1;
 
 const USER: &str = "user";
 const TOKEN: &str = "token";
 const SECRET: &str = "secret";
 const LOGIN: &str = "login";
-
-/// A record that was passed over: as if it were not there, so nobody gets in by it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the record `{key}` of serial {serial} is passed over: {reason}")]
-pub struct Trouble {
-    /// Its key.
-    pub key: Key,
-    /// The commit that wrote it.
-    pub serial: Serial,
-    /// What is wrong with it; never its body, which may be secret.
-    pub reason: String,
-}
 
 /// The key of a user's record.
 pub fn user_key(name: &UserName) -> Key {
@@ -58,32 +47,19 @@ pub(crate) enum Subject {
     LoginSecret,
 }
 
-/// What `record` is about; none if it is about something else.
-pub(crate) fn subject(record: &Record) -> Option<Result<Subject, Trouble>> {
-    if let Some(name) = record.key.after(USER) {
-        let name: Result<UserName, _> = name.parse();
-        // Else two keys, composed and not, would be one user.
-        let is_same = |found: &UserName| user_key(found) == record.key;
-        return Some(match name {
-            Ok(name) if is_same(&name) => Ok(Subject::User(name)),
-            Ok(name) => Err(trouble(record, format!("its name is not composed; `{name}` is"))),
-            Err(error) => Err(trouble(record, error)),
-        });
+/// What `key` is about; none if it is about something else.
+pub(crate) fn subject(key: &Key) -> Option<Result<Subject, TroubleReason>> {
+    // Each has one key: a name that is not composed, or digits in upper case, would be a second one.
+    if let Some(name) = key.after(USER) {
+        let name = name.parse().ok().filter(|name| user_key(name) == *key);
+        return Some(name.map(Subject::User).ok_or(TroubleReason::Key));
     }
-    if let Some(id) = record.key.after(TOKEN) {
-        let id: Result<TokenId, _> = id.parse();
-        return Some(match id {
-            Ok(id) if token_key(id) == record.key => Ok(Subject::Token(id)),
-            Ok(_) => Err(trouble(record, "its digits are not in lower case")),
-            Err(error) => Err(trouble(record, error)),
-        });
+    if let Some(id) = key.after(TOKEN) {
+        let id = id.parse().ok().filter(|id| token_key(*id) == *key);
+        return Some(id.map(Subject::Token).ok_or(TroubleReason::Key));
     }
-    let secret = record.key.after(SECRET)?;
+    let secret = key.after(SECRET)?;
     (secret == LOGIN).then_some(Ok(Subject::LoginSecret))
-}
-
-fn trouble(record: &Record, reason: impl std::fmt::Display) -> Trouble {
-    Trouble { key: record.key.clone(), serial: record.serial, reason: reason.to_string() }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -132,13 +108,9 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-fn written(body: &impl Serialize) -> Bytes {
-    serde_json::to_vec(body).expect("text keys and plain values are always written").into()
-}
-
 pub(crate) fn write_user(user: &User) -> Bytes {
-    written(&UserBody {
-        v: VERSION,
+    write_body(&UserBody {
+        v: FORM,
         password_hash: user.password_hash.as_ref().map(|hash| hash.as_str().to_owned()),
         groups: user.groups.iter().map(ToString::to_string).collect(),
         email: user.email.clone(),
@@ -152,8 +124,8 @@ pub(crate) fn write_user(user: &User) -> Bytes {
 }
 
 pub(crate) fn write_token(token: &Token) -> Bytes {
-    written(&TokenBody {
-        v: VERSION,
+    write_body(&TokenBody {
+        v: FORM,
         user: token.user.to_string(),
         user_created_at: token.user_created_at,
         comment: token.comment.clone(),
@@ -167,19 +139,23 @@ pub(crate) fn write_token(token: &Token) -> Bytes {
 pub(crate) fn write_login_secret(secret: &LoginSecret) -> Bytes {
     // A digest is written as 64 hexadecimal digits, and the secret has its length.
     let secret = Digest::from_bytes(*secret.as_bytes()).to_string();
-    written(&LoginSecretBody { v: VERSION, secret })
+    write_body(&LoginSecretBody { v: FORM, secret })
 }
 
 /// The user in `body`.
-pub(crate) fn read_user(record: &Record, name: UserName, body: &[u8]) -> Result<User, Trouble> {
-    let body: UserBody = read(record, body)?;
-    check_version(record, body.v)?;
+pub(crate) fn read_user(
+    record: &Record,
+    name: UserName,
+    body: &[u8],
+) -> Result<User, TroubleReason> {
+    let body: UserBody = read_body(body, FORM)?;
+    check_form(body.v, FORM)?;
     let password_hash = match body.password_hash {
         None => None,
-        Some(text) => Some(text.parse().map_err(|error| trouble(record, error))?),
+        Some(text) => Some(text.parse().map_err(|_| TroubleReason::Member("password_hash"))?),
     };
     let groups = body.groups.iter().map(|group| group.parse::<GroupName>());
-    let groups = groups.collect::<Result<_, _>>().map_err(|error| trouble(record, error))?;
+    let groups = groups.collect::<Result<_, _>>().map_err(|_| TroubleReason::Member("groups"))?;
     Ok(User {
         name,
         password_hash,
@@ -196,16 +172,21 @@ pub(crate) fn read_user(record: &Record, name: UserName, body: &[u8]) -> Result<
 }
 
 /// The token in `body`.
-pub(crate) fn read_token(record: &Record, id: TokenId, body: &[u8]) -> Result<Token, Trouble> {
-    let body: TokenBody = read(record, body)?;
-    check_version(record, body.v)?;
-    let user = body.user.parse().map_err(|error| trouble(record, error))?;
+pub(crate) fn read_token(
+    record: &Record,
+    id: TokenId,
+    body: &[u8],
+) -> Result<Token, TroubleReason> {
+    let body: TokenBody = read_body(body, FORM)?;
+    check_form(body.v, FORM)?;
+    let user = body.user.parse().map_err(|_| TroubleReason::Member("user"))?;
     // A scope that is not known here, of a later version, gives nothing: the others still hold.
     let scopes = body.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
     let secret_digest: Digest =
-        body.secret_sha256.parse().map_err(|error| trouble(record, error))?;
+        body.secret_sha256.parse().map_err(|_| TroubleReason::Member("secret_sha256"))?;
+    // The id is the beginning of it.
     if TokenId::of(&secret_digest) != id {
-        return Err(trouble(record, "its id is not the beginning of its secret's digest"));
+        return Err(TroubleReason::Member("secret_sha256"));
     }
     Ok(Token {
         id,
@@ -221,33 +202,17 @@ pub(crate) fn read_token(record: &Record, id: TokenId, body: &[u8]) -> Result<To
 }
 
 /// The login secret in `body`.
-pub(crate) fn read_login_secret(record: &Record, body: &[u8]) -> Result<LoginSecret, Trouble> {
-    let body: LoginSecretBody = read(record, body)?;
-    check_version(record, body.v)?;
-    // The error of a digest would repeat the text.
-    let secret: Digest =
-        body.secret.parse().map_err(|_| trouble(record, "64 hexadecimal digits were expected"))?;
+pub(crate) fn read_login_secret(body: &[u8]) -> Result<LoginSecret, TroubleReason> {
+    let body: LoginSecretBody = read_body(body, FORM)?;
+    check_form(body.v, FORM)?;
+    let secret: Digest = body.secret.parse().map_err(|_| TroubleReason::Member("secret"))?;
     Ok(LoginSecret::new(*secret.as_bytes()))
-}
-
-fn read<T: for<'body> Deserialize<'body>>(record: &Record, body: &[u8]) -> Result<T, Trouble> {
-    // Only the position: serde_json's full message can repeat a value.
-    let at = |error: serde_json::Error| {
-        let kind = if error.is_data() { "has fields that do not fit" } else { "is not JSON" };
-        format!("its body {kind} (column {})", error.column())
-    };
-    serde_json::from_slice(body).map_err(|error| trouble(record, at(error)))
-}
-
-fn check_version(record: &Record, version: u32) -> Result<(), Trouble> {
-    if version == VERSION {
-        return Ok(());
-    }
-    Err(trouble(record, format!("its form has version {version}, and {VERSION} was expected")))
 }
 
 #[cfg(test)]
 mod tests {
+    use record::Serial;
+
     use super::*;
     use crate::testing::{at, name, user};
     use crate::{PasswordHash, TokenText};
@@ -318,7 +283,7 @@ mod tests {
         let secret = LoginSecret::new([171; 32]);
         let body = write_login_secret(&secret);
         assert_eq!(body, format!(r#"{{"v":1,"secret":"{}"}}"#, "ab".repeat(32)));
-        assert_eq!(read_login_secret(&record("secret/login", body.clone()), &body), Ok(secret));
+        assert_eq!(read_login_secret(&body), Ok(secret));
     }
 
     #[test]
@@ -326,20 +291,20 @@ mod tests {
         let check = |body: &str, reason: &str| {
             let record = record("user/alice", body.to_owned());
             let found = read_user(&record, name("alice"), body.as_bytes()).expect_err("trouble");
-            assert_eq!(found.reason, reason);
+            assert_eq!(found.to_string(), reason);
         };
         check("", "its body is not JSON (column 0)");
         check(
             r#"{"v":1,"password_hash":["x"]}"#,
-            "its body has fields that do not fit (column 23)",
+            "its body has not the expected members (column 23)",
         );
         check(
             r#"{"v":2,"created_at":"2025-06-15T15:06:40Z"}"#,
-            "its form has version 2, and 1 was expected",
+            "its body has the form 2, and this version reads the form 1",
         );
         check(
             r#"{"v":1,"password_hash":"secret","created_at":"2025-06-15T15:06:40Z"}"#,
-            "this is not the hash of a password: `$argon2id$v=19$…` or `$argon2i$…` was expected",
+            "`password_hash` in its body is missing or has an impossible value",
         );
     }
 }

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use imbl::{HashMap, OrdMap, OrdSet};
-use record::{Digest, Record, Serial};
+use record::{Digest, Record, Serial, Trouble, TroubleReason};
 
 use crate::record::{Subject, read_login_secret, read_token, read_user, subject};
-use crate::{LoginSecret, Token, TokenId, TokenText, Trouble, User, UserName};
+use crate::{LoginSecret, Token, TokenId, TokenText, User, UserName};
 
 /// Every user and token as of one serial. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,40 +33,43 @@ impl Snapshot {
         let mut next = self.clone();
         let mut troubles = Vec::new();
         for record in records {
-            match subject(record) {
-                None => {}
-                Some(Err(_)) if record.body.is_none() => {}
-                Some(Err(trouble)) => troubles.push(trouble),
-                Some(Ok(subject)) => next.apply_one(record, subject, &mut troubles),
-            }
+            let applied = match subject(&record.key) {
+                None => Ok(()),
+                Some(Err(_)) if record.body.is_none() => Ok(()),
+                Some(subject) => subject.and_then(|subject| next.apply_one(record, subject)),
+            };
+            troubles.extend(applied.err().map(|reason| Trouble::of(record, reason)));
         }
         (next, troubles)
     }
 
-    fn apply_one(&mut self, record: &Record, subject: Subject, troubles: &mut Vec<Trouble>) {
+    fn apply_one(&mut self, record: &Record, subject: Subject) -> Result<(), TroubleReason> {
+        // What was there goes first: it does not outlive a record that cannot be read.
         let body = record.body.as_deref();
         match subject {
             Subject::User(name) => {
-                let user = body.map(|body| read_user(record, name.clone(), body));
-                match readable(user, troubles) {
-                    Some(user) => self.users.insert(name, Arc::new(user)),
-                    None => self.users.remove(&name),
-                };
+                self.users.remove(&name);
+                if let Some(body) = body {
+                    let user = read_user(record, name.clone(), body)?;
+                    self.users.insert(name, Arc::new(user));
+                }
             }
             Subject::Token(id) => {
                 self.remove_token(id);
-                let token = body.map(|body| read_token(record, id, body));
-                if let Some(token) = readable(token, troubles) {
+                if let Some(body) = body {
+                    let token = read_token(record, id, body)?;
                     self.tokens_by_user.entry(token.user.clone()).or_default().insert(id);
                     self.tokens.insert(id, Arc::new(token));
                 }
             }
             Subject::LoginSecret => {
-                let secret = body.map(|body| read_login_secret(record, body));
-                let secret = readable(secret, troubles);
-                self.login_secret = secret.map(|secret| (secret, record.serial));
+                self.login_secret = None;
+                if let Some(body) = body {
+                    self.login_secret = Some((read_login_secret(body)?, record.serial));
+                }
             }
         }
+        Ok(())
     }
 
     fn remove_token(&mut self, id: TokenId) {
@@ -133,10 +136,6 @@ impl Snapshot {
     pub fn login_secret_serial(&self) -> Serial {
         self.login_secret.as_ref().map_or(Serial::ZERO, |(_, serial)| *serial)
     }
-}
-
-fn readable<T>(read: Option<Result<T, Trouble>>, troubles: &mut Vec<Trouble>) -> Option<T> {
-    read?.map_err(|trouble| troubles.push(trouble)).ok()
 }
 
 #[cfg(test)]

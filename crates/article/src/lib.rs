@@ -33,7 +33,7 @@ pub use difference::{Difference, DifferenceError, DifferenceLimits, Side, differ
 pub use merge::{Hunk, Merge, MergeSides, NotMergeable, merge};
 pub use name::{ArticleName, ArticleNameError};
 pub use path::{ArticlePath, PathError, Target};
-pub use record::{KIND, Trouble, TroubleReason, key};
+pub use record::{KIND, key};
 pub use revision::{Kind, Revision, RevisionError, RevisionFacts};
 pub use search::{SearchIndex, fold};
 pub use snapshot::{Applied, Article, ListQuery, Page, Snapshot};

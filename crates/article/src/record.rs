@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ::record::{Digest, Key, Record};
+use ::record::{Digest, Key, Record, TroubleReason, check_form, read_body, write_body};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,33 +18,6 @@ pub const KIND: &str = "article";
 
 /// The form of the bodies that are written here, and the only one that is read.
 const FORM: u32 = 1;
-
-/// A record of an article that could not be read. The rest was applied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the record `{key}` cannot be read: {reason}")]
-pub struct Trouble {
-    /// Its key.
-    pub key: Key,
-    /// What is wrong.
-    pub reason: TroubleReason,
-}
-
-/// What is wrong with a record.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TroubleReason {
-    /// The key is not `article/{ten digits}/{name}`.
-    #[error("its key is not `article/`, ten digits from 0000000001, `/` and an article's name")]
-    Key,
-    /// The body is not JSON of the expected shape.
-    #[error("its body is not the expected JSON: {0}")]
-    Json(String),
-    /// The body was written by a later version.
-    #[error("its body has the form {0}, and this version reads the form 1")]
-    Form(u32),
-    /// A member of the body has a value that it cannot have.
-    #[error("`{0}` in its body is missing or has an impossible value")]
-    Member(&'static str),
-}
 
 /// The key of a revision: at most 531 bytes.
 pub fn key(name: &ArticleName, revision: Revision) -> Key {
@@ -94,12 +67,6 @@ enum WireKind {
     Restored,
 }
 
-/// Read where the rest cannot be, so that a later form is reported as such.
-#[derive(Deserialize)]
-struct FormOnly {
-    v: u32,
-}
-
 /// The body of a revision's record; number and serial are not in it, as key and record have them.
 pub(crate) fn render(
     kind: &Kind,
@@ -126,8 +93,7 @@ pub(crate) fn render(
         content_type: content.map(|content| content.content_type.as_str().into()),
         title: content.and_then(|content| content.title.as_deref()).map(Into::into),
     };
-    let body = serde_json::to_vec(&body).expect("text, numbers and a time are JSON");
-    (body.into(), content.map(|content| content.digest).into_iter().collect())
+    (write_body(&body), content.map(|content| content.digest).into_iter().collect())
 }
 
 /// Reads the body of a revision's record. Words that many revisions have in common come from `share`.
@@ -137,16 +103,8 @@ pub(crate) fn parse(
     body: &[u8],
     mut share: impl FnMut(&str) -> Arc<str>,
 ) -> Result<RevisionFacts, TroubleReason> {
-    let body: Body<'_> =
-        serde_json::from_slice(body).map_err(|error| {
-            match serde_json::from_slice::<FormOnly>(body) {
-                Ok(FormOnly { v }) if v != FORM => TroubleReason::Form(v),
-                _ => TroubleReason::Json(error.to_string()),
-            }
-        })?;
-    if body.v != FORM {
-        return Err(TroubleReason::Form(body.v));
-    }
+    let body: Body<'_> = read_body(body, FORM)?;
+    check_form(body.v, FORM)?;
     let mut content = || {
         let sha256 = body.sha256.as_deref().and_then(|digits| digits.parse().ok());
         let content_type = body.content_type.as_deref();
@@ -260,16 +218,16 @@ mod tests {
             r#"{"v":1,"kind":"deleted","base":1,"author":"a","at":"2026-01-02T03:04:05Z""#;
         check(&format!("{deleted}}}"), "Deleted");
         check(&format!(r#"{deleted},"new":[1]}}"#), "Deleted");
-        check("", "its body is not the expected JSON");
-        check("{}", "its body is not the expected JSON: missing field `v`");
-        check("[1]", "its body is not the expected JSON");
-        check(r#"{"v":1}"#, "its body is not the expected JSON: missing field `kind`");
+        check("", "its body is not JSON");
+        check("{}", "its body has not the expected members");
+        check("[1]", "its body has not the expected members");
+        check(r#"{"v":1}"#, "its body has not the expected members");
         check(r#"{"v":7}"#, "its body has the form 7");
         check(&format!("{}}}", deleted.replace("\"base\":1", "\"base\":2")), "`base`");
         check(&format!("{}}}", deleted.replace("deleted", "put")), "`sha256`");
         check(&format!("{}}}", deleted.replace("deleted", "restored")), "`from`");
-        check(&format!("{}}}", deleted.replace("2026", "26")), "its body is not");
-        check(&format!("{}}}", deleted.replace("deleted", "moved")), "its body is not");
+        check(&format!("{}}}", deleted.replace("2026", "26")), "its body has not");
+        check(&format!("{}}}", deleted.replace("deleted", "moved")), "its body has not");
         check("\u{0}\u{ff}", "its body is not");
     }
 

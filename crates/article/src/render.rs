@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::{Article, ArticleName, Hunk, Kind, Merge, Page, RevisionFacts, WriteError};
 
@@ -61,10 +62,8 @@ struct WireList<'a> {
 }
 
 #[derive(Serialize)]
-struct WireError<'a> {
-    /// For people.
-    error: String,
-    /// For programs: [`WriteError::code`].
+struct WireRefusal<'a> {
+    /// [`WriteError::code`].
     code: &'static str,
     #[serde(flatten)]
     conflict: Option<WireConflict<'a>>,
@@ -166,11 +165,11 @@ pub fn list(page: &Page) -> Bytes {
     })
 }
 
-/// A refused write: `{"error", "code"}`; if the article is not as the write expected it, also `name`,
-/// `base_version`, `latest_version`, `latest` (a revision), `same_content` and `merge`, which is
-/// `{"outcome": "clean", "text"}`, `{"outcome": "conflict", "text", "conflicts": [{"base_line",
-/// "base", "latest", "refused"}]}`, `{"outcome": "none", "reason"}` or null.
-pub fn write_error(error: &WriteError, merge: Option<&Merge>) -> Bytes {
+/// What programs get to know of a refused write, beside the text for people: `code`; if the article is not as
+/// the write expected it, also `name`, `base_version`, `latest_version`, `latest` (a revision), `same_content`
+/// and `merge`, which is `{"outcome": "clean", "text"}`, `{"outcome": "conflict", "text", "conflicts":
+/// [{"base_line", "base", "latest", "refused"}]}`, `{"outcome": "none", "reason"}` or null.
+pub fn refusal(error: &WriteError, merge: Option<&Merge>) -> Map<String, Value> {
     let conflict = error.stale().map(|stale| WireConflict {
         name: stale.name.as_str(),
         base_version: stale.base.0,
@@ -179,7 +178,11 @@ pub fn write_error(error: &WriteError, merge: Option<&Merge>) -> Bytes {
         same_content: stale.has_same_content,
         merge: merge.map(WireMerge::of),
     });
-    json(&WireError { error: error.to_string(), code: error.code(), conflict })
+    let refusal = serde_json::to_value(WireRefusal { code: error.code(), conflict });
+    match refusal.expect("text, numbers and lists of them are JSON") {
+        Value::Object(members) => members,
+        _ => unreachable!("a struct is an object"),
+    }
 }
 
 impl<'a> WireMerge<'a> {
@@ -267,40 +270,43 @@ mod tests {
         check(&list(&none), r#"{"articles": [], "next_after": null}"#);
     }
 
+    #[track_caller]
+    fn check_refusal(members: &Map<String, Value>, expected: &str) {
+        check(&json(members), expected);
+    }
+
     #[test]
     fn refusals() {
         let store = sample();
         let stale = store.check(&put("a \"b\"", 1, "# Title\n")).expect_err("stale");
         let body = |merge: &str| {
             format!(
-                r#"{{"error": "`a \"b\"` is at version 3, by cyd at 2026-01-02T03:04:05.123456Z, but this write was made from version 1",
-                "code": "stale", "name": "a \"b\"", "base_version": 1, "latest_version": 3,
+                r#"{{"code": "stale", "name": "a \"b\"", "base_version": 1, "latest_version": 3,
                 "latest": {THIRD}, "same_content": true, "merge": {merge}}}"#
             )
         };
-        check(&write_error(&stale, None), &body("null"));
+        check_refusal(&refusal(&stale, None), &body("null"));
         let clean = Merge::Clean("x".to_owned());
-        check(&write_error(&stale, Some(&clean)), &body(r#"{"outcome": "clean", "text": "x"}"#));
+        check_refusal(
+            &refusal(&stale, Some(&clean)),
+            &body(r#"{"outcome": "clean", "text": "x"}"#),
+        );
         let none = Merge::NotMergeable(crate::NotMergeable::NotText);
-        check(
-            &write_error(&stale, Some(&none)),
+        check_refusal(
+            &refusal(&stale, Some(&none)),
             &body(r#"{"outcome": "none", "reason": "only text can be merged"}"#),
         );
         let text = |text: &str| text.to_owned();
         let hunk = Hunk { base_line: 7, base: text("b"), latest: text("l"), refused: text("r") };
         let conflict = Merge::Conflict { text: text("x"), hunks: vec![hunk] };
-        check(
-            &write_error(&stale, Some(&conflict)),
+        check_refusal(
+            &refusal(&stale, Some(&conflict)),
             &body(
                 r#"{"outcome": "conflict", "text": "x", "conflicts": [{"base_line": 7, "base": "b",
                 "latest": "l", "refused": "r"}]}"#,
             ),
         );
         let not_found = store.check(&put("new", 7, "x")).expect_err("not found");
-        check(
-            &write_error(&not_found, None),
-            r#"{"error": "there is no article `new`: version 0 as the base creates it",
-            "code": "not_found"}"#,
-        );
+        check_refusal(&refusal(&not_found, None), r#"{"code": "not_found"}"#);
     }
 }

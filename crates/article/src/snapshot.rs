@@ -6,15 +6,13 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ::record::Record;
+use ::record::{Record, Trouble, TroubleReason};
 use imbl::{OrdMap, OrdSet, Vector};
 
 use crate::name::normalize;
 use crate::record::{parse, parse_key};
 use crate::search::{Search, searched_text};
-use crate::{
-    ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex, Trouble, TroubleReason,
-};
+use crate::{ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex};
 
 /// Every article with all its revisions. It never changes; cloning it copies nothing.
 #[derive(Clone, Debug, Default)]
@@ -197,7 +195,7 @@ impl Snapshot {
                 Some((name, revision)) => changes.push((name, revision, record)),
                 None if record.body.is_none() => {}
                 None => {
-                    troubles.push(Trouble { key: record.key.clone(), reason: TroubleReason::Key });
+                    troubles.push(Trouble::of(record, TroubleReason::Key));
                 }
             }
         }
@@ -236,7 +234,7 @@ impl Snapshot {
                 }
                 Some(Err(reason)) => {
                     article.set(*revision, None);
-                    troubles.push(Trouble { key: record.key.clone(), reason });
+                    troubles.push(Trouble::of(record, reason));
                 }
                 None => article.set(*revision, None),
             }
@@ -493,11 +491,12 @@ mod tests {
         let Applied { snapshot, troubles, changed } = Snapshot::default().apply(&records);
         assert_eq!(changed, [name("a")]);
         assert_eq!(troubles.len(), 1 + strange.len());
-        let trouble = troubles.iter().find(|it| it.reason == TroubleReason::Form(2));
+        let trouble =
+            troubles.iter().find(|it| matches!(it.reason, TroubleReason::Form { found: 2, .. }));
         assert_eq!(
             trouble.map(ToString::to_string).as_deref(),
             Some(
-                "the record `article/0000000003/a` cannot be read: its body has the form 2, and this \
+                "the record `article/0000000003/a` of serial 3 cannot be read: its body has the form 2, and this \
                  version reads the form 1"
             )
         );

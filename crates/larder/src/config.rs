@@ -263,6 +263,9 @@ section! {
         /// Path of an internal location of nginx over the directory of the blobs, such as /larder-blobs: larger files are
         /// then sent by nginx itself (X-Accel-Redirect). Only for a server that nobody reaches but through that nginx.
         accel_redirect: Option<PathBuf> = "accel_redirect", Kind::Path, default "";
+        /// How often old versions are removed from the indexes that have a rule for it (`retention_versions`,
+        /// `retention_days`); 0 leaves that to `POST /{user}/{index}/+retention`.
+        retention_interval: Duration = "retention_interval_seconds", Kind::seconds(0, 31_536_000), default "3600";
         /// Finished pages of projects kept in memory, compressed forms included.
         page_bytes_max: u64 = "page_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
         /// Finished lists of projects kept in memory, compressed forms included.

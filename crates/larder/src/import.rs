@@ -16,11 +16,12 @@ mod devpi;
 mod intake;
 mod progress;
 mod report;
+mod stored_blobs;
 mod wheels;
 mod writer;
 
 pub use devpi::{DevpiImport, import_devpi};
-pub use report::{Report, Tally, Told};
+pub use report::{Mirrored, Report, Tally, Told};
 pub use wheels::{WheelsImport, import_wheels};
 
 /// Files that are read and kept at once.

@@ -21,6 +21,7 @@ use record::Digest;
 use store::{BlobLocation, BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions};
 
 use crate::config::Config;
+use crate::setup;
 
 pub use backup::{BackupReport, MARKER_FILE_NAME, backup};
 pub use copy::Loss;
@@ -93,7 +94,7 @@ async fn open_existing(
         Err(error @ OpenError::OlderLayout { .. }) => {
             return Err(anyhow::Error::from(error).context("`larder migrate` brings it forward"));
         }
-        opened => opened?,
+        opened => opened.map_err(|error| setup::with_reason(database, error.into()))?,
     };
     let blobs = BlobStore::open(blobs, spool)
         .await

@@ -97,6 +97,7 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     let followers_stop = CancellationToken::new();
     followers.spawn(tasks::store_tail::run(app.clone(), followers_stop.clone()));
     tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
+    tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
     if let Some(tls) = &tls {
         tasks.spawn(tls.clone().watch(config.tls.reload, shutdown.clone()));
     }

@@ -98,6 +98,8 @@ pub struct Metrics {
     pub store_serial: IntGauge,
     /// Failures to read the store.
     pub store_read_failures: IntCounter,
+    /// 1 while the store lacks commits that were read from it.
+    pub store_is_rewound: IntGauge,
     /// Blobs that nothing named, and that this process deleted.
     pub blobs_swept: IntCounter,
     /// What they held, in bytes.
@@ -123,6 +125,9 @@ pub struct PythonMetrics {
     list_bytes: IntGauge,
     uploads: IntCounterVec,
     upload_bytes: IntCounter,
+    retention_versions: IntCounter,
+    retention_bytes: IntCounter,
+    retention_failures: IntCounter,
     /// Whoever brings the counters up to date.
     updating: Mutex<()>,
 }
@@ -136,6 +141,17 @@ impl PythonMetrics {
     /// Counts the bytes of a release file or of documentation, as they come.
     pub fn upload_bytes(&self, bytes: usize) {
         self.upload_bytes.inc_by(bytes as u64);
+    }
+
+    /// Counts the versions that the rules of stages removed, and the bytes of their files.
+    pub fn versions_removed(&self, versions: u64, bytes: u64) {
+        self.retention_versions.inc_by(versions);
+        self.retention_bytes.inc_by(bytes);
+    }
+
+    /// Counts a stage whose rule could not be applied.
+    pub fn retention_failed(&self) {
+        self.retention_failures.inc();
     }
 
     /// Takes over what the pages count themselves.
@@ -307,6 +323,10 @@ impl Metrics {
                 "larder_store_read_failures_total",
                 "Failures to read the store; what was read before is served.",
             ),
+            store_is_rewound: gauge(
+                "larder_store_is_rewound",
+                "1 while the store lacks commits that were read from it; nothing is written then.",
+            ),
             blobs_swept: counter(
                 "larder_blobs_swept_total",
                 "Blobs that no record named, deleted by this process.",
@@ -350,6 +370,18 @@ impl Metrics {
                 upload_bytes: counter(
                     "larder_python_upload_bytes_total",
                     "Bytes of uploaded files that have come, stored or not.",
+                ),
+                retention_versions: counter(
+                    "larder_python_retention_versions_total",
+                    "Old versions that this process removed by the rules of indexes.",
+                ),
+                retention_bytes: counter(
+                    "larder_python_retention_bytes_total",
+                    "Bytes of the files of those versions.",
+                ),
+                retention_failures: counter(
+                    "larder_python_retention_failures_total",
+                    "Indexes whose rule could not be applied.",
                 ),
                 updating: Mutex::new(()),
             },

@@ -11,7 +11,8 @@ use account::{Password, change};
 use anyhow::Context;
 use jiff::Timestamp;
 use record::{Batch, Expected, Key, Serial};
-use store::{BlobStore, CommitError, Records, RecordsOptions};
+use rustix::fs::{Access, access};
+use store::{BlobStore, CommitError, DatabaseLocation, Records, RecordsOptions};
 
 use crate::accounts;
 use crate::config::Config;
@@ -55,13 +56,31 @@ pub fn default_root_password(config: &Config) -> Option<Password> {
 /// What cannot be opened, with its place.
 pub async fn open(config: &Config) -> anyhow::Result<Keeper> {
     let options = RecordsOptions { poll_interval: config.store.poll, ..RecordsOptions::default() };
-    let records = Records::open(&config.database(), options).await?;
+    let database = config.database();
+    let records = Records::open(&database, options);
+    let records = records.await.map_err(|error| with_reason(&database, error.into()))?;
     let blobs = config.blobs();
     let spool = config.data_dir.join("spool");
     let blobs = BlobStore::open(&blobs, &spool)
         .await
         .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
     Ok(Keeper::new(records, blobs))
+}
+
+/// Of a directory that it cannot write to, SQLite says only that it cannot open the file.
+pub(crate) fn with_reason(location: &DatabaseLocation, error: anyhow::Error) -> anyhow::Error {
+    let DatabaseLocation::Sqlite(path) = location else { return error };
+    let directory = match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    };
+    match access(directory, Access::WRITE_OK) {
+        Err(reason) => {
+            let directory = directory.display();
+            error.context(format!("`{directory}` must be writable, and is not ({reason})"))
+        }
+        Ok(()) => error,
+    }
 }
 
 /// Makes what a new store lacks, and returns the password that `root` was made with: `password`, or one that

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use http::HeaderValue;
+use jiff::Timestamp;
 use record::{Batch, Record, Serial};
 use store::{BlobStore, CommitError, Records};
 use tokio::sync::watch;
@@ -71,6 +72,8 @@ pub struct Keeper {
     pub live: Live<Stored>,
     /// The serial of the published state, to wait for.
     published: watch::Sender<Serial>,
+    /// When the published state was first seen here.
+    seen_at: Mutex<Option<Timestamp>>,
     /// Why the store was not reached at the last look, if it was not.
     trouble: Mutex<Option<String>>,
 }
@@ -96,6 +99,7 @@ impl Keeper {
             blobs,
             live: Live::default(),
             published: watch::Sender::new(Serial::ZERO),
+            seen_at: Mutex::new(None),
             trouble: Mutex::new(None),
         }
     }
@@ -124,7 +128,15 @@ impl Keeper {
     pub fn publish(&self, next: Stored) {
         let serial = next.serial;
         self.live.publish(std::sync::Arc::new(next));
-        self.published.send_replace(serial);
+        let mut seen_at = self.seen_at.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if self.published.send_replace(serial) != serial || seen_at.is_none() {
+            *seen_at = Some(Timestamp::now());
+        }
+    }
+
+    /// When this process published the last commit: a moment after it was made, or after this process started.
+    pub fn seen_at(&self) -> Option<Timestamp> {
+        *self.seen_at.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Why the store was not reached at the last look, if it was not.

@@ -2,4 +2,5 @@
 
 pub mod aur_refresh;
 pub mod blob_sweep;
+pub mod retention;
 pub mod store_tail;

@@ -6,6 +6,8 @@
 //! The metadata of a release is a blob: [`metadata_digests`] says which are needed, and the caller gives
 //! their bytes.
 
+mod tox_report;
+
 use std::collections::BTreeMap;
 
 use account::{Principal, User, UserName};
@@ -22,6 +24,8 @@ use crate::simple::encoded;
 use crate::{
     FileRole, LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageName,
 };
+
+pub use self::tox_report::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus};
 
 /// What this server says it can do, beyond what every devpi can.
 pub const FEATURES: [&str; 4] =

@@ -64,7 +64,7 @@ pub enum ChangeError {
         /// The version.
         version: String,
     },
-    /// A version in a stage that keeps what it has.
+    /// A version, or one of its files, in a stage that keeps what it has.
     #[error("cannot delete version on non-volatile index")]
     VersionNonVolatile,
     /// A file that was never there.
@@ -74,18 +74,10 @@ pub enum ChangeError {
         path: String,
     },
     /// A file that was there once.
-    #[error("file existed, deleted in later serial")]
+    #[error("file '{path}' existed, deleted in later serial")]
     FileGone {
         /// Its path below the stage.
         path: String,
-    },
-    /// A file in a stage that keeps what it has.
-    #[error("cannot delete package '{path}' on non-volatile index {stage}")]
-    FileNonVolatile {
-        /// Its path below the stage.
-        path: String,
-        /// The stage.
-        stage: StageName,
     },
     /// A test result of nothing.
     #[error("no release file found at {path}")]
@@ -137,8 +129,7 @@ impl ChangeError {
             StageNonVolatile(_)
             | UserHasNonVolatile { .. }
             | ProjectNonVolatile { .. }
-            | VersionNonVolatile
-            | FileNonVolatile { .. } => Refusal::Forbidden,
+            | VersionNonVolatile => Refusal::Forbidden,
             NoStage(_)
             | Mirror(_)
             | NoProject(_)

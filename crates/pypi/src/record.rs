@@ -15,7 +15,7 @@ use std::sync::Arc;
 use account::UserName;
 use bytes::Bytes;
 use jiff::Timestamp;
-use record::{Digest, Key, Record, Serial};
+use record::{Digest, Key, Serial, TroubleReason, check_form, read_body, write_body};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,33 +31,6 @@ pub const KIND: &str = "python";
 
 /// The form of the bodies that are written here, and the only one that is read.
 const FORM: u32 = 1;
-
-/// A record that could not be read. The rest was applied; this one counts as deleted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the record `{key}` cannot be read: {reason}")]
-pub struct Trouble {
-    /// Its key.
-    pub key: Key,
-    /// What is wrong.
-    pub reason: TroubleReason,
-}
-
-/// What is wrong with a record.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TroubleReason {
-    /// The key names nothing that is kept here.
-    #[error("its key is none of `python/stage`, `project`, `version` and `file` with their names")]
-    Key,
-    /// The body is not JSON of the expected shape.
-    #[error("its body is not the expected JSON: {0}")]
-    Json(String),
-    /// The body was written by a later version.
-    #[error("its body has the form {0}, and this version reads the form 1")]
-    Form(u32),
-    /// A member of the body has a value that it cannot have.
-    #[error("`{0}` in its body is missing or has an impossible value")]
-    Member(&'static str),
-}
 
 /// What a key is about; texts are borrowed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,29 +97,6 @@ impl Subject<'_> {
     }
 }
 
-#[derive(Deserialize)]
-struct FormOnly {
-    v: u32,
-}
-
-fn read<'body, T: Deserialize<'body>>(body: &'body [u8]) -> Result<T, TroubleReason> {
-    serde_json::from_slice(body).map_err(|error| {
-        // A later form may have another shape, so that the form is the better thing to say.
-        match serde_json::from_slice::<FormOnly>(body) {
-            Ok(FormOnly { v }) if v != FORM => TroubleReason::Form(v),
-            _ => TroubleReason::Json(error.to_string()),
-        }
-    })
-}
-
-fn check_form(v: u32) -> Result<(), TroubleReason> {
-    if v == FORM { Ok(()) } else { Err(TroubleReason::Form(v)) }
-}
-
-fn write<T: Serialize>(wire: &T) -> Bytes {
-    serde_json::to_vec(wire).expect("texts and numbers are written to memory").into()
-}
-
 #[derive(Serialize, Deserialize)]
 struct WireStage {
     v: u32,
@@ -154,14 +104,13 @@ struct WireStage {
 }
 
 pub(crate) fn read_stage(name: &StageName, body: &[u8]) -> Result<StageConfig, TroubleReason> {
-    let wire: WireStage = read(body)?;
-    check_form(wire.v)?;
-    StageConfig::from_stored(name, &wire.config)
-        .map_err(|error| TroubleReason::Json(error.to_string()))
+    let wire: WireStage = read_body(body, FORM)?;
+    check_form(wire.v, FORM)?;
+    StageConfig::from_stored(name, &wire.config).map_err(|_| TroubleReason::Member("config"))
 }
 
 pub(crate) fn write_stage(config: &StageConfig) -> Bytes {
-    write(&WireStage { v: FORM, config: config.to_stored() })
+    write_body(&WireStage { v: FORM, config: config.to_stored() })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -173,15 +122,15 @@ struct WireProject {
 }
 
 pub(crate) fn read_project(serial: Serial, body: &[u8]) -> Result<StoredStatus, TroubleReason> {
-    let wire: WireProject = read(body)?;
-    check_form(wire.v)?;
+    let wire: WireProject = read_body(body, FORM)?;
+    check_form(wire.v, FORM)?;
     let marker = StatusMarker::parse(&wire.status).ok_or(TroubleReason::Member("status"))?;
     Ok(StoredStatus { status: ProjectStatus { marker, reason: wire.reason }, serial })
 }
 
 pub(crate) fn write_project(status: &ProjectStatus) -> Bytes {
     let (status, reason) = (status.marker.as_str().to_owned(), status.reason.clone());
-    write(&WireProject { v: FORM, status, reason })
+    write_body(&WireProject { v: FORM, status, reason })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -201,8 +150,8 @@ pub(crate) fn read_version(
     serial: Serial,
     body: &[u8],
 ) -> Result<Release, TroubleReason> {
-    let wire: WireVersion = read(body)?;
-    check_form(wire.v)?;
+    let wire: WireVersion = read_body(body, FORM)?;
+    check_form(wire.v, FORM)?;
     let metadata = digest(&wire.metadata, "metadata")?;
     Ok(Release { version, metadata, yanked: wire.yanked.map(Into::into), serial })
 }
@@ -211,7 +160,7 @@ pub(crate) fn read_version(
 pub(crate) fn write_version(metadata: Digest, yanked: Option<&str>) -> (Bytes, Vec<Digest>) {
     let wire =
         WireVersion { v: FORM, metadata: metadata.to_string(), yanked: yanked.map(Into::into) };
-    (write(&wire), vec![metadata])
+    (write_body(&wire), vec![metadata])
 }
 
 /// Of a file, everything but the form is left out where it is as usual; of a name without a file,
@@ -357,8 +306,8 @@ pub(crate) fn read_file(
     body: &[u8],
     shared: &Shared<'_>,
 ) -> Result<StoredFile, TroubleReason> {
-    let wire: WireFile<'_> = read(body)?;
-    check_form(wire.v)?;
+    let wire: WireFile<'_> = read_body(body, FORM)?;
+    check_form(wire.v, FORM)?;
     let gone = directories(&wire.gone)?;
     let Some(sha256) = wire.sha256 else {
         return Ok(StoredFile::Gone(Gone { filename: filename.into(), serial, directories: gone }));
@@ -430,17 +379,11 @@ pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
     let mut blobs = vec![file.digest];
     blobs.extend(file.core_metadata());
     blobs.dedup();
-    (write(&wire), blobs)
+    (write_body(&wire), blobs)
 }
 
 /// The body that says where files of a name lay, now that none is left.
 pub(crate) fn write_gone(directories: &[Directory]) -> Bytes {
     let gone = directories.iter().map(|directory| directory.joined()).collect();
-    write(&WireFile { v: FORM, gone, ..WireFile::default() })
-}
-
-impl Trouble {
-    pub(crate) fn of(record: &Record, reason: TroubleReason) -> Trouble {
-        Trouble { key: record.key.clone(), reason }
-    }
+    write_body(&WireFile { v: FORM, gone, ..WireFile::default() })
 }

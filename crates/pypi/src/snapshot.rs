@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use imbl::OrdMap;
-use record::{Record, Serial};
+use record::{Record, Serial, Trouble, TroubleReason};
 
 use crate::project::Project;
 use crate::record::{
-    Shared, StoredFile, Subject, Trouble, TroubleReason, read_file, read_project, read_stage,
-    read_version,
+    Shared, StoredFile, Subject, read_file, read_project, read_stage, read_version,
 };
 use crate::release_file::Directory;
 use crate::{ProjectName, ReleaseFile, StageConfig, StageName};

@@ -73,8 +73,9 @@ pub enum WhitelistInheritance {
 /// Settings of a stage of the type `mirror`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MirrorSettings {
-    /// Where the upstream's list of projects is: http or https, with a slash at the end.
-    pub mirror_url: String,
+    /// Where the upstream's list of projects is: http or https, with or without a slash at the end. None: nowhere
+    /// yet, so that there is nothing to mirror.
+    pub mirror_url: Option<String>,
     /// How long an upstream page counts as fresh, in seconds; none: the server's default.
     pub mirror_cache_expiry: Option<u32>,
     /// Whether a lower `X-PyPI-Last-Serial` does not matter.
@@ -211,9 +212,6 @@ pub enum ConfigError {
     /// A value that its setting cannot have; the text names both.
     #[error("{0}")]
     Value(String),
-    /// A mirror needs an upstream.
-    #[error("an index of type 'mirror' needs a 'mirror_url'")]
-    NoMirrorUrl,
 }
 
 impl ConfigEdit {
@@ -369,6 +367,9 @@ fn defaults(name: &StageName, is_mirror: bool) -> BTreeMap<&'static str, Value> 
 
 const EVERYBODY: &str = ":ANONYMOUS:";
 
+/// What old clients and exports send for mirrors, where it means nothing; devpi takes no offence either.
+const PASSED_OVER: [&str; 4] = ["bases", "acl_upload", "mirror_whitelist", "pypi_whitelist"];
+
 fn edited(
     mut settings: Settings,
     name: &StageName,
@@ -381,12 +382,16 @@ fn edited(
     let mut unexpected = Vec::new();
     for operation in edit.operations.iter().filter(|operation| operation.key() != "type") {
         let Some((key, form)) = setting(operation.key(), settings.is_mirror) else {
+            if PASSED_OVER.contains(&operation.key()) {
+                continue;
+            }
             unexpected.push(match operation {
                 Operation::Set(key, value) => format!("{key}={}", shown(value)),
                 Operation::Add(key, value) | Operation::Remove(key, value) => {
                     format!("{key}={value}")
                 }
-                Operation::Drop(key) => format!("{key}="),
+                // What is not there is dropped already.
+                Operation::Drop(_) => continue,
             });
             continue;
         };
@@ -425,7 +430,7 @@ fn edited(
                 Some(json!(items))
             }
         };
-        match next.filter(|value| !is_nothing(form, value)) {
+        match next.filter(|value| !value.is_null()) {
             Some(value) => settings.values.insert(key, value),
             None => settings.values.remove(key),
         };
@@ -436,7 +441,7 @@ fn edited(
     settings.finish(name)
 }
 
-/// `value` in the normal form of its setting; an empty text or object is kept for [`is_nothing`].
+/// `value` in the normal form of its setting; null: without a value.
 fn normal(
     key: &str,
     form: Form,
@@ -462,8 +467,12 @@ fn normal(
                 Value::String(text) => text.trim().parse().ok(),
                 value => value.as_u64().and_then(|number| u32::try_from(number).ok()),
             };
-            let number: u32 = number
-                .ok_or_else(|| refused("a whole number from 0 to 4294967295 was expected"))?;
+            let number: u32 = number.ok_or_else(|| match key {
+                "mirror_cache_expiry" => {
+                    ConfigError::Value(format!("'{key}' option must be an integer"))
+                }
+                _ => refused("a whole number from 0 to 4294967295 was expected"),
+            })?;
             Ok(json!(number))
         }
         (Form::Text, Value::String(text)) if text.len() <= TEXT_BYTES_MAX => Ok(value.clone()),
@@ -474,10 +483,8 @@ fn normal(
             let text = text.trim();
             let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
             match rest {
-                Some(rest) if !rest.is_empty() && !rest.starts_with('/') => {
-                    Ok(json!(format!("{}/", text.trim_end_matches('/'))))
-                }
-                _ => Err(refused("a URL with http:// or https:// was expected")),
+                Some(rest) if !rest.is_empty() && !rest.starts_with('/') => Ok(json!(text)),
+                _ => Err(ConfigError::Value(format!("'{key}' option must be a URL."))),
             }
         }
         (Form::Text | Form::Url, _) => Err(refused("a text was expected")),
@@ -546,16 +553,6 @@ fn normal_item(
     }
 }
 
-/// Whether the setting is as good as not set: an empty text or nothing in `custom_data`.
-fn is_nothing(form: Form, value: &Value) -> bool {
-    match (form, value) {
-        (_, Value::Null) => true,
-        (Form::Text, Value::String(text)) => text.is_empty(),
-        (Form::Json, Value::String(text)) => text.is_empty(),
-        _ => false,
-    }
-}
-
 fn items(value: Option<&Value>) -> Vec<String> {
     value.map(items_of).unwrap_or_default()
 }
@@ -576,7 +573,7 @@ impl Settings {
     fn finish(mut self, name: &StageName) -> Result<StageConfig, ConfigError> {
         let kind = if self.is_mirror {
             StageKind::Mirror(MirrorSettings {
-                mirror_url: self.text("mirror_url").ok_or(ConfigError::NoMirrorUrl)?,
+                mirror_url: self.text("mirror_url"),
                 mirror_cache_expiry: self.number("mirror_cache_expiry"),
                 mirror_ignore_serial_header: self.boolean("mirror_ignore_serial_header"),
                 mirror_no_project_list: self.boolean("mirror_no_project_list"),
@@ -679,7 +676,7 @@ impl StageConfig {
                 own("retention_days", settings.retention_days.map(Value::from));
             }
             StageKind::Mirror(settings) => {
-                own("mirror_url", Some(json!(settings.mirror_url)));
+                own("mirror_url", settings.mirror_url.clone().map(Value::from));
                 own("mirror_cache_expiry", settings.mirror_cache_expiry.map(Value::from));
                 for (key, value) in [
                     ("mirror_ignore_serial_header", settings.mirror_ignore_serial_header),

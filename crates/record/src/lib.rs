@@ -10,11 +10,13 @@
 
 mod batch;
 mod digest;
+mod form;
 mod key;
 mod serial;
 
 pub use batch::{Batch, Expected, Found, Mismatch, Write};
 pub use digest::{Digest, DigestError, Hasher};
+pub use form::{Trouble, TroubleReason, check_form, read_body, write_body};
 pub use key::{Key, KeyError};
 pub use serial::{Serial, SerialError};
 

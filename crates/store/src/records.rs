@@ -7,7 +7,8 @@
 //! What holds, on SQLite and on PostgreSQL: an acknowledged batch is durable; a batch is seen whole or
 //! not at all; serials become visible in order, without gaps; a batch's preconditions are decided in
 //! the transaction that writes it. Many batches that wait together share one transaction, each under
-//! its own serial: between two serials of one transaction nobody ever sees the store.
+//! its own serial: between two serials of one transaction nobody ever sees the store. A database that falls
+//! back behind what a process has seen of it is read and written by that process no more ([`Rewound`]).
 //! A store keeps no history: a key that is written again is seen with its latest serial only.
 
 mod error;
@@ -15,8 +16,10 @@ mod group;
 mod location;
 mod postgres;
 mod read;
+mod reader;
 mod restore;
 mod rows;
+mod seen;
 mod sqlite;
 mod wake;
 mod writer;
@@ -31,11 +34,12 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use error::{Cause, CommitError, OpenError, ReadError, RestoreError};
+pub use error::{Cause, CommitError, OpenError, ReadError, RestoreError, Rewound};
 pub use location::{DatabaseLocation, DatabaseLocationError};
 pub use restore::Restore;
 
-use read::{Each, Sink, Stop};
+use read::{Each, Marking, Sink, Stop};
+use seen::Seen;
 use wake::Wake;
 use writer::{Request, Writer};
 
@@ -216,15 +220,37 @@ impl Records {
     /// moment: where to go on from.
     ///
     /// # Errors
-    /// [`ReadError`]; the sink may have been handed some records, which are not all.
+    /// [`ReadError`]; the sink may have been handed some records, which are not all. On
+    /// [`ReadError::Rewound`] it was handed none.
     pub async fn read_after(
         &self,
         serial: Serial,
         sink: impl FnMut(Record) + Send,
     ) -> Result<Serial, ReadError> {
-        self.shared.engine.read_after(serial, &mut Each(sink)).await.map_err(|stop| match stop {
+        self.read_into(serial, &mut Each(sink)).await.map_err(|stop| match stop {
             Stop::Read(error) => error,
         })
+    }
+
+    /// [`Records::read_after`] into any sink; from then on the store must have what went by.
+    async fn read_into<S: Sink>(
+        &self,
+        after: Serial,
+        sink: &mut S,
+    ) -> Result<Serial, Stop<S::Error>> {
+        let wake = &self.shared.wake;
+        let mut marking = Marking { sink, latest: None };
+        // What is known now, the transaction must find: it begins later.
+        let seen = wake.seen();
+        let read = self.shared.engine.read_after(after, &seen, &mut marking).await;
+        if let Err(Stop::Read(ReadError::Rewound(rewound))) = &read {
+            wake.lose(*rewound);
+        }
+        let serial = read?;
+        if let Some((key, serial)) = marking.latest {
+            wake.mark(&key, serial);
+        }
+        Ok(serial)
     }
 
     /// [`Records::read_after`], gathered; for when there are not many.
@@ -304,7 +330,7 @@ impl Records {
             }
             Ok(_) => {}
             Err(error @ ReadError::Damaged { .. }) => flaws.push(error.to_string()),
-            Err(error @ ReadError::Unavailable(_)) => return Err(error),
+            Err(error @ (ReadError::Unavailable(_) | ReadError::Rewound(_))) => return Err(error),
         }
         flaws.append(&mut deleted_with_blobs);
         Ok(flaws)
@@ -333,11 +359,12 @@ impl Engine {
     async fn read_after<S: Sink>(
         &self,
         after: Serial,
+        seen: &Seen,
         sink: &mut S,
     ) -> Result<Serial, Stop<S::Error>> {
         match self {
-            Engine::Sqlite { reader, .. } => reader.read_after(after, sink).await,
-            Engine::Postgres { reader, .. } => reader.read_after(after, sink).await,
+            Engine::Sqlite { reader, .. } => reader.read_after(after, seen, sink).await,
+            Engine::Postgres { reader, .. } => reader.read_after(after, seen, sink).await,
         }
     }
 

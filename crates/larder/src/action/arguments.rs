@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::Failure;
-use super::request::shortened;
+use super::request::{cause_and_place, shortened};
 
 /// An argument, described.
 #[derive(Debug)]
@@ -127,12 +127,10 @@ impl<'request> Arguments<'request> {
         let mut json = serde_json::Deserializer::from_str(text);
         serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let path = error.path().to_string();
-            let cause = error.into_inner().to_string();
             // Lines and columns would be those of the arguments, which nobody sees by themselves.
-            let cause = cause.split(" at line ").next().unwrap_or_default();
-            let cause = shortened(cause);
+            let (cause, _) = cause_and_place(&error.into_inner());
             Failure::refused(match path.as_str() {
-                "." => cause.into_owned(),
+                "." => cause,
                 path => format!("`{}`: {cause}", shortened(path)),
             })
         })

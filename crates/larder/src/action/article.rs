@@ -137,7 +137,7 @@ fn put<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
             (Some(text), None) => Bytes::from(text),
             (None, Some(base64)) => BASE64_STANDARD
                 .decode(&base64)
-                .map_err(|error| Failure::refused(format!("`base64` is none: {error}")))?
+                .map_err(|error| Failure::refused(format!("`base64` is not base64: {error}")))?
                 .into(),
             _ => return Err(Failure::refused("expected either `text` or `base64`")),
         };

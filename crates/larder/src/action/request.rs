@@ -75,7 +75,8 @@ impl<'json> Calls<'json> {
         let calls = calls.and_then(|calls| deserializer.end().map(|()| calls));
         let calls = calls.map_err(|error| {
             let what = if error.is_data() { "not as expected" } else { "no JSON" };
-            RequestError::Json(format!("the request is {what}: {error}"))
+            let (cause, place) = cause_and_place(&error);
+            RequestError::Json(format!("the request is {what}: {cause}{place}"))
         })?;
         if calls.is_empty() {
             return Err(RequestError::Json("the request has no action, expected one".to_owned()));
@@ -109,6 +110,33 @@ pub(super) fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(SHOWN_MAX) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
         None => Cow::Borrowed(text),
+    }
+}
+
+/// Why something is not the JSON that it should be, and where: ` at line 1 column 7`. A cause repeats whatever
+/// stands in the place of something else, which may be long.
+pub(super) fn cause_and_place(error: &serde_json::Error) -> (String, String) {
+    let place = match error.line() {
+        // It is about no place.
+        0 => String::new(),
+        line => format!(" at line {line} column {}", error.column()),
+    };
+    let text = error.to_string();
+    let cause = text.strip_suffix(&place).unwrap_or(&text);
+    // What was expected stands at the end.
+    let cause = match cause.rsplit_once(", expected ") {
+        Some((found, expected)) => format!("{}, expected {}", shortened(found), plain(expected)),
+        None => shortened(cause).into_owned(),
+    };
+    (cause, place)
+}
+
+/// What was expected, in JSON's terms rather than those of this program.
+fn plain(expected: &str) -> Cow<'_, str> {
+    match expected {
+        "u32" => Cow::Borrowed("a whole number from 0 to 4294967295"),
+        "a sequence" => Cow::Borrowed("an array"),
+        other => shortened(other),
     }
 }
 

@@ -39,6 +39,7 @@ fn status(context: &Context, arguments: Arguments<'_>) -> Outcome {
         "surfaces": {
             "aur": aur,
             "article": {"enabled": config.article.enabled},
+            "python": {"enabled": config.python.enabled},
         },
         "store": {"serial": context.stored.as_ref().map(|stored| stored.serial.0)},
     });

@@ -92,9 +92,12 @@ fn arguments_are_refused_by_name() {
     check("[]", "`[]`, expected an object of arguments");
     check("null", "`null`, expected an object of arguments");
     check("{}", "missing field `names`");
-    check(r#"{"names":"x"}"#, "`names`: invalid type: string \"x\", expected a sequence");
+    check(r#"{"names":"x"}"#, "`names`: invalid type: string \"x\", expected an array");
     check(r#"{"names":["x",7]}"#, "`names[1]`: invalid type: integer `7`, expected a string");
-    check(r#"{"names":[],"n":-1}"#, "`n`: invalid value: integer `-1`, expected u32");
+    check(
+        r#"{"names":[],"n":-1}"#,
+        "`n`: invalid value: integer `-1`, expected a whole number from 0 to 4294967295",
+    );
     check(r#"{"names":[],"names":[]}"#, "duplicate field `names`");
     check(r#"{"names":[],"m":1}"#, "`m`: unknown field `m`, expected `names` or `n`");
     let long = "x".repeat(100_000);
@@ -102,4 +105,9 @@ fn arguments_are_refused_by_name() {
     let json: &RawValue = serde_json::from_str(&json).expect("JSON");
     let refused = Arguments::new(json).read::<Sample>().expect_err("it does not fit");
     assert!(refused.message.len() < 1000, "{} bytes", refused.message.len());
+    let json = format!("{{\"names\":[],\"n\":\"{long}\"}}");
+    let json: &RawValue = serde_json::from_str(&json).expect("JSON");
+    let refused = Arguments::new(json).read::<Sample>().expect_err("it does not fit").message;
+    assert!(refused.len() < 1000, "{} bytes", refused.len());
+    assert!(refused.ends_with("expected a whole number from 0 to 4294967295"), "{refused}");
 }

@@ -79,8 +79,12 @@ fn parameters<const COUNT: usize>(
     let mut values = [const { None }; COUNT];
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         let bad = |what: &str| {
-            let detail =
-                format!("the parameter `{name}` {what}, expected any of: {}", names.join(", "));
+            let expected = if COUNT == 0 {
+                "none".to_owned()
+            } else {
+                format!("any of: {}", names.join(", "))
+            };
+            let detail = format!("the parameter `{name}` {what}, expected {expected}");
             HttpError::new(StatusCode::BAD_REQUEST, detail)
         };
         let at = names.iter().position(|known| *known == name).ok_or_else(|| bad("is unknown"))?;

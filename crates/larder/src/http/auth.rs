@@ -127,6 +127,11 @@ pub(super) fn write_failed(error: &WriteFailure) -> HttpError {
         WriteFailure::Commit(CommitError::Mismatch(mismatch)) => {
             HttpError::new(StatusCode::CONFLICT, format!("another write came first: {mismatch}"))
         }
+        // Logged once, by the store's tail.
+        WriteFailure::Commit(CommitError::Rewound(_)) => HttpError::unavailable(
+            "the store has lost commits that were read from it and is not written to; nothing was written",
+            5,
+        ),
         WriteFailure::Commit(_) => {
             tracing::error!(%error, "a write failed");
             HttpError::unavailable("the store takes no writes now; nothing was written", 5)

@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 /// A status and what the client should know.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct HttpError {
     retry_after_seconds: Option<u32>,
     allow: Option<&'static str>,
     challenges: bool,
+    /// What a surface adds for programs.
+    members: Option<Box<Map<String, Value>>>,
 }
 
 impl HttpError {
@@ -25,7 +27,14 @@ impl HttpError {
             retry_after_seconds: None,
             allow: None,
             challenges: false,
+            members: None,
         }
+    }
+
+    /// The same with members of a surface's own beside those of every error.
+    #[must_use]
+    pub(super) fn with(self, members: Map<String, Value>) -> HttpError {
+        HttpError { members: Some(Box::new(members)), ..self }
     }
 
     /// What the client should know.
@@ -61,7 +70,10 @@ impl HttpError {
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let title = self.status.canonical_reason().unwrap_or("Error");
-        let body = json!({"type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.detail});
+        let mut body = json!({"type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.detail});
+        for (name, value) in self.members.into_iter().flat_map(|members| *members) {
+            body[name] = value;
+        }
         let mut response = (self.status, body.to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

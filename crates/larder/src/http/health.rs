@@ -54,7 +54,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
             if let Some(trouble) = app.keeper.trouble() {
                 let _ = writeln!(
                     body,
-                    "[!] store: it cannot be read, what was read before is served: {trouble}"
+                    "[!] store: it is not read on, what was read before is served: {trouble}"
                 );
             }
         }

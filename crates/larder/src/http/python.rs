@@ -14,6 +14,7 @@ mod search;
 mod simple;
 mod stages;
 mod status;
+mod tox_results;
 mod upload;
 mod users;
 mod write;
@@ -179,7 +180,9 @@ async fn read(ask: &Ask, route: &Route) -> Result<Response, HttpError> {
         Route::Documentation { stage, project, version, path } => {
             documentation::page(ask, stage, project, version, path).await
         }
-        Route::ToxResults { .. } => Err(error::nothing_at(&ask.path)),
+        Route::ToxResults { stage, project, version, path } => {
+            tox_results::page(ask, stage, project, version, path).await
+        }
         Route::Login
         | Route::Retention { .. }
         | Route::FileYank { .. }

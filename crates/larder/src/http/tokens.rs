@@ -226,13 +226,18 @@ async fn wish(headers: &HeaderMap, body: Body) -> Result<Wish, HttpError> {
             format!("the body did not arrive whole within {BODY_BYTES_MAX} bytes: {error}");
         HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     })?;
-    serde_json::from_slice(&bytes).map_err(|error| {
+    let bad = |reason: &dyn std::fmt::Display| {
         let detail = format!(
-            "the body is no request for a token: {error}; expected was \
+            "the body is no request for a token: {reason}; expected was \
              {{\"scopes\": [\"article:write\"], \"expires\": \"90d\", \"comment\": \"\"}}"
         );
         HttpError::new(StatusCode::BAD_REQUEST, detail)
-    })
+    };
+    // A struct could be read from an array, too, which no description mentions.
+    if bytes.trim_ascii_start().first().is_some_and(|&first| first != b'{') {
+        return Err(bad(&"it is not an object"));
+    }
+    serde_json::from_slice(&bytes).map_err(|error| bad(&error))
 }
 
 /// Commits what `decide` makes of what is there, decided anew where another write came first.

@@ -122,10 +122,14 @@ pub async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result
 
 /// The URL of the index with a slash at its end, whatever part of it was given.
 fn index_url(text: &str) -> anyhow::Result<Url> {
-    let url: Url = text.parse().with_context(|| format!("`{text}` is not a URL"))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        bail!("`{text}` is not the URL of an index: http:// or https:// was expected");
-    }
+    let parsed: Option<Url> = text.parse().ok();
+    let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some();
+    let Some(url) = parsed.filter(is_web) else {
+        bail!(
+            "`{text}` is not the URL of an index: one like https://index.example/user/index was expected, with \
+             http:// or https://"
+        );
+    };
     if !url.username().is_empty() || url.password().is_some() {
         bail!("the URL has a user in it: `--user` and `--password-stdin` were expected instead");
     }

@@ -23,10 +23,14 @@ pub struct Report {
     pub documentation: Tally,
     /// Results of test runs.
     pub test_results: Tally,
+    /// What the export has of mirrors, which is not imported but for their settings.
+    pub mirrored: Mirrored,
     /// Bytes of all files that were imported now.
     pub bytes: u64,
     /// Files that were looked up in the store at the end, and are there with their digest.
     pub verified: u64,
+    /// Blobs of those files that were read back and hashed: those that came now.
+    pub hashed: u64,
     /// What was not imported, and why.
     pub failures: Vec<Told>,
     /// What was not imported because something else is in its place.
@@ -44,6 +48,19 @@ pub struct Tally {
     pub already_there: u64,
     /// Not imported: see [`Report::failures`] and [`Report::conflicts`].
     pub not_imported: u64,
+}
+
+/// How much there is of mirrors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Mirrored {
+    /// Mirrors.
+    pub indexes: u64,
+    /// Their projects.
+    pub projects: u64,
+    /// Releases of those.
+    pub releases: u64,
+    /// Files of those.
+    pub files: u64,
 }
 
 /// Something that is told of one thing.
@@ -128,10 +145,23 @@ impl fmt::Display for Report {
                 "{nouns}: {imported} {verb}, {already_there} there already, {not_imported} not imported"
             )?;
         }
+        let Mirrored { indexes, projects, releases, files } = self.mirrored;
+        if indexes > 0 {
+            let [projects, releases, files] =
+                [(projects, "project"), (releases, "release"), (files, "file")]
+                    .map(|(count, noun)| counted(count, noun));
+            writeln!(
+                formatter,
+                "mirrors: {indexes}, as settings; {projects}, {releases} and {files} of them in the export, left out"
+            )?;
+        }
         write!(formatter, "{} new", indicatif::HumanBytes(self.bytes))?;
         if !self.is_dry_run {
-            let files = counted(self.verified, "file");
-            write!(formatter, "; {files} found in the store with their digests")?;
+            let (files, blobs) = (counted(self.verified, "file"), counted(self.hashed, "blob"));
+            write!(
+                formatter,
+                "; {files} found in the store with their digests, {blobs} hashed again"
+            )?;
         }
         writeln!(formatter)
     }

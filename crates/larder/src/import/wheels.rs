@@ -22,14 +22,19 @@ use serde_json::{Map, json};
 use super::intake::{Arrival, Intake};
 use super::progress::Progress;
 use super::report::Report;
+use super::stored_blobs::{self, Look};
 use super::writer::{self, Plan, Writer};
 use super::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::accounts::ATTEMPTS_MAX;
 use crate::config::Config;
+use crate::keeping::counted;
 use crate::setup;
 
 /// Longest metadata of a release that is read back.
 const METADATA_BYTES_MAX: u64 = 64 << 20;
+
+/// How many files that were passed over are named.
+const NAMED_MAX: usize = 5;
 
 /// What is to be imported from where to where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +64,7 @@ pub async fn import_wheels(
     // Without a store there is no index, and a slip in a path is no wish for another store.
     let is_reading = import.is_dry_run || (!import.is_creating && writer::is_missing(config));
     let mut writer = Writer::open(config, is_reading).await?;
-    let done = everything(config, import, &paths, others, &mut writer).await;
+    let done = everything(config, import, &paths, &others, &mut writer).await;
     writer.close().await;
     done
 }
@@ -68,13 +73,24 @@ async fn everything(
     config: &Config,
     import: &WheelsImport,
     paths: &[PathBuf],
-    others: u64,
+    others: &[PathBuf],
     writer: &mut Writer,
 ) -> anyhow::Result<(Report, Option<account::Password>)> {
     let mut report = Report { is_dry_run: import.is_dry_run, ..Report::default() };
-    if others > 0 {
-        let text = format!("{others} files in it are no archives, and were passed over");
+    if !others.is_empty() {
+        let named = others
+            .iter()
+            .take(NAMED_MAX)
+            .map(|path| path.strip_prefix(&import.directory).unwrap_or(path).display().to_string());
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = if others.len() > NAMED_MAX { ", …" } else { "" };
+        let count = counted(others.len() as u64, "file");
+        let text =
+            format!("{count} passed over, being neither wheel nor source archive: {named}{more}");
         report.note(import.directory.display(), text);
+    }
+    if paths.is_empty() {
+        report.note(import.directory.display(), "no wheel and no source archive is in it");
     }
     make_stage(import, writer, &mut report).await?;
     let there = files(import, paths, writer, &mut report).await?;
@@ -87,10 +103,13 @@ async fn everything(
     Ok((report, root_password))
 }
 
-/// The paths of release files below `directory`, in order, and how many other files there are.
-fn release_files(directory: &Path) -> anyhow::Result<(Vec<PathBuf>, u64)> {
+/// The paths of release files below `directory`, and those of other files, in order.
+fn release_files(directory: &Path) -> anyhow::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    if directory.is_file() {
+        bail!("`{}` is a file: the folder that it lies in was expected", directory.display());
+    }
     let mut paths = Vec::new();
-    let mut others = 0;
+    let mut others = Vec::new();
     let mut waiting = vec![directory.to_owned()];
     while let Some(folder) = waiting.pop() {
         let unreadable = || format!("`{}` cannot be listed", folder.display());
@@ -106,13 +125,14 @@ fn release_files(directory: &Path) -> anyhow::Result<(Vec<PathBuf>, u64)> {
                 continue;
             }
             match name.to_str().map(Filename::parse) {
-                Some(Err(FilenameError::NotAnArchive(_))) => others += 1,
+                Some(Err(FilenameError::NotAnArchive(_))) => others.push(entry.path()),
                 // What has a bad name is told when it is its turn.
                 _ => paths.push(entry.path()),
             }
         }
     }
     paths.sort();
+    others.sort();
     Ok((paths, others))
 }
 
@@ -174,6 +194,8 @@ struct There {
     project: ProjectName,
     filename: Filename,
     digest: Digest,
+    /// Whether this import brought it.
+    is_new: bool,
     subject: String,
 }
 
@@ -224,6 +246,7 @@ async fn files(
         for ((path, ready), outcome) in chunk.iter().zip(ready).zip(outcomes) {
             let subject =
                 path.strip_prefix(&import.directory).unwrap_or(path).display().to_string();
+            let is_new = matches!(outcome, Outcome::Imported);
             let is_there = match outcome {
                 Outcome::Imported => {
                     report.files.imported += 1;
@@ -248,7 +271,7 @@ async fn files(
             if let Ok(Ready { project, filename, digest, .. }) = ready
                 && is_there
             {
-                there.push(There { project, filename, digest, subject });
+                there.push(There { project, filename, digest, is_new, subject });
             }
         }
     }
@@ -366,7 +389,7 @@ async fn decide(
     })
 }
 
-/// Looks whether every file is there, with its bytes.
+/// Looks whether every file is there; the bytes of what came now are hashed again.
 async fn verify(
     import: &WheelsImport,
     there: &[There],
@@ -375,14 +398,19 @@ async fn verify(
 ) -> anyhow::Result<()> {
     let Some(blobs) = writer.blobs() else { return Ok(()) };
     let stage = writer.stored().index.stage(import.stage.as_str()).cloned();
-    for There { project, filename, digest, subject } in there {
+    let mut looks = Vec::with_capacity(there.len());
+    for There { project, filename, digest, is_new, subject } in there {
         let project = stage.as_ref().and_then(|stage| stage.project(project.as_str()));
         let file = project.and_then(|project| project.file(filename.as_str()));
-        let size_bytes = blobs.size_bytes(*digest).await?;
         match file.filter(|file| file.digest() == digest) {
-            Some(file) if size_bytes == Some(file.size_bytes()) => report.verified += 1,
-            _ => report.fail(subject, "was imported, but is not found in the store"),
+            Some(file) => looks.push(Look {
+                subject,
+                digest: *digest,
+                size_bytes: file.size_bytes(),
+                is_new: *is_new,
+            }),
+            None => report.fail(subject, "was imported, but is not found in the store"),
         }
     }
-    Ok(())
+    stored_blobs::check(blobs, &looks, report).await
 }

@@ -13,6 +13,7 @@ use super::copy::{Carried, Loss, Manner, carry};
 use super::named::who_names;
 use super::{Named, Progress, Store};
 use crate::config::Config;
+use crate::setup;
 use crate::source::DataDirLock;
 
 /// What was restored.
@@ -61,6 +62,7 @@ async fn from_store(
     is_loss_allowed: bool,
     progress: &Progress,
 ) -> anyhow::Result<RestoreReport> {
+    setup::create_data_dir(&config.data_dir)?;
     let _lock = DataDirLock::acquire(&config.data_dir)?;
     let location = config.database();
     let records = Records::open(&location, RecordsOptions::default()).await?;

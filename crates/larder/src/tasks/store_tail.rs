@@ -1,7 +1,8 @@
 //! Follows the store: serials -> records -> the next state of every surface -> publish.
 //!
 //! The first look loads everything; each later one takes what was committed since, by this process or by
-//! another. A store that cannot be read changes nothing but a log line, a metric and [`Keeper::trouble`].
+//! another. A store that cannot be read changes nothing but a log line, a metric and [`Keeper::trouble`]; nor
+//! does one that fell back behind what was read of it, until this process is started again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,12 +31,15 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let mut is_first = true;
     let mut retry = RETRY.0;
     let mut indexing: Option<JoinHandle<article::SearchIndex>> = None;
+    let mut is_rewound = false;
     loop {
         let started_at = Instant::now();
         let Some(look) = shutdown.run_until_cancelled(next(keeper, &current)).await else { return };
         match look {
             Ok((next, records)) => {
                 retry = RETRY.0;
+                is_rewound = false;
+                app.metrics.store_is_rewound.set(0);
                 if keeper.set_trouble(None) {
                     tracing::info!("the store can be read again");
                 }
@@ -75,7 +79,18 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
             }
             Err(error) => {
                 app.metrics.store_read_failures.inc();
-                if keeper.set_trouble(Some(error.to_string())) {
+                // A database that was away may come back without its latest commits: that is news again.
+                let was_rewound = is_rewound;
+                is_rewound = matches!(error, ReadError::Rewound(_));
+                app.metrics.store_is_rewound.set(is_rewound.into());
+                let is_news = keeper.set_trouble(Some(error.to_string()));
+                if is_rewound && !was_rewound {
+                    tracing::error!(
+                        %error,
+                        "the store has lost commits; what was read before is served, and nothing is written \
+                         until larder is restarted"
+                    );
+                } else if is_news {
                     tracing::error!(%error, "the store cannot be read; what was read before is served");
                 }
                 if shutdown.run_until_cancelled(tokio::time::sleep(retry)).await.is_none() {

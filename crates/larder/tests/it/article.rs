@@ -58,6 +58,8 @@ fn store(server: &TestServer, name_and_base: &str, body: &[u8]) -> Response {
 /// The code in a refusal.
 #[track_caller]
 fn code(response: &Response) -> String {
+    assert_eq!(response.header("content-type"), "application/problem+json");
+    assert_eq!(response.json()["status"], response.status, "{}", response.text());
     response.json()["code"].as_str().unwrap_or_else(|| panic!("{}", response.text())).to_owned()
 }
 

@@ -13,9 +13,9 @@ use store::{DatabaseLocation, Records, RecordsOptions};
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::fake_s3::FakeS3;
-use crate::postgres::Postgres;
 use crate::server::{ROOT, TestServer, wait_for};
+use crate::support::postgres::Postgres;
+use crate::support::s3::S3;
 
 /// A test's directory, and the commands in it.
 struct Place {
@@ -409,14 +409,10 @@ fn layouts_are_told() {
 #[test]
 fn a_store_moves_to_postgres_and_s3_and_back() {
     let Some(postgres) = Postgres::start() else { return };
-    let fake = FakeS3::start();
+    let Some(s3) = S3::shared() else { return };
+    let bucket = s3.make_bucket();
     let mut place = Place::new();
-    place.variables = vec![
-        ("AWS_ENDPOINT_URL", fake.endpoint.clone()),
-        ("AWS_ALLOW_HTTP", "true".to_owned()),
-        ("AWS_ACCESS_KEY_ID", "key".to_owned()),
-        ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
-    ];
+    place.variables = s3.variables();
     let server = place.serve("data", |_| ());
     for revision in 1..=7 {
         put(&server.client, "a", revision - 1, &body_of("a", revision));
@@ -429,7 +425,7 @@ fn a_store_moves_to_postgres_and_s3_and_back() {
     place.check("backup --data-dir data first", 0, &["8 blobs"]);
 
     let there =
-        format!("--database {} --blobs s3://bucket/some/prefix --data-dir there", postgres.url());
+        format!("--database {} --blobs s3://{bucket}/some/prefix --data-dir there", postgres.url());
     place.check(&format!("verify {there}"), 1, &["there are no records in postgres://"]);
     place.check(
         &format!("restore {there} first"),
@@ -439,7 +435,7 @@ fn a_store_moves_to_postgres_and_s3_and_back() {
     place.check(&format!("restore {there} first"), 1, &["is not empty: it is at serial"]);
     place.check(&format!("verify {there}"), 0, &["8 blobs named", "8 of them hashed", "no faults"]);
     place.check(&format!("migrate {there} --check"), 0, &["nothing to do"]);
-    fake.set(&format!("some/prefix/sha256/00/00/{}", "0".repeat(64)), b"x");
+    plant(&s3.path(&bucket).join("some/prefix/sha256/00/00").join("0".repeat(64)), b"x");
     place.check(&format!("sweep {there}"), 0, &["deleted 0 unnamed blobs"]);
 
     place.check(&format!("backup {there} second"), 0, &["8 blobs"]);

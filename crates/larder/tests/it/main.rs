@@ -10,20 +10,19 @@ mod article;
 mod catalogue;
 mod client;
 mod dumps;
-#[allow(dead_code, reason = "made for the blobs' own tests, which ask more of it")]
-#[path = "../../../store/tests/blobs/fake_s3.rs"]
-mod fake_s3;
 mod health;
 mod import;
 mod keeping;
 mod lifecycle;
-mod postgres;
 mod process;
 mod python;
 mod reload;
 mod rpc;
 mod server;
 mod store;
+#[allow(dead_code, reason = "each suite asks for a part of it")]
+#[path = "../../../store/tests/support/mod.rs"]
+mod support;
 mod upstream;
 mod urls;
 

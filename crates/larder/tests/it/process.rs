@@ -63,9 +63,20 @@ impl Process {
 
     /// Starts a server in a directory that others may be in as well, each with a data directory of its own.
     pub(crate) fn start_in(directory: Arc<TempDir>, data: &str, arguments: &[&str]) -> Process {
+        Process::start_with(directory, data, arguments, &[])
+    }
+
+    /// [`Process::start_in`], with these variables in its environment.
+    pub(crate) fn start_with(
+        directory: Arc<TempDir>,
+        data: &str,
+        arguments: &[&str],
+        variables: &[(&'static str, String)],
+    ) -> Process {
         let mut child = larder(directory.path())
             .args(["serve", "--data-dir", data, "--listen", "127.0.0.1:0", "--log-format", "json"])
             .args(arguments)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

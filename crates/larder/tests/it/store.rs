@@ -1,11 +1,12 @@
-//! What is kept, tried as a whole: two processes on one database, a database that is lost, `kill -9` and a full
-//! disk under writes, and uploads that are large or slow.
+//! What is kept, tried as a whole: two processes on one database and one place of blobs, a database that is
+//! lost or falls back, `kill -9` and a full disk under writes, and uploads that are large or slow.
 
 mod disk;
 mod kill;
 mod large;
 mod outage;
 mod pair;
+mod rewound;
 mod serial;
 
 use std::io::{Read, Write};
@@ -16,22 +17,27 @@ use record::Digest;
 use tempfile::TempDir;
 
 use crate::client::{Client, Response};
-use crate::postgres::Postgres;
 use crate::process::{Process, larder};
 use crate::server::{ROOT, ROOT_PASSWORD};
+use crate::support::postgres::Postgres;
+use crate::support::s3::S3;
 
-/// A database and a directory of blobs, for any number of processes.
+/// A database and a place of blobs, for any number of processes.
 struct Place {
     directory: Arc<TempDir>,
     database: String,
     postgres: Option<Postgres>,
+    blobs: String,
+    /// What processes find in their environment.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Place {
     fn sqlite() -> Place {
         let directory = Arc::new(tempfile::tempdir().expect("a directory"));
         let database = format!("sqlite:{}", directory.path().join("shared.db").display());
-        Place { directory, database, postgres: None }
+        let (blobs, variables) = ("blobs".to_owned(), Vec::new());
+        Place { directory, database, postgres: None, blobs, variables }
     }
 
     /// None, and a line that says so, where there is no PostgreSQL.
@@ -41,11 +47,19 @@ impl Place {
         Some(Place { postgres: Some(postgres), database, ..Place::sqlite() })
     }
 
+    /// [`Place::postgres`], with the blobs in a bucket; none where either is missing.
+    fn postgres_and_s3() -> Option<Place> {
+        let (place, s3) = (Place::postgres()?, S3::shared()?);
+        let blobs = format!("s3://{}/some/prefix", s3.make_bucket());
+        Some(Place { blobs, variables: s3.variables(), ..place })
+    }
+
     /// A command on the store.
     fn command(&self, command: &[&str]) -> Command {
         let mut larder = larder(self.directory.path());
         larder.args(command).args(["--data-dir", "data", "--database", &self.database]);
-        larder.args(["--blobs", "blobs"]);
+        larder.args(["--blobs", &self.blobs]);
+        larder.envs(self.variables.iter().map(|(name, value)| (name, value)));
         larder
     }
 
@@ -72,9 +86,9 @@ impl Place {
 
     fn start_with(&self, data: &str, more: &[&str]) -> Process {
         let mut arguments = vec!["--aur-enabled=false", "--database", &self.database];
-        arguments.extend(["--blobs", "blobs", "--store-wait-for-serial-seconds", "60"]);
+        arguments.extend(["--blobs", &self.blobs, "--store-wait-for-serial-seconds", "60"]);
         arguments.extend(more);
-        Process::start_in(self.directory.clone(), data, &arguments)
+        Process::start_with(self.directory.clone(), data, &arguments, &self.variables)
     }
 
     /// The names of the spools: what uploads that have not ended take of the disk.

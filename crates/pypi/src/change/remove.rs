@@ -1,4 +1,6 @@
 //! Removing projects, versions and files from a stage. Their URLs are gone, not unknown, afterwards.
+//!
+//! A stage that keeps what it has says so first, whether or not it has what was named.
 
 use record::Batch;
 
@@ -18,12 +20,12 @@ pub fn project(
     force: bool,
 ) -> Result<Batch, ChangeError> {
     let stage = writable(snapshot, stage)?;
-    let project =
-        stage.project(name.as_str()).ok_or_else(|| ChangeError::NoProject(name.clone()))?;
     if !stage.config().volatile && !force {
         let (project, stage) = (name.clone(), stage.name().clone());
         return Err(ChangeError::ProjectNonVolatile { project, stage });
     }
+    let project =
+        stage.project(name.as_str()).ok_or_else(|| ChangeError::NoProject(name.clone()))?;
     let mut draft = Draft::default();
     draft.check_stage(stage);
     draft.remove_project(stage, name, project);
@@ -43,12 +45,12 @@ pub fn version(
     force: bool,
 ) -> Result<Batch, ChangeError> {
     let stage = writable(snapshot, stage)?;
+    if !stage.config().volatile && !force {
+        return Err(ChangeError::VersionNonVolatile);
+    }
     let project = stage.project(name.as_str()).filter(|project| project.has_version(version));
     if project.is_none() {
         return Err(ChangeError::NoVersion { project: name.clone(), version: version.to_owned() });
-    }
-    if !stage.config().volatile && !force {
-        return Err(ChangeError::VersionNonVolatile);
     }
     let mut draft = Draft::default();
     draft.check_stage(stage);
@@ -60,7 +62,7 @@ pub fn version(
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoFile`],
-/// [`ChangeError::FileGone`]; [`ChangeError::FileNonVolatile`] unless `force`.
+/// [`ChangeError::FileGone`]; [`ChangeError::VersionNonVolatile`] unless `force`.
 pub fn file(
     snapshot: &Snapshot,
     stage: &StageName,
@@ -69,6 +71,9 @@ pub fn file(
     force: bool,
 ) -> Result<Batch, ChangeError> {
     let stage = writable(snapshot, stage)?;
+    if !stage.config().volatile && !force {
+        return Err(ChangeError::VersionNonVolatile);
+    }
     let path = || format!("{}/+f/{directory}/{filename}", stage.name());
     let (file, name) = match stage.file(directory, filename) {
         FileLookup::Found { file, project } => (file, project),
@@ -77,10 +82,6 @@ pub fn file(
             return Err(ChangeError::NoFile { path: path() });
         }
     };
-    if !stage.config().volatile && !force {
-        let stage = stage.name().clone();
-        return Err(ChangeError::FileNonVolatile { path: path(), stage });
-    }
     let mut draft = Draft::default();
     draft.check_stage(stage);
     draft.remove_file(stage, &name, &file);

@@ -48,9 +48,14 @@ impl RetentionRule {
         }
     }
 
-    /// Whether it can remove anything.
+    /// Whether it can remove nothing.
     pub fn is_empty(&self) -> bool {
         self.versions.is_none() && self.days.is_none()
+    }
+
+    /// Whether it keeps nothing, however new: a slip rather than a rule.
+    pub fn keeps_nothing(&self) -> bool {
+        self.versions == Some(0) && self.days.is_none()
     }
 }
 
@@ -70,8 +75,16 @@ pub fn plan(
     let mut removals = Vec::new();
     if !rule.is_empty() {
         for (name, project) in stage.projects() {
-            for version in removed_versions(project, rule, now) {
-                draft.remove_version(stage, name, &version);
+            let versions = removed_versions(project, rule, now);
+            // With the last version goes what else is kept of a project.
+            let is_whole = !versions.is_empty() && versions.len() == project.versions().len();
+            if is_whole {
+                draft.remove_project(stage, name, project);
+            }
+            for version in versions {
+                if !is_whole {
+                    draft.remove_version(stage, name, &version);
+                }
                 let files: Vec<_> = project.files_of(&version).collect();
                 removals.push(Removal {
                     project: name.clone(),

@@ -9,7 +9,8 @@ use super::upload::ToxUpload;
 use super::*;
 use crate::testing::{World, now, project_name, stage_name, time, user_name};
 use crate::{
-    ChangeError, ConfigEdit, Directory, FileRole, LogEntry, Refusal, ReleaseFile, StageConfig,
+    ChangeError, ConfigEdit, Directory, FileRole, LogEntry, ProjectStatus, Refusal, ReleaseFile,
+    StageConfig, StatusMarker,
 };
 
 fn world() -> World {
@@ -217,15 +218,16 @@ fn projects_versions_and_files_are_removed() {
     refused(project(&prod, &foo, false), Refusal::Forbidden, text);
     refused(project(&dev, &bar, false), Refusal::NotFound, "project not found");
     let version = |version, force| remove::version(&snapshot, &prod, &foo, version, force);
-    let text = "cannot delete version on non-volatile index";
-    refused(version("1.0", false), Refusal::Forbidden, text);
     let text = "The version 3.0 of project foo does not exist.";
     refused(version("3.0", true), Refusal::NotFound, text);
+    let text = "cannot delete version on non-volatile index";
+    refused(version("1.0", false), Refusal::Forbidden, text);
+    refused(version("3.0", false), Refusal::Forbidden, text);
     let directory = Directory::of(&Digest::of(b"foo-1.0.zip"));
     let path = format!("alice/prod/+f/{directory}/foo-1.0.zip");
     let file = |name, force| remove::file(&snapshot, &prod, directory, name, force);
-    let text = format!("cannot delete package '{path}' on non-volatile index alice/prod");
-    refused(file("foo-1.0.zip", false), Refusal::Forbidden, &text);
+    refused(file("foo-1.0.zip", false), Refusal::Forbidden, text);
+    refused(file("foo-1.0.tgz", false), Refusal::Forbidden, text);
     let text = format!("package '{}' doesn't exist", path.replace(".zip", ".tgz"));
     refused(file("foo-1.0.tgz", true), Refusal::NotFound, &text);
 
@@ -235,7 +237,8 @@ fn projects_versions_and_files_are_removed() {
         "foo-1.0.tar.gz foo-2.0.doc.zip foo-2.0.tar.gz | 1.0 2.0"
     );
     let again = remove::file(&world.snapshot, &prod, directory, "foo-1.0.zip", true);
-    refused(again, Refusal::Gone, "file existed, deleted in later serial");
+    let text = format!("file '{path}' existed, deleted in later serial");
+    refused(again, Refusal::Gone, &text);
     // The last file of a version takes it along.
     let directory = Directory::of(&Digest::of(b"foo-1.0.tar.gz"));
     let last = remove::file(&world.snapshot, &prod, directory, "foo-1.0.tar.gz", true);
@@ -289,6 +292,39 @@ fn documentation_needs_a_registered_release() {
     assert_eq!(kept, [overwrite, log[0].clone()]);
 }
 
+#[test]
+fn a_test_result_from_elsewhere_keeps_its_name_and_its_history() {
+    let mut world = world();
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one");
+    let stage = stage_name("alice/dev");
+    let (at, target) = (time("2020-01-01T00:00:00Z"), stage_name("bob/old"));
+    let log = [LogEntry::Upload { who: None, at, target }];
+    let mut named = |name| {
+        let upload = ToxUpload {
+            stage: &stage,
+            directory: Directory::of(&Digest::of(b"one")),
+            filename: "foo-1.0.tar.gz",
+            name: Some(name),
+            digest: Digest::of(b"{}"),
+            size_bytes: 2,
+            who: None,
+            at: now(),
+            log: &log,
+        };
+        let (batch, path) = upload::tox_result(&world.snapshot, &upload).expect("a file");
+        world.commit(batch).expect("no conflict");
+        let name = path.rsplit('/').next().expect("a name").to_owned();
+        assert_eq!(file(&world, "alice/dev", &name).log(&stage), log);
+        name
+    };
+    let own = "foo-1.0.tar.gz.toxresult-20190101000000-7";
+    assert_eq!(named(own), own);
+    assert_eq!(named(own), "foo-1.0.tar.gz.toxresult-20260131123456-1", "it is taken");
+    for (number, odd) in ["foo-1.0.tar.gz.toxresult-\u{7}", "bar.toxresult-1"].iter().enumerate() {
+        assert_eq!(named(odd), format!("foo-1.0.tar.gz.toxresult-20260131123456-{}", number + 2));
+    }
+}
+
 /// Adds a test result to a file of alice/dev and returns its path.
 fn test(world: &mut World, filename: &str, content: &str) -> Result<String, ChangeError> {
     let stage = stage_name("alice/dev");
@@ -296,10 +332,12 @@ fn test(world: &mut World, filename: &str, content: &str) -> Result<String, Chan
         stage: &stage,
         directory: Directory::of(&Digest::of(content.as_bytes())),
         filename,
+        name: None,
         digest: Digest::of(b"{}"),
         size_bytes: 2,
         who: None,
         at: now(),
+        log: &[],
     };
     let (batch, path) = upload::tox_result(&world.snapshot, &upload)?;
     world.commit(batch).expect("no conflict");
@@ -497,4 +535,25 @@ fn old_versions_go_by_a_rule() {
     retained(None, Some(1), soon, "");
     retained(None, Some(1), "2026-02-02T00:00:00Z", "1.0 1.0 1.9 1.10 2.0rc1 2.0");
     retained(Some(3), Some(1), "2026-02-02T00:00:00Z", "1.0 1.9");
+}
+
+#[test]
+fn with_the_last_version_all_of_a_project_goes() {
+    let mut world = world();
+    let (stage, foo) = (stage_name("alice/prod"), project_name("foo"));
+    for version in ["1.0", "2.0"] {
+        world.upload("alice/prod", &format!("foo-{version}.tar.gz"), version);
+    }
+    let archived = ProjectStatus { marker: StatusMarker::Archived, reason: None };
+    let decision = yank::set_project_status(&world.snapshot, &stage, &foo, Some(&archived));
+    world.commit(decision.expect("a project").batch().expect("a change")).expect("no conflict");
+    let rule = RetentionRule { versions: None, days: Some(1) };
+    let at = time("2026-03-01T00:00:00Z");
+    let plan = retention::plan(&world.snapshot, &stage, rule, at).expect("a stage");
+    assert_eq!(plan.removals.len(), 2);
+    world.commit(plan.batch.expect("a change")).expect("no conflict");
+    assert_eq!(content(&world, "alice/prod", "foo"), "");
+    world.upload("alice/prod", "foo-3.0.tar.gz", "three");
+    let project = world.snapshot.stage("alice/prod").and_then(|stage| stage.project("foo"));
+    assert_eq!(project.expect("a project").status(), None, "a new project is not archived");
 }

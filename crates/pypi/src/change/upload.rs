@@ -181,6 +181,9 @@ pub struct ToxUpload<'text> {
     pub directory: Directory,
     /// The tested file's name.
     pub filename: &'text str,
+    /// What the result was called where it comes from: the tested file's name, `.toxresult`, and letters, digits
+    /// and `-`. None, something else, or a name that is taken: it gets one here.
+    pub name: Option<&'text str>,
     /// Names the bytes of the result.
     pub digest: Digest,
     /// Their number.
@@ -189,6 +192,8 @@ pub struct ToxUpload<'text> {
     pub who: Option<&'text UserName>,
     /// When: now.
     pub at: Timestamp,
+    /// What happened to it until it is there, oldest first; empty: this upload, and nothing else.
+    pub log: &'text [LogEntry],
 }
 
 /// Adds a test result to a release file, and returns its path below the root: `user/index/+f/…`.
@@ -210,20 +215,24 @@ pub fn tox_result(
     let trace = stage.project_trace(project.as_str());
     let known_count = trace.map_or(0, |it| it.tox_results_of(upload.filename).count());
     let time = upload.at.strftime("%Y%m%d%H%M%S");
-    let mut number = known_count;
-    let filename = loop {
-        let filename = format!("{}.toxresult-{time}-{number}", upload.filename);
-        // A name is never used twice, not even one that is gone.
-        let is_taken =
-            trace.is_some_and(|it| it.file(&filename).is_some() || it.gone(&filename).is_some());
-        if !is_taken {
-            break filename;
-        }
-        number += 1;
+    // A name is never used twice, not even one that is gone.
+    let is_free =
+        |name: &str| trace.is_none_or(|it| it.file(name).is_none() && it.gone(name).is_none());
+    let brought = upload.name.filter(|name| {
+        let rest = name.strip_prefix(upload.filename).and_then(|it| it.strip_prefix(".toxresult"));
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        rest.is_some_and(|rest| rest.len() <= 64 && rest.bytes().all(is_plain)) && is_free(name)
+    });
+    let made = || {
+        let mut names =
+            (known_count..).map(|it| format!("{}.toxresult-{time}-{it}", upload.filename));
+        names.find(|name| is_free(name)).unwrap_or_default()
     };
+    let filename = brought.map_or_else(made, str::to_owned);
     let rare = Rare {
         for_file: Some(upload.filename.into()),
         directory: Some(tested.directory()),
+        log: (!upload.log.is_empty()).then(|| upload.log.into()),
         ..Rare::default()
     };
     let result = ReleaseFile {

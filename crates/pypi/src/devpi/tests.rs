@@ -104,10 +104,12 @@ fn a_version_with_its_links_and_what_it_shadows() {
         stage: &stage,
         directory,
         filename: "foo-1.0.tar.gz",
+        name: None,
         digest: Digest::of(b"{}"),
         size_bytes: 2,
         who: None,
         at: now(),
+        log: &[],
     };
     let (batch, _) = change::upload::tox_result(&world.snapshot, &tox).expect("a file");
     world.commit(batch).expect("no conflict");

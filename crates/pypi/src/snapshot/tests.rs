@@ -152,17 +152,17 @@ fn trouble(key: &str, body: &str, reason: &str) {
 #[test]
 fn what_cannot_be_read_is_told_and_left_out() {
     let file = "python/file/alice/dev/foo/foo-1.0.tar.gz";
-    trouble(file, "", "not the expected JSON");
+    trouble(file, "", "is not JSON");
     trouble(file, r#"{"v":2,"shape":"new"}"#, "has the form 2, and this version reads the form 1");
     trouble(file, r#"{"v":1,"sha256":"abc","version":"1"}"#, "`uploaded_at_unix_microseconds`");
     trouble(file, r#"{"v":1,"gone":["abc"]}"#, "`gone`");
-    trouble("python/file/alice/dev/Foo/foo-1.0.tar.gz", "{}", "its key is none of");
-    trouble("python/file/alice/dev/foo", "{}", "its key is none of");
-    trouble("python/file/alice/dev/foo/a/b", "{}", "its key is none of");
-    trouble("python/new/alice/dev", "{}", "its key is none of");
-    trouble("python/stage/alice", "{}", "its key is none of");
-    trouble("python/stage/a b/dev", "{}", "its key is none of");
-    trouble("python/stage/alice/dev", r#"{"v":1,"config":{"x":1}}"#, "unexpected");
+    trouble("python/file/alice/dev/Foo/foo-1.0.tar.gz", "{}", "its key names nothing");
+    trouble("python/file/alice/dev/foo", "{}", "its key names nothing");
+    trouble("python/file/alice/dev/foo/a/b", "{}", "its key names nothing");
+    trouble("python/new/alice/dev", "{}", "its key names nothing");
+    trouble("python/stage/alice", "{}", "its key names nothing");
+    trouble("python/stage/a b/dev", "{}", "its key names nothing");
+    trouble("python/stage/alice/dev", r#"{"v":1,"config":{"x":1}}"#, "`config`");
     trouble("python/version/alice/dev/foo/1.0", r#"{"v":1,"metadata":"x"}"#, "`metadata`");
     trouble("python/project/alice/dev/foo", r#"{"v":1,"status":"odd"}"#, "`status`");
 }

@@ -58,6 +58,20 @@ pub enum OpenError {
     },
 }
 
+/// The store has lost commits that this process has seen: it was restored from an older copy, or a copy that
+/// lagged behind took over. Serials stand for other commits now; only who reads everything again may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the database is at serial {found} and lacks commits up to serial {seen} that were read from it \
+     before: it fell back to an older state"
+)]
+pub struct Rewound {
+    /// The serial of the store now; it may be the higher one, if other commits have come since.
+    pub found: Serial,
+    /// The latest serial that was seen, as far as it can be told.
+    pub seen: Serial,
+}
+
 /// A batch was not acknowledged. Nothing of it was written, except where the variant says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
@@ -88,6 +102,9 @@ pub enum CommitError {
     /// be asked. The batch was written whole or not at all; its keys tell, once they can be read.
     #[error("the database was lost during a commit, and whether it was written is unknown: {0}")]
     OutcomeUnknown(Cause),
+    /// What the batch was decided upon may be gone.
+    #[error(transparent)]
+    Rewound(#[from] Rewound),
     /// The records were closed.
     #[error("the records are closed")]
     Closed,
@@ -105,6 +122,7 @@ impl CommitError {
             | CommitError::ReadOnly(_)
             | CommitError::Unavailable(_)
             | CommitError::OutcomeUnknown(_)
+            | CommitError::Rewound(_)
             | CommitError::Closed => true,
         }
     }
@@ -124,6 +142,9 @@ pub enum ReadError {
         /// What is wrong with it.
         flaw: String,
     },
+    /// What would be read does not continue what was read before.
+    #[error(transparent)]
+    Rewound(#[from] Rewound),
 }
 
 /// Records could not be written with the serials that they had elsewhere; nothing was written.

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 
 use record::{Batch, Expected, Found, Key, Mismatch, Serial};
 
+use super::error::CommitError;
 use super::rows::State;
+use super::seen::Seen;
 
 /// How the keys of a group are before it.
 pub(super) struct States<'a> {
@@ -21,7 +23,7 @@ pub(super) struct States<'a> {
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     /// One for each batch, in order.
-    pub(super) outcomes: Vec<Result<Serial, Mismatch>>,
+    pub(super) outcomes: Vec<Result<Serial, CommitError>>,
     /// What is written; each key once. Empty: there is nothing to commit.
     pub(super) rows: Vec<Row<'a>>,
     /// The serial after the group.
@@ -38,14 +40,15 @@ pub(super) struct Row<'a> {
     pub(super) blobs: Vec<u8>,
 }
 
-/// The keys that a group's outcome depends on, each once.
-pub(super) fn keys<'a>(batches: &[&'a Batch]) -> Vec<&'a str> {
+/// The keys that a group's outcome depends on, each once, that of `seen` among them.
+pub(super) fn keys<'a>(batches: &[&'a Batch], seen: &'a Seen) -> Vec<&'a str> {
     let mut keys: Vec<&str> = batches
         .iter()
         .flat_map(|batch| {
             let written = batch.writes.iter().map(|write| write.key.as_str());
             written.chain(batch.checks.iter().map(|(key, _)| key.as_str()))
         })
+        .chain(seen.mark.as_ref().map(|mark| mark.key.as_str()))
         .collect();
     keys.sort_unstable();
     keys.dedup();
@@ -72,14 +75,19 @@ pub(super) fn states<'a, 'r>(
     states.ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Decides `batches` one after the other, each upon what the ones before it leave behind.
-pub(super) fn plan<'a>(batches: &[&'a Batch], states: States<'a>) -> Plan<'a> {
+/// Decides `batches` one after the other, each upon what the ones before it leave behind. A store that
+/// lacks what was `seen` takes none of them.
+pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -> Plan<'a> {
     let States { mut serial, mut found } = states;
+    if let Err(rewound) = seen.check(serial, found.get(seen.key()).map(|found| found.serial)) {
+        let outcomes = batches.iter().map(|_| Err(rewound.into())).collect();
+        return Plan { outcomes, rows: Vec::new(), serial };
+    }
     let mut latest: HashMap<&str, Row<'a>> = HashMap::new();
     let mut outcomes = Vec::with_capacity(batches.len());
     for &batch in batches {
         if let Some(mismatch) = mismatch(batch, &found) {
-            outcomes.push(Err(mismatch));
+            outcomes.push(Err(mismatch.into()));
             continue;
         }
         // A batch that writes nothing takes no serial: it held at this one.
@@ -129,6 +137,8 @@ pub(super) fn bytes_of(batch: &Batch) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::Rewound;
+    use super::super::seen::Mark;
     use super::*;
 
     /// Batches as `key=body key!` (put, delete), each with the expectation after `?`:
@@ -136,15 +146,21 @@ mod tests {
     /// 3 and `b` deleted by 5.
     #[track_caller]
     fn check(batches: &[&str], expected: &str) {
+        check_seen(Seen::default(), batches, expected);
+    }
+
+    #[track_caller]
+    fn check_seen(seen: Seen, batches: &[&str], expected: &str) {
         let batches: Vec<Batch> = batches.iter().map(|text| batch(text)).collect();
         let batches: Vec<&Batch> = batches.iter().collect();
         let found = [("a", 3, true), ("b", 5, false)]
             .map(|(key, serial, is_present)| (key, Found { serial: Serial(serial), is_present }));
         let states = States { serial: Serial(7), found: HashMap::from(found) };
-        let plan = plan(&batches, states);
-        let outcome = |outcome: &Result<Serial, Mismatch>| match outcome {
+        let plan = plan(&batches, &seen, states);
+        let outcome = |outcome: &Result<Serial, CommitError>| match outcome {
             Ok(serial) => serial.to_string(),
-            Err(mismatch) => format!("{}!", mismatch.key),
+            Err(CommitError::Mismatch(mismatch)) => format!("{}!", mismatch.key),
+            Err(error) => error.to_string(),
         };
         let row = |row: &Row<'_>| {
             let body = row.body.map_or("-".into(), String::from_utf8_lossy);
@@ -212,6 +228,20 @@ mod tests {
     #[test]
     fn keys_are_asked_for_once() {
         let batches = [batch("b=1 a=1"), batch("a=2 c?-")];
-        assert_eq!(keys(&batches.iter().collect::<Vec<_>>()), ["a", "b", "c"]);
+        let seen = seen("z", 3);
+        assert_eq!(keys(&batches.iter().collect::<Vec<_>>(), &seen), ["a", "b", "c", "z"]);
+    }
+
+    fn seen(key: &str, serial: u64) -> Seen {
+        let mark = Mark { key: Key::new(key).expect("a key"), serial: Serial(serial) };
+        Seen { serial: Serial(serial), mark: Some(mark), lost: None }
+    }
+
+    #[test]
+    fn a_store_that_lacks_what_was_seen_takes_nothing() {
+        check_seen(seen("a", 3), &["c=1"], "8 | c@8:1 | 8");
+        let rewound = |seen| Rewound { found: Serial(7), seen: Serial(seen) };
+        check_seen(seen("a", 4), &["c=1", "a?-"], &format!("{0} {0} |  | 7", rewound(4)));
+        check_seen(seen("lost", 6), &["c=1"], &format!("{} |  | 7", rewound(6)));
     }
 }

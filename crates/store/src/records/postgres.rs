@@ -15,17 +15,17 @@
 
 use std::time::Duration;
 
-use futures_util::TryStreamExt as _;
-use record::{Batch, Key, Mismatch, Record, Serial};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions};
+use record::{Batch, Serial};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{Cause, CommitError, OpenError, ReadError, commit_error};
+use super::error::{Cause, CommitError, OpenError, commit_error};
 use super::group::{self, Plan, Row};
-use super::read::{Sink, Stop};
-use super::rows::{self, RECORD, RECORDS_AFTER, SERIAL};
+use super::reader::within;
+use super::rows::{self, SERIAL};
+use super::seen::Seen;
 use super::wake::{self, Wake};
 use super::writer::GroupOutcome;
 
@@ -51,10 +51,7 @@ const BEGIN_READING: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_sort = off";
 
 /// The side that reads.
-pub(super) struct Reader {
-    pool: PgPool,
-    timeout: Duration,
-}
+pub(super) type Reader = super::reader::Reader<sqlx::Postgres>;
 
 /// The side that writes; one for each process.
 pub(super) struct Writer {
@@ -67,7 +64,7 @@ pub(super) struct Writer {
 }
 
 /// The outcomes of a group's batches, and the serial after it.
-type Written = (Vec<Result<Serial, Mismatch>>, Serial);
+type Written = (Vec<Result<Serial, CommitError>>, Serial);
 
 /// Where a commit failed.
 enum Failure {
@@ -119,7 +116,7 @@ pub(super) fn reader(options: &PgConnectOptions, readers_max: u32, timeout: Dura
             })
         })
         .connect_lazy_with(options.clone());
-    Reader { pool, timeout }
+    Reader { pool, timeout, begin: BEGIN_READING }
 }
 
 /// Reads a URL that was checked as a location.
@@ -155,20 +152,6 @@ async fn connect(
         Ok(connection)
     };
     within(Instant::now() + timeout, connect).await
-}
-
-/// Gives up at `deadline`: a server that is cut off does not say so.
-async fn within<T>(
-    deadline: Instant,
-    work: impl Future<Output = Result<T, sqlx::Error>>,
-) -> Result<T, sqlx::Error> {
-    match timeout_at(deadline, work).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(sqlx::Error::Io(std::io::Error::new(
-            std::io::ErrorKind::TimedOut,
-            "the database did not answer in time",
-        ))),
-    }
 }
 
 async fn migrate(connection: &mut PgConnection, location: &str) -> Result<(), OpenError> {
@@ -224,11 +207,11 @@ async fn layout(connection: &mut PgConnection, location: &str) -> Result<usize, 
 
 impl Writer {
     /// Writes the batches in one transaction.
-    pub(super) async fn commit(&mut self, batches: &[&Batch]) -> GroupOutcome {
+    pub(super) async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
         // A connection kept from the last group may have died since, say because the database was
         // restarted. Before COMMIT that is harmless: a new one gets one try.
         if let Some(connection) = self.connection.take() {
-            match self.commit_on(connection, batches).await {
+            match self.commit_on(connection, batches, seen).await {
                 Err(Failure::Before(error)) if is_connection_lost(&error) => {
                     tracing::info!(%error, "the connection that writes was lost, a new one is made");
                 }
@@ -237,7 +220,7 @@ impl Writer {
         }
         let connection = connect(&self.options, self.timeout).await;
         let connection = connection.map_err(|error| commit_error(&error))?;
-        let outcome = self.commit_on(connection, batches).await;
+        let outcome = self.commit_on(connection, batches, seen).await;
         self.settle(outcome).await
     }
 
@@ -246,9 +229,10 @@ impl Writer {
         &mut self,
         mut connection: PgConnection,
         batches: &[&Batch],
+        seen: &Seen,
     ) -> Result<Written, Failure> {
         let deadline = Instant::now() + self.timeout * 2;
-        let write = write(&mut connection, &self.id, batches);
+        let write = write(&mut connection, &self.id, batches, seen);
         let plan = within(deadline, write).await.map_err(Failure::Before)?;
         let written = (plan.outcomes, plan.serial);
         // A group that writes nothing has nothing to lose: its outcomes held under the lock.
@@ -328,9 +312,10 @@ async fn write<'a>(
     connection: &mut PgConnection,
     writer: &str,
     batches: &[&'a Batch],
+    seen: &'a Seen,
 ) -> Result<Plan<'a>, sqlx::Error> {
     sqlx::raw_sql(BEGIN_AND_LOCK).execute(&mut *connection).await?;
-    let keys = group::keys(batches);
+    let keys = group::keys(batches, seen);
     let states = sqlx::query(
         "SELECT store.serial, records.key, records.serial, records.body IS NOT NULL \
          FROM larder_store AS store LEFT JOIN larder_records AS records \
@@ -340,7 +325,7 @@ async fn write<'a>(
     .fetch_all(&mut *connection)
     .await?;
     let states = group::states(&keys, states.iter().map(rows::state_of))?;
-    let plan = group::plan(batches, states);
+    let plan = group::plan(batches, seen, states);
     if plan.rows.is_empty() {
         return Ok(plan);
     }
@@ -436,48 +421,6 @@ impl Reader {
         let mut connection = self.pool.acquire().await.map_err(unavailable)?;
         let found = layout(&mut connection, location).await?;
         super::current_layout(found, STEPS.len(), location)
-    }
-
-    pub(super) async fn read_after<S: Sink>(
-        &self,
-        after: Serial,
-        sink: &mut S,
-    ) -> Result<Serial, Stop<S::Error>> {
-        let begin = self.pool.begin_with(BEGIN_READING);
-        let mut transaction = within(Instant::now() + self.timeout, begin).await?;
-        let mut serial = None;
-        {
-            let mut rows =
-                sqlx::query(RECORDS_AFTER).bind(after.0.cast_signed()).fetch(&mut *transaction);
-            while let Some(row) = within(Instant::now() + self.timeout, rows.try_next()).await? {
-                serial = Some(rows::store_serial_of(&row)?);
-                sink.take(rows::record_of(&row)?).await.map_err(Stop::Sink)?;
-            }
-        }
-        match serial {
-            Some(serial) => Ok(serial),
-            None => {
-                let row = sqlx::query(SERIAL).fetch_one(&mut *transaction);
-                let row = within(Instant::now() + self.timeout, row).await?;
-                Ok(rows::store_serial_of(&row)?)
-            }
-        }
-    }
-
-    pub(super) async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {
-        let row = sqlx::query(RECORD).bind(key.as_str()).fetch_optional(&self.pool);
-        let row = within(Instant::now() + self.timeout * 2, row).await?;
-        row.as_ref().map(rows::record_of).transpose()
-    }
-
-    pub(super) async fn serial(&self) -> Result<Serial, ReadError> {
-        let row = sqlx::query(SERIAL).fetch_one(&self.pool);
-        let row = within(Instant::now() + self.timeout * 2, row).await?;
-        rows::store_serial_of(&row)
-    }
-
-    pub(super) async fn close(&self) {
-        self.pool.close().await;
     }
 }
 

@@ -140,7 +140,7 @@ impl Sink for Restore<'_> {
 /// Copies all of `from` into the empty `to`; returns the serial that both are at.
 pub(super) async fn copy(from: &Records, to: &Records) -> Result<Serial, RestoreError> {
     let mut restore = Restore::begin(to).await?;
-    let read = from.shared.engine.read_after(Serial::ZERO, &mut restore).await;
+    let read = from.read_into(Serial::ZERO, &mut restore).await;
     let serial = read.map_err(|stop| match stop {
         Stop::Read(error) => RestoreError::Read(error),
         Stop::Sink(error) => error,

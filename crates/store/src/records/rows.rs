@@ -5,19 +5,23 @@ use record::{Digest, Found, Key, Record, Serial};
 use sqlx::{ColumnIndex, Decode, Row, Type};
 
 use super::error::ReadError;
+use super::seen::Seen;
 
-/// All records after `$1`, by serial and then by key, each row with the store's serial first. One
-/// statement, but a store without such records gives no row.
+/// All records after `$1`, by serial and then by key.
 pub(super) const RECORDS_AFTER: &str = "\
-    SELECT (SELECT serial FROM larder_store WHERE id = 1), key, serial, body, blobs \
-    FROM larder_records WHERE serial > $1 ORDER BY larder_records.serial, key";
+    SELECT key, serial, body, blobs FROM larder_records WHERE serial > $1 ORDER BY serial, key";
 
 /// The record under `$1`, in the columns of [`RECORDS_AFTER`].
 pub(super) const RECORD: &str = "\
-    SELECT serial, key, serial, body, blobs FROM larder_records WHERE key = $1";
+    SELECT key, serial, body, blobs FROM larder_records WHERE key = $1";
 
 /// The serial of the latest commit.
 pub(super) const SERIAL: &str = "SELECT serial FROM larder_store WHERE id = 1";
+
+/// The serial of the latest commit, and that of the record under `$1`, null if there is none.
+pub(super) const SERIALS: &str = "\
+    SELECT store.serial, records.serial FROM larder_store AS store \
+    LEFT JOIN larder_records AS records ON records.key = $1 WHERE store.id = 1";
 
 /// Reads a row of [`RECORDS_AFTER`] or [`RECORD`].
 pub(super) fn record_of<'r, R>(row: &'r R) -> Result<Record, ReadError>
@@ -29,12 +33,12 @@ where
     &'r [u8]: Decode<'r, R::Database> + Type<R::Database>,
     Option<&'r [u8]>: Decode<'r, R::Database> + Type<R::Database>,
 {
-    let text: &str = row.try_get(1)?;
+    let text: &str = row.try_get(0)?;
     let damaged = |flaw: String| ReadError::Damaged { key: text.escape_debug().to_string(), flaw };
     let key = Key::new(text).map_err(|error| damaged(error.to_string()))?;
-    let serial = serial_of(row.try_get(2)?).map_err(damaged)?;
-    let body: Option<&[u8]> = row.try_get(3)?;
-    let blobs: &[u8] = row.try_get(4)?;
+    let serial = serial_of(row.try_get(1)?).map_err(damaged)?;
+    let body: Option<&[u8]> = row.try_get(2)?;
+    let blobs: &[u8] = row.try_get(3)?;
     let (blobs, rest) = blobs.as_chunks::<32>();
     if !rest.is_empty() {
         return Err(damaged(format!("its last digest has {} bytes, not 32", rest.len())));
@@ -52,6 +56,20 @@ where
 {
     let damaged = |flaw| ReadError::Damaged { key: String::new(), flaw };
     serial_of(row.try_get(0)?).map_err(damaged)
+}
+
+/// Reads the row of [`SERIALS`] and compares it with what was `seen`; the store's serial.
+pub(super) fn checked_serial_of<'r, R>(row: &'r R, seen: &Seen) -> Result<Serial, ReadError>
+where
+    R: Row,
+    usize: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    Option<i64>: Decode<'r, R::Database> + Type<R::Database>,
+{
+    let store = store_serial_of(row)?;
+    let found: Option<i64> = row.try_get(1)?;
+    seen.check(store, found.map(|found| Serial(found.cast_unsigned())))?;
+    Ok(store)
 }
 
 /// The store's serial, and how a key is; no key if the store has none of those asked for.

@@ -4,22 +4,22 @@
 //! the disk before it is acknowledged. Another process on the same file is waited for, up to the
 //! database timeout.
 
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use futures_util::TryStreamExt as _;
-use record::{Batch, Key, Record, Serial};
+use record::{Batch, Serial};
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-    SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, Transaction};
 use tokio::time::Instant;
 
 use super::error::{Cause, OpenError, ReadError, commit_error};
 use super::group::{self, Plan, Row, States};
-use super::read::{Sink, Stop};
-use super::rows::{self, RECORD, RECORDS_AFTER, SERIAL};
+use super::rows;
+use super::seen::Seen;
 use super::writer::GroupOutcome;
 
 type Sqlite = sqlx::Sqlite;
@@ -32,9 +32,7 @@ const STEPS: [&str; 1] = [include_str!("schema/sqlite/0001_records.sql")];
 const ROWS_MAX: usize = 256;
 
 /// The side that reads.
-pub(super) struct Reader {
-    pool: SqlitePool,
-}
+pub(super) type Reader = super::reader::Reader<Sqlite>;
 
 /// The side that writes; one for each process.
 pub(super) struct Writer {
@@ -51,6 +49,7 @@ pub(super) async fn create(
 ) -> Result<Writer, OpenError> {
     let unavailable = |cause| OpenError::Unavailable { location: location.to_owned(), cause };
     create_parents(path).await.map_err(|error| unavailable(Cause::new(error)))?;
+    create_closed(path).await;
     let options = writer_options(path, timeout);
     let connect = options.clone().create_if_missing(true);
     let deadline = Instant::now() + timeout;
@@ -94,7 +93,7 @@ pub(super) fn reader(
         .max_lifetime(None)
         .test_before_acquire(false)
         .connect_lazy_with(options);
-    Reader { pool }
+    Reader { pool, timeout, begin: "BEGIN" }
 }
 
 fn options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
@@ -120,7 +119,7 @@ async fn create_parents(path: &Path) -> std::io::Result<()> {
             .map(Path::to_owned)
             .collect();
         for directory in missing.iter().rev() {
-            match std::fs::create_dir(directory) {
+            match DirBuilder::new().mode(0o750).create(directory) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                     return Err(error);
                 }
@@ -132,6 +131,15 @@ async fn create_parents(path: &Path) -> std::io::Result<()> {
         Ok(())
     };
     tokio::task::spawn_blocking(create).await.map_err(std::io::Error::other)?
+}
+
+/// Makes the file where there is none, closed to other users of the machine: it holds what passwords are checked
+/// against. SQLite would let everybody read it; the files beside it get the mode that it has. What goes wrong
+/// here, SQLite meets as well.
+async fn create_closed(path: &Path) {
+    let path = path.to_owned();
+    let create = move || OpenOptions::new().write(true).create_new(true).mode(0o640).open(path);
+    drop(tokio::task::spawn_blocking(create).await);
 }
 
 async fn migrate(connection: &mut SqliteConnection, location: &str) -> Result<(), OpenError> {
@@ -186,12 +194,12 @@ impl Writer {
     /// A failed COMMIT is rolled back by SQLite and reported as not written. One thing cannot be
     /// excluded: if the disk failed while the log was synced, and the machine then loses power
     /// before the next commit, the log may be found complete after all.
-    pub(super) async fn commit(&mut self, batches: &[&Batch]) -> GroupOutcome {
+    pub(super) async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.options.connect().await.map_err(|error| commit_error(&error))?,
         };
-        match commit(&mut connection, batches).await {
+        match commit(&mut connection, batches, seen).await {
             Ok(plan) => {
                 self.connection = Some(connection);
                 Ok((plan.outcomes, plan.serial))
@@ -216,11 +224,12 @@ impl Writer {
 async fn commit<'a>(
     connection: &mut SqliteConnection,
     batches: &[&'a Batch],
+    seen: &'a Seen,
 ) -> Result<Plan<'a>, sqlx::Error> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let keys = group::keys(batches);
+    let keys = group::keys(batches, seen);
     let states = states(&mut transaction, &keys).await?;
-    let plan = group::plan(batches, states);
+    let plan = group::plan(batches, seen, states);
     if plan.rows.is_empty() {
         transaction.rollback().await?;
         return Ok(plan);
@@ -329,48 +338,11 @@ impl Reader {
         super::current_layout(found, STEPS.len(), location)
     }
 
-    pub(super) async fn read_after<S: Sink>(
-        &self,
-        after: Serial,
-        sink: &mut S,
-    ) -> Result<Serial, Stop<S::Error>> {
-        let mut transaction = self.pool.begin().await?;
-        let mut serial = None;
-        {
-            let mut rows =
-                sqlx::query(RECORDS_AFTER).bind(after.0.cast_signed()).fetch(&mut *transaction);
-            while let Some(row) = rows.try_next().await? {
-                serial = Some(rows::store_serial_of(&row)?);
-                sink.take(rows::record_of(&row)?).await.map_err(Stop::Sink)?;
-            }
-        }
-        match serial {
-            Some(serial) => Ok(serial),
-            None => {
-                let row = sqlx::query(SERIAL).fetch_one(&mut *transaction).await?;
-                Ok(rows::store_serial_of(&row)?)
-            }
-        }
-    }
-
-    pub(super) async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {
-        let row = sqlx::query(RECORD).bind(key.as_str()).fetch_optional(&self.pool).await?;
-        row.as_ref().map(rows::record_of).transpose()
-    }
-
-    pub(super) async fn serial(&self) -> Result<Serial, ReadError> {
-        rows::store_serial_of(&sqlx::query(SERIAL).fetch_one(&self.pool).await?)
-    }
-
     /// What SQLite finds wrong with the file, in its words.
     pub(super) async fn flaws(&self) -> Result<Vec<String>, ReadError> {
         let mut flaws: Vec<String> =
             sqlx::query_scalar("PRAGMA integrity_check").fetch_all(&self.pool).await?;
         flaws.retain(|flaw| flaw != "ok");
         Ok(flaws)
-    }
-
-    pub(super) async fn close(&self) {
-        self.pool.close().await;
     }
 }

@@ -4,23 +4,48 @@
 //! What is passed on is the serial that the store is known to have reached, never a mere signal: who
 //! asks after the fact finds it there, so that nothing is missed between a read and the next wait.
 
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use record::Serial;
+use record::{Key, Serial};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::error::ReadError;
+use super::error::{ReadError, Rewound};
+use super::seen::{Mark, Seen};
 use super::sqlite;
 
 /// The latest serial that this process knows of.
 pub(super) struct Wake {
     latest: watch::Sender<Serial>,
+    /// The latest record that went by.
+    mark: Mutex<Option<Mark>>,
+    /// What the store was first found to lack.
+    lost: OnceLock<Rewound>,
 }
 
 impl Wake {
     pub(super) fn new(serial: Serial) -> Wake {
-        Wake { latest: watch::Sender::new(serial) }
+        Wake { latest: watch::Sender::new(serial), mark: Mutex::default(), lost: OnceLock::new() }
+    }
+
+    /// What is known of the store by now.
+    pub(super) fn seen(&self) -> Seen {
+        let mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Seen { serial: *self.latest.borrow(), mark, lost: self.lost.get().copied() }
+    }
+
+    /// Notes that the store lacks something that was seen.
+    pub(super) fn lose(&self, rewound: Rewound) {
+        let _ = self.lost.set(rewound);
+    }
+
+    /// Notes that `key` is in the store with `serial`.
+    pub(super) fn mark(&self, key: &Key, serial: Serial) {
+        let mut mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
+        if mark.as_ref().is_none_or(|mark| mark.serial < serial) {
+            *mark = Some(Mark { key: key.clone(), serial });
+        }
     }
 
     /// Wakes who waits for less than `serial`.

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use record::{Batch, Mismatch, Serial};
+use record::{Batch, Serial};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::error::CommitError;
+use super::seen::Seen;
 use super::wake::Wake;
 use super::{postgres, sqlite};
 
@@ -22,7 +23,7 @@ pub(super) struct Request {
 }
 
 /// An outcome for each batch of a group, with the serial after it; or why all of them failed.
-pub(super) type GroupOutcome = Result<(Vec<Result<Serial, Mismatch>>, Serial), CommitError>;
+pub(super) type GroupOutcome = Result<(Vec<Result<Serial, CommitError>>, Serial), CommitError>;
 
 /// The side of a database that writes.
 pub(super) enum Writer {
@@ -31,10 +32,10 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    async fn commit(&mut self, batches: &[&Batch]) -> GroupOutcome {
+    async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
         match self {
-            Writer::Sqlite(writer) => writer.commit(batches).await,
-            Writer::Postgres(writer) => writer.commit(batches).await,
+            Writer::Sqlite(writer) => writer.commit(batches, seen).await,
+            Writer::Postgres(writer) => writer.commit(batches, seen).await,
         }
     }
 
@@ -69,12 +70,22 @@ pub(super) async fn run(
             break;
         }
         let batches: Vec<&Batch> = group.iter().map(|request| &request.batch).collect();
-        let outcome = writer.commit(&batches).await;
+        let outcome = writer.commit(&batches, &wake.seen()).await;
         match outcome {
             Ok((outcomes, serial)) => {
+                let written = batches.iter().zip(&outcomes).rev();
+                let mut written = written.filter_map(|(batch, outcome)| {
+                    Some((batch.writes.last()?, *outcome.as_ref().ok()?))
+                });
+                if let Some((write, serial)) = written.next() {
+                    wake.mark(&write.key, serial);
+                }
+                if let Some(Err(CommitError::Rewound(rewound))) = outcomes.first() {
+                    wake.lose(*rewound);
+                }
                 wake.announce(serial);
                 for (request, outcome) in group.drain(..).zip(outcomes) {
-                    answer(request, outcome.map_err(CommitError::Mismatch));
+                    answer(request, outcome);
                 }
             }
             Err(error) => {

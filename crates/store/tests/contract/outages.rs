@@ -4,19 +4,24 @@
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use record::{Batch, Expected, Serial};
-use store::records::{CommitError, DatabaseLocation, Records, RecordsOptions};
+use store::records::{CommitError, DatabaseLocation, ReadError, Records, RecordsOptions, Rewound};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::database::{Database, Kind, Server, in_runtime, key, options, put, run, skipped};
+use crate::database::{Database, Kind, in_runtime, key, options, put, run};
 use crate::on_both;
+use crate::support::small_disk::SmallDisk;
 
-on_both!(a_lock_that_is_not_let_go_is_an_error);
+on_both!(
+    a_lock_that_is_not_let_go_is_an_error,
+    a_store_that_fell_back_is_neither_read_nor_written,
+    a_store_that_fell_back_and_went_on_otherwise_is_noticed,
+    a_store_that_fell_back_stays_so_until_it_is_opened_again,
+);
 
 async fn a_lock_that_is_not_let_go_is_an_error(database: Database) {
     let options = RecordsOptions { database_timeout: Duration::from_millis(300), ..options() };
@@ -93,8 +98,7 @@ async fn check_told(records: &Records, told: &Told) {
 #[test]
 fn a_database_that_crashes_comes_back() {
     in_runtime(async {
-        let Some(server) = Server::make().map(Arc::new) else { return };
-        let database = Database::on(server.clone()).await;
+        let Some((database, server)) = Database::on_own_server().await else { return };
         let options = RecordsOptions { database_timeout: Duration::from_secs(1), ..options() };
         let records = database.open_with(options.clone()).await;
         let follower = database.open_with(options).await;
@@ -103,9 +107,9 @@ fn a_database_that_crashes_comes_back() {
             move || {
                 for _ in 0..3 {
                     std::thread::sleep(Duration::from_millis(400));
-                    server.stop();
+                    server.own().crash();
                     std::thread::sleep(Duration::from_millis(400));
-                    server.start();
+                    server.own().resume();
                 }
             }
         });
@@ -131,10 +135,10 @@ fn a_database_that_crashes_comes_back() {
         let (read, _) = follower.records_after(Serial::ZERO).await.expect("reads work again");
         assert!(read.iter().any(|record| record.key == key("n") && record.body.is_none()));
 
-        server.stop();
+        server.own().crash();
         assert!(records.commit(put("n", "y")).await.expect_err("stopped").is_temporary());
         assert!(records.serial().await.is_err());
-        server.start();
+        server.own().resume();
         check_told_but_for(&records, &told, "n").await;
     });
 }
@@ -245,11 +249,10 @@ fn proxy(directory: &Path, server: String, cut: Arc<AtomicU8>) {
 #[test]
 fn a_commit_without_an_answer_is_looked_up() {
     in_runtime(async {
-        let Some(server) = Server::make().map(Arc::new) else { return };
-        let database = Database::on(server.clone()).await;
+        let Some((database, server)) = Database::on_own_server().await else { return };
         let directory = tempfile::tempdir().expect("a directory");
         let cut = Arc::new(AtomicU8::new(Cut::Nothing as u8));
-        let socket = server.socket();
+        let socket = server.own().socket();
         UnixStream::connect(&socket).expect("the server listens");
         proxy(directory.path(), socket, cut.clone());
         let name = database.url().split(['/', '?']).nth(3).expect("a name");
@@ -279,42 +282,12 @@ fn a_commit_without_an_answer_is_looked_up() {
     });
 }
 
-/// A small disk, for as long as this lives.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    /// None, with a line that says so, if we may not mount one.
-    fn new() -> Option<SmallDisk> {
-        let disk = SmallDisk(tempfile::tempdir().expect("a directory"));
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m", "larder-test"])
-            .arg(disk.0.path())
-            .output()
-            .is_ok_and(|output| output.status.success());
-        if !mounted {
-            skipped("a small disk cannot be mounted here");
-        }
-        mounted.then_some(disk)
-    }
-
-    fn remount(&self, options: &str) -> bool {
-        let mut mount = Command::new("mount");
-        mount.arg("-o").arg(format!("remount,{options}")).arg(self.0.path());
-        mount.output().is_ok_and(|output| output.status.success())
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
-    }
-}
-
 #[test]
 fn a_full_disk_is_an_error_until_there_is_room() {
     in_runtime(async {
-        let Some(disk) = SmallDisk::new() else { return };
-        let location = DatabaseLocation::Sqlite(disk.0.path().join("larder.db"));
+        let directory = tempfile::tempdir().expect("a directory");
+        let Some(disk) = SmallDisk::mount(directory.path(), "size=1m") else { return };
+        let location = DatabaseLocation::Sqlite(disk.path().join("larder.db"));
         let records = Records::open(&location, options()).await.expect("opened");
         let mut written = 0;
         let error = loop {
@@ -340,7 +313,7 @@ fn a_full_disk_is_an_error_until_there_is_room() {
             assert!(matches!(error, CommitError::Full(_)), "{error:?}");
         }
         check(&records, written).await;
-        assert!(disk.remount("size=16m"));
+        disk.remount("size=16m");
         let batch = put(&format!("left/{written}"), vec![7; 9000]);
         let right = key(&format!("right/{written}"));
         let batch = batch.put(right, Expected::Absent, vec![7; 9000], Vec::new());
@@ -352,4 +325,137 @@ fn a_full_disk_is_an_error_until_there_is_room() {
         check(&records, written + 1).await;
         records.close().await;
     });
+}
+
+/// A server that stands still says nothing, not even that: whoever waits for it is told in bounded time.
+#[test]
+fn a_database_that_stands_still_is_an_error_until_it_goes_on() {
+    in_runtime(async {
+        let Some((database, server)) = Database::on_own_server().await else { return };
+        let patience = Duration::from_secs(1);
+        let options = RecordsOptions { database_timeout: patience, ..options() };
+        let records = database.open_with(options).await;
+        assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(1)));
+        // Twice a statement's time, once more for the commit or a new connection, and some for the machine.
+        let bound = patience * 10;
+        let frozen = server.own().freeze();
+        let writes = (0..5).map(|number| records.commit(put(&format!("lost/{number}"), "x")));
+        let writes = tokio::time::timeout(bound, futures_util::future::join_all(writes)).await;
+        for error in writes.expect("an answer in time") {
+            let error = error.expect_err("nobody answers");
+            assert!(matches!(error, CommitError::Unavailable(_)), "{error}");
+            assert!(error.to_string().contains("did not answer in time"), "{error}");
+        }
+        let write = tokio::time::timeout(bound, records.commit(put("lost/again", "x")));
+        assert!(write.await.expect("an answer in time").expect_err("nobody").is_temporary());
+        let read = tokio::time::timeout(bound, records.records_after(Serial::ZERO)).await;
+        assert!(matches!(read, Ok(Err(ReadError::Unavailable(_)))), "{read:?}");
+        drop(frozen);
+        let follower = database.open().await;
+        let serial = tokio::time::timeout(Duration::from_secs(60), async {
+            loop {
+                match records.commit(put("b", "2")).await {
+                    Ok(serial) => break serial,
+                    Err(error) => assert!(error.is_temporary(), "{error}"),
+                }
+            }
+        });
+        let serial = serial.await.expect("commits work again");
+        assert_eq!(serial, Serial(2), "what was refused was not written later");
+        let there = follower.records_after(Serial::ZERO).await.expect("read").0;
+        let there: Vec<&str> = there.iter().map(|record| record.key.as_str()).collect();
+        assert_eq!(there, ["a", "b"]);
+    });
+}
+
+#[test]
+fn a_database_that_is_restarted_is_written_on() {
+    in_runtime(async {
+        let Some((database, server)) = Database::on_own_server().await else { return };
+        let records = database.open().await;
+        let follower = database.open().await;
+        for round in 1..=3 {
+            assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(round)));
+            server.own().stop();
+            server.own().resume();
+        }
+        // The connections of before are dead, of which no writer learns.
+        assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(4)));
+        let woken = tokio::time::timeout(Duration::from_secs(60), follower.wait(Serial(3))).await;
+        assert_eq!(woken, Ok(Some(Serial(4))));
+    });
+}
+
+/// The database as a copy has it that took over before it knew the serials 3 and 4.
+const FALL_BACK: &str =
+    "DELETE FROM larder_records WHERE serial > 2; UPDATE larder_store SET serial = 2";
+
+/// A store at serial 4: `a` to `d` at 1 to 4.
+async fn at_four(database: &Database) -> Records {
+    let records = database.open().await;
+    for (serial, text) in (1..).zip(["a", "b", "c", "d"]) {
+        assert_eq!(records.commit(put(text, "1")).await, Ok(Serial(serial)));
+    }
+    records
+}
+
+#[track_caller]
+fn check_rewound<T: std::fmt::Debug, E: std::error::Error>(outcome: Result<T, E>, found: u64) {
+    let rewound = Rewound { found: Serial(found), seen: Serial(4) };
+    assert_eq!(outcome.expect_err("it fell back").to_string(), rewound.to_string());
+}
+
+async fn a_store_that_fell_back_is_neither_read_nor_written(database: Database) {
+    let (writer, reader) = (at_four(&database).await, database.open().await);
+    reader.records_after(Serial::ZERO).await.expect("read");
+    database.execute(FALL_BACK).await;
+    for records in [&writer, &reader] {
+        check_rewound(records.commit(put("e", "1")).await, 2);
+        check_rewound(records.commit(Batch::new()).await, 2);
+        for after in [Serial::ZERO, Serial(2), Serial(4)] {
+            check_rewound(records.records_after(after).await, 2);
+        }
+        assert_eq!(records.serial().await, Ok(Serial(2)), "that is what the database says");
+    }
+    // Who starts now has seen nothing else.
+    let fresh = database.open().await;
+    assert_eq!(fresh.commit(put("e", "1")).await, Ok(Serial(3)));
+    assert_eq!(fresh.records_after(Serial::ZERO).await.expect("read").0.len(), 3);
+    check_rewound(writer.commit(put("f", "1")).await, 3);
+}
+
+async fn a_store_that_fell_back_and_went_on_otherwise_is_noticed(database: Database) {
+    let (writer, reader) = (at_four(&database).await, database.open().await);
+    reader.records_after(Serial::ZERO).await.expect("read");
+    database.execute(FALL_BACK).await;
+    let fresh = database.open().await;
+    for serial in 3..=6 {
+        assert_eq!(fresh.commit(put("other", "1")).await, Ok(Serial(serial)));
+    }
+    for records in [&writer, &reader] {
+        check_rewound(records.commit(put("e", "1")).await, 6);
+        check_rewound(records.records_after(Serial(4)).await, 6);
+    }
+    assert_eq!(fresh.serial().await, Ok(Serial(6)));
+}
+
+/// Nothing that is written later, not even the record that was lost, makes it good.
+async fn a_store_that_fell_back_stays_so_until_it_is_opened_again(database: Database) {
+    let (writer, reader) = (at_four(&database).await, database.open().await);
+    reader.records_after(Serial::ZERO).await.expect("read");
+    database.execute(FALL_BACK).await;
+    check_rewound(writer.commit(put("e", "1")).await, 2);
+    check_rewound(reader.records_after(Serial(4)).await, 2);
+    let fresh = database.open().await;
+    for serial in 3..=6 {
+        assert_eq!(fresh.commit(put("d", "other")).await, Ok(Serial(serial)));
+    }
+    for records in [&writer, &reader] {
+        check_rewound(records.commit(put("e", "1")).await, 6);
+        check_rewound(records.records_after(Serial(4)).await, 6);
+    }
+    writer.close().await;
+    let again = database.open().await;
+    assert_eq!(again.records_after(Serial::ZERO).await.expect("read").1, Serial(6));
+    assert_eq!(again.commit(put("e", "1")).await, Ok(Serial(7)));
 }

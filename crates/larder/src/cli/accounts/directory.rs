@@ -8,6 +8,7 @@ use store::{CommitError, DatabaseLocation, Records, RecordsOptions};
 use crate::accounts::ATTEMPTS_MAX;
 use crate::cli::Exit;
 use crate::config::Config;
+use crate::setup;
 
 /// Records that are looked at together: a store holds much that is of no interest here.
 const APPLIED_AT_ONCE_MAX: usize = 8_192;
@@ -58,7 +59,9 @@ impl Directory {
         };
         let records = records.map_err(|error| match error {
             OpenError::OlderLayout { found: 0, .. } => missing(),
-            error => Exit::failure(error),
+            error => {
+                Exit::failure(format_args!("{:#}", setup::with_reason(&location, error.into())))
+            }
         })?;
         let index = (purpose == Purpose::ChangeAll).then(pypi::Snapshot::default);
         let serial = Serial::ZERO;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use article::{ArticleName, Revision, render};
+use article::{ArticleName, Limits, Revision, render};
 use axum::body::{Body, to_bytes};
 use bytes::Bytes;
 use http::header::{
@@ -128,7 +128,14 @@ pub(crate) async fn put(
 ) -> Result<Bytes, HttpError> {
     let name = ArticleName::parse(&new.name).map_err(bad)?;
     let mut query = String::new();
-    if let Some(comment) = &new.comment {
+    if let Some(comment) = &new.comment.as_deref().map(str::trim) {
+        // It is checked where all comments are; a longer one may not even fit into a URL.
+        let (bytes, bytes_max) = (comment.len(), Limits::default().comment_bytes_max);
+        if bytes > bytes_max {
+            return Err(bad(format_args!(
+                "the comment of {bytes} bytes is refused: at most {bytes_max} were expected"
+            )));
+        }
         query = format!("?comment={}", utf8_percent_encode(comment, NON_ALPHANUMERIC));
     }
     let request = Request::builder().uri(format!("/{query}")).body(()).map_err(bad)?;
@@ -148,7 +155,10 @@ pub(crate) async fn put(
         head.headers.remove(name);
     }
     if let Some(content_type) = &new.content_type {
-        let value = HeaderValue::from_str(content_type).map_err(bad)?;
+        let value = HeaderValue::from_str(content_type).map_err(|_| {
+            let shown: String = content_type.chars().take(64).collect();
+            bad(format_args!("`{}` is not a media type", shown.escape_debug()))
+        })?;
         head.headers.insert(CONTENT_TYPE, value);
     }
     let (base, body) = (Revision(new.base), Body::from(new.body));
@@ -159,5 +169,5 @@ pub(crate) async fn put(
         return Ok(body);
     }
     let refusal: Value = serde_json::from_slice(&body).unwrap_or_default();
-    Err(HttpError::new(head.status, refusal["error"].as_str().unwrap_or("the write was refused")))
+    Err(HttpError::new(head.status, refusal["detail"].as_str().unwrap_or("the write was refused")))
 }

@@ -26,7 +26,6 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use record::Serial;
 use reply::Encoding;
-use serde_json::json;
 use store::{BlobError, CommitError, Staged};
 
 use super::read;
@@ -114,6 +113,8 @@ pub(super) async fn put(
     let base_type = base_type.map(|content| content.content_type.clone());
     drop(stored);
     let received = receive(&app, &head.headers, base_type.as_ref(), body).await?;
+    // A body may take its time: who has lost the right meanwhile, has lost it.
+    self::writer(&app, &head.headers).await?;
     let content = received.facts.clone();
     let change = Change::Put(Put { name, base, content, author, comment, at });
     if let Some(error) = failed {
@@ -335,20 +336,12 @@ fn refused(error: &WriteError, merged: Option<&Merge>, serial: Serial, may_read:
         WriteError::Text { .. } => StatusCode::BAD_REQUEST,
         WriteError::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let body = match error.stale() {
-        Some(stale) if !may_read => {
-            let (base, latest) = (stale.base.0, stale.latest.revision.0);
-            let body = json!({
-                "error": error.to_string(), "code": error.code(), "name": stale.name.as_str(),
-                "base_version": base, "latest_version": latest,
-            });
-            Bytes::from(body.to_string())
-        }
-        _ => render::write_error(error, merged),
-    };
-    let mut response = (status, body).into_response();
+    let mut members = render::refusal(error, merged);
+    if !may_read {
+        members.retain(|name, _| !matches!(name.as_str(), "latest" | "same_content" | "merge"));
+    }
+    let mut response = HttpError::new(status, error.to_string()).with(members).into_response();
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(stale) = error.stale()
         && may_read
         && !stale.latest.is_deleted()

@@ -138,15 +138,19 @@ pub(super) async fn add_tox_result(
                 stage,
                 directory,
                 filename,
+                name: None,
                 digest: blob.digest,
                 size_bytes: blob.size_bytes,
                 who: principal.user_name(),
                 at: Timestamp::now(),
+                log: &[],
             };
             let (batch, path) = upload::tox_result(&stored.index, &upload).map_err(refused)?;
             Ok((Some(batch), path))
         })
         .await?;
+        // As in a link, the digest is beside the path.
+        let path = format!("{path}#sha256={}", blob.digest);
         Ok(reply::result(StatusCode::OK, "toxresultpath", path, None))
     };
     adding.await.or_else(Refused::into_result)

@@ -218,10 +218,11 @@ async fn show_version(
     check_accept(ask)?;
     let order = readable(ask, stage, ask.has_flag("ignore_bases")).await?;
     let name = normalized(ask, project)?;
-    let view = order.project(name.as_str()).ok_or_else(|| no_project(project))?;
+    let missing = || no_version(name.as_str(), version);
+    let view = order.project(name.as_str()).ok_or_else(missing)?;
     let versions = view.versions();
     let wanted = versions.iter().find(|view| view.version.as_str() == version);
-    let wanted = wanted.ok_or_else(|| no_version(name.as_str(), version))?;
+    let wanted = wanted.ok_or_else(missing)?;
     let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
     let data = devpi::version_data(wanted, &name, &ask.root_url, &metadata);
     Ok(reply::result(StatusCode::OK, "versiondata", data, None))

@@ -3,6 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{HeaderName, USER_AGENT};
+use jiff::Timestamp;
 use pypi::ResolutionOrder;
 use serde_json::json;
 
@@ -26,6 +27,8 @@ pub(super) fn status(ask: &Ask) -> Response {
     let serial = ask.stored.serial.0;
     let identity = ask.stored.identity.as_ref().and_then(|value| value.to_str().ok());
     let counts = app.pages.counts();
+    // A write is seen once it is in every page: what devpi's plugins are told later, is told at once here.
+    let seen_at = app.keeper.seen_at().map(seconds);
     let result = json!({
         // Where it lies on the disk is nobody's business out here.
         "serverdir": "",
@@ -36,10 +39,10 @@ pub(super) fn status(ask: &Ask) -> Response {
         "port": port,
         "outside-url": app.config.public_url,
         "serial": serial,
-        "last-commit-timestamp": null,
+        "last-commit-timestamp": seen_at,
         "event-serial": serial,
-        "event-serial-timestamp": null,
-        "event-serial-in-sync-at": null,
+        "event-serial-timestamp": seen_at,
+        "event-serial-in-sync-at": seen_at,
         "metrics": [
             ["larder_python_pages_rendered_total", "counter", counts.rendered],
             ["larder_python_lists_rendered_total", "counter", counts.rendered_lists],
@@ -50,6 +53,11 @@ pub(super) fn status(ask: &Ask) -> Response {
         "polling_replicas": {},
     });
     reply::result(StatusCode::OK, "status", result, None)
+}
+
+/// Seconds since 1970, with a fraction.
+fn seconds(time: Timestamp) -> f64 {
+    time.as_microsecond() as f64 / 1e6
 }
 
 /// `/+authcheck`, with the URL in `X-Original-URI`: 200 if whoever asks may read it. 401 for nobody in

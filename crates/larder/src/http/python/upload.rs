@@ -15,8 +15,8 @@ use multer::Multipart;
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
 use pypi::change::upload as change;
 use pypi::{
-    Decision, DigestHasher, FileDigests, FileRole, Filename, Metadata, StageName, UploadAction,
-    UploadForm, Version,
+    Decision, DigestHasher, FileDigests, FileRole, Filename, Metadata, Stage, StageName,
+    UploadAction, UploadForm, Version,
 };
 use rawzip::FileReader;
 use record::{Batch, Digest};
@@ -99,13 +99,37 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
         let text = "cannot submit to mirror index".to_owned();
         return Err(Refused::Upload(StatusCode::NOT_FOUND, text));
     }
+    uploader(ask, found).await?;
+    let name = found.name().clone();
+    let arrived = arrive(ask, body).await?;
+    // A body may take its time: who has lost the right meanwhile, has lost it.
+    let stored = auth::stored(&ask.app)?;
+    let who = match stored.index.stage(stage) {
+        Some(found) => uploader(ask, found).await?,
+        None => None,
+    };
+    drop(stored);
+    let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let form = UploadForm::read(fields, arrived.content.is_some()).map_err(bad)?;
+    match form.action {
+        UploadAction::Submit => submit(ask, &name, &form).await,
+        UploadAction::FileUpload | UploadAction::DocUpload => {
+            // The form was read with a content.
+            let content = arrived.content.ok_or_else(|| bad("content file field not found"))?;
+            file(ask, &name, &form, content, who.as_ref()).await
+        }
+    }
+}
+
+/// Who uploads, if they may.
+async fn uploader(ask: &Ask, stage: &Stage) -> Result<Option<UserName>, Refused> {
     let proved = auth::identified(&ask.app, &ask.head.headers).await?;
     // Credentials that do not hold are those of nobody, whom some stages let upload.
     let (principal, reason) = match proved {
         Ok(principal) => (principal, None),
         Err(reason) => (Principal::Anonymous, Some(reason)),
     };
-    if !found.may_upload(&principal) {
+    if !stage.may_upload(&principal) {
         return Err(match principal.user_name() {
             None => {
                 let needed = || {
@@ -118,19 +142,7 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
             Some(_) => Refused::Upload(StatusCode::FORBIDDEN, "no permission to submit".to_owned()),
         });
     }
-    let who = principal.user_name().cloned();
-    let name = found.name().clone();
-    let arrived = arrive(ask, body).await?;
-    let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let form = UploadForm::read(fields, arrived.content.is_some()).map_err(bad)?;
-    match form.action {
-        UploadAction::Submit => submit(ask, &name, &form).await,
-        UploadAction::FileUpload | UploadAction::DocUpload => {
-            // The form was read with a content.
-            let content = arrived.content.ok_or_else(|| bad("content file field not found"))?;
-            file(ask, &name, &form, content, who.as_ref()).await
-        }
-    }
+    Ok(principal.user_name().cloned())
 }
 
 /// Takes the form in: fields into memory, the file into a spool.

@@ -148,15 +148,14 @@ async fn modify(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
         Ok((batch.map_err(|_| missing(&name))?, ()))
     })
     .await?;
-    let stored = auth::stored(&ask.app)?;
-    let changed = stored.accounts.user(&name).ok_or_else(|| missing(&name))?;
     if is_password {
+        let stored = auth::stored(&ask.app)?;
+        let changed = stored.accounts.user(&name).ok_or_else(|| missing(&name))?;
         let login = proxy_auth(&ask.app, changed)?;
         let message = Some("user updated, new proxy auth");
         return Ok(reply::result(StatusCode::OK, "userpassword", login, message));
     }
-    let config = UserConfig { user: changed, snapshot: &stored.index, principal: &principal };
-    Ok(reply::result(StatusCode::OK, "userconfig", config, Some("user updated")))
+    Ok(reply::message(StatusCode::OK, "user updated"))
 }
 
 async fn delete(ask: &Ask, user: &str) -> Result<Response, Refused> {

@@ -206,7 +206,7 @@ pub(super) async fn retain(ask: &Ask, stage: &str, body: Body) -> Result<Respons
             let stage = index.stage(name.as_str());
             let stage = stage.ok_or_else(|| refused(ChangeError::NoStage(name.clone())))?;
             let rule = own.unwrap_or_else(|| RetentionRule::of(stage));
-            if rule.versions == Some(0) && rule.days.is_none() {
+            if rule.keeps_nothing() {
                 return Err(bad("'versions' was expected to be 1 or more: 0 would remove all"));
             }
             if rule.is_empty() {

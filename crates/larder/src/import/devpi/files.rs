@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use account::UserName;
 use anyhow::bail;
@@ -12,7 +13,7 @@ use jiff::Timestamp;
 use pypi::change::upload as change;
 use pypi::{
     ClaimedDigests, Decision, FileKind, FileLookup, FileRole, Filename, FilenameError, LogEntry,
-    Metadata, Project, ProjectName, StageName, Version, doc_filename,
+    Metadata, Project, ProjectName, ReleaseFile, StageName, Version, doc_filename,
 };
 use record::Digest;
 use serde_json::{Map, Value, json};
@@ -22,8 +23,10 @@ use crate::accounts::ATTEMPTS_MAX;
 use crate::import::intake::Intake;
 use crate::import::progress::Progress;
 use crate::import::report::{Report, Tally};
+use crate::import::stored_blobs::{self, Look};
 use crate::import::writer::{Plan, Writer};
 use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
+use crate::keeping::counted;
 use crate::stored::Stored;
 
 /// A release or a file that is to be imported.
@@ -52,6 +55,8 @@ struct NewFile {
     requires_python: Option<String>,
     /// Of a test result: the name of the file that was tested.
     tested: Option<String>,
+    /// Of a test result: what the results of this stage are called in the export.
+    results: Arc<BTreeSet<String>>,
     who: Option<UserName>,
     at: Timestamp,
     log: Vec<LogEntry>,
@@ -89,23 +94,39 @@ pub(super) fn items(
             continue;
         };
         if known.config().is_mirror() {
-            let count = index.files.len();
-            let subject = format!("index {name}");
-            if count > 0 && is_mirrored_file_missed {
-                leave_out(index, report);
-                let text = "files of a mirror cannot be imported, a mirror fetches them anew \
-                            (`--without-mirrored-files`: they are not missed)";
-                report.fail(subject, format_args!("{count} files: {text}"));
-            } else if count > 0 {
-                let text = "files of the mirror were left out; it fetches them anew";
-                report.note(subject, format_args!("{count} {text}"));
-            }
+            leave_out_mirrored(name, index, is_mirrored_file_missed, report);
             continue;
         }
         let of_stage = OfStage { stage, directory, requires_python: BTreeMap::new() };
         of_stage.items(index, &mut items, report);
     }
     items
+}
+
+/// Counts and names what an export has of a mirror: with its settings it comes over, without its content.
+fn leave_out_mirrored(name: &str, index: &dump::Index, is_missed: bool, report: &mut Report) {
+    let subject = format!("index {name}");
+    let text = "a mirror: its settings are imported, but this version fetches nothing from an upstream yet, \
+                so that indexes based on it show their own projects only";
+    report.note(&subject, text);
+    let releases: u64 = index.projects.values().map(|versions| versions.len() as u64).sum();
+    let files = index.files.len() as u64;
+    report.mirrored.indexes += 1;
+    report.mirrored.projects += index.projects.len() as u64;
+    report.mirrored.releases += releases;
+    report.mirrored.files += files;
+    if releases == 0 && files == 0 {
+        return;
+    }
+    let counts = format!("{} and {}", counted(releases, "release"), counted(files, "file"));
+    if is_missed {
+        leave_out(index, report);
+        let text = "of the mirror are not imported: they are its upstream's (`--without-mirrored-files`: they \
+                    are not missed)";
+        report.fail(subject, format_args!("{counts} {text}"));
+    } else {
+        report.note(subject, format_args!("{counts} of the mirror were left out, as asked"));
+    }
 }
 
 /// Counts everything of an index as not imported.
@@ -167,6 +188,17 @@ impl OfStage<'_> {
                     tally(report, role(&file.kind).ok()).not_imported += 1;
                     report.fail(subject, format_args!("{error:#}"));
                 }
+            }
+        }
+        let result_name = |item: &Item| match &item.what {
+            What::File(file) if file.tested.is_some() => Some(file.filename.clone()),
+            _ => None,
+        };
+        let results: Arc<BTreeSet<String>> =
+            Arc::new(files.iter().filter_map(result_name).collect());
+        for item in &mut files {
+            if let What::File(file) = &mut item.what {
+                file.results = results.clone();
             }
         }
         files.sort_by(|one, other| one.place().cmp(&other.place()));
@@ -268,6 +300,7 @@ impl OfStage<'_> {
             unchecked,
             requires_python,
             tested,
+            results: Arc::default(),
             who,
             at,
             log,
@@ -311,7 +344,7 @@ impl Item {
     }
 
     /// What the stage has of the project.
-    fn known<'stored>(&self, stored: &'stored Stored) -> Option<&'stored std::sync::Arc<Project>> {
+    fn known<'stored>(&self, stored: &'stored Stored) -> Option<&'stored Arc<Project>> {
         stored.index.stage(self.stage.as_str())?.project(self.project.as_str())
     }
 
@@ -343,9 +376,10 @@ impl Item {
                 Outcome::Conflict(text)
             });
         }
-        // A result that has got another name here.
+        // A result that has got another name here, and not another one that says the same.
         let tested = file.tested.as_deref()?;
-        let mut results = known.tox_results_of(tested);
+        let mut results =
+            known.tox_results_of(tested).filter(|it| !file.results.contains(it.filename()));
         let digest = digest?;
         results
             .any(|it| *it.digest() == digest && it.uploaded_at() == file.at)
@@ -457,6 +491,13 @@ struct ReadyFile {
     core_metadata: Option<Digest>,
 }
 
+/// An item that is in the store.
+pub(super) struct There {
+    digest: Digest,
+    /// Whether this import brought it.
+    is_new: bool,
+}
+
 /// Imports, and returns of which digest each item is now there; none: it is not.
 ///
 /// # Errors
@@ -465,7 +506,7 @@ pub(super) async fn import(
     writer: &mut Writer,
     items: &[Item],
     report: &mut Report,
-) -> anyhow::Result<Vec<Option<Digest>>> {
+) -> anyhow::Result<Vec<Option<There>>> {
     let progress = Progress::begin("importing", items.len() as u64);
     let mut there = Vec::with_capacity(items.len());
     // A test result is decided on with its file known, be it of the same commit.
@@ -500,15 +541,15 @@ pub(super) async fn import(
             if let Some(note) = note {
                 report.note(&item.subject, note);
             }
-            let digest = match outcome {
+            there.push(match outcome {
                 Outcome::Imported(digest, size_bytes) => {
                     item.tally(report).imported += 1;
                     report.bytes += size_bytes;
-                    Some(digest)
+                    Some(There { digest, is_new: true })
                 }
                 Outcome::AlreadyThere(digest) => {
                     item.tally(report).already_there += 1;
-                    Some(digest)
+                    Some(There { digest, is_new: false })
                 }
                 Outcome::Conflict(text) => {
                     item.tally(report).not_imported += 1;
@@ -520,8 +561,7 @@ pub(super) async fn import(
                     report.fail(&item.subject, text);
                     None
                 }
-            };
-            there.push(digest);
+            });
         }
     }
     progress.end();
@@ -649,9 +689,6 @@ fn decide_file(
     ready: &ReadyFile,
     plan: &Plan,
 ) -> anyhow::Result<Option<record::Batch>> {
-    let usual = LogEntry::Upload { who: file.who.clone(), at: file.at, target: item.stage.clone() };
-    // The usual history is not written out.
-    let log = if file.log == [usual] { &[][..] } else { &file.log };
     let upload = change::FileUpload {
         stage: &item.stage,
         project: &item.project,
@@ -668,9 +705,15 @@ fn decide_file(
         metadata: None,
         who: file.who.as_ref(),
         at: file.at,
-        log,
+        log: unusual_log(item, file),
     };
     Ok(change::file(&plan.stored().index, &upload)?.batch())
+}
+
+/// What is to be written of a file's history: none if it was uploaded, and that is all.
+fn unusual_log<'file>(item: &Item, file: &'file NewFile) -> &'file [LogEntry] {
+    let usual = LogEntry::Upload { who: file.who.clone(), at: file.at, target: item.stage.clone() };
+    if file.log == [usual] { &[] } else { &file.log }
 }
 
 fn decide_test_result(
@@ -687,64 +730,65 @@ fn decide_test_result(
         stage: &item.stage,
         directory: found.directory(),
         filename: tested,
+        name: Some(&file.filename),
         digest: ready.digest,
         size_bytes: ready.size_bytes,
         who: file.who.as_ref(),
         at: file.at,
+        log: unusual_log(item, file),
     };
     let (batch, _) = change::tox_result(&plan.stored().index, &upload)?;
     Ok(Some(batch))
 }
 
-/// Looks whether everything that should be there is there, with its bytes.
+/// Looks whether everything that should be there is there: each file by its path, and its bytes, which are hashed
+/// again where this import brought them.
 ///
 /// # Errors
 /// Those of the store.
 pub(super) async fn verify(
     writer: &Writer,
     items: &[Item],
-    there: &[Option<Digest>],
+    there: &[Option<There>],
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let Some(blobs) = writer.blobs() else { return Ok(()) };
-    let progress = Progress::begin("looking again", items.len() as u64);
-    let mut sizes: BTreeMap<Digest, Option<u64>> = BTreeMap::new();
-    let mut missing: BTreeSet<&str> = BTreeSet::new();
-    for (item, digest) in items.iter().zip(there) {
-        progress.step();
-        let (What::File(file), Some(digest)) = (&item.what, digest) else { continue };
-        let project = item.known(writer.stored());
-        let found = project.and_then(|project| match &file.tested {
-            Some(tested) => project.tox_results_of(tested).find(|it| it.digest() == digest),
-            None => project.file(&file.filename).filter(|it| it.digest() == digest),
-        });
-        let Some(found) = found else {
-            missing.insert(&item.subject);
+    let mut looks = Vec::with_capacity(items.len());
+    for (item, there) in items.iter().zip(there) {
+        let (What::File(file), Some(There { digest, is_new })) = (&item.what, there) else {
             continue;
         };
-        let size_bytes = match sizes.get(digest) {
-            Some(size_bytes) => *size_bytes,
-            None => {
-                let size_bytes = blobs.size_bytes(*digest).await?;
-                sizes.insert(*digest, size_bytes);
-                size_bytes
-            }
+        let Some(there) = looked_up(writer.stored(), item, file, digest) else {
+            report.fail(&item.subject, "was imported, but is not found in the store");
+            continue;
         };
-        let stage = writer.stored().index.stage(item.stage.as_str());
-        let lookup = stage.map(|stage| stage.file(found.directory(), found.filename()));
-        let is_reached = matches!(lookup, Some(FileLookup::Found { .. }));
-        if size_bytes == Some(found.size_bytes()) && is_reached {
-            report.verified += 1;
-        } else {
-            missing.insert(&item.subject);
+        if item.role() == Some(FileRole::ToxResult) && there.filename() != file.filename {
+            report.note(&item.subject, format_args!("is now called `{}`", there.filename()));
         }
-        if item.role() == Some(FileRole::ToxResult) && found.filename() != file.filename {
-            report.note(&item.subject, format_args!("is now called `{}`", found.filename()));
+        let (digest, size_bytes) = (*digest, there.size_bytes());
+        looks.push(Look { subject: &item.subject, digest, size_bytes, is_new: *is_new });
+    }
+    stored_blobs::check(blobs, &looks, report).await
+}
+
+/// The file that an item became, found as a reader would: by its path.
+fn looked_up(
+    stored: &Stored,
+    item: &Item,
+    file: &NewFile,
+    digest: &Digest,
+) -> Option<Arc<ReleaseFile>> {
+    let project = item.known(stored)?;
+    let by_name = project.file(&file.filename).filter(|it| it.digest() == digest);
+    let found = match &file.tested {
+        Some(tested) => {
+            by_name.or_else(|| project.tox_results_of(tested).find(|it| it.digest() == digest))
         }
+        None => by_name,
+    }?;
+    let stage = stored.index.stage(item.stage.as_str())?;
+    match stage.file(found.directory(), found.filename()) {
+        FileLookup::Found { file, .. } => Some(file),
+        FileLookup::CoreMetadata { .. } | FileLookup::Gone | FileLookup::Absent => None,
     }
-    for subject in missing {
-        report.fail(subject, "was imported, but is not found in the store");
-    }
-    progress.end();
-    Ok(())
 }

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use super::{Place, prepare};
+use crate::process::larder;
+use crate::support::small_disk::SmallDisk;
 
 #[test]
 fn a_store_is_prepared_once() {
@@ -182,4 +184,42 @@ fn changes_at_once_all_count() {
         }
     });
     assert_eq!(place.run("user groups alice"), "g0\ng1\ng2\ng3\ng4\ng5\n");
+}
+
+/// A store holds what passwords are checked against, also one that was restored, or lies elsewhere.
+#[test]
+fn nobody_else_reads_a_store() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = prepare(directory.path());
+    place.run("backup copy");
+    let run = |line: &str| {
+        let output = larder(directory.path()).args(line.split(' ')).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
+    };
+    run("restore copy --data-dir restored");
+    fs::create_dir(directory.path().join("open")).expect("a directory");
+    run("init --data-dir other --database sqlite:open/records.db --root-password horse");
+    let check = |path: &str| {
+        let metadata = fs::metadata(directory.path().join(path)).expect(path);
+        assert_eq!(metadata.permissions().mode() & 0o007, 0, "{path}");
+    };
+    for path in ["data", "copy", "restored", "other"] {
+        check(path);
+    }
+    for path in ["data/records.db", "copy/records.db", "restored/records.db", "open/records.db"] {
+        check(path);
+    }
+}
+
+/// Not just that a file cannot be opened: why.
+#[test]
+fn a_directory_that_cannot_be_written_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(disk) = SmallDisk::mount(&directory.path().join("data"), "size=8m") else { return };
+    let place = prepare(directory.path());
+    disk.remount("ro");
+    let reason = "`data` must be writable, and is not (Read-only file system";
+    for line in ["user list", "verify", "serve --aur-enabled=false --listen 127.0.0.1:0"] {
+        place.check(line, 1, reason);
+    }
 }

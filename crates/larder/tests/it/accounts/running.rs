@@ -1,5 +1,6 @@
 //! A running server takes what the command line of another process changes.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use larder::config::Config;
@@ -177,4 +178,41 @@ fn a_user_goes_with_their_indexes_if_that_is_meant() {
     place.check("user remove alice --force", 0, "indexes: 2");
     wait_until("the end of Alice", || status("/alice") == 404);
     assert_eq!((status("/alice/dev"), status("/alice/prod")), (404, 404));
+}
+
+/// Begins a request that `alice` may make, and ends its body after her removal: it is refused, and nothing is kept.
+#[track_caller]
+fn check_lost(target: &str, content_type: &str, body: &str) {
+    let process = start();
+    let (client, place) = (process.client, Place(process.directory.path()));
+    let alice = basic("alice", "old");
+    let headers = [("Authorization", alice.as_str()), ("Content-Type", "application/json")];
+    assert_eq!(client.send("PUT", "/alice/dev", &headers, b"{}").status, 200);
+
+    let mut stream = client.connect();
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: x\r\nAuthorization: {alice}\r\nContent-Type: {content_type}\r\n\
+         Connection: close\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    stream.read_exact(&mut [0; 25]).expect("the server wants the body");
+    place.run("user password alice --no-password");
+    wait_until("the password to be gone", || read(&client, &alice).status == 401);
+    stream.write_all(body.as_bytes()).expect("the server reads");
+    let refused = Response::read(&mut stream, false);
+    assert_eq!(refused.status, 401, "{}", refused.text());
+    let verified = place.run("verify");
+    assert!(!verified.contains("article") && !verified.contains("release"), "{verified}");
+}
+
+#[test]
+fn a_right_that_is_lost_while_a_body_comes_is_lost_for_it() {
+    check_lost("/article/late/0", "text/plain", "text");
+    let field = |name: &str, value: &str| {
+        format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    let fields = [field(":action", "submit"), field("name", "late"), field("version", "1")];
+    let form = format!("{}--x--\r\n", fields.concat());
+    check_lost("/alice/dev/", "multipart/form-data; boundary=x", &form);
 }

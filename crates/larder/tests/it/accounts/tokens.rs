@@ -140,7 +140,7 @@ fn what_is_asked_wrongly_is_refused() {
     let alice = asking(&process, "alice", "a");
     for (body, status, says) in [
         ("", 400, "no request for a token"),
-        ("[]", 400, "no request for a token"),
+        ("[]", 400, "no request for a token: it is not an object"),
         ("{}", 400, "scopes"),
         (r#"{"scopes":["*"],"user":"bob"}"#, 400, "user"),
         (r#"{"scopes":"*"}"#, 400, "no request for a token"),

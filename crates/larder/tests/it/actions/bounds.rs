@@ -34,6 +34,13 @@ fn size() {
     // An error repeats no more of a long name than is of use.
     let response = post(&body[body.len() / 2..]);
     assert!(response.body.len() < 1000, "{} bytes", response.body.len());
+    let long = "x".repeat(1 << 19);
+    for body in [format!("\"{long}\""), format!("{{\"actions\":\"{long}\"}}")] {
+        let response = post(&body);
+        assert_eq!(response.status, 400);
+        assert!(response.body.len() < 1000, "{} bytes", response.body.len());
+        assert!(response.text().contains("expected an object"), "{}", response.text());
+    }
     let name = format!("{{\"actions\":{{\"{}\":{{}}}}}}", "x".repeat(1 << 19));
     let known = post(&name).json()["detail"].as_str().map(str::len);
     assert!(known.is_some_and(|bytes| bytes < 1000), "{known:?}");

@@ -71,6 +71,7 @@ fn the_status_of_the_server() {
     let aur = &status["surfaces"]["aur"];
     assert_eq!((&aur["enabled"], &aur["packages"]), (&json!(true), &json!(9)));
     assert!(aur["snapshot_age_seconds"].is_u64() && aur["modified_unix_seconds"].is_u64(), "{aur}");
+    assert_eq!(status["surfaces"]["python"]["enabled"], true);
     assert!(status["store"]["serial"].is_u64(), "{status}");
 }
 

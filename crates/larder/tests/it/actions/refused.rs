@@ -5,7 +5,7 @@ use serde_json::json;
 use super::post;
 use crate::catalogue;
 use crate::client::Response;
-use crate::server::{TestServer, small};
+use crate::server::{ROOT, TestServer, small};
 
 #[track_caller]
 fn check_problem(response: &Response, status: u16, action: Option<&str>, detail: &str) {
@@ -41,7 +41,7 @@ fn arguments() {
     check("example.fibonacci", json!({}), "missing field `n`");
     check("example.fibonacci", json!({"n": 34, "m": 1}), "`m`: unknown field `m`, expected `n`");
     check("example.fibonacci", json!({"n": "34"}), "`n`: invalid type: string \"34\"");
-    check("example.fibonacci", json!({"n": -1}), "`n`: invalid value: integer `-1`");
+    check("example.fibonacci", json!({"n": -1}), "integer `-1`, expected a whole number from 0 to");
     check("example.fibonacci", json!({"n": 3.5}), "`n`: invalid type: floating point `3.5`");
     check("example.fibonacci", json!({"n": 46}), "`n` is 46, expected at most 45");
     check("example.fibonacci", json!({"n": 5_000_000_000_u64}), "`n`: invalid value");
@@ -55,6 +55,31 @@ fn arguments() {
     let mode = "`mode` is `ends`, expected one of: contains, starts-with";
     check("aur.search", json!({"needle": "xy", "mode": "ends"}), mode);
     check("aur.suggest", json!({}), "missing field `prefix`");
+}
+
+/// What would not even fit into a URL or a header is refused for what it is.
+#[test]
+fn comments_types_and_contents_of_articles() {
+    let server = TestServer::without_source(|config| config.aur.enabled = false);
+    server.wait_until_ready();
+    let check = |more: serde_json::Value, detail: &str| {
+        let mut arguments = json!({"name": "a", "version": 0});
+        arguments
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("too").clone());
+        let body = json!({"actions": {"article.put": arguments}}).to_string();
+        let response = server.client.send("POST", "/actions", &[ROOT], body.as_bytes());
+        check_problem(&response, 400, Some("article.put"), detail);
+    };
+    let comment = |bytes: usize| json!({"text": "x", "comment": "x".repeat(bytes)});
+    check(comment(2_001), "the comment of 2001 bytes is refused: at most 2000 were expected");
+    check(comment(100_000), "the comment of 100000 bytes is refused: at most 2000 were expected");
+    check(json!({"text": "x", "comment": "a\0"}), "the comment is refused");
+    check(json!({"text": "x", "content_type": "text/plain\r\nX: y"}), "is not a media type");
+    check(json!({"base64": "***"}), "`base64` is not base64: ");
+    check(json!({"text": "x", "base64": "eA=="}), "expected either `text` or `base64`");
+    assert_eq!(server.get("/article/a").status, 404);
 }
 
 #[test]

@@ -1,45 +1,14 @@
 //! A store that takes no writes: the writer is told, reads go on, and later writes go on when it can.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use super::{ask, noise, store};
 use crate::server::TestServer;
-
-/// A small file system of its own, as far as this process may have one.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(path: &Path, megabytes: u32) -> Option<SmallDisk> {
-        std::fs::create_dir_all(path).expect("a directory");
-        let options = format!("size={megabytes}m");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(path);
-        let mounted = mount.output().is_ok_and(|output| output.status.success());
-        if !mounted {
-            println!("skipped: no file system can be mounted here");
-        }
-        mounted.then(|| SmallDisk(path.to_owned()))
-    }
-
-    fn remount(&self, option: &str) {
-        let options = format!("remount,{option}");
-        let status = Command::new("mount").args(["-o", &options]).arg(&self.0).status();
-        assert!(status.is_ok_and(|status| status.success()), "{options}");
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: the server may still have files open.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
+use crate::support::small_disk::SmallDisk;
 
 fn on_a_small_disk(check: impl FnOnce(&TestServer, &SmallDisk)) {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
-    let Some(disk) = SmallDisk::mount(&directory.path().join("data"), 8) else { return };
+    let Some(disk) = SmallDisk::mount(&directory.path().join("data"), "size=8m") else { return };
     let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
     server.wait_until_ready();
     store(&server, "a/0", b"one");
@@ -86,16 +55,13 @@ fn a_full_disk() {
 #[test]
 fn a_disk_that_takes_nothing() {
     on_a_small_disk(|server, disk| {
-        let filler = disk.0.join("filler");
-        let mut file = std::fs::File::create(&filler).expect("a file");
-        while std::io::Write::write_all(&mut file, &noise(4_096)).is_ok() {}
-        drop(file);
+        disk.fill();
         for target in ["/article/a/1", "/article/b/0"] {
             let response = ask(server, "POST", target, &[], &noise(200_000));
             assert_eq!(response.status, 503, "{}", response.text());
         }
         check_reads(server);
-        std::fs::remove_file(&filler).expect("it is there");
+        disk.make_room();
         store(server, "a/1", b"two");
         assert_eq!(server.get("/article/a").text(), "two");
     });

@@ -117,11 +117,8 @@ fn what_is_removed_is_gone_and_not_unknown() {
     let file = path("alice/dev", "p-2.0.zip", &content);
     let removed = index.user("bob").json().send("DELETE", &file, Value::Null);
     check_message(&removed, 200, &format!("package '{}' deleted", &file[1..]));
-    check_message(
-        &ask.send("DELETE", &file, Value::Null),
-        410,
-        "file existed, deleted in later serial",
-    );
+    let text = format!("file '{}' existed, deleted in later serial", &file[1..]);
+    check_message(&ask.send("DELETE", &file, Value::Null), 410, &text);
     let other = "/alice/dev/+f/abc/0123456789abc/p-9.zip";
     check_message(
         &ask.send("DELETE", other, Value::Null),
@@ -129,6 +126,8 @@ fn what_is_removed_is_gone_and_not_unknown() {
         &format!("package '{}' doesn't exist", &other[1..]),
     );
     // Of the last version the project goes, too.
+    let other = "The version 1.0 of project other does not exist.";
+    check_message(&index.anybody().json().get("/alice/dev/other/1.0"), 404, other);
     assert!(index.page("alice/dev", "p").contains("p-3.0.zip"));
     check_message(
         &ask.send("DELETE", "/alice/dev/p/3.0", Value::Null),
@@ -174,8 +173,12 @@ fn who_may_not_remove_and_what_stays() {
         403,
         "cannot delete version on non-volatile index",
     );
-    let text = format!("cannot delete package '{}' on non-volatile index alice/final", &file[1..]);
-    check_message(&ask.send("DELETE", &file, Value::Null), 403, &text);
+    let text = "cannot delete version on non-volatile index";
+    check_message(&ask.send("DELETE", &file, Value::Null), 403, text);
+    // It says so of what it does not have, too.
+    check_message(&ask.send("DELETE", "/alice/final/p/9.0", Value::Null), 403, text);
+    let other = "/alice/final/+f/abc/0123456789abc/p-9.zip";
+    check_message(&ask.send("DELETE", other, Value::Null), 403, text);
     check_message(
         &ask.send("DELETE", &format!("{version}?force"), Value::Null),
         200,

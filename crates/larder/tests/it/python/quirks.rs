@@ -244,7 +244,7 @@ fn configuration_in_every_form() {
     let mut user = index.alice().json().get("/alice").json()["result"].clone();
     user["email"] = json!("a@example.org");
     let patched = index.alice().send("PATCH", "/alice", user);
-    assert_eq!(patched.json()["message"], "user updated");
+    assert_eq!((patched.status, patched.json()), (200, json!({"message": "user updated"})));
     let user = result(&index.anybody().json().get("/alice"), "userconfig");
     assert_eq!(
         (&user["email"], user["indexes"].as_object().map(serde_json::Map::len)),
@@ -330,6 +330,12 @@ fn mirrors_take_no_uploads() {
     index.stage("alice/mirror", mirror);
     index.stage("alice/dev", json!({}));
     index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
+    let later = index.alice().send("PUT", "/alice/later", json!({"type": "mirror"}));
+    assert_eq!(
+        result(&later, "indexconfig"),
+        json!({"type": "mirror", "volatile": true}),
+        "without an upstream yet"
+    );
     let api = result(&index.anybody().json().get("/alice/mirror/+api"), "apiconfig");
     assert_eq!(api.get("pypisubmit"), None);
     assert!(api["simpleindex"].is_string());
@@ -338,6 +344,32 @@ fn mirrors_take_no_uploads() {
     assert_eq!(refused.json()["code"], "404 cannot submit to mirror index");
     let into = json!({"name": "p", "version": "1.0", "targetindex": "alice/mirror"});
     assert!(index.alice().send("PUSH", "/alice/dev", into).status >= 400);
+}
+
+/// Settings as `devpi index` sends them, and what it is shown.
+#[test]
+fn settings_are_kept_as_they_were_written() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let set = |stage: &str, body: Value| index.alice().send("PATCH", &format!("/{stage}"), body);
+    let next = result(&set("alice/dev", json!(["title=", "nothing-="])), "indexconfig");
+    assert_eq!((&next["title"], next.get("nothing")), (&json!(""), None));
+    let dropped = result(&set("alice/dev", json!(["title-="])), "indexconfig");
+    assert_eq!(dropped.get("title"), None);
+    let url = "https://upstream.example/simple";
+    let mirror = json!({"type": "mirror", "mirror_url": url, "bases": "", "acl_upload": ["alice"]});
+    index.stage("alice/mirror", mirror);
+    let shown = index.anybody().json().get("/alice/mirror?no_projects=");
+    let expected = json!({"type": "mirror", "volatile": true, "mirror_url": url});
+    assert_eq!(result(&shown, "indexconfig"), expected);
+    for (body, text) in [
+        (json!(["mirror_url=upstream.example"]), "'mirror_url' option must be a URL."),
+        (json!({"mirror_cache_expiry": "x"}), "'mirror_cache_expiry' option must be an integer"),
+    ] {
+        check_message(&set("alice/mirror", body), 400, text);
+    }
+    let dropped = result(&set("alice/mirror", json!(["mirror_url-="])), "indexconfig");
+    assert_eq!(dropped.get("mirror_url"), None);
 }
 
 #[test]
@@ -417,6 +449,7 @@ fn the_openapi_document_lists_the_methods() {
             ("subdirectory", "0123456789abc"),
             ("filename", "p-1.0.zip"),
             ("path", "index.html"),
+            ("result", "p-1.0.zip.toxresult-20260101000000-0"),
         ] {
             target = target.replace(&format!("{{{name}}}"), value);
         }

@@ -90,6 +90,10 @@ fn status_and_what_may_be_read() {
     let status = result(&index.anybody().json().get("/+status"), "status");
     assert_eq!(status["role"], "MASTER");
     assert!(status["versioninfo"]["devpi-server"].is_string() && status["uuid"].is_string());
+    for key in ["last-commit-timestamp", "event-serial-timestamp", "event-serial-in-sync-at"] {
+        let age = jiff::Timestamp::now().as_second() as f64 - status[key].as_f64().unwrap_or(0.0);
+        assert!(age.abs() < 600.0, "{key}: {}", status[key]);
+    }
     assert!(status["metrics"].as_array().is_some_and(|metrics| !metrics.is_empty()));
     let check = |uri: &str, expected: u16| {
         let found = index.anybody().with("X-Original-URI", uri).get("/+authcheck");

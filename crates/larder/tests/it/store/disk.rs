@@ -1,53 +1,9 @@
 //! A full disk: whoever writes is told that nothing was written, whoever reads goes on, and when there is room
 //! again, all goes on.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use super::{Place, Wheel, article_request, make_stage, noise, send, try_exchange};
 use crate::client::Client;
-
-/// A small disk of its own.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// None, with a line that says so, where this process may not have one.
-    fn mount(path: &Path, megabytes: u32) -> Option<SmallDisk> {
-        fs::create_dir_all(path).expect("a directory");
-        let options = format!("size={megabytes}m");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &options, "larder-test"]).arg(path);
-        let output = mount.output();
-        if output.as_ref().is_ok_and(|output| output.status.success()) {
-            return Some(SmallDisk(path.to_owned()));
-        }
-        let must =
-            std::env::var("CI").as_deref() == Ok("true") && rustix::process::geteuid().is_root();
-        assert!(!must, "a small disk cannot be mounted: {output:?}");
-        // Past what captures the output of tests that pass.
-        let _ = writeln!(std::io::stderr(), "skipped: a small disk cannot be mounted here");
-        None
-    }
-
-    /// Fills it to the last byte, or takes that back.
-    fn fill(&self) {
-        let mut file = File::create(self.0.join("filler")).expect("a file");
-        while file.write_all(&[7; 4_096]).is_ok() {}
-    }
-
-    fn make_room(&self) {
-        fs::remove_file(self.0.join("filler")).expect("it was filled");
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: the server may still have files open.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
+use crate::support::small_disk::SmallDisk;
 
 /// A write that finds no room: its client is told so, and when to come again.
 #[track_caller]
@@ -73,7 +29,7 @@ fn wheel(number: u64) -> Wheel {
 fn no_room_for_blobs() {
     let place = Place::sqlite();
     let blobs = place.directory.path().join("blobs");
-    let Some(disk) = SmallDisk::mount(&blobs, 8) else { return };
+    let Some(disk) = SmallDisk::mount(&blobs, "size=8m") else { return };
     place.init();
     let process = place.start("data");
     let client = &process.client;
@@ -103,9 +59,7 @@ fn no_room_for_blobs() {
     assert_eq!(client.get("/team/dev/+simple/tiny/").status, 404);
     check_reads(kept);
     disk.make_room();
-    let remount = ["-o", "remount,size=32m"];
-    let status = Command::new("mount").args(remount).arg(&disk.0).status();
-    assert!(status.is_ok_and(|status| status.success()));
+    disk.remount("size=32m");
     check_done(client, &wheel(kept).request("team/dev"));
     check_done(client, &article_request("a", 1, b"two"));
     check_reads(kept + 1);
@@ -117,7 +71,7 @@ fn no_room_for_blobs() {
 fn no_room_for_records() {
     let place = Place::sqlite();
     let path = place.directory.path().join("small");
-    let Some(disk) = SmallDisk::mount(&path, 4) else { return };
+    let Some(disk) = SmallDisk::mount(&path, "size=4m") else { return };
     let place =
         Place { database: format!("sqlite:{}", path.join("records.db").display()), ..place };
     place.init();

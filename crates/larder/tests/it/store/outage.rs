@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use super::{Place, article_request, try_exchange};
+use super::{Place, article_request, send, try_exchange};
 use crate::client::Client;
 use crate::server::TestServer;
 use crate::wait_until;
@@ -151,4 +151,52 @@ fn a_lost_database_shows_without_writes() {
     assert_eq!(server.get("/readyz").status, 200);
     postgres.resume();
     wait_until("no trouble", || server.app.keeper.trouble().is_none());
+}
+
+/// A database that stands still closes no connection: writers wait, but not for ever, and readers not at all.
+#[test]
+fn a_database_that_stands_still() {
+    let Some(place) = Place::postgres() else { return };
+    let server = TestServer::start_in(place.directory.clone(), |config, _| {
+        config.aur.enabled = false;
+        config.database = Some(place.database.parse().expect("a location"));
+    });
+    server.wait_until_ready();
+    let client = server.client;
+    let write = |name: &str, base| {
+        let request = article_request(name, base, name.as_bytes());
+        try_exchange(&client, &request).expect("an answer, within the patience of tests")
+    };
+    assert_eq!(write("a", 0).0, 201);
+    let frozen = place.postgres.as_ref().expect("it was started").freeze();
+    let (reads, writes_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !writes_over.load(SeqCst) {
+                for target in ["/article/a", "/article/a/1", "/articles", "/readyz"] {
+                    assert_eq!(client.get(target).status, 200, "{target}");
+                }
+                reads.fetch_add(1, SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        });
+        let writers = ["b/1-x", "b/2-x", "b/3-x"].map(|name| scope.spawn(move || write(name, 0)));
+        for (status, text) in writers.map(|writer| writer.join().expect("a writer")) {
+            assert_eq!(status, 503, "{text}");
+            assert!(text.contains("nothing was written"), "{text}");
+            assert!(text.contains("\r\nretry-after: "), "{text}");
+        }
+        let made = send(&client, "PUT", "/alice", r#"{"password":"first"}"#);
+        assert_eq!(made.status, 503, "{}", made.text());
+        wait_until("the trouble", || server.app.keeper.trouble().is_some());
+        writes_over.store(true, SeqCst);
+    });
+    assert!(reads.load(SeqCst) > 100, "readers did not wait: {reads:?}");
+    drop(frozen);
+    wait_until("no trouble", || server.app.keeper.trouble().is_none());
+    wait_until("a write", || write("b/1-x", 0).0 == 201);
+    assert_eq!(client.get("/article/b/1-x").text(), "b/1-x");
+    for target in ["/article/b/2-x", "/article/b/3-x", "/alice"] {
+        assert_eq!(client.get(target).status, 404, "{target}");
+    }
 }

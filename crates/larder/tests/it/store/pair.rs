@@ -1,4 +1,4 @@
-//! Two processes on one database and one directory of blobs: each takes writes, and each shows the other's.
+//! Two processes on one database and one place of blobs: each takes writes, and each shows the other's.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -58,6 +58,14 @@ fn on_postgres() {
     drop((one, other));
     set_root_password(&place);
     check(&place, 40, 8);
+}
+
+#[test]
+fn on_postgres_and_s3() {
+    let Some(place) = Place::postgres_and_s3() else { return };
+    place.init();
+    check(&place, 10, 3);
+    place.check(&["verify"]);
 }
 
 #[test]
@@ -186,8 +194,9 @@ fn check_users(one: &Client, other: &Client) {
 
 fn check_files(one: &Client, other: &Client) {
     make_stage(one);
-    let wheels =
-        ["1.0", "2.0", "3.0"].map(|version| Wheel::new("pkg", version, vec![7; 70_000], 1));
+    // The last one is larger than an object that is uploaded in one piece.
+    let wheels = [("1.0", 1), ("2.0", 1), ("3.0", 130)]
+        .map(|(version, blocks)| Wheel::new("pkg", version, vec![7; 70_000], blocks));
     for (at, wheel) in wheels.iter().enumerate() {
         let (writer, reader) = if at % 2 == 0 { (one, other) } else { (other, one) };
         // Nothing was said of a serial: the index is there when it is there.
@@ -249,10 +258,58 @@ fn check_contests(one: &Client, other: &Client, rounds: usize) {
     }
 }
 
-/// What one process was told is written survives it; the other goes on.
 #[test]
 fn one_is_killed_and_the_other_goes_on() {
     let Some(place) = Place::postgres() else { return };
+    check_killed(&place);
+}
+
+#[test]
+fn one_is_killed_and_the_other_goes_on_with_s3() {
+    let Some(place) = Place::postgres_and_s3() else { return };
+    check_killed(&place);
+    check_killed_uploading(&place);
+}
+
+/// Files that one process had taken are on the other when the one is killed, and whole.
+fn check_killed_uploading(place: &Place) {
+    let (one, other) = (place.start("one"), place.start("other"));
+    make_stage(&other.client);
+    wait_until("the index", || one.client.get("/team/dev").status == 200);
+    let wheel = |number: u32| Wheel::new("pkg", &format!("{number}.0"), vec![7; 100_000], 90);
+    let mut acknowledged = 0;
+    std::thread::scope(|scope| {
+        let client = one.client;
+        let uploading = scope.spawn(move || {
+            (0..)
+                .find(|number| {
+                    let request = wheel(*number).request("team/dev");
+                    try_exchange(&client, &request).is_none_or(|(status, _)| status != 200)
+                })
+                .expect("an end")
+        });
+        wait_until("some files", || {
+            other.client.get("/team/dev/+simple/pkg/").text().contains("pkg-2.0-")
+        });
+        drop(one);
+        acknowledged = uploading.join().expect("an uploader");
+    });
+    assert!(acknowledged >= 3, "{acknowledged}");
+    let last = format!("pkg-{}.0-", acknowledged - 1);
+    wait_until("the last file", || {
+        other.client.get("/team/dev/+simple/pkg/").text().contains(&last)
+    });
+    (0..acknowledged).for_each(|number| wheel(number).check(&other.client, "team/dev", &[]));
+    // The one under way may be there without a word: then it is whole, and is refused as there.
+    let request = wheel(acknowledged).request("team/dev");
+    let (status, text) = try_exchange(&other.client, &request).expect("an answer");
+    assert!(matches!(status, 200 | 409), "{text}");
+    wheel(acknowledged).check(&other.client, "team/dev", &[]);
+    place.check(&["verify"]);
+}
+
+/// What one process was told is written survives it; the other goes on.
+fn check_killed(place: &Place) {
     place.init();
     let (one, other) = (place.start("one"), place.start("other"));
     let mut acknowledged = 0;

@@ -1,0 +1,145 @@
+//! Removes old versions from the stages of the Python index whose configuration says which, every now and then.
+//!
+//! a pause of `python.retention_interval_seconds` -> each stage's [`RetentionRule`] -> a plan on the state as it
+//! is -> one batch a stage -> metrics and a log line. Any number of processes may do so on one store: a batch
+//! names what it was decided on, so of two that meet one is committed, and the other finds nothing left to remove.
+//! What a rule would remove, `+retention?dry_run` tells; it never runs here before it is in a stage's
+//! configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+use pypi::change::retention::{self, Removal, RetentionRule};
+use pypi::{ChangeError, StageName};
+use store::CommitError;
+use tokio_util::sync::CancellationToken;
+
+use crate::accounts::ATTEMPTS_MAX;
+use crate::app::App;
+use crate::stored::WriteFailure;
+
+/// The longest pause before the first run: a process that is restarted daily applies rules as well.
+const FIRST_PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// How many removed versions a log line names.
+const NAMED_MAX: usize = 10;
+
+/// Runs until `shutdown`; at once back if nothing is to be removed by itself.
+pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let interval = app.config.python.retention_interval;
+    if interval.is_zero() || !app.config.python.enabled {
+        return;
+    }
+    let mut pause = interval.min(FIRST_PAUSE_MAX);
+    loop {
+        if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+        // Cut off anywhere, a stage is as it was or as its rule wants it.
+        if shutdown.run_until_cancelled(apply(&app)).await.is_none() {
+            return;
+        }
+        pause = interval;
+    }
+}
+
+/// Applies every stage's rule once. A stage that cannot be changed is logged, and does not keep the others from
+/// being changed.
+pub async fn apply(app: &App) {
+    // Not read yet, or never: then there is nothing to decide on.
+    let Some(stored) = app.keeper.live.snapshot_full() else { return };
+    let is_ruled = |rule: RetentionRule| !rule.is_empty() && !rule.keeps_nothing();
+    let stages = stored.index.stages().filter(|stage| is_ruled(RetentionRule::of(stage)));
+    let names: Vec<StageName> = stages.map(|stage| stage.name().clone()).collect();
+    drop(stored);
+    for stage in names {
+        match apply_to(app, &stage).await {
+            Ok(removals) if removals.is_empty() => {}
+            Ok(removals) => {
+                let bytes: u64 = removals.iter().map(|removal| removal.size_bytes).sum();
+                let files: usize = removals.iter().map(|removal| removal.filenames.len()).sum();
+                app.metrics.python.versions_removed(removals.len() as u64, bytes);
+                let versions = removals.len();
+                let named = named(&removals);
+                tracing::info!(%stage, versions, files, bytes, %named, "removed old versions by the stage's rule");
+            }
+            Err(error) => {
+                app.metrics.python.retention_failed();
+                let error = format!("{error:#}");
+                tracing::warn!(%stage, %error, "old versions cannot be removed");
+            }
+        }
+    }
+}
+
+/// What was removed from one stage by the rule that it has by now.
+async fn apply_to(app: &App, name: &StageName) -> anyhow::Result<Vec<Removal>> {
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = app.keeper.live.snapshot_full().context("the store has not been read")?;
+        let name = name.clone();
+        // A large stage takes its time.
+        let planned = tokio::task::spawn_blocking(move || {
+            let Some(stage) = stored.index.stage(name.as_str()) else { return Ok(None) };
+            let rule = RetentionRule::of(stage);
+            if rule.keeps_nothing() {
+                return Ok(None);
+            }
+            retention::plan(&stored.index, &name, rule, Timestamp::now()).map(Some)
+        });
+        let plan = match planned.await? {
+            Ok(Some(plan)) => plan,
+            Ok(None) | Err(ChangeError::NoStage(_) | ChangeError::Mirror(_)) => return Ok(vec![]),
+            Err(error) => return Err(error.into()),
+        };
+        let Some(batch) = plan.batch else { return Ok(vec![]) };
+        match app.keeper.commit(batch).await {
+            // Kept as well, and shown as soon as the store can be read again.
+            Ok(_) | Err(WriteFailure::NotVisible(_)) => return Ok(plan.removals),
+            Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
+                let timeout = app.config.store.wait_for_serial;
+                app.keeper.wait_for(mismatch.found.serial, timeout).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bail!("other writes came first again and again")
+}
+
+/// `foo 1.0, foo 1.1 and 3 more`
+fn named(removals: &[Removal]) -> String {
+    let names = removals.iter().take(NAMED_MAX);
+    let names: Vec<String> = names.map(|it| format!("{} {}", it.project, it.version)).collect();
+    let names = names.join(", ");
+    match removals.len().saturating_sub(NAMED_MAX) {
+        0 => names,
+        more => format!("{names} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pypi::ProjectName;
+
+    use super::*;
+
+    #[test]
+    fn a_log_line_names_a_few() {
+        #[track_caller]
+        fn check(count: usize, expected: &str) {
+            let removal = |number: usize| Removal {
+                project: ProjectName::normalize("foo").expect("a name"),
+                version: format!("{number}.0"),
+                filenames: Vec::new(),
+                size_bytes: 0,
+            };
+            let removals: Vec<Removal> = (0..count).map(removal).collect();
+            assert_eq!(named(&removals), expected);
+        }
+        check(2, "foo 0.0, foo 1.0");
+        let ten = "foo 0.0, foo 1.0, foo 2.0, foo 3.0, foo 4.0, foo 5.0, foo 6.0, foo 7.0, foo 8.0, foo 9.0";
+        check(10, ten);
+        check(13, &format!("{ten} and 3 more"));
+    }
+}

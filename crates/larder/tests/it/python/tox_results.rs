@@ -1,0 +1,108 @@
+//! The pages of test results.
+
+use serde_json::{Value, json};
+
+use super::{Index, check_message, path, result, sdist};
+
+const LIST: &str = "/alice/dev/p/1.0/+toxresults/p-1.0.zip";
+
+fn report(status: i64) -> Value {
+    json!({
+        "host": "h<1>",
+        "platform": "linux",
+        "toxversion": "4.67.13",
+        "testenvs": {"py312": {
+            "python": {"version": "3.12.1 (main)"},
+            "setup": [{"command": ["pip", "install"], "output": "", "retcode": 0}],
+            "test": [{"command": ["pytest", "-q"], "output": "<b>1 of 2</b>", "retcode": status}],
+        }},
+    })
+}
+
+/// A release that passed, failed, and got something that is no result of tox; `alice/over` inherits it.
+fn tested() -> (Index, Vec<String>) {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.stage("alice/over", json!({"bases": ["alice/dev"]}));
+    let content = sdist("x");
+    index.upload("alice/dev", "p-1.0.zip", &content);
+    let target = path("alice/dev", "p-1.0.zip", &content);
+    let names = [report(0), report(1), json!({"x": 1})].map(|report| {
+        let path = result(&index.anybody().send("POST", &target, report), "toxresultpath");
+        let path = path.as_str().expect("a path").split('#').next().expect("a path").to_owned();
+        path.rsplit('/').next().expect("a name").to_owned()
+    });
+    (index, names.to_vec())
+}
+
+#[test]
+fn a_list_and_one_of_them() {
+    let (index, names) = tested();
+    let page = index.anybody().with("Accept", "text/html").get(LIST);
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=UTF-8"));
+    let text = page.text();
+    // The newest first.
+    let places: Vec<usize> =
+        names.iter().map(|name| text.find(name.as_str()).expect("its name")).collect();
+    assert!(places.is_sorted_by(|one, next| one > next), "{text}");
+    for part in ["h&lt;1&gt;", "py312", "3.12.1", ">passed<", ">failed<", ">unknown<"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.contains(&format!("{LIST}/{}\"", names[0])), "{text}");
+    let one = index.anybody().with("Accept", "text/html").get(&format!("{LIST}/{}", names[1]));
+    for part in ["pytest -q", "&lt;b&gt;1 of 2", "Test command: failed", "Setup command: passed"] {
+        assert!(one.text().contains(part), "{part}: {}", one.text());
+    }
+    // By whatever stage and version it is found.
+    for other in ["/alice/over/p/1.0/", "/alice/dev/p/latest/", "/alice/over/p/stable/"] {
+        let list = index.anybody().get(&LIST.replace("/alice/dev/p/1.0/", other));
+        assert!(list.status == 200 && list.text().contains(">passed<"), "{other}");
+    }
+    let moved = index.anybody().get(&LIST.replace("/p/", "/P/"));
+    assert!(moved.status == 302 && moved.header("location").ends_with(LIST), "{}", moved.status);
+}
+
+#[test]
+fn as_json() {
+    let (index, names) = tested();
+    let list = result(&index.anybody().json().get(LIST), "toxresults");
+    let shown: Vec<(&Value, &Value)> = list
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|item| (&item["basename"], &item["status"]))
+        .collect();
+    let all = [json!(names[2]), json!(names[1]), json!(names[0])];
+    let statuses = [json!("unknown"), json!("failed"), json!("passed")];
+    assert_eq!(shown, all.iter().zip(&statuses).collect::<Vec<_>>());
+    assert_eq!((&list[1]["envname"], &list[1]["pyversion"]), (&json!("py312"), &json!("3.12.1")));
+    assert_eq!(list[1].get("test"), None);
+    let href = list[2]["href"].as_str().expect("a link");
+    let file = href.splitn(4, '/').nth(3).expect("a path");
+    assert_eq!(index.anybody().get(&format!("/{file}")).json(), report(0));
+    let one = index.anybody().json().get(&format!("{LIST}/{}", names[1]));
+    let one = result(&one, "toxresults");
+    let command = json!({"failed": true, "command": "pytest -q", "output": "<b>1 of 2</b>"});
+    assert_eq!((one.as_array().map(Vec::len), &one[0]["test"]), (Some(1), &json!([command])));
+}
+
+#[test]
+fn what_is_not_there_and_not_for_everybody() {
+    let (index, names) = tested();
+    let missing = |target: &str, text: &str| {
+        check_message(&index.anybody().json().get(target), 404, text);
+    };
+    let other = LIST.replace("p-1.0.zip", "p-2.0.zip");
+    missing(&other, "There is no file p-2.0.zip of p 1.0.");
+    missing(&LIST.replace("/1.0/", "/2.0/"), "There is no file p-1.0.zip of p 2.0.");
+    missing(&format!("{LIST}/x"), "There is no test result x.");
+    missing(&LIST.replace("/p/", "/q/"), "The project q does not exist.");
+    missing("/alice/dev/p/1.0/+toxresults", "The name of a release file was expected.");
+    // Nor is a result of a result.
+    let nested = LIST.replace("p-1.0.zip", &names[0]);
+    missing(&nested, &format!("There is no file {} of p 1.0.", names[0]));
+    let closed = index.alice().send("PATCH", "/alice/dev", json!({"acl_read": ["alice"]}));
+    assert_eq!(closed.status, 200);
+    assert_eq!(index.anybody().json().get(LIST).status, 401);
+    assert_eq!(index.alice().json().get(LIST).status, 200);
+}

@@ -1,0 +1,89 @@
+//! A database that falls back: the copy that takes over lagged behind, and lacks what was acknowledged. Who
+//! has read it goes on showing it and writes nothing; who starts takes the store as it is.
+
+use super::{Place, article_request, try_exchange};
+use crate::client::Client;
+use crate::process::Process;
+use crate::wait_until;
+
+/// Writes the next revision after `base`, as soon as the database takes it.
+#[track_caller]
+fn write(client: &Client, base: u32, body: &str) {
+    let request = article_request("a", base, body.as_bytes());
+    wait_until("a write", || match try_exchange(client, &request).expect("an answer") {
+        (201, _) => true,
+        (503, _) => false,
+        (_, text) => panic!("{text}"),
+    });
+}
+
+#[track_caller]
+fn check_refused(client: &Client, base: u32) {
+    let request = article_request("a", base, b"never");
+    let (status, text) = try_exchange(client, &request).expect("an answer");
+    assert_eq!(status, 503, "{text}");
+    assert!(text.contains("has lost commits"), "{text}");
+    assert!(text.contains("nothing was written"), "{text}");
+    assert!(text.contains("\r\nretry-after: "), "{text}");
+}
+
+/// The latest revision, and how many there are.
+#[track_caller]
+fn check_article(client: &Client, body: &str, versions: u32) {
+    let latest = client.get("/article/a");
+    assert_eq!((latest.status, latest.text()), (200, body.to_owned()));
+    assert_eq!(latest.header("x-article-version"), versions.to_string());
+}
+
+fn metric(process: &Process) -> String {
+    let metrics = process.client.get("/metrics").text();
+    let line = metrics.lines().find_map(|line| line.strip_prefix("larder_store_is_rewound "));
+    line.unwrap_or_else(|| panic!("no metric: {metrics}")).to_owned()
+}
+
+#[test]
+fn a_lagging_copy_takes_over() {
+    let Some(place) = Place::postgres() else { return };
+    let postgres = place.postgres.as_ref().expect("it was started");
+    place.init();
+    let process = place.start("one");
+    let client = &process.client;
+    write(client, 0, "one");
+    write(client, 1, "two");
+    postgres.stop();
+    postgres.keep_copy();
+    postgres.resume();
+    write(client, 2, "three");
+    assert_eq!(metric(&process), "0");
+
+    postgres.crash();
+    postgres.fall_back_to_copy();
+    postgres.resume();
+    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("fell back"));
+    assert_eq!(metric(&process), "1");
+    assert_eq!(client.get("/readyz").status, 200);
+    check_refused(client, 3);
+    check_article(client, "three", 3);
+
+    // Who starts now goes on from the copy, past the serials that the first has seen.
+    let other = place.start("other");
+    check_article(&other.client, "two", 2);
+    write(&other.client, 2, "another three");
+    for base in 3..6 {
+        write(&other.client, base, "more");
+    }
+    check_refused(client, 3);
+    check_article(client, "three", 3);
+    assert!(client.get("/readyz?verbose").text().contains("fell back"));
+    let told = process.log().matches("the store has lost commits").count();
+    assert_eq!(told, 1, "{}", process.log());
+
+    drop(process);
+    let process = place.start("one");
+    check_article(&process.client, "more", 6);
+    assert_eq!(process.client.get("/article/a/3").text(), "another three");
+    assert_eq!(metric(&process), "0");
+    write(&process.client, 6, "seven");
+    wait_until("the other", || other.client.get("/article/a").text() == "seven");
+    place.check(&["verify"]);
+}

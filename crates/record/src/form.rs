@@ -1,0 +1,136 @@
+//! The form of bodies, and [`Trouble`]: a record that cannot be read.
+//!
+//! A body is compact JSON that says which form it has: `"v": 1`. Members that a later version adds are passed
+//! over, a later form is not. What a body has in a wrong place is never repeated: it may be secret.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{Key, Record, Serial};
+
+/// A record that could not be read: it counts as deleted, and everything else was applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record `{key}` of serial {serial} cannot be read: {reason}")]
+pub struct Trouble {
+    /// Its key.
+    pub key: Key,
+    /// The commit that wrote it.
+    pub serial: Serial,
+    /// What is wrong.
+    pub reason: TroubleReason,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TroubleReason {
+    /// The key is of a kind that is kept, and names nothing that can be.
+    #[error("its key names nothing that could be kept under it")]
+    Key,
+    /// The body is not JSON of the expected shape.
+    #[error("its body {what} (column {column})", what = if *.is_json { "has not the expected members" } else { "is not JSON" })]
+    Body {
+        /// Whether it is JSON at all.
+        is_json: bool,
+        /// Where that was seen, in bytes from 1; 0: at the end of nothing.
+        column: usize,
+    },
+    /// The body was written by another version.
+    #[error("its body has the form {found}, and this version reads the form {expected}")]
+    Form {
+        /// What it says.
+        found: u32,
+        /// What is read.
+        expected: u32,
+    },
+    /// A member of the body has a value that it cannot have.
+    #[error("`{0}` in its body is missing or has an impossible value")]
+    Member(&'static str),
+}
+
+impl Trouble {
+    /// What is wrong with `record`.
+    pub fn of(record: &Record, reason: TroubleReason) -> Trouble {
+        Trouble { key: record.key.clone(), serial: record.serial, reason }
+    }
+}
+
+#[derive(Deserialize)]
+struct FormOnly {
+    v: u32,
+}
+
+/// Reads a body of the form `expected`. What is read has a member `v`, which is to be given to [`check_form`].
+///
+/// # Errors
+/// [`TroubleReason::Form`] if it says another form, since that may well have another shape;
+/// [`TroubleReason::Body`] otherwise.
+pub fn read_body<'body, T: Deserialize<'body>>(
+    body: &'body [u8],
+    expected: u32,
+) -> Result<T, TroubleReason> {
+    serde_json::from_slice(body).map_err(|error| match serde_json::from_slice::<FormOnly>(body) {
+        Ok(FormOnly { v }) if v != expected => TroubleReason::Form { found: v, expected },
+        _ => TroubleReason::Body { is_json: error.is_data(), column: error.column() },
+    })
+}
+
+/// Whether a body of the form `found` is read.
+///
+/// # Errors
+/// [`TroubleReason::Form`] if it is not.
+pub fn check_form(found: u32, expected: u32) -> Result<(), TroubleReason> {
+    if found == expected { Ok(()) } else { Err(TroubleReason::Form { found, expected }) }
+}
+
+/// A body as it is stored.
+pub fn write_body(body: &impl Serialize) -> Bytes {
+    serde_json::to_vec(body).expect("text keys and plain values are always written").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Pet<'body> {
+        v: u32,
+        name: &'body str,
+    }
+
+    #[track_caller]
+    fn check(body: &str, expected: &str) {
+        let read = read_body::<Pet<'_>>(body.as_bytes(), 1);
+        let read = read.and_then(|pet| check_form(pet.v, 1).map(|()| pet));
+        let found = match read {
+            Ok(pet) => pet.name.to_owned(),
+            Err(reason) => reason.to_string(),
+        };
+        assert_eq!(found, expected, "{body}");
+    }
+
+    #[test]
+    fn bodies_of_this_form_are_read() {
+        check(r#"{"v":1,"name":"Rex"}"#, "Rex");
+        check(r#"{"v":1,"name":"Rex","new":[1]}"#, "Rex");
+        let later = "its body has the form 2, and this version reads the form 1";
+        check(r#"{"v":2,"name":"Rex"}"#, later);
+        check(r#"{"v":2,"names":["Rex"]}"#, later);
+        check("", "its body is not JSON (column 0)");
+        check(r#"{"v":1,"name":"Re"#, "its body is not JSON (column 17)");
+        check(r#"{"v":1,"name":["secret"]}"#, "its body has not the expected members (column 14)");
+        check("{}", "its body has not the expected members (column 2)");
+        assert_eq!(write_body(&Pet { v: 1, name: "Rex" }), r#"{"v":1,"name":"Rex"}"#);
+    }
+
+    #[test]
+    fn a_record_is_named_with_its_trouble() {
+        let key = Key::new("pet/rex").expect("a key");
+        let record = Record { key, serial: Serial(7), body: None, blobs: Vec::new() };
+        let trouble = Trouble::of(&record, TroubleReason::Member("name"));
+        assert_eq!(
+            trouble.to_string(),
+            "the record `pet/rex` of serial 7 cannot be read: `name` in its body is missing or has an \
+             impossible value"
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! The side of a database that reads: the same statements on both engines.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use record::{Key, Record, Serial};
+use sqlx::{ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Type};
+use tokio::time::{Instant, timeout_at};
+
+use super::error::ReadError;
+use super::read::{Sink, Stop};
+use super::rows::{self, RECORD, RECORDS_AFTER, SERIAL, SERIALS};
+use super::seen::Seen;
+
+/// Connections that read.
+pub(super) struct Reader<DB: Database> {
+    pub(super) pool: Pool<DB>,
+    /// How long the database may take over one answer.
+    pub(super) timeout: Duration,
+    /// What begins a transaction that sees one moment of the store.
+    pub(super) begin: &'static str,
+}
+
+impl<DB> Reader<DB>
+where
+    DB: Database,
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+    DB::Arguments: IntoArguments<DB>,
+    usize: ColumnIndex<DB::Row>,
+    bool: for<'r> Decode<'r, DB> + Type<DB>,
+    i64: for<'r> Decode<'r, DB> + for<'q> Encode<'q, DB> + Type<DB>,
+    for<'q> &'q str: Decode<'q, DB> + Encode<'q, DB> + Type<DB>,
+    for<'q> &'q [u8]: Decode<'q, DB> + Type<DB>,
+{
+    pub(super) async fn read_after<S: Sink>(
+        &self,
+        after: Serial,
+        seen: &Seen,
+        sink: &mut S,
+    ) -> Result<Serial, Stop<S::Error>> {
+        let begin = self.pool.begin_with(self.begin);
+        let mut transaction = within(Instant::now() + self.timeout, begin).await?;
+        let row = sqlx::query(SERIALS).bind(seen.key()).fetch_one(&mut *transaction);
+        let row = within(Instant::now() + self.timeout, row).await?;
+        let serial = rows::checked_serial_of(&row, seen)?;
+        let mut rows =
+            sqlx::query(RECORDS_AFTER).bind(after.0.cast_signed()).fetch(&mut *transaction);
+        while let Some(row) = within(Instant::now() + self.timeout, rows.try_next()).await? {
+            sink.take(rows::record_of(&row)?).await.map_err(Stop::Sink)?;
+        }
+        Ok(serial)
+    }
+
+    pub(super) async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        let row = async {
+            let mut connection = self.pool.acquire().await?;
+            sqlx::query(RECORD).bind(key.as_str()).fetch_optional(&mut *connection).await
+        };
+        let row = within(Instant::now() + self.timeout * 2, row).await?;
+        row.as_ref().map(rows::record_of).transpose()
+    }
+
+    pub(super) async fn serial(&self) -> Result<Serial, ReadError> {
+        let row = async {
+            let mut connection = self.pool.acquire().await?;
+            sqlx::query(SERIAL).fetch_one(&mut *connection).await
+        };
+        let row = within(Instant::now() + self.timeout * 2, row).await?;
+        rows::store_serial_of(&row)
+    }
+
+    pub(super) async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// Gives up at `deadline`: a server that is cut off does not say so.
+pub(super) async fn within<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    match timeout_at(deadline, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(sqlx::Error::Io(std::io::Error::new(
+            std::io::ErrorKind::TimedOut,
+            "the database did not answer in time",
+        ))),
+    }
+}

@@ -1,0 +1,105 @@
+//! What this process has seen of the store, and whether the store still has it.
+//!
+//! A database can lose commits that it had acknowledged: it is restored from an older copy, or a copy that
+//! lagged behind takes over. Its serials then stand for other commits than before, and what was read
+//! earlier does not add up with what is read now. Each read and each commit therefore compares, in its own
+//! transaction, the store with a [`Seen`]: the highest serial, and one record of the latest commit that went
+//! by. A key's serial never falls, so that this record also gives away a store that lost commits and has
+//! taken others since, unless they wrote that very key. What was noticed once therefore stays: the process
+//! neither reads on nor writes until it is started again.
+
+use record::{Key, Serial};
+
+use super::error::Rewound;
+
+/// What is known of the store; what it holds when it is compared was true before that transaction began.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// The highest serial that the store is known to have reached.
+    pub(super) serial: Serial,
+    /// The latest record that was read or written here.
+    pub(super) mark: Option<Mark>,
+    /// What was found missing before.
+    pub(super) lost: Option<Rewound>,
+}
+
+/// A key, and the serial that it had.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub(super) key: Key,
+    pub(super) serial: Serial,
+}
+
+impl Seen {
+    /// The key whose serial [`Seen::check`] asks for; empty, as no key is, if there is none yet.
+    pub(super) fn key(&self) -> &str {
+        self.mark.as_ref().map_or("", |mark| mark.key.as_str())
+    }
+
+    /// Compares with a store at serial `store`, whose record under [`Seen::key`] has the serial `found`.
+    ///
+    /// # Errors
+    /// [`Rewound`] if the store lacks something of this.
+    pub(super) fn check(&self, store: Serial, found: Option<Serial>) -> Result<(), Rewound> {
+        if let Some(lost) = self.lost {
+            return Err(Rewound { found: store, ..lost });
+        }
+        if store < self.serial {
+            return Err(Rewound { found: store, seen: self.serial });
+        }
+        match &self.mark {
+            Some(mark) if found < Some(mark.serial) => {
+                Err(Rewound { found: store, seen: mark.serial })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serial 9 was seen, and `a` at 8; `lost` is what a store is missed up to.
+    #[track_caller]
+    fn check(store: u64, found: Option<u64>, lost: Option<u64>) {
+        let mark = Mark { key: Key::new("a").expect("a key"), serial: Serial(8) };
+        let seen = Seen { serial: Serial(9), mark: Some(mark), lost: None };
+        let rewound = lost.map(|seen| Rewound { found: Serial(store), seen: Serial(seen) });
+        assert_eq!(seen.check(Serial(store), found.map(Serial)).err(), rewound);
+    }
+
+    #[test]
+    fn a_store_that_goes_on_has_what_was_seen() {
+        check(9, Some(8), None);
+        check(12, Some(8), None);
+        check(12, Some(11), None);
+    }
+
+    #[test]
+    fn a_store_that_fell_back_is_noticed() {
+        check(8, Some(8), Some(9));
+        check(5, Some(3), Some(9));
+        check(0, None, Some(9));
+    }
+
+    #[test]
+    fn so_is_one_that_has_taken_other_commits_since() {
+        check(9, Some(7), Some(8));
+        check(12, Some(3), Some(8));
+        check(12, None, Some(8));
+    }
+
+    #[test]
+    fn what_was_lost_stays_lost() {
+        let lost = Some(Rewound { found: Serial(2), seen: Serial(4) });
+        let seen = Seen { lost, ..Seen::default() };
+        let expected = Rewound { found: Serial(9), seen: Serial(4) };
+        assert_eq!(seen.check(Serial(9), None), Err(expected));
+    }
+
+    #[test]
+    fn nothing_seen_is_nothing_lost() {
+        assert_eq!(Seen::default().check(Serial::ZERO, None), Ok(()));
+    }
+}

@@ -1,0 +1,21 @@
+//! Real things for tests: a PostgreSQL, an S3-type server, a small disk. Each is a test's own, in a
+//! temporary directory, and ends with the test's process at the latest, however that comes.
+//!
+//! What is not installed, or what this user may not do, is left out with a line that says so; under
+//! `CI=true` it is a failure instead.
+
+use std::io::Write as _;
+
+pub(crate) mod postgres;
+pub(crate) mod s3;
+pub(crate) mod small_disk;
+
+/// Says that a test was skipped, past what captures the output of tests that pass.
+///
+/// # Panics
+/// Under `CI=true`.
+#[track_caller]
+pub(crate) fn skipped(why: &str) {
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "nothing may be skipped: {why}");
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}

@@ -1,0 +1,195 @@
+//! A PostgreSQL of a test's own, in a temporary directory, on a socket in there only. It can be crashed,
+//! started again, and frozen.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A running server; it ends, and its files go, with this process at the latest.
+pub(crate) struct Postgres {
+    programs: PathBuf,
+    directory: PathBuf,
+    /// Stops the server once its input is closed, which the end of this process does, however it comes.
+    guard: Child,
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // Closes its input first.
+        let _ = self.guard.wait();
+    }
+}
+
+impl Postgres {
+    /// A fresh server; none, and a line that says so, where its programs are not installed.
+    pub(crate) fn start() -> Option<Postgres> {
+        let Some(programs) = programs() else {
+            super::skipped("initdb of PostgreSQL was not found");
+            return None;
+        };
+        let mut directory = as_user(Path::new("mktemp"));
+        let directory = said(directory.args(["-d", "-t", "larder-test-XXXXXXXX"]));
+        let directory = PathBuf::from(directory.trim());
+        let data = directory.join("data");
+        let mut initdb = as_user(&programs.join("initdb"));
+        initdb.args(["--username=larder", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
+        said(initdb.arg("--no-sync").arg("-D").arg(&data));
+        let guard = as_user(Path::new("sh"))
+            .arg("-c")
+            .arg(format!(
+                "read -r _; kill -CONT \"$(head -n 1 '{data}/postmaster.pid')\"; \
+                 '{}' stop -m immediate -D '{data}'; rm -rf '{}'",
+                programs.join("pg_ctl").display(),
+                directory.display(),
+                data = data.display(),
+            ))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell");
+        let server = Postgres { programs, directory, guard };
+        server.resume();
+        Some(server)
+    }
+
+    /// Starts it again after [`Postgres::crash`] or [`Postgres::stop`].
+    pub(crate) fn resume(&self) {
+        let options = format!(
+            "-c listen_addresses= -c unix_socket_directories={} -c max_connections=200",
+            self.directory.display()
+        );
+        let mut start = self.pg_ctl("start");
+        start.arg("-l").arg(self.directory.join("log")).args(["-o", &options]);
+        // Not to a pipe: the server keeps it open.
+        let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("pg_ctl");
+        assert!(status.success(), "PostgreSQL did not start");
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn crash(&self) {
+        said(self.pg_ctl("stop").args(["-m", "immediate"]));
+    }
+
+    /// Ends it as an administrator does who does not wait for clients.
+    pub(crate) fn stop(&self) {
+        said(self.pg_ctl("stop").args(["-m", "fast"]));
+    }
+
+    /// Copies its data while it is stopped, in place of an earlier copy.
+    pub(crate) fn keep_copy(&self) {
+        let script = "rm -rf copy && cp -a data copy";
+        said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
+    }
+
+    /// Puts the copy in place of its data while it is stopped, as if a server that lagged behind took over.
+    pub(crate) fn fall_back_to_copy(&self) {
+        let script = "rm -rf data && mv copy data";
+        said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
+    }
+
+    /// Stops it in its tracks: connections stay open, and nobody answers, until the value is dropped.
+    pub(crate) fn freeze(&self) -> Frozen {
+        let pid_file = self.directory.join("data/postmaster.pid");
+        let pid_file = fs::read_to_string(pid_file).expect("a server that runs");
+        let main = pid_file.lines().next().and_then(|pid| pid.parse().ok()).expect("a number");
+        // The main process first: it makes no more of the others then.
+        signal(main, Signal::STOP);
+        let processes: Vec<i32> = std::iter::once(main).chain(children(main)).collect();
+        processes.iter().for_each(|pid| signal(*pid, Signal::STOP));
+        Frozen { processes }
+    }
+
+    /// The socket that it listens on.
+    pub(crate) fn socket(&self) -> String {
+        format!("{}/.s.PGSQL.5432", self.directory.display())
+    }
+
+    /// The URL of its first database, which is empty.
+    pub(crate) fn url(&self) -> String {
+        self.url_of("postgres")
+    }
+
+    /// The URL of the database `name`.
+    pub(crate) fn url_of(&self, name: &str) -> String {
+        format!("postgres:///{name}?host={}&user=larder", self.directory.display())
+    }
+
+    fn pg_ctl(&self, what: &str) -> Command {
+        let mut pg_ctl = as_user(&self.programs.join("pg_ctl"));
+        pg_ctl.args([what, "-w", "-D"]).arg(self.directory.join("data"));
+        pg_ctl
+    }
+}
+
+/// A server that does not move; dropped, it goes on.
+pub(crate) struct Frozen {
+    processes: Vec<i32>,
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.processes.iter().for_each(|pid| signal(*pid, Signal::CONT));
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    // It may have ended by itself.
+    let _ = kill_process(Pid::from_raw(pid).expect("a process"), signal);
+}
+
+/// The processes whose parent is `pid`.
+fn children(pid: i32) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parent = |pid: i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold anything.
+        let (_, rest) = stat.rsplit_once(") ")?;
+        rest.split(' ').nth(1)?.parse::<i32>().ok()
+    };
+    processes.filter(|process| parent(*process) == Some(pid)).collect()
+}
+
+/// Where the programs are: the newest of what is installed.
+fn programs() -> Option<PathBuf> {
+    let mut installed: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .collect();
+    installed.sort();
+    let configured = Command::new("pg_config").arg("--bindir").output().ok();
+    let configured = configured.and_then(|it| String::from_utf8(it.stdout).ok());
+    let configured = configured.map(|path| PathBuf::from(path.trim()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::split_paths(&path);
+    installed.into_iter().rev().chain(configured).chain(path).find(|directory| {
+        ["initdb", "pg_ctl", "postgres"].iter().all(|program| directory.join(program).is_file())
+    })
+}
+
+/// PostgreSQL refuses to run as root.
+fn as_user(program: &Path) -> Command {
+    let mut command = if rustix::process::geteuid().is_root() {
+        let exists =
+            |user: &&str| Command::new("id").arg(user).output().is_ok_and(|it| it.status.success());
+        let user = ["postgres", "nobody"].into_iter().find(exists).expect("an unprivileged user");
+        let mut command = Command::new("runuser");
+        command.args(["-u", user, "--"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
+    // Somewhere that the user may be.
+    command.current_dir("/");
+    command
+}
+
+fn said(command: &mut Command) -> String {
+    let output = command.output().expect("a program that runs");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
