@@ -1,4 +1,4 @@
-//! Bytes on a connection to a running server: requests of HTTP/1 and HTTP/2, and what is none.
+//! Bytes on a connection to a running server of all surfaces: requests of HTTP/1 and HTTP/2, and what is none.
 //!
 //! Every connection ends, and no answer has a status of 500 or more.
 
@@ -43,12 +43,13 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
         .expect("a runtime");
     let running = runtime.block_on(larder::start(config, Vec::new())).expect("a server");
     // The C entry point of a fuzzer, unlike Rust's, leaves SIGPIPE deadly; any handler makes it an error.
-    runtime.block_on(async { signal(SignalKind::pipe()) }).expect("a signal handler");
+    let _ = runtime.block_on(async { signal(SignalKind::pipe()) }).expect("a signal handler");
     let app = running.app.clone();
     runtime.spawn(running.run_until(std::future::pending()));
     while !app.obstacles().is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }
+    runtime.block_on(larder::demo::write_articles(&app)).expect("articles");
     Server { socket, _runtime: runtime, _directory: directory }
 });
 
