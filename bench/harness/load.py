@@ -18,7 +18,7 @@ LUA = Path(__file__).resolve().parent.parent / "wrk.lua"
 REFUSED_SECONDS_MAX = 5.0
 
 
-def wrk(tool, server, questions, seconds, connections=10, encoding=None, pause_ms=None, cpus=1):
+def wrk(tool, server, questions, seconds, connections=10, encoding=None, pause_ms=None, headers=None, cpus=1):
     """One run of `wrk -t1`: a dictionary of its report.
 
     `questions` is one path, or a Path to a file with one path a line. `cpu_us` is the server's user and system
@@ -26,9 +26,11 @@ def wrk(tool, server, questions, seconds, connections=10, encoding=None, pause_m
     CPU time that went to neither this server, nor wrk, nor this script: above a few hundredths the round was not quiet.
     """
     listed = isinstance(questions, Path)
-    command = [tool, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "20s", "-s", str(LUA)]
+    command = [tool, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", str(LUA)]
     if encoding:
         command += ["-H", f"Accept-Encoding: {encoding}"]
+    for key, value in (headers or {}).items():
+        command += ["-H", f"{key}: {value}"]
     command += [server.address + ("/" if listed else questions), "--", str(questions) if listed else "-"]
     if pause_ms:
         command += [str(bound) for bound in pause_ms]

@@ -8,7 +8,9 @@ import json
 from pathlib import Path
 
 import plot
+import report_python
 
+HERE = Path(__file__).resolve().parents[1]
 INFO_RATIO_MIN = 0.95
 INFO_CPU_RATIO_MAX = 1.15
 SEARCH_RATIO_MIN = 0.35
@@ -19,6 +21,9 @@ LOAD_CPU_SECONDS_MAX = 0.4
 RELOAD_P99_US_MAX = 10_000
 GROWTH_MEMORY_RATIO_MAX = 12
 GROWTH_SEARCH_RATIO_MAX = 4
+SATURATED_P99_RATIO_MAX = 3
+FIBONACCI_RATIO_MAX = 1.1
+FOLLOW_P99_MS_MAX = 100
 # Above this share of the machine's CPU time in other hands, a figure is not worth comparing.
 OTHER_CPU_MAX = 0.05
 
@@ -57,6 +62,10 @@ def problems(results):
         row = facts["servers"].get("larder")
         if row and row["errors"]:
             found.append(f"{work}: {row['errors']} errors under load")
+    saturated = data(results, "saturated") or {}
+    rows = {f"{name}, {kind}": row for name, by_kind in saturated.get("reads", {}).items() for kind, row in by_kind.items()}
+    rows |= {"an article and a computation": saturated["both"]} if "both" in saturated else {}
+    found += [f"saturated, {name}: {row['errors']} errors" for name, row in rows.items() if row["errors"]]
     reload = data(results, "reload")
     if reload:
         if reload["checked"]["client"]["failed"]:
@@ -131,6 +140,18 @@ def targets(results):
     for name, row in (reload or {}).get("latency", {"back-to-back reloads": None}).items():
         p99 = row and row["reloading"]["p99"]
         rows.append((f"p99 during reloads: {name}", "< 10 ms", p99 and f"{p99 / 1e3:.2f} ms", p99 and p99 < RELOAD_P99_US_MAX))
+    saturated = data(results, "saturated") or {}
+    for name, row in saturated.get("reads", {"reads": None}).items():
+        ratio = row and row["saturated"]["p99"] / row["idle"]["p99"]
+        rows.append((f"p99 while the threads for computing are saturated: {name}", f"≤ {SATURATED_P99_RATIO_MAX} × idle",
+                     ratio and f"{ratio:.2f} ×", ratio and ratio <= SATURATED_P99_RATIO_MAX))
+    for n, row in saturated.get("fibonacci", {}).get("n", {"34": None}).items():
+        ratio = row and row["c"] and row["larder"] / row["c"]
+        rows.append((f"`example.fibonacci` of {n}, request and all", f"≤ {FIBONACCI_RATIO_MAX} × C at -O2", ratio and f"{ratio:.2f} ×",
+                     ratio and ratio <= FIBONACCI_RATIO_MAX))
+    p99 = (follow := kept("follow.json")) and follow["stores"].get("PostgreSQL", {}).get("after_ack", {}).get("p99")
+    rows.append(("a write, from its acknowledgement to another process of the same PostgreSQL: p99", f"< {FOLLOW_P99_MS_MAX} ms",
+                 p99 and f"{p99:.1f} ms", p99 and p99 < FOLLOW_P99_MS_MAX))
     growth = {row["packages"]: row for row in data(results, "growth") or []}
     small, large = growth.get(100_000), growth.get(1_000_000)
     both = small and large
@@ -164,7 +185,8 @@ def text(results, quick):
         "Absolute figures belong to one machine on one day; the ratios, taken in turn in one run, are what can be compared.", "",
         *circumstances(results), *([] if quick else ["## Targets", "", *target_table(results)]),
         "![requests per second and CPU per request](results.svg)", "",
-        *throughput(results), *ab_tables(results), *memory_table(results), *reload_tables(results), *growth_tables(results),
+        *throughput(results), *ab_tables(results), *saturated_tables(results), *memory_table(results), *reload_tables(results),
+        *growth_tables(results), *follow_table(), *report_python.summary(report_python.read(HERE / "python.json")),
         "## Instruction counts", "",
         *instruction_counts(), "",
         *drawn(results),
@@ -172,11 +194,53 @@ def text(results, quick):
     return "\n".join(parts).rstrip() + "\n"
 
 
+def kept(name):
+    """What another script of this directory keeps; None if it has not been run."""
+    file = HERE / name
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def follow_table():
+    follow = kept("follow.json")
+    if not follow:
+        return []
+    rows = [[store, facts["writes"], *[f"{facts['after_ack'][key]:.1f} ms" for key in ("p50", "p90", "p99", "max")],
+             f"{facts['whole']['p50']:.1f} ms"] for store, facts in follow["stores"].items()]
+    return ["## A write, seen by another process", "",
+            f"An article is written on one process and read from another of the same store. By `bench/follow`, {follow['date']}; the rest: "
+            "[FOLLOW.md](FOLLOW.md).", "",
+            *table(["store", "writes", "acknowledged until seen elsewhere: p50", "p90", "p99", "max", "from the write's start: p50"], rows)]
+
+
+def saturated_tables(results):
+    saturated = data(results, "saturated")
+    if not saturated:
+        return []
+    lines = ["## While the threads for computing are saturated", ""]
+    if saturated.get("reads"):
+        lines += [f"{saturated['clients']} clients ask for Fibonacci numbers without a pause; reads by `wrk -t1 -c10`, idle and saturated in turn. Each cell: "
+                  "requests/s · p50 · p99 (ms).", "",
+                  *table(["reads", "idle", "saturated", "p99, saturated ÷ idle"], [
+                      [name, *[f"{row[kind]['per_second']:,.0f} · {row[kind]['p50'] / 1e3:.2f} · {row[kind]['p99'] / 1e3:.2f}" for kind in ("idle", "saturated")],
+                       f"{row['saturated']['p99'] / row['idle']['p99']:.2f}"] for name, row in saturated["reads"].items()]),
+                  f"{saturated['computed']} computations were answered meanwhile. With an article and `example.fibonacci` of 34 in each request: "
+                  f"{saturated['both']['per_second']:,.0f} requests/s, p50 {saturated['both']['p50'] / 1e3:.1f} ms. (The C article server that came "
+                  "before answered 186 of such requests, and 228 without the computation, on a kept connection, on another day.)", ""]
+    fibonacci = saturated["fibonacci"]
+    compiler = f"gcc -O2 ({fibonacci['compiler']})" if fibonacci["compiler"] else "C (no compiler was found)"
+    lines += [f"`example.fibonacci` as its client sees it, beside the same recursion in {compiler}, which takes the time of the recursion alone; in turn, "
+              f"medians. A request that computes nothing takes {fibonacci['round_trip'] * 1e3:.2f} ms.", "",
+              *table(["n", "times", "larder", "C", "larder ÷ C"], [
+                  [n, row["times"], f"{row['larder'] * 1e3:.2f} ms", f"{row['c'] * 1e3:.2f} ms" if row["c"] else "–",
+                   f"{row['larder'] / row['c']:.2f}" if row["c"] else "–"] for n, row in fibonacci["n"].items()])]
+    return lines
+
+
 def instruction_counts():
     """What `bench/instructions` keeps: counts do not depend on the day, and `./test` compares with them."""
-    kept = json.loads((Path(__file__).resolve().parents[1] / "instructions.json").read_text(encoding="ascii"))
-    rows = [f"| {kind} | {work['instructions'] / (5000 if kind == 'load' else 1000):,.0f} |" for kind, work in kept["work"].items()]
-    return [f"The engine alone, 5,000 generated packages, counted by `bench/instructions` ({kept['tools']}), which fails where one grows by 3 %.", "",
+    counts = kept("instructions.json")
+    rows = [f"| {kind} | {work['instructions'] / (5000 if kind == 'load' else 1000):,.0f} |" for kind, work in counts["work"].items()]
+    return [f"The engine alone, 5,000 generated packages, counted by `bench/instructions` ({counts['tools']}), which fails where one grows by 3 %.", "",
             "| work | instructions for one package or question |", "| --- | --- |", *rows]
 
 

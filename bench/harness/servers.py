@@ -89,12 +89,15 @@ def stop_all():
         server.stop()
 
 
-def start(name, command, port, log, environment=None):
-    """Starts `command`, which must serve on `port`; its output goes to the file `log`. Does not wait."""
+def start(name, command, port, log, environment=None, directory=None):
+    """Starts `command`, which must serve on `port`; its output goes to the file `log`. Does not wait.
+
+    `directory` is the one it works in, for what leaves files there; without it, that of the caller.
+    """
     with open(log, "ab") as output:
         child = subprocess.Popen(
             [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            env=environment, start_new_session=True, preexec_fn=_die_with_parent)
+            env=environment, cwd=directory, start_new_session=True, preexec_fn=_die_with_parent)
     server = Server(name, port, child.pid, child, log)
     _started.append(server)
     return server
