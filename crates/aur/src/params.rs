@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
@@ -138,8 +139,11 @@ impl Params {
 
     fn take_query(&mut self, query: &str) {
         let path_version = self.version.take();
-        for pair in query.split('&') {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (key, value) in pairs(query) {
+            // Most keys are those of arguments, which are taken elsewhere.
+            if !matches!(key.as_bytes().first(), Some(b'v' | b't' | b'b' | b'm' | b'c' | b'%')) {
+                continue;
+            }
             let key = decode(key, true);
             // The other parameters may hold anything; only the known ones are decoded.
             if matches!(key.as_ref(), "v" | "type" | "by" | "mode" | "callback") {
@@ -156,8 +160,7 @@ impl Params {
 
     /// Version 6 takes every argument, and a bare plus is a space.
     fn take_all_query_args(&mut self, query: &str) {
-        for pair in query.split('&') {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (key, value) in pairs(query) {
             if matches!(decode(key, true).as_ref(), "arg" | "arg[]") {
                 self.args.push(decode(value, true).into_owned().into());
             }
@@ -202,7 +205,8 @@ impl Params {
             let with = |plus: u8| {
                 let value: Vec<u8> =
                     value.iter().map(|&byte| if byte == BARE_PLUS { plus } else { byte }).collect();
-                String::from_utf8_lossy(&value).into_owned()
+                String::from_utf8(value)
+                    .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
             };
             let spaced = value.contains(&BARE_PLUS).then(|| with(b' '));
             self.args.push(Arg { literal: with(b'+'), spaced });
@@ -298,8 +302,30 @@ fn looks_like_json(bytes: &[u8]) -> bool {
     matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
+/// The keys and values between `&`, not decoded; a piece without `=` is a key alone.
+fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = Some(query);
+    std::iter::from_fn(move || {
+        let (pair, after) = cut(rest?, b'&');
+        rest = after;
+        let (key, value) = cut(pair, b'=');
+        Some((key, value.unwrap_or("")))
+    })
+}
+
+/// What stands before the first `mark`, which is ASCII, and what stands after it, if it is there.
+fn cut(text: &str, mark: u8) -> (&str, Option<&str>) {
+    match memchr(mark, text.as_bytes()) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    }
+}
+
 /// Percent-decodes; bytes that are no UTF-8 become U+FFFD.
 fn decode(text: &str, plus_is_space: bool) -> Cow<'_, str> {
+    if !text.bytes().any(|byte| byte == b'%' || byte == b'+' && plus_is_space) {
+        return Cow::Borrowed(text);
+    }
     if plus_is_space && text.contains('+') {
         let spaced = text.replace('+', " ");
         return Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned());
@@ -310,12 +336,9 @@ fn decode(text: &str, plus_is_space: bool) -> Cow<'_, str> {
 /// The pairs of an urlencoded form. Empty pieces (a leading `&`) are passed over.
 fn form_pairs(bytes: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(bytes);
-    text.split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(key, true).into_owned(), decode(value, true).into_owned())
-        })
+    pairs(&text)
+        .filter(|(key, value)| !(key.is_empty() && value.is_empty()))
+        .map(|(key, value)| (decode(key, true).into_owned(), decode(value, true).into_owned()))
         .collect()
 }
 

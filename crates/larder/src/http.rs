@@ -31,7 +31,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::metrics::Surface;
-use crate::net::{Routes, Shortcut, Shortened};
+use crate::net::{Peer, Routes, Shortcut, Shortened};
 
 pub use error::HttpError;
 pub use python::OpenZips;
@@ -55,12 +55,12 @@ struct Shortcuts {
 }
 
 impl Shortcut for Shortcuts {
-    fn answer(&self, head: &Parts) -> Option<Shortened> {
+    fn answer(&self, head: &Parts, peer: &Peer) -> Option<Shortened> {
         // Each looks at the path first.
-        let question = self.questions.as_ref().and_then(|questions| questions.answer(head));
+        let question = self.questions.as_ref().and_then(|questions| questions.answer(head, peer));
         question
-            .or_else(|| self.articles.as_ref()?.answer(head))
-            .or_else(|| self.pages.as_ref()?.answer(head))
+            .or_else(|| self.articles.as_ref()?.answer(head, peer))
+            .or_else(|| self.pages.as_ref()?.answer(head, peer))
     }
 }
 

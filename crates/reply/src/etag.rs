@@ -32,11 +32,11 @@ impl Etag {
 
     /// 32 hexadecimal digits; by hand, as formatting takes longer than hashing a short body.
     fn push_digits(&self, text: &mut String) {
-        for byte in self.0.to_be_bytes() {
-            for digit in [byte >> 4, byte & 15] {
-                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
-            }
-        }
+        let digits: [u8; 32] = std::array::from_fn(|at| {
+            let digit = (self.0 >> (124 - 4 * at)) as usize & 15;
+            b"0123456789abcdef"[digit]
+        });
+        text.push_str(std::str::from_utf8(&digits).expect("digits are ASCII"));
     }
 
     /// Whether `tag` (without quotes) is this tag in any encoding.

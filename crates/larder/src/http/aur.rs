@@ -38,7 +38,7 @@ const FORM_FIELDS_MAX: usize = 10_000;
 pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let mut response = match head.method {
-        Method::GET | Method::HEAD => match read(&app, &head) {
+        Method::GET | Method::HEAD => match read(&app, &head, sender(&head)) {
             Reading::Done(response) => response,
             Reading::Long(finished) => finished.respond(&app).await,
         },
@@ -54,14 +54,14 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Res
 pub(super) struct Questions(pub(super) Arc<App>);
 
 impl Shortcut for Questions {
-    fn answer(&self, head: &Parts) -> Option<Shortened> {
+    fn answer(&self, head: &Parts, peer: &Peer) -> Option<Shortened> {
         let path = head.uri.path();
         let is_question =
             path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php";
         if head.method != Method::GET || !is_question {
             return None;
         }
-        Some(match read(&self.0, head) {
+        Some(match read(&self.0, head, peer.address) {
             Reading::Done(response) => Shortened::Now(send(&self.0, &head.headers, response)),
             Reading::Long(finished) => {
                 let (app, request) = (self.0.clone(), head.headers.clone());
@@ -146,9 +146,14 @@ enum Reading {
     Long(Finished),
 }
 
-/// Answers a GET; never waits.
-fn read(app: &App, head: &Parts) -> Reading {
-    let asked = match admit(app, head) {
+/// Who sent a request that came through the router.
+fn sender(head: &Parts) -> ClientAddress {
+    head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address)
+}
+
+/// Answers a GET that `peer` sent; never waits.
+fn read(app: &App, head: &Parts, peer: ClientAddress) -> Reading {
+    let asked = match admit(app, head, peer) {
         Ok(asked) => asked,
         Err(response) => return Reading::Done(*response),
     };
@@ -162,7 +167,7 @@ fn read(app: &App, head: &Parts) -> Reading {
 }
 
 async fn post(app: &App, head: &Parts, body: axum::body::Body) -> Result<Response, HttpError> {
-    let asked = match admit(app, head) {
+    let asked = match admit(app, head, sender(head)) {
         Ok(asked) => asked,
         Err(response) => return Ok(*response),
     };
@@ -182,7 +187,7 @@ async fn post(app: &App, head: &Parts, body: axum::body::Body) -> Result<Respons
 }
 
 /// Whether there is a question and its client may ask it; otherwise the response that says so.
-fn admit(app: &App, head: &Parts) -> Result<Asked, Box<Response>> {
+fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<Asked, Box<Response>> {
     let asked_at = Instant::now();
     let (from_path, speaks_6) = match Path::parse(head.uri.path()) {
         Path::Question { params, speaks_6 } => (params, speaks_6),
@@ -198,7 +203,6 @@ fn admit(app: &App, head: &Parts) -> Result<Asked, Box<Response>> {
     if head.method != Method::POST && is_without_question {
         return Err(Box::new(pages::documentation_response(&conditions())));
     }
-    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     let client = ClientAddress::resolve(peer, &head.headers, &app.trusted);
     let decision = app.rate_limiter.check(client.key(), asked_at);
     if !decision.allowed {

@@ -15,6 +15,9 @@ const ENCODED_BYTES_MIN: usize = 256;
 /// Longer bodies are encoded on a thread of their own, so that no other request waits for them.
 const ENCODED_INLINE_BYTES_MAX: usize = 64 << 10;
 
+/// Room for the headers of nearly every answer, so that their map grows once.
+const HEADERS_MAX: usize = 8;
+
 /// What of a request decides how its reply is sent.
 pub(super) struct Conditions {
     if_none_match: Option<HeaderValue>,
@@ -72,6 +75,7 @@ pub(super) fn respond_now(reply: Reply, status: StatusCode, conditions: &Conditi
         response
     };
     let headers = response.headers_mut();
+    headers.reserve(HEADERS_MAX);
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

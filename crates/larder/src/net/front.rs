@@ -45,9 +45,9 @@ impl From<Router> for Routes {
 
 /// Answers some requests without the router: without its futures and what it copies for each of them.
 pub trait Shortcut: Send + Sync {
-    /// The answer to a request without a body; `None` leaves the request to the router, which then
-    /// does everything about it: nothing may have been done or counted for it before.
-    fn answer(&self, head: &http::request::Parts) -> Option<Shortened>;
+    /// The answer to a request without a body, which `peer` sent; `None` leaves the request to the router,
+    /// which then does everything about it: nothing may have been done or counted for it before.
+    fn answer(&self, head: &http::request::Parts, peer: &Peer) -> Option<Shortened>;
 }
 
 /// The answer of a [`Shortcut`].
@@ -83,15 +83,15 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             return Answer { source: Source::Ready(Some(response)), handling };
         }
         let (mut head, body) = request.into_parts();
-        head.extensions.insert(self.peer);
         let body = if body.is_end_stream() {
             // The compiler does not see that an answer is never half given: a panic loses it whole.
             let answer = self.routes.shortcut.as_deref().and_then(|shortcut| {
-                catch_unwind(AssertUnwindSafe(|| shortcut.answer(&head))).unwrap_or_else(|_| {
-                    let mut response = Response::new(Body::empty());
-                    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-                    Some(Shortened::Now(response))
-                })
+                catch_unwind(AssertUnwindSafe(|| shortcut.answer(&head, &self.peer)))
+                    .unwrap_or_else(|_| {
+                        let mut response = Response::new(Body::empty());
+                        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                        Some(Shortened::Now(response))
+                    })
             });
             let source = match answer {
                 Some(Shortened::Now(response)) => Some(Source::Ready(Some(response))),
@@ -111,6 +111,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                 has_ended: false,
             })
         };
+        head.extensions.insert(self.peer);
         Answer {
             source: Source::Route(self.routes.router.clone().call(Request::from_parts(head, body))),
             handling,

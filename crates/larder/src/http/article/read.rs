@@ -32,7 +32,7 @@ use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wante
 use crate::http::respond::{Conditions, respond};
 use crate::http::{auth, serial};
 use crate::metrics::Surface;
-use crate::net::{Shortcut, Shortened};
+use crate::net::{Peer, Shortcut, Shortened};
 use crate::stored::Stored;
 
 /// The revision of the body, for clients that want no more than its number.
@@ -62,7 +62,7 @@ const INERT: [&str; 10] = [
 pub(in crate::http) struct Reads(pub(in crate::http) Arc<App>);
 
 impl Shortcut for Reads {
-    fn answer(&self, head: &Parts) -> Option<Shortened> {
+    fn answer(&self, head: &Parts, _: &Peer) -> Option<Shortened> {
         let rest = head.uri.path().strip_prefix("/article/")?;
         let needs_more = [RANGE, IF_MODIFIED_SINCE, serial::X_LARDER_SERIAL];
         let app = &self.0;

@@ -21,7 +21,7 @@ use crate::http::error::HttpError;
 use crate::http::respond::{Conditions, respond_now};
 use crate::http::{auth, serial};
 use crate::metrics::Surface;
-use crate::net::{Shortcut, Shortened};
+use crate::net::{Peer, Shortcut, Shortened};
 
 /// With it, whatever its value, links are absolute.
 const X_DEVPI_ABSOLUTE_URLS: HeaderName = HeaderName::from_static("x-devpi-absolute-urls");
@@ -37,7 +37,7 @@ const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=0, must-
 pub(in crate::http) struct Pages(pub(in crate::http) Arc<App>);
 
 impl Shortcut for Pages {
-    fn answer(&self, head: &Parts) -> Option<Shortened> {
+    fn answer(&self, head: &Parts, _: &Peer) -> Option<Shortened> {
         let path = head.uri.path();
         let (stage, rest) = path.strip_prefix('/')?.split_once("/+simple/")?;
         let project = rest.strip_suffix('/')?;
