@@ -140,6 +140,22 @@ fn articles_to_try(config: &Config, curl: &str, base: &str) -> String {
     }
 }
 
+/// What to try with the Python index, where the password of `root` is known: nobody else may make an index yet.
+fn python_to_try(config: &Config, curl: &str, base: &str) -> String {
+    let Ok(password) = fs::read_to_string(config.data_dir.join(PASSWORD_FILE)) else {
+        return String::new();
+    };
+    if !config.python.enabled {
+        return String::new();
+    }
+    let (password, stage) = (password.trim_end(), ["root", "dev"].join("/"));
+    format!(
+        "{curl} -u 'root:{password}' -X PUT --data '{{}}' '{base}/{stage}'\n  \
+         twine upload --repository-url '{base}/{stage}/' -u root -p '{password}' dist/*\n  \
+         pip install --index-url '{base}/{stage}/+simple/' yourproject\n  "
+    )
+}
+
 /// What to try on a server that listens at `addresses`.
 pub fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
     let scheme = if config.tls.certificate.is_some() { "https" } else { "http" };
@@ -151,13 +167,14 @@ pub fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
         None => (String::new(), "curl".to_owned()),
     };
     let articles = articles_to_try(config, &curl, &base);
+    let python = python_to_try(config, &curl, &base);
     format!(
         "\nLarder serves a generated catalogue of {} packages at {base}\n\n\
          Try:\n  \
          {curl} '{base}/rpc?v=5&type=search&arg=attest'\n  \
          {curl} '{base}/rpc?v=5&type=suggest&arg=python-'\n  \
          {curl} '{base}/rpc/v5/search/ttf-font?by=provides'\n  \
-         {articles}\
+         {articles}{python}\
          {curl} '{base}/metrics'\n\n\
          Documentation with a form to try it: {base}/docs\n\
          Stop with Ctrl-C.\n",

@@ -304,6 +304,7 @@ fn demo_prints_what_to_try_and_answers_it() {
         }
     }
     assert!(text.contains(&format!("{base}/docs")));
+    assert!(text.contains("+simple/' yourproject"), "the Python index is among it: {text}");
     assert_eq!(process.client.get("/docs").status, 200);
     assert_eq!(
         process.client.get("/rpc/v5/info/x").find("ratelimit-limit"),
