@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::future::RouteFuture;
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Version, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tower::Service as _;
 
@@ -76,13 +76,14 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let handling = Some(Handling::new(&self.progress));
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
         if url_bytes > self.url_bytes_max {
-            let mut response = Response::new(Body::from(url_too_long(self.url_bytes_max)));
-            *response.status_mut() = StatusCode::URI_TOO_LONG;
-            let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
-            response.headers_mut().insert(header::CONTENT_TYPE, plain);
-            return Answer { source: Source::Ready(Some(response)), handling };
+            let text = url_too_long(self.url_bytes_max);
+            return Answer { source: refused(StatusCode::URI_TOO_LONG, text), handling };
         }
         let (mut head, body) = request.into_parts();
+        if head.method != Method::GET {
+            // Ranges are defined for GET alone (RFC 9110, 14.2).
+            head.headers.remove(header::RANGE);
+        }
         let body = if body.is_end_stream() {
             // The compiler does not see that an answer is never half given: a panic loses it whole.
             let answer = self.routes.shortcut.as_deref().and_then(|shortcut| {
@@ -102,6 +103,11 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                 return Answer { source, handling };
             }
             Body::empty()
+        } else if let Some(coding) = unknown_coding(&head.headers) {
+            // Nothing would undo it, and the body would be kept as it came (RFC 9112, 6.1).
+            let text =
+                format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
+            return Answer { source: refused(StatusCode::NOT_IMPLEMENTED, text), handling };
         } else {
             Body::new(Inbound {
                 body,
@@ -117,6 +123,24 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             handling,
         }
     }
+}
+
+/// An answer before anybody looks at what is asked.
+fn refused(status: StatusCode, text: String) -> Source {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    Source::Ready(Some(response))
+}
+
+/// What a body is coded in for the way, beside or instead of `chunked`, which is undone below.
+fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
+    let codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let codings = codings.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let mut codings = codings.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty());
+    let unknown = codings.find(|coding| !coding.eq_ignore_ascii_case(b"chunked"))?;
+    Some(String::from_utf8_lossy(unknown).chars().take(40).collect())
 }
 
 /// A response in the making.

@@ -60,6 +60,10 @@ fn sizes() {
         let response = post(&server, &format!("Content-Length: {lie}\r\n"), b"x");
         assert_eq!(response.status, 400, "{lie}: {}", response.text());
     }
+    // What nothing would undo is not kept as it came.
+    let response = post(&server, "Transfer-Encoding: gzip, chunked\r\n", b"1\r\nx\r\n0\r\n\r\n");
+    assert_eq!(response.status, 501);
+    assert!(response.text().contains("`gzip`"), "{}", response.text());
     // Without a word, as soon as it is too much.
     let piece = [b"4000\r\n".as_slice(), &noise(0x4000), b"\r\n"].concat();
     let response = post(&server, "Transfer-Encoding: chunked\r\n", &piece.repeat(20));

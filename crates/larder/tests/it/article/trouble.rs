@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{ask, noise, store};
 use crate::server::TestServer;
-use crate::support::small_disk::SmallDisk;
+use testbed::SmallDisk;
 
 fn on_a_small_disk(check: impl FnOnce(&TestServer, &SmallDisk)) {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
