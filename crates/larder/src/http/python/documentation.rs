@@ -19,14 +19,14 @@ use http::header::{
 };
 use http::{HeaderValue, Method, StatusCode};
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip};
-use pypi::{FileRole, ProjectName, ReleaseFile, VersionView};
+use pypi::{FileRole, ReleaseFile, VersionView};
 use quick_cache::sync::Cache;
 use rawzip::FileReader;
 use record::Digest;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::ask::Ask;
-use super::project::{readable, received};
+use super::project::{in_one_spelling, readable, received};
 use super::write::{Refused, rule};
 use super::{reply, simple};
 use crate::app::App;
@@ -106,10 +106,7 @@ async fn find(
     let is_public = order.readers().is_empty();
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     let no_project = || missing(format!("The project {project} does not exist."));
-    let name = ProjectName::normalize(project).map_err(|_| no_project())?;
-    if name.as_str() != project {
-        return Err(Refused::from(simple::redirect(ask, &ask.path_with(2, name.as_str()))));
-    }
+    let name = in_one_spelling(ask, project, no_project)?;
     let view = order.project(name.as_str()).ok_or_else(no_project)?;
     let versions = view.versions();
     let docs = documented(&versions, version);

@@ -69,7 +69,16 @@ pub(super) fn no_stage(stage: &str) -> Refused {
 
 /// What a project is called here, or where it is found under that name.
 fn normalized(ask: &Ask, project: &str) -> Result<ProjectName, Refused> {
-    let name = ProjectName::normalize(project).map_err(|_| no_project(project))?;
+    in_one_spelling(ask, project, || no_project(project))
+}
+
+/// The same; `missing` says that no project can have this name.
+pub(super) fn in_one_spelling(
+    ask: &Ask,
+    project: &str,
+    missing: impl FnOnce() -> Refused,
+) -> Result<ProjectName, Refused> {
+    let name = ProjectName::normalize(project).map_err(|_| missing())?;
     if name.as_str() == project {
         return Ok(name);
     }

@@ -9,13 +9,13 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use pypi::devpi::{ToxCommand, ToxReport, file_url};
-use pypi::{FileRole, Part, ProjectName, ReleaseFile};
+use pypi::{FileRole, Part, ReleaseFile};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
-use super::project::readable;
+use super::project::{in_one_spelling, readable};
+use super::reply;
 use super::write::Refused;
-use super::{reply, simple};
 use crate::app::App;
 use crate::http::error::HttpError;
 
@@ -53,10 +53,7 @@ async fn find(
     let order = readable(ask, stage, false).await?;
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     let no_project = || missing(format!("The project {project} does not exist."));
-    let name = ProjectName::normalize(project).map_err(|_| no_project())?;
-    if name.as_str() != project {
-        return Err(Refused::from(simple::redirect(ask, &ask.path_with(2, name.as_str()))));
-    }
+    let name = in_one_spelling(ask, project, no_project)?;
     let (filename, wanted) = match path {
         [filename] => (filename, None),
         [filename, result] => (filename, Some(result.as_str())),
