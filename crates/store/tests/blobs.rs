@@ -18,8 +18,6 @@ mod files;
 mod objects;
 #[path = "blobs/place.rs"]
 mod place;
-#[allow(dead_code, reason = "each suite asks for a part of it")]
-mod support;
 #[path = "blobs/sweeping.rs"]
 mod sweeping;
 

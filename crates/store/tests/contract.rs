@@ -18,8 +18,6 @@ mod kill;
 mod outages;
 #[path = "contract/restoring.rs"]
 mod restoring;
-#[allow(dead_code, reason = "each suite asks for a part of it")]
-mod support;
 
 /// Makes a test of each function, once for each database.
 macro_rules! on_both {

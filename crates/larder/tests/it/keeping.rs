@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::server::{ROOT, TestServer, wait_for};
-use crate::support::postgres::Postgres;
-use crate::support::s3::S3;
+use testbed::Postgres;
+use testbed::S3;
 
 /// A test's directory, and the commands in it.
 struct Place {

@@ -20,9 +20,6 @@ mod reload;
 mod rpc;
 mod server;
 mod store;
-#[allow(dead_code, reason = "each suite asks for a part of it")]
-#[path = "../../../store/tests/support/mod.rs"]
-mod support;
 mod upstream;
 mod urls;
 

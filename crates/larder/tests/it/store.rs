@@ -19,8 +19,8 @@ use tempfile::TempDir;
 use crate::client::{Client, Response};
 use crate::process::{Process, larder};
 use crate::server::{ROOT, ROOT_PASSWORD};
-use crate::support::postgres::Postgres;
-use crate::support::s3::S3;
+use testbed::Postgres;
+use testbed::S3;
 
 /// A database and a place of blobs, for any number of processes.
 struct Place {

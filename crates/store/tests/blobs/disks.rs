@@ -7,7 +7,7 @@ use record::Digest;
 use store::blobs::{BlobEntry, BlobError, BlobLocation, BlobStore, FailureKind, Verdict};
 
 use crate::place::{ALL, HOUR, files_under, sample, upload};
-use crate::support::small_disk::SmallDisk;
+use testbed::SmallDisk;
 
 /// A disk, and the directory that it is mounted at; unmounted first.
 struct Mount {

@@ -1,6 +1,6 @@
 //! A FAKE S3, not a real one: as much of the protocol as the blob store speaks, in this process, in
 //! memory. It checks no signature and knows one bucket, but it fails when a test asks it to, and counts. All
-//! that a real server shows as well is tried on one (`support/s3.rs`).
+//! that a real server shows as well is tried on one (`testbed::S3`).
 //!
 //! request -> (a fault, if a test asked for one) -> a map of objects -> response. It keeps to what
 //! matters here: reads see finished writes at once, an upload in parts appears whole, the same content

@@ -8,7 +8,7 @@ use record::Digest;
 use store::blobs::{BlobError, BlobStore, FailureKind, Verdict};
 
 use crate::place::{ALL, Behind, CHUNK, Place, files_under, key, sample, settings, upload};
-use crate::support::s3::S3;
+use testbed::S3;
 
 #[tokio::test]
 async fn the_keys_are_as_documented() {

@@ -10,7 +10,7 @@ use record::Digest;
 use store::blobs::{BlobEntry, BlobError, BlobLocation, BlobStore, SweepReport};
 
 use crate::fake_s3::FakeS3;
-use crate::support::s3::S3;
+use testbed::S3;
 
 pub(crate) const CHUNK: usize = 256 * 1024;
 pub(crate) const ALL: u64 = u64::MAX;

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::database::{Database, Kind, in_runtime, key, options, put, run};
 use crate::on_both;
-use crate::support::small_disk::SmallDisk;
+use testbed::SmallDisk;
 
 on_both!(
     a_lock_that_is_not_let_go_is_an_error,

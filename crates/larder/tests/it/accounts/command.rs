@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Place, prepare};
 use crate::process::larder;
-use crate::support::small_disk::SmallDisk;
+use testbed::SmallDisk;
 
 #[test]
 fn a_store_is_prepared_once() {

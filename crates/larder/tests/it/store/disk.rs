@@ -3,7 +3,7 @@
 
 use super::{Place, Wheel, article_request, make_stage, noise, send, try_exchange};
 use crate::client::Client;
-use crate::support::small_disk::SmallDisk;
+use testbed::SmallDisk;
 
 /// A write that finds no room: its client is told so, and when to come again.
 #[track_caller]

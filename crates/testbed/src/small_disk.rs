@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A file system of its own, for as long as this lives.
-pub(crate) struct SmallDisk {
+pub struct SmallDisk {
     path: PathBuf,
 }
 
 impl SmallDisk {
     /// Mounts one at `path` with `options`, as in `size=8m,ro`; none where this process may not.
-    pub(crate) fn mount(path: &Path, options: &str) -> Option<SmallDisk> {
+    pub fn mount(path: &Path, options: &str) -> Option<SmallDisk> {
         if !rustix::process::geteuid().is_root() {
             // Not even under CI=true: only root has the right.
             let _ = writeln!(io::stderr(), "skipped: only root can mount a small disk");
@@ -23,30 +23,31 @@ impl SmallDisk {
         match mounted {
             Ok(()) => Some(SmallDisk { path: path.to_owned() }),
             Err(error) => {
-                super::skipped(&format!("a small disk cannot be mounted: {error}"));
+                crate::skipped(&format!("a small disk cannot be mounted: {error}"));
                 None
             }
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Changes its options: `ro`, `rw`, `size=16m`.
     #[track_caller]
-    pub(crate) fn remount(&self, options: &str) {
+    pub fn remount(&self, options: &str) {
         mount(&["-o", &format!("remount,{options}")], &self.path).expect("to remount");
     }
 
     /// Fills it to the last byte.
-    pub(crate) fn fill(&self) {
+    pub fn fill(&self) {
         let mut file = File::create(self.filler()).expect("a file");
         while file.write_all(&[7; 4096]).is_ok() {}
     }
 
     /// Takes [`SmallDisk::fill`] back.
-    pub(crate) fn make_room(&self) {
+    pub fn make_room(&self) {
         fs::remove_file(self.filler()).expect("it was filled");
     }
 

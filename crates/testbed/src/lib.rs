@@ -2,20 +2,24 @@
 //! temporary directory, and ends with the test's process at the latest, however that comes.
 //!
 //! What is not installed, or what this user may not do, is left out with a line that says so; under
-//! `CI=true` it is a failure instead.
+//! `CI=true` it is a failure instead. Nothing here reaches the binary: only tests depend on it.
+
+mod postgres;
+mod s3;
+mod small_disk;
 
 use std::io::Write as _;
 
-pub(crate) mod postgres;
-pub(crate) mod s3;
-pub(crate) mod small_disk;
+pub use postgres::{Frozen, Postgres};
+pub use s3::S3;
+pub use small_disk::SmallDisk;
 
 /// Says that a test was skipped, past what captures the output of tests that pass.
 ///
 /// # Panics
 /// Under `CI=true`.
 #[track_caller]
-pub(crate) fn skipped(why: &str) {
+pub fn skipped(why: &str) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "nothing may be skipped: {why}");
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }

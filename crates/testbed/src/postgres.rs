@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A running server; it ends, and its files go, with this process at the latest.
-pub(crate) struct Postgres {
+pub struct Postgres {
     programs: PathBuf,
     directory: PathBuf,
     /// Stops the server once its input is closed, which the end of this process does, however it comes.
@@ -24,9 +24,9 @@ impl Drop for Postgres {
 
 impl Postgres {
     /// A fresh server; none, and a line that says so, where its programs are not installed.
-    pub(crate) fn start() -> Option<Postgres> {
+    pub fn start() -> Option<Postgres> {
         let Some(programs) = programs() else {
-            super::skipped("initdb of PostgreSQL was not found");
+            crate::skipped("initdb of PostgreSQL was not found");
             return None;
         };
         let mut directory = as_user(Path::new("mktemp"));
@@ -56,7 +56,7 @@ impl Postgres {
     }
 
     /// Starts it again after [`Postgres::crash`] or [`Postgres::stop`].
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         let options = format!(
             "-c listen_addresses= -c unix_socket_directories={} -c max_connections=200",
             self.directory.display()
@@ -69,29 +69,29 @@ impl Postgres {
     }
 
     /// Ends it at once, as a crash would.
-    pub(crate) fn crash(&self) {
+    pub fn crash(&self) {
         said(self.pg_ctl("stop").args(["-m", "immediate"]));
     }
 
     /// Ends it as an administrator does who does not wait for clients.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         said(self.pg_ctl("stop").args(["-m", "fast"]));
     }
 
     /// Copies its data while it is stopped, in place of an earlier copy.
-    pub(crate) fn keep_copy(&self) {
+    pub fn keep_copy(&self) {
         let script = "rm -rf copy && cp -a data copy";
         said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
     }
 
     /// Puts the copy in place of its data while it is stopped, as if a server that lagged behind took over.
-    pub(crate) fn fall_back_to_copy(&self) {
+    pub fn fall_back_to_copy(&self) {
         let script = "rm -rf data && mv copy data";
         said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
     }
 
     /// Stops it in its tracks: connections stay open, and nobody answers, until the value is dropped.
-    pub(crate) fn freeze(&self) -> Frozen {
+    pub fn freeze(&self) -> Frozen {
         let pid_file = self.directory.join("data/postmaster.pid");
         let pid_file = fs::read_to_string(pid_file).expect("a server that runs");
         let main = pid_file.lines().next().and_then(|pid| pid.parse().ok()).expect("a number");
@@ -103,17 +103,17 @@ impl Postgres {
     }
 
     /// The socket that it listens on.
-    pub(crate) fn socket(&self) -> String {
+    pub fn socket(&self) -> String {
         format!("{}/.s.PGSQL.5432", self.directory.display())
     }
 
     /// The URL of its first database, which is empty.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.url_of("postgres")
     }
 
     /// The URL of the database `name`.
-    pub(crate) fn url_of(&self, name: &str) -> String {
+    pub fn url_of(&self, name: &str) -> String {
         format!("postgres:///{name}?host={}&user=larder", self.directory.display())
     }
 
@@ -125,7 +125,7 @@ impl Postgres {
 }
 
 /// A server that does not move; dropped, it goes on.
-pub(crate) struct Frozen {
+pub struct Frozen {
     processes: Vec<i32>,
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const KEYS: [(&str, &str); 2] = [("ACCESS_KEY_ID", "key"), ("SECRET_ACCESS_KEY", "secret")];
 
 /// A running server; it ends, and its files go, with this process at the latest.
-pub(crate) struct S3 {
+pub struct S3 {
     program: PathBuf,
     directory: PathBuf,
     address: SocketAddr,
@@ -47,9 +47,9 @@ impl Drop for S3 {
 
 impl S3 {
     /// A fresh server; none, and a line that says so, where the program is not installed.
-    pub(crate) fn start() -> Option<S3> {
+    pub fn start() -> Option<S3> {
         let Some(program) = program() else {
-            super::skipped(
+            crate::skipped(
                 "no S3-type server: LARDER_TEST_S3 is not set, and ./test has not installed one",
             );
             return None;
@@ -73,13 +73,13 @@ impl S3 {
     }
 
     /// The server that tests share which treat it kindly.
-    pub(crate) fn shared() -> Option<&'static S3> {
+    pub fn shared() -> Option<&'static S3> {
         static SHARED: OnceLock<Option<S3>> = OnceLock::new();
         SHARED.get_or_init(S3::start).as_ref()
     }
 
     /// An empty bucket; its name.
-    pub(crate) fn make_bucket(&self) -> String {
+    pub fn make_bucket(&self) -> String {
         let name =
             tempfile::Builder::new().prefix("bucket-").rand_bytes(12).tempdir_in(&self.directory);
         let name = name.expect("a directory").keep();
@@ -90,12 +90,12 @@ impl S3 {
     }
 
     /// The directory of a bucket; an object is the file below it that its key names.
-    pub(crate) fn path(&self, bucket: &str) -> PathBuf {
+    pub fn path(&self, bucket: &str) -> PathBuf {
         self.directory.join(bucket)
     }
 
     /// What a client has to know, as variables of its environment.
-    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
             ("AWS_ALLOW_HTTP", "true".to_owned()),
@@ -106,13 +106,13 @@ impl S3 {
     }
 
     /// Ends it at once.
-    pub(crate) fn crash(&self) {
+    pub fn crash(&self) {
         let _ = self.running().server.kill();
         let _ = self.running().server.wait();
     }
 
     /// Starts it again after [`S3::crash`], with what it had, where it was.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         let running = run(&self.program, &self.directory, self.address);
         *self.running() = running.expect("its port is free again");
     }
