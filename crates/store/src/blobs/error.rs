@@ -64,6 +64,8 @@ pub enum FailureKind {
     Denied,
     /// The object store cannot be reached, is too slow or reports an error of its own.
     Unavailable,
+    /// The object store answers 409: another request for the same object is under way.
+    Busy,
     /// Anything else.
     Other,
 }
@@ -78,9 +80,10 @@ impl BlobError {
     }
 
     /// Whether the same call may succeed later without anyone changing the configuration: space
-    /// can become free, an object store can return.
+    /// can become free, an object store can return or be done with another request.
     pub fn is_temporary(&self) -> bool {
-        matches!(self.kind(), Some(FailureKind::NoSpace | FailureKind::Unavailable))
+        use FailureKind::{Busy, NoSpace, Unavailable};
+        matches!(self.kind(), Some(NoSpace | Unavailable | Busy))
     }
 
     /// A refusal by the file system.
@@ -106,6 +109,8 @@ impl BlobError {
         let kind = match cause {
             Cause::PermissionDenied { .. } | Cause::Unauthenticated { .. } => FailureKind::Denied,
             Cause::Generic { .. } => FailureKind::Unavailable,
+            // Nothing here is written on the condition that it is not there yet: it is a 409.
+            Cause::AlreadyExists { .. } => FailureKind::Busy,
             _ => FailureKind::Other,
         };
         BlobError::Failed { kind, action, place: place.to_string(), cause: cause.into() }

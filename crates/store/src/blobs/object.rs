@@ -37,7 +37,7 @@ use object_store::{
 use record::{Digest, Hasher};
 
 use super::directory::Swept;
-use super::error::{BlobError, blocking};
+use super::error::{BlobError, FailureKind, blocking};
 use super::reader::BlobStream;
 use super::spool::CHUNK_BYTES;
 use super::sweep::is_young;
@@ -89,8 +89,10 @@ const MARKER_SECONDS_MAX: Duration = Duration::from_secs(30);
 const MARKER_POLL: Duration = Duration::from_millis(50);
 /// Markers and copies older than this are leftovers of killed processes.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
-/// How often a put uploads again because a sweep removed its blob.
-const ROUNDS_MAX: usize = 3;
+/// How often a blob is uploaded, because a sweep removed it or the store was busy with it.
+const ROUNDS_MAX: u32 = 4;
+/// Waiting before a busy store is asked again: so long, then twice, then three times as long.
+const BUSY_WAIT: Duration = Duration::from_millis(100);
 
 impl Objects {
     /// Connects, and prepares the prefix or recognizes it. `settings` are `AWS_…` variables.
@@ -163,8 +165,10 @@ impl Objects {
         digest: Digest,
         upload: Upload,
     ) -> Result<(), BlobError> {
-        for _ in 0..ROUNDS_MAX {
-            self.upload(&digest, &upload).await?;
+        for round in 1..=ROUNDS_MAX {
+            if self.is_busy(self.upload(&digest, &upload).await, round).await? {
+                continue;
+            }
             self.wait_for_sweeps(&digest).await?;
             if self.size_bytes(&digest).await? == Some(upload.size_bytes()) {
                 return Ok(());
@@ -193,9 +197,13 @@ impl Objects {
 
     async fn touch_from(&self, aside: &Path, digest: &Digest) -> Result<(), BlobError> {
         let key = self.blob_key(digest);
-        for _ in 0..ROUNDS_MAX {
+        for round in 1..=ROUNDS_MAX {
             let copied = self.store.copy(aside, &key).await;
-            copied.map_err(|error| BlobError::object("copy to", self.place(&key), error))?;
+            let copied =
+                copied.map_err(|error| BlobError::object("copy to", self.place(&key), error));
+            if self.is_busy(copied, round).await? {
+                continue;
+            }
             self.wait_for_sweeps(digest).await?;
             if self.size_bytes(digest).await?.is_some() {
                 return Ok(());
@@ -204,10 +212,23 @@ impl Objects {
         Err(self.vanished(digest))
     }
 
+    /// Whether a write is worth another round, after a pause: the store refused it because another
+    /// request for the same object, a sweep's or another process's, was under way.
+    async fn is_busy(&self, written: Result<(), BlobError>, round: u32) -> Result<bool, BlobError> {
+        match written {
+            Err(error) if error.kind() == Some(FailureKind::Busy) && round < ROUNDS_MAX => {
+                tracing::debug!(%error, round, "the object store is busy with a blob");
+                tokio::time::sleep(BUSY_WAIT * round).await;
+                Ok(true)
+            }
+            written => written.map(|()| false),
+        }
+    }
+
     fn vanished(&self, digest: &Digest) -> BlobError {
         let place = self.place(&self.blob_key(digest));
         let cause = std::io::Error::other("it vanished each time it was uploaded");
-        let kind = super::FailureKind::Unavailable;
+        let kind = FailureKind::Unavailable;
         BlobError::Failed { kind, action: "keep", place, cause: cause.into() }
     }
 

@@ -60,6 +60,25 @@ async fn a_refusal_is_no_passing_error() {
     assert!(!error.is_temporary());
 }
 
+/// S3 answers 409 while another request for the same object is under way.
+#[tokio::test]
+async fn a_store_that_is_busy_with_the_object_is_asked_again() {
+    let place = Place::fake_s3().await;
+    let busy = Effect::Status(409);
+    for (times, bytes) in [(1, sample(56, 10)), (3, sample(57, 10)), (2, sample(58, 9 << 20))] {
+        place.fake().fail(fault(Method::PUT, "sha256", times, busy));
+        let digest = upload(&place.store, &bytes, CHUNK).await.expect("to put");
+        assert_eq!(place.store.bytes(digest, ALL).await.expect("bytes"), Some(bytes));
+        place.fake().fail(fault(Method::PUT, "sha256", times, busy));
+        assert!(place.store.touch(digest).await.expect("to touch"), "{times}");
+    }
+    place.fake().fail(fault(Method::PUT, "sha256", OFTEN, busy));
+    let error = place.store.put(sample(59, 10)).await.expect_err("busy all the time");
+    assert_eq!(error.kind(), Some(FailureKind::Busy), "{error}");
+    assert!(error.is_temporary());
+    assert_eq!(place.leftovers(), [""; 0]);
+}
+
 #[tokio::test]
 async fn a_store_that_does_not_answer_is_reported() {
     let files = tempfile::tempdir().expect("a directory");
