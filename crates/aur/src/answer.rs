@@ -13,6 +13,7 @@ use crate::fold::fold;
 use crate::params::{Arg, Params};
 use crate::query::{Kind, Mode, Query, Refusal, Version};
 use crate::record::Shape;
+use crate::sheet::Sheet;
 use crate::snapshot::Snapshot;
 
 const JSON: &str = "application/json";
@@ -25,8 +26,12 @@ const SUGGESTIONS_MAX: u32 = 20;
 /// More than most suggestions take together.
 const SUGGESTIONS_BYTES: usize = 640;
 
-/// Typical size of a record in an answer, for a first guess at its buffer.
-const RECORD_BYTES: usize = 420;
+/// What a record takes in most answers, and a little more: growing means copying.
+const SEARCH_RECORD_BYTES: usize = 480;
+const INFO_RECORD_BYTES: usize = 840;
+
+/// What stands around the records takes no more.
+const ENVELOPE_BYTES: usize = 128;
 
 /// How many records are warmed up together: what is read of them stays in the nearest cache.
 const WARM_UP_RECORDS: usize = 32;
@@ -306,30 +311,31 @@ impl Snapshot {
             (kind, Version::V5) => (kind.name(), Shape::Search, 5),
             (kind, Version::V6) => (kind.name(), Shape::Version6, 6),
         };
-        let mut json = Vec::with_capacity(
-            128 + found.len() * RECORD_BYTES * if shape == Shape::Info { 2 } else { 1 },
-        );
-        json.extend_from_slice(b"{\"resultcount\":");
-        json.extend_from_slice(found.len().to_string().as_bytes());
-        json.extend_from_slice(b",\"results\":[");
+        let record_bytes = match shape {
+            Shape::Info => INFO_RECORD_BYTES,
+            _ => SEARCH_RECORD_BYTES,
+        };
+        let mut json = Sheet::with_capacity(ENVELOPE_BYTES + found.len() * record_bytes);
+        json.push(b"{\"resultcount\":");
+        json.push(found.len().to_string().as_bytes());
+        json.push(b",\"results\":[");
         for docs in found.chunks(WARM_UP_RECORDS) {
             if docs.len() > 1 {
                 self.warm_up(docs);
             }
             for &doc in docs {
                 self.record(doc).render(shape, &mut json);
-                json.push(b',');
+                json.push(b",");
             }
         }
         if !found.is_empty() {
             json.pop();
         }
-        json.extend_from_slice(b"],\"type\":\"");
-        json.extend_from_slice(type_.as_bytes());
-        json.extend_from_slice(b"\",\"version\":");
-        json.push(b'0' + version);
-        json.push(b'}');
-        json
+        json.push(b"],\"type\":\"");
+        json.push(type_.as_bytes());
+        json.push(b"\",\"version\":");
+        json.push(&[b'0' + version, b'}']);
+        json.finish()
     }
 }
 

@@ -23,6 +23,7 @@ mod params;
 mod query;
 mod record;
 mod scan;
+mod sheet;
 mod snapshot;
 mod words;
 

@@ -9,6 +9,7 @@ use postings::DocId;
 
 use crate::field::Field;
 use crate::record::Shape;
+use crate::sheet::Sheet;
 use crate::snapshot::Snapshot;
 
 /// A list that clients download whole.
@@ -79,12 +80,12 @@ impl Snapshot {
     }
 
     fn write_metadata(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let mut object = Vec::new();
+        let mut object = Sheet::default();
         for doc in self.docs() {
             object.clear();
-            object.extend_from_slice(if doc.0 == 0 { b"[\n" } else { b",\n" });
+            object.push(if doc.0 == 0 { b"[\n" } else { b",\n" });
             self.record(doc).render(Shape::Metadata, &mut object);
-            out.write_all(&object)?;
+            out.write_all(object.as_bytes())?;
         }
         out.write_all(b"\n]")
     }

@@ -10,6 +10,7 @@
 
 use crate::field::Field;
 use crate::package::{Integer, Package, Text, Texts};
+use crate::sheet::Sheet;
 
 /// Where package snapshots are found, relative to the AUR's root: this, the base, `.tar.gz`.
 const SNAPSHOT_PREFIX: &str = "\"/cgit/aur.git/snapshot/";
@@ -232,7 +233,7 @@ impl<'a> Record<'a> {
     }
 
     /// Appends the package as a JSON object with the keys of `shape`.
-    pub(crate) fn render(self, shape: Shape, out: &mut Vec<u8>) {
+    pub(crate) fn render(self, shape: Shape, out: &mut Sheet) {
         // One body for each shape, in which what it leaves out costs nothing.
         match shape {
             Shape::Info => self.render_as(Shape::Info, out),
@@ -243,17 +244,16 @@ impl<'a> Record<'a> {
     }
 
     #[inline(always)]
-    fn render_as(self, shape: Shape, out: &mut Vec<u8>) {
+    fn render_as(self, shape: Shape, sheet: &mut Sheet) {
         let count = if shape == Shape::Search { Field::SEARCH_COUNT } else { Field::KEPT.len() };
         let places = self.places(count);
         let values_bytes: u32 = places.iter().map(|&(_, size)| size).sum();
         let (_, name_bytes) = places[Field::Name.place()];
         let (_, base_bytes) = places[Field::PackageBase.place()];
-        let start = out.len();
         // The base's name may stand twice more than it is kept.
         let bytes_max = CONSTANTS_BYTES + (values_bytes + 2 * name_bytes.max(base_bytes)) as usize;
-        out.resize(start + bytes_max + SPAN_BYTES, 0);
-        let mut pen = Pen { values: self.values, places, shape, out: &mut out[start..], at: 0 };
+        let out = sheet.room(bytes_max + SPAN_BYTES);
+        let mut pen = Pen { values: self.values, places, shape, out, at: 0 };
         pen.member(Field::CheckDepends);
         pen.member(Field::CoMaintainers);
         pen.member(Field::Conflicts);
@@ -281,10 +281,10 @@ impl<'a> Record<'a> {
         pen.member(Field::UrlPath);
         pen.member(Field::Version);
         pen.constant(b"}");
-        let written = pen.at;
         // Each member begins with a comma. The version is always there, so there is a first one.
-        out[start] = b'{';
-        out.truncate(start + written);
+        pen.out[0] = b'{';
+        let written = pen.at;
+        sheet.written(written);
     }
 }
 
@@ -416,14 +416,17 @@ mod tests {
         let size = writer.encode(&package);
         writer.append_to(&mut bytes);
         assert_eq!(bytes.len(), size);
-        let mut out = Vec::new();
+        let mut out = Sheet::default();
         Record::at(&bytes).render(shape, &mut out);
-        // What lies behind a record changes nothing.
+        assert_eq!(std::str::from_utf8(out.as_bytes()).expect("UTF-8"), expected);
+        // What lies behind a record changes nothing, nor what the sheet held before.
         bytes.extend_from_slice(&[0xff; 99]);
-        let mut again = Vec::new();
-        Record::at(&bytes).render(shape, &mut again);
-        assert_eq!(again, out);
-        assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);
+        out.clear();
+        out.push(&[0xff; 2000]);
+        out.clear();
+        out.push(b"[");
+        Record::at(&bytes).render(shape, &mut out);
+        assert_eq!(String::from_utf8(out.finish()).expect("UTF-8"), format!("[{expected}"));
     }
 
     #[test]
