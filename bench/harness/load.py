@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from servers import Trouble, check_alive, machine_busy_seconds
+from servers import Trouble, Watch, check_alive
 
 LUA = Path(__file__).resolve().parent.parent / "wrk.lua"
 REFUSED_SECONDS_MAX = 5.0
@@ -23,7 +23,8 @@ def wrk(tool, server, questions, seconds, connections=10, encoding=None, pause_m
 
     `questions` is one path, or a Path to a file with one path a line. `cpu_us` is the server's user and system
     time per request in microseconds (None when its process is not known). `other_cpu` is the share of the machine's
-    CPU time that went to neither this server, nor wrk, nor this script: above a few hundredths the round was not quiet.
+    CPU time that went to neither this server, nor wrk, nor this script, `steal` the share that the machine was kept
+    from using: above a few hundredths the round was not quiet. `answer_bytes` is the mean of an answer with its header.
     """
     listed = isinstance(questions, Path)
     command = [tool, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", str(LUA)]
@@ -34,12 +35,12 @@ def wrk(tool, server, questions, seconds, connections=10, encoding=None, pause_m
     command += [server.address + ("/" if listed else questions), "--", str(questions) if listed else "-"]
     if pause_ms:
         command += [str(bound) for bound in pause_ms]
-    cpu, busy, own, begun = server.cpu_seconds(), machine_busy_seconds(), _own_cpu_seconds(), time.monotonic()
+    cpu, own, watch = server.cpu_seconds(), _own_cpu_seconds(), Watch()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
     except subprocess.TimeoutExpired:
         raise Trouble(f"wrk did not end within {seconds + 60} s: {' '.join(command)}") from None
-    elapsed = time.monotonic() - begun
+    elapsed, steal = watch.seconds(), watch.steal()
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     if done.returncode or not lines:
         raise Trouble(f"wrk failed: {' '.join(command)}\n{done.stdout}{done.stderr}")
@@ -53,7 +54,9 @@ def wrk(tool, server, questions, seconds, connections=10, encoding=None, pause_m
         server_used = server.cpu_seconds() - cpu
         used += server_used
         report["cpu_us"] = server_used * 1e6 / max(report["requests"], 1)
-    report["other_cpu"] = max(0.0, (machine_busy_seconds() - busy - used) / (elapsed * cpus))
+    report["other_cpu"] = max(0.0, (watch.busy_seconds() - used) / (elapsed * cpus))
+    report["steal"] = steal
+    report["answer_bytes"] = report["bytes"] / max(report["requests"], 1)
     return report
 
 
@@ -73,12 +76,13 @@ def ab(tool, server, path, keep_alive):
 
 def summary(rounds):
     """Medians of the rounds of one server: what the tables show, with the lowest and the highest beside it."""
-    facts = {key: _median(row[key] for row in rounds) for key in ("per_second", "cpu_us", "p50", "p99") if key in rounds[0]}
+    facts = {key: _median(row[key] for row in rounds) for key in ("per_second", "cpu_us", "p50", "p99", "answer_bytes") if key in rounds[0]}
     rates = [row["per_second"] for row in rounds]
     facts["lowest"], facts["highest"], facts["rounds"] = min(rates), max(rates), len(rounds)
     facts["errors"] = sum(row.get("errors", row.get("failed", 0)) for row in rounds)
-    if "other_cpu" in rounds[0]:
-        facts["other_cpu"] = max(row["other_cpu"] for row in rounds)
+    for key in ("other_cpu", "steal"):
+        if key in rounds[0]:
+            facts[key] = max(row[key] for row in rounds)
     return facts
 
 
@@ -88,9 +92,11 @@ class Asker:
     def __init__(self, server):
         self.server = server
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        # Content-Encoding of the last answer; None if it had none.
+        self.encoding = None
 
     def ask(self, path, encoding=None):
-        """(status, body) of one GET; connects again if the server has closed the connection meanwhile.
+        """(status, body) of one GET, the body as it came; connects again if the server has closed the connection meanwhile.
 
         A refused connection is tried again for a while; raises Trouble if the server has exited.
         """
@@ -100,6 +106,7 @@ class Asker:
             try:
                 self.connection.request("GET", path, headers=headers)
                 response = self.connection.getresponse()
+                self.encoding = response.headers.get("Content-Encoding")
                 return response.status, response.read()
             except ConnectionRefusedError:
                 self.connection.close()

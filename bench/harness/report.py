@@ -8,7 +8,10 @@ import json
 from pathlib import Path
 
 import plot
+import provenance
 import report_python
+import tables
+from tables import cell, megabytes, ratio_text, size_text, table
 
 HERE = Path(__file__).resolve().parents[1]
 INFO_RATIO_MIN = 0.95
@@ -24,8 +27,6 @@ GROWTH_SEARCH_RATIO_MAX = 4
 SATURATED_P99_RATIO_MAX = 3
 FIBONACCI_RATIO_MAX = 1.1
 FOLLOW_P99_MS_MAX = 100
-# Above this share of the machine's CPU time in other hands, a figure is not worth comparing.
-OTHER_CPU_MAX = 0.05
 
 TITLES = {
     "info": "info, one package", "info_1000": "info, 1,000 random packages", "suggest": "suggest, one prefix",
@@ -62,6 +63,12 @@ def problems(results):
         row = facts["servers"].get("larder")
         if row and row["errors"]:
             found.append(f"{work}: {row['errors']} errors under load")
+    for work, by_kind in (data(results, "ab") or {}).items():
+        found += [f"ab {work}, {kind}: {rows['larder']['errors']} failed" for kind, rows in by_kind.items()
+                  if "larder" in rows and rows["larder"]["errors"]]
+    for size in data(results, "growth") or []:
+        found += [f"growth, {size['packages']:,} packages, {work}: {row['errors']} errors"
+                  for work, row in size["searches"].items() if row and row["errors"]]
     saturated = data(results, "saturated") or {}
     rows = {f"{name}, {kind}": row for name, by_kind in saturated.get("reads", {}).items() for kind, row in by_kind.items()}
     rows |= {"an article and a computation": saturated["both"]} if "both" in saturated else {}
@@ -101,7 +108,7 @@ def title(work):
 
 
 def targets(results):
-    """Rows (what, target, measured, met): met is None where nothing was measured."""
+    """Rows (what, target, measured, met), those of the Python index among them: met is None where nothing was measured."""
     rows = []
     all_works = works(results)
 
@@ -125,6 +132,7 @@ def targets(results):
     ratio = larder and larder["per_second"] / peer["per_second"]
     rows.append(("search, `attest`: requests/s", f"≥ {ATTEST_RATIO_MIN} × goaurrpc", ratio and f"{ratio:.0f} ×",
                  ratio and ratio >= ATTEST_RATIO_MIN))
+    rows += report_python.targets(report_python.read(HERE / "python.json"))
     memory, reload = data(results, "memory"), data(results, "reload")
     packages = memory and memory["packages"]
     size = f" ({packages:,} packages)" if packages else ""
@@ -143,7 +151,7 @@ def targets(results):
     saturated = data(results, "saturated") or {}
     for name, row in saturated.get("reads", {"reads": None}).items():
         ratio = row and row["saturated"]["p99"] / row["idle"]["p99"]
-        rows.append((f"p99 while the threads for computing are saturated: {name}", f"≤ {SATURATED_P99_RATIO_MAX} × idle",
+        rows.append((f"p99 while computations are queued: {name}", f"≤ {SATURATED_P99_RATIO_MAX} × at rest",
                      ratio and f"{ratio:.2f} ×", ratio and ratio <= SATURATED_P99_RATIO_MAX))
     for n, row in saturated.get("fibonacci", {}).get("n", {"34": None}).items():
         ratio = row and row["c"] and row["larder"] / row["c"]
@@ -167,12 +175,6 @@ def targets(results):
     return rows
 
 
-def target_table(results):
-    return table(["what", "target", "measured", "met"],
-                 [(what, target, measured or "not measured", {None: "–", True: "yes", False: "**no**"}[met])
-                  for what, target, measured, met in targets(results)])
-
-
 # -- text ---------------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +185,7 @@ def text(results, quick):
     parts += [
         "Written by `bench/run` from `bench/results.json`; how and what is measured: [README.md](README.md).",
         "Absolute figures belong to one machine on one day; the ratios, taken in turn in one run, are what can be compared.", "",
-        *circumstances(results), *([] if quick else ["## Targets", "", *target_table(results)]),
+        *circumstances(results), *([] if quick else ["## Targets", "", *tables.target_table(targets(results))]),
         "![requests per second and CPU per request](results.svg)", "",
         *throughput(results), *ab_tables(results), *saturated_tables(results), *memory_table(results), *reload_tables(results),
         *growth_tables(results), *follow_table(), *report_python.summary(report_python.read(HERE / "python.json")),
@@ -216,14 +218,21 @@ def saturated_tables(results):
     saturated = data(results, "saturated")
     if not saturated:
         return []
-    lines = ["## While the threads for computing are saturated", ""]
+    lines = ["## While computations are queued", ""]
     if saturated.get("reads"):
-        lines += [f"{saturated['clients']} clients ask for Fibonacci numbers without a pause; reads by `wrk -t1 -c10`, idle and saturated in turn. Each cell: "
-                  "requests/s · p50 · p99 (ms).", "",
-                  *table(["reads", "idle", "saturated", "p99, saturated ÷ idle"], [
+        def computing(row):
+            if "computing_cpu" not in row:
+                return "not recorded"
+            return f"{row['computing_cpu']:.0%} of a core · {row['computed_per_second']:.1f}/s"
+
+        lines += [f"{saturated['clients']} clients ask for Fibonacci numbers without a pause, so that computations wait all the time for a thread (there is one "
+                  "for each core but one, and at least one; they have the lowest priority, niceness 19); reads by `wrk -t1 -c10`, at rest and meanwhile in turn. "
+                  "Each cell: requests/s · p50 · p99 (ms). The last column is what reads, and wrk, left to the computations: alone one thread would have "
+                  "a whole core.", "",
+                  *table(["reads", "at rest", "computations queued", "p99, queued ÷ at rest", "CPU and rate of the computations"], [
                       [name, *[f"{row[kind]['per_second']:,.0f} · {row[kind]['p50'] / 1e3:.2f} · {row[kind]['p99'] / 1e3:.2f}" for kind in ("idle", "saturated")],
-                       f"{row['saturated']['p99'] / row['idle']['p99']:.2f}"] for name, row in saturated["reads"].items()]),
-                  f"{saturated['computed']} computations were answered meanwhile. With an article and `example.fibonacci` of 34 in each request: "
+                       f"{row['saturated']['p99'] / row['idle']['p99']:.2f}", computing(row["saturated"])] for name, row in saturated["reads"].items()]),
+                  f"{saturated['computed']} computations were answered in all these rounds together. With an article and `example.fibonacci` of 34 in each request: "
                   f"{saturated['both']['per_second']:,.0f} requests/s, p50 {saturated['both']['p50'] / 1e3:.1f} ms. (The C article server that came "
                   "before answered 186 of such requests, and 228 without the computation, on a kept connection, on another day.)", ""]
     fibonacci = saturated["fibonacci"]
@@ -248,34 +257,41 @@ def circumstances(results):
     groups = {}
     for section, kept in results["sections"].items():
         meta = kept["meta"]
-        key = (meta["commit"], meta["changed"], meta["larder"], meta["command"], meta["date"][:10], meta["note"], meta["cpu"],
-               meta["system"], meta["kernel"])
+        key = (provenance.described(meta), meta["command"], meta["date"][:10], meta["note"])
         groups.setdefault(key, []).append(section)
     lines = []
     for key, sections in groups.items():
         meta = results["sections"][sections[0]]["meta"]
-        changed = " with uncommitted changes" if meta["changed"] else ""
         first = min(results["sections"][section]["meta"]["date"] for section in sections)
         lines += [
-            f"- **{', '.join(sections)}**: {first}, commit {meta['commit']}{changed}, {meta['larder'] or 'without larder'}, "
-            f"nginx {(meta['nginx'] or 'none').removeprefix('nginx/')}, {meta['wrk'] or 'no wrk'}; {meta['cpu']}, "
-            f"{meta['cpus']} cores, {meta['memory_bytes'] / 2**30:.0f} GiB, {meta['system']}, Linux {meta['kernel']}; "
-            f"{meta['rounds']} rounds of {meta['seconds']} s; load average {meta['load_average']:.1f} at the end.",
+            f"- **{', '.join(sections)}**: {first}, {provenance.described(meta)}; {meta['rounds']} rounds of {meta['seconds']} s; load average {meta['load_average']:.1f} at the end.",
             f"  `{meta['command']}`" + (f" — settings {', '.join(meta['settings'])}" if meta["settings"] else ""),
         ]
         for name, peer in meta["peers"].items():
             lines.append(f"  Peer {name}: {peer['note'] or 'no note'}.")
         if meta["note"]:
             lines.append(f"  **{meta['note']}**")
-    noisy = sorted(title(work) for work, facts in works(results).items()
-                   if any(row.get("other_cpu", 0) > OTHER_CPU_MAX for row in facts["servers"].values()))
-    if noisy:
-        lines += ["", f"**Not a quiet machine:** other processes took more than {OTHER_CPU_MAX:.0%} of its CPU time in some round of: "
-                  f"{'; '.join(noisy)}."]
+    lines += ["", *tables.warnings(measured_rows(results))]
     wrong = problems(results)
     if wrong:
-        lines += ["", "**Answers went wrong:**", *[f"- {problem}" for problem in wrong]]
-    return [*lines, ""]
+        lines += ["**Answers went wrong:**", *[f"- {problem}" for problem in wrong], ""]
+    return lines
+
+
+def measured_rows(results):
+    """All that wrk measured, as {(work, server): row}."""
+    rows = {(title(work), name): row for work, facts in works(results).items() for name, row in facts["servers"].items()}
+    saturated = data(results, "saturated") or {}
+    rows |= {(f"{name}, {'at rest' if kind == 'idle' else 'computations queued'}", "larder"): row
+             for name, by_kind in saturated.get("reads", {}).items() for kind, row in by_kind.items()}
+    for name, by_kind in (data(results, "reload") or {}).get("latency", {}).items():
+        rows |= {(f"{name}, {'without reloads' if kind == 'resting' else 'through reloads'}", "larder"): by_kind[kind]
+                 for kind in ("resting", "reloading")}
+    starts = {"start": (data(results, "memory") or {}).get("starts", [])}
+    starts |= {f"start with {size['packages']:,} packages": [size["start"]] for size in data(results, "growth") or []}
+    rows |= {(name, "larder"): {"p99": 0, "steal": max(start["steal"] for start in some)}
+             for name, some in starts.items() if some and "steal" in some[0]}
+    return rows
 
 
 def throughput(results):
@@ -301,14 +317,13 @@ def throughput(results):
             row += [cell(theirs), ratio_text(mine['per_second'] / theirs['per_second']) if mine and theirs and theirs["per_second"] else "–"]
         rows.append(row)
     lines += table(head, rows)
-    spread = [f"{title(work)}: " + ", ".join(f"{name} {row['lowest']:,.0f}–{row['highest']:,.0f}" for name, row in facts["servers"].items())
-              for work, facts in all_works.items()]
-    lines += ["Lowest and highest round (requests/s): " + "; ".join(spread) + ".", ""]
+    lines += tables.spread({title(work): facts["servers"] for work, facts in all_works.items()})
     differing = [f"- {title(work)}, {name}: {answers['other_count']} of {answers['asked']} counts differ from a plain scan of the dump, "
                  f"{answers['broken']} answers broken, {answers['not_200']} not 200"
+                 + (f", {answers['unchecked']} unchecked" if answers.get("unchecked") else "")
                  + (f"; such as {code(answers['examples'][0])}" if answers["examples"] else "")
                  for work, facts in all_works.items() for name, answers in facts["answers"].items()
-                 if answers["other_count"] or answers["broken"] or answers["not_200"]]
+                 if answers["other_count"] or answers["broken"] or answers["not_200"] or answers.get("unchecked")]
     if differing:
         lines += ["Each answer was fetched once before the timing and its number of results compared with a plain scan of the dump:", "",
                   *differing, ""]
@@ -422,36 +437,6 @@ def drawn(results):
         f"{size_text(facts['body_mean'])}, median {size_text(facts['body_median'])}, largest {size_text(facts['body_max'])}.", "",
         "By field: " + ", ".join(f"{by} {count}" for by, count in sorted(mix["by"].items())) + ". By kind: "
         + ", ".join(f"{kind} {count}" for kind, count in sorted(mix["kind"].items())) + ".", ""]
-
-
-def table(head, rows):
-    if not rows:
-        return []
-    return ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head),
-            *["| " + " | ".join(str(value) for value in row) + " |" for row in rows], ""]
-
-
-def cell(row):
-    if not row:
-        return "–"
-    cpu = f" · {significant(row['cpu_us'])} µs" if row["cpu_us"] is not None else ""
-    return f"{row['per_second']:,.0f}{cpu} · {row['p99'] / 1e3:.2f} ms"
-
-
-def significant(value):
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-
-
-def ratio_text(value):
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def size_text(size):
-    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB" if size >= 1e3 else f"{size:,.0f} B"
-
-
-def megabytes(size):
-    return f"{size / 1e6:.1f} MB"
 
 
 def code(value):

@@ -7,14 +7,21 @@ written as missed; one whose section has not been measured says so.
 import json
 from pathlib import Path
 
+import provenance
+import tables
+from tables import cell, megabytes, ratio_text, table
+
+HERE = Path(__file__).resolve().parents[1]
 NGINX_RATIO_MIN = 0.95
 NGINX_CPU_RATIO_MAX = 1.15
 DEVPI_RATIO_MIN = 550
 DEVPI_GZIP_RATIO_MIN = 1500
 MILLION_BYTES_MAX = 700e6
 MILLION_SECONDS_MAX = 10.0
-# Above this share of the machine's CPU time in other hands, a figure is not worth comparing.
-OTHER_CPU_MAX = 0.05
+# The mean answer under load, header included, beside the body that was seen before: outside these it is another answer.
+ANSWER_RATIO = (0.85, 1.5)
+HEADER_BYTES_MAX = 2048
+TITLES = {"html": "HTML", "html_gzip": "HTML, gzip", "json": "JSON", "json_gzip": "JSON, gzip"}
 
 
 def read(path):
@@ -43,9 +50,14 @@ def works(results):
 
 
 def problems(results):
-    """Where requests failed, one phrase each."""
+    """Where requests failed, or got another answer than the one that was seen before, one phrase each."""
     found = [f"{work}, {name}: {row['errors']} errors" for work, facts in works(results).items()
              for name, row in facts["servers"].items() if row["errors"]]
+    for work, facts in works(results).items():
+        for name, row in facts["servers"].items():
+            body, mean = facts.get("sizes", {}).get(name, facts["bytes"]), row.get("answer_bytes")
+            if mean is not None and not ANSWER_RATIO[0] * body <= mean <= ANSWER_RATIO[1] * body + HEADER_BYTES_MAX:
+                found.append(f"{work}, {name}: answers of {mean:,.0f} bytes on average, expected {body:,} and a header")
     for section in ("million", "names"):
         if (facts := data(results, section)) and facts["wrk"]["errors"]:
             found.append(f"{section}: {facts['wrk']['errors']} errors")
@@ -61,17 +73,21 @@ def targets(results):
     def add(what, target, value, shown, met):
         rows.append((what, target, None if value is None else shown(value), None if value is None else met(value)))
 
+    def page(work):
+        facts = all_works.get(work)
+        return f"simple page, {TITLES[work]}" + (f", {tables.size_text(facts['bytes'])}" if facts else "")
+
     def ratio(work, other, key="per_second"):
         servers = all_works.get(work, {}).get("servers", {})
         return servers["larder"][key] / servers[other][key] if other in servers else None
 
     for work in ("html", "html_gzip", "json", "json_gzip"):
-        add(f"{work}: requests/s", f"≥ {NGINX_RATIO_MIN} × nginx", ratio(work, "nginx"), lambda it: f"{it:.2f} ×",
+        add(f"{page(work)}: requests/s", f"≥ {NGINX_RATIO_MIN} × nginx", ratio(work, "nginx"), lambda it: f"{it:.2f} ×",
             lambda it: it >= NGINX_RATIO_MIN)
-        add(f"{work}: CPU per request", f"≤ {NGINX_CPU_RATIO_MAX} × nginx", ratio(work, "nginx", "cpu_us"), lambda it: f"{it:.2f} ×",
+        add(f"{page(work)}: CPU per request", f"≤ {NGINX_CPU_RATIO_MAX} × nginx", ratio(work, "nginx", "cpu_us"), lambda it: f"{it:.2f} ×",
             lambda it: it <= NGINX_CPU_RATIO_MAX)
     for work, least in (("html", DEVPI_RATIO_MIN), ("html_gzip", DEVPI_GZIP_RATIO_MIN)):
-        add(f"{work}: requests/s", f"≥ {least:,} × devpi-server", ratio(work, "devpi"), lambda it: f"{it:,.0f} ×",
+        add(f"{page(work)}: requests/s", f"≥ {least:,} × devpi-server", ratio(work, "devpi"), lambda it: f"{it:,.0f} ×",
             lambda it, least=least: it >= least)
     million = data(results, "million")
     resident = million and max(million["median"]["rss"], million["median"]["rss_rested"])
@@ -82,19 +98,13 @@ def targets(results):
     return rows
 
 
-def target_table(results):
-    return table(["what", "target", "measured", "met"],
-                 [(what, target, measured or "not measured", {None: "–", True: "yes", False: "**no**"}[met])
-                  for what, target, measured, met in targets(results)])
-
-
 def text(results):
     """PYTHON.md, line by line."""
     lines = ["# The Python index, measured", "",
              "Written by `bench/python` from `bench/python.json`; how: [README.md](README.md). One project with many release files "
              "in a stage over many bases; `wrk -t1`, medians of rounds in turn, load on the same machine. nginx serves the same bytes as "
              "static files; devpi-server has the same stages, NORA the same files in its one index.", "",
-             *circumstances(results), "## Targets", "", *target_table(results)]
+             *circumstances(results), "## Targets", "", *tables.target_table(targets(results))]
     lines += throughput(results)
     lines += many_lines(results) + million_lines(results) + names_lines(results)
     return "\n".join(lines).rstrip().split("\n")
@@ -104,7 +114,8 @@ def circumstances(results):
     groups = {}
     for section, kept in results["sections"].items():
         meta = kept["meta"]
-        key = (meta["commit"], meta["changed"], meta["date"][:10], meta["files"], meta["bases"], meta["seconds"], meta["rounds"], meta["note"])
+        key = (provenance.described(meta), meta.get("command"), meta["date"][:10], meta["files"], meta["bases"], meta["seconds"],
+               meta["rounds"], meta["note"])
         groups.setdefault(key, []).append(section)
     lines = []
     for sections in groups.values():
@@ -113,17 +124,16 @@ def circumstances(results):
         loads = [results["sections"][section]["meta"]["load_average"] for section in sections]
         load = "" if None in loads else f"; load average at most {max(loads):.1f} at the end of a section"
         peers = "".join(f"; {name} {note}" for name, note in meta["peers"].items())
-        lines.append(f"- **{', '.join(sections)}**: {first}, commit {meta['commit']}{' with uncommitted changes' if meta['changed'] else ''}, "
-                     f"{meta['cpus']} cores; {meta['files']} files over {meta['bases']} bases; {meta['rounds']} rounds of "
+        lines.append(f"- **{', '.join(sections)}**: {first}, {provenance.described(meta)}; {meta['files']} files over {meta['bases']} bases; {meta['rounds']} rounds of "
                      f"{meta['seconds']} s{load}{peers}." + (f" **{meta['note']}**" if meta["note"] else ""))
-    noisy = sorted(work for work, facts in works(results).items()
-                   if any(row.get("other_cpu", 0) > OTHER_CPU_MAX for row in facts["servers"].values()))
-    if noisy:
-        lines += ["", f"**Not a quiet machine:** other processes took more than {OTHER_CPU_MAX:.0%} of its CPU time in some round of: "
-                  f"{', '.join(noisy)}."]
+        if meta.get("command"):
+            lines.append(f"  `{meta['command']}`")
+    rows = {(work, name): row for work, facts in works(results).items() for name, row in facts["servers"].items()}
+    rows |= {(section, "larder"): facts["wrk"] for section in ("million", "names") if (facts := data(results, section))}
+    lines += ["", *tables.warnings(rows)]
     if wrong := problems(results):
-        lines += ["", f"**Requests failed:** {'; '.join(wrong)}."]
-    return [*lines, ""]
+        lines += [f"**Answers went wrong:** {'; '.join(wrong)}.", ""]
+    return lines
 
 
 def throughput(results):
@@ -146,6 +156,7 @@ def throughput(results):
             row += [cell(other), ratio_text(larder["per_second"] / other["per_second"])] if other else ["–", "–"]
         rows.append(row)
     lines += table(head, rows)
+    lines += tables.spread({work: facts["servers"] for work, facts in all_works.items()})
     others = [f"{work}: " + ", ".join(f"{name} {size:,}" for name, size in facts["sizes"].items() if name != "larder")
               for work, facts in all_works.items() if len(facts.get("sizes", {})) > 1]
     if others:
@@ -221,25 +232,5 @@ def summary(results):
     """What RESULTS.md says of the Python index: a list of lines."""
     if not results["sections"]:
         return []
-    return ["## The Python index", "", "By `bench/python`; circumstances, all forms and sizes: [PYTHON.md](PYTHON.md).", "", *target_table(results)]
-
-
-def table(head, rows):
-    return ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head),
-            *["| " + " | ".join(str(value) for value in row) + " |" for row in rows], ""]
-
-
-def cell(row):
-    if not row:
-        return "–"
-    cpu = row["cpu_us"]
-    return f"{row['per_second']:,.0f} · {cpu:,.0f} µs · {row['p99'] / 1e3:.2f} ms" if cpu >= 100 else \
-        f"{row['per_second']:,.0f} · {cpu:.1f} µs · {row['p99'] / 1e3:.2f} ms"
-
-
-def ratio_text(value):
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def megabytes(size):
-    return f"{size / 1e6:.1f} MB"
+    return ["## The Python index", "", "By `bench/python`; its targets are among those above. Circumstances, all forms and sizes: "
+            "[PYTHON.md](PYTHON.md).", ""]
