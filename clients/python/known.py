@@ -1,62 +1,114 @@
 """The differences from devpi-server that are meant, by the ids of docs/devpi-differences.md.
 
-Rows of id, requests (patterns of their names), parts of the answer (a pattern); the first that fits names the difference.
+Rows of id, requests (patterns of their names), parts of the answer (patterns), and where that can be said what the
+values are like: a function of devpi's and Larder's, none for a part that is not there. The first row that fits names the
+difference.
 """
 
+import re
+
+
+def becomes(*pairs):
+    """Just these values, devpi's and Larder's."""
+    return lambda devpi, larder: (devpi, larder) in pairs
+
+
+def new(devpi, larder):
+    return devpi is None and larder is not None
+
+
+def gone(devpi, larder):
+    return bool(devpi) and not larder
+
+
+def reordered(devpi, larder):
+    return isinstance(devpi, list) and isinstance(larder, list) and sorted(devpi) == sorted(larder)
+
+
+def fewer_overwrites(devpi, larder):
+    """A log that has the same entries, but for overwriting that is counted less often."""
+    if not isinstance(devpi, list) or not isinstance(larder, list):
+        return False
+    others = [[entry for entry in log if "what=overwrite" not in entry] for log in (devpi, larder)]
+    counts = [sum(int(count) for count in re.findall(r"count=(\d+) what=overwrite", "\n".join(log))) for log in (devpi, larder)]
+    return others[0] == others[1] and counts[0] > counts[1]
+
+
+HTML, JSON, TEXT = "text/html; charset=UTF-8", "application/json", "text/plain; charset=UTF-8"
+FAILS = "login-list index-patch-add-to-text index-patch-add-unknown index-patch-numbers index-patch-text upload-no-name upload-no-version push-no-target push-no-name push-external-closed"  # fmt: skip
+OTHER_METHODS = "login-get user-post upload-to-project upload-to-simple simple-post file-put nothing-here"
 PAGES = "simple-*"
+PUSHED_PAGES = "pushed-page deleted-project-page"
+REDIRECTS = "simple-no-slash-* simple-other-spelling* project-other-spelling version-other-spelling refresh*"
+EMPTY = "authcheck authcheck-api authcheck-file authcheck-no-uri upload-non-volatile-again"
 KNOWN = (
     # More on the pages, and metadata beside the files.
-    ("P1", PAGES, "body.*size"),
-    ("P1", PAGES, "body.*upload-time"),
-    ("P1", PAGES, "body.*core-metadata*"),
-    ("P1", "pushed-page deleted-project-page", "body.*"),
-    ("P1", PAGES, "body.versions"),
-    ("P1", PAGES, "body.meta.api-version"),
-    ("P1", "file-metadata", "*"),
-    ("P1", "file", "body.result.*size*"),
+    ("P1", PAGES, "body.files*.size", new),
+    ("P1", PAGES, "body.files*.upload-time", becomes((None, "MOMENT"))),
+    ("P1", PAGES, "body.files*.core-metadata.sha256", new),
+    ("P1", f"{PAGES} {PUSHED_PAGES}", "body.links*.data-core-metadata", new),
+    ("P1", PAGES, "body.versions", new),
+    ("P1", PAGES, "body.meta.api-version", becomes(("1.0", "1.4"))),
+    ("P1", "file-metadata", "status", becomes((404, 200))),
+    ("P1", "file-metadata", "type", becomes((JSON, "application/octet-stream"))),
+    ("P1", "file-metadata", "body.message", gone),
+    ("P1", "file", "body.result.size", new),
     # Headers that let clients keep what they have.
-    ("P2", "*", "header.etag"),
-    ("P2", "*", "header.cache-control"),
-    ("P2", "*", "header.vary"),
-    ("P2", "*", "header.content-length"),
-    ("P3", "file*", "header.accept-ranges"),
-    ("P3", "file-range", "*"),
+    ("P2", f"{PAGES} {PUSHED_PAGES} file*", "header.etag", new),
+    ("P2", f"{PAGES} {PUSHED_PAGES}", "header.cache-control", becomes((None, "max-age=0, must-revalidate"))),
+    ("P2", f"{PAGES} {PUSHED_PAGES}", "header.vary", becomes(("Accept, User-Agent", "Accept, Accept-Encoding, User-Agent"))),
+    ("P2", "*", "header.content-length", becomes((None, "present"))),
+    ("P3", "file*", "header.accept-ranges", becomes((None, "bytes"))),
+    ("P3", "file-range", "status", becomes((200, 206))),
     # How pages are written.
-    ("P4", "*", "*order"),
-    ("P5", PAGES, "*requires-python"),
-    ("P6", PAGES, "body.title"),
-    ("P6", PAGES, "body.h1"),
-    ("P6", PAGES, "body.form*"),
-    ("P7", "simple-list-no-slash-*", "*"),
-    ("P7", "simple-bare-index-*", "body.links*"),
+    ("P4", f"{PAGES} pushed", "*order", reordered),
+    ("P5", PAGES, "*requires-python", becomes(("", None))),
+    ("P6", PAGES, "body.title body.h1", new),
+    ("P6", PAGES, "body.form*", new),
+    ("P7", "simple-list-no-slash-*", "status", becomes((302, 200))),
+    ("P7", "simple-list-no-slash-*", "type", becomes((JSON, HTML))),
+    ("P7", "simple-list-no-slash-*", "body.message", gone),
+    ("P7", "simple-list-no-slash-* simple-bare-index-*", "body.links*.href"),
     # Which of several forms is answered.
-    ("P8", "api-html login-html user-html index-html", "*"),
-    ("P8", "simple-bare-project-any simple-bare-project-browser simple-bare-project-poetry", "*"),
-    ("P8", "simple-project-json simple-list-json simple-image simple-v1-html", "type"),
-    ("P9", "simple-no-slash-* simple-other-spelling* project-other-spelling version-other-spelling refresh*", "type"),
-    ("P9", "simple-no-slash-* simple-other-spelling* project-other-spelling version-other-spelling refresh*", "body*"),
-    ("P9", "authcheck authcheck-api authcheck-file authcheck-no-uri upload-non-volatile-again", "type"),
-    ("P9", "authcheck authcheck-api authcheck-file authcheck-no-uri upload-non-volatile-again", "body*"),
+    ("P8", "api-html login-html user-html index-html", "status", becomes((404, 200))),
+    ("P8", "api-html login-html user-html index-html", "type", becomes((HTML, JSON))),
+    ("P8", "login-html", "body.message", becomes((None, "login successful"))),
+    ("P8", "simple-bare-project-any simple-bare-project-browser simple-bare-project-poetry", "status", becomes((415, 200))),
+    ("P8", "simple-bare-project-any simple-bare-project-browser simple-bare-project-poetry", "body.message", gone),
+    ("P8", "simple-bare-project-any simple-bare-project-browser simple-bare-project-poetry", "type"),
+    ("P8", "simple-project-json simple-list-json simple-image", "type", becomes(("text_html", HTML))),
+    ("P8", "simple-v1-html", "type", becomes(("text_html", "application/vnd.pypi.simple.v1+html"))),
+    ("P9", f"{REDIRECTS} {EMPTY}", "type", gone),
+    ("P9", f"{REDIRECTS} {EMPTY}", "body*", gone),
     # Refusals.
     ("P10", "user-delete-root user-delete-other user-delete-anonymous index-patch-anonymous index-patch-other", "body.message"),
     ("P10", "index-delete-anonymous index-delete-other delete-*-anonymous delete-*-other authcheck-nothing", "body.message"),
     ("P10", "user-patch-anonymous user-patch-other user-patch-wrong-password user-patch-password-other", "body.message"),
     ("P10", "delete-project-non-volatile* delete-version delete-version-again delete-version-force delete-version-missing", "body.message"),
     ("P10", "index-create-unknown-keys index-patch-no-operator", "body.message"),
-    ("P18", "upload-anonymous* upload-wrong-password upload-no-action upload-missing-index push-conflict", "reason"),
-    ("P18", "upload-anonymous upload-wrong-password upload-no-action upload-missing-index", "body.*"),
+    ("P18", "upload-anonymous* upload-wrong-password upload-no-action upload-missing-index push-conflict", "reason", new),
+    ("P18", "upload-anonymous upload-wrong-password upload-no-action upload-missing-index", "body.code body.title body.message"),
     ("P18", "upload-bad-action upload-bad-archive upload-mirror upload-no-content upload-other upload-other-name", "body.message"),
     ("P18", "upload-other-version upload-non-volatile-changed upload-non-volatile-changed-uv", "body.message"),
-    ("P19", "upload-bad-name submit-bad-name submit-no-version", "*"),
-    ("P11", "login-get user-post upload-to-project upload-to-simple simple-post file-put nothing-here", "*"),
-    ("P12", "login-list index-patch-add-to-text index-patch-add-unknown index-patch-numbers index-patch-text", "*"),
-    ("P12", "upload-no-name upload-no-version push-no-target push-no-name push-external-closed", "*"),
-    ("P13", "index-patch-missing index-delete-missing", "*"),
-    ("P14", "push-mirror-target push-anonymous push-other", "header.www-authenticate"),
-    ("P14", "push-external-anonymous", "*"),
+    ("P19", "upload-bad-name submit-bad-name submit-no-version", "reason body.code body.title body.message"),
+    ("P11", OTHER_METHODS, "status", becomes((404, 405), (200, 405))),
+    ("P11", OTHER_METHODS, "body.message"),
+    ("P11", "upload-to-simple simple-post", "reason body.code body.title"),
+    ("P14", "push-external-anonymous", "status", becomes((500, 401))),
+    ("P14", "push-external-anonymous", "type", becomes((TEXT, JSON))),
+    ("P14", "push-external-anonymous", "body.message", new),
+    ("P12", FAILS, "status", becomes((500, 400))),
+    ("P12", "push-external-closed", "status", becomes((500, 502))),
+    ("P12", FAILS, "type", becomes((TEXT, JSON))),
+    ("P12", FAILS, "body.message reason", new),
+    ("P13", "index-patch-missing index-delete-missing", "status", becomes((403, 404))),
+    ("P13", "index-patch-missing index-delete-missing", "body.message"),
+    ("P14", "push-mirror-target push-anonymous push-other", "header.www-authenticate", becomes((None, 'Basic realm="pypi"'))),
     # Configuration.
-    ("P16", "index-patch-noop-error", "*"),
+    ("P16", "index-patch-noop-error", "status", becomes((200, 400))),
+    ("P16", "index-patch-noop-error", "body.message", new),
     # Records.
-    ("P17", "*", "*log"),
-    ("P30", "push-kept-again", "*"),
+    ("P17", "simple-bare-project-json project* version* tox-listed pushed", "body.result*+links*.log", fewer_overwrites),
+    ("P30", "push-kept-again", "status", becomes((409, 200))),
+    ("P30", "push-kept-again", "body.message", gone),
 )

@@ -16,7 +16,8 @@ use crate::{
     User, UserName, is_reserved, login_secret_key, token_key, user_key,
 };
 
-/// Most tokens that one user has at a time, expired ones among them.
+/// Most tokens that one user has at a time; those that open nothing any more do not count, and go when the next one is
+/// made.
 pub const TOKENS_PER_USER_MAX: usize = 1000;
 
 /// There is no such user; devpi's text.
@@ -204,7 +205,8 @@ pub fn delete_user(snapshot: &Snapshot, name: &UserName) -> Result<Batch, Delete
     Ok(tokens.fold(batch, |batch, token| batch.delete(token_key(token.id), Expected::Anything)))
 }
 
-/// Makes a token of 32 random bytes, `secret`: the text to show once, what is stored, and the batch.
+/// Makes a token of 32 random bytes, `secret`: the text to show once, what is stored, and the batch. That clears away,
+/// too, what tokens of that name open nothing any more: expired ones, and those of an earlier user.
 ///
 /// # Errors
 /// [`CreateTokenError`], by what is in the way.
@@ -230,7 +232,10 @@ pub fn create_token(
     if new.comment.chars().any(char::is_control) {
         return Err(CreateTokenError::Comment(new.comment.escape_debug().to_string()));
     }
-    if snapshot.tokens_of(&new.user).len() >= TOKENS_PER_USER_MAX {
+    let is_dead = |token: &&Arc<Token>| token.is_expired(now) || !token.belongs_to(user);
+    let (dead, living): (Vec<_>, Vec<_>) =
+        snapshot.tokens_of(&new.user).into_iter().partition(is_dead);
+    if living.len() >= TOKENS_PER_USER_MAX {
         return Err(CreateTokenError::TooMany { user: new.user });
     }
     let text = TokenText::from_secret(secret);
@@ -252,6 +257,10 @@ pub fn create_token(
     let batch = Batch::new()
         .put(token_key(id), Expected::Absent, write_token(&token), Vec::new())
         .check(user_key(&token.user), Expected::Present);
+    // One that somebody else clears away meanwhile is gone all the same.
+    let batch = dead
+        .into_iter()
+        .fold(batch, |batch, dead| batch.delete(token_key(dead.id), Expected::Anything));
     Ok((text, token, batch))
 }
 
@@ -264,32 +273,12 @@ pub fn revoke_token(snapshot: &Snapshot, id: TokenId) -> Result<Batch, NoToken> 
     Ok(Batch::new().delete(token_key(id), Expected::At(token.serial)))
 }
 
-/// Clears away tokens that open nothing any more, at most `count_max` of them: expired ones, and those that
-/// a deleted user left behind. None if there are none.
-pub fn delete_dead_tokens(snapshot: &Snapshot, count_max: usize, now: Timestamp) -> Option<Batch> {
-    let is_dead = |token: &&Arc<Token>| {
-        let user = snapshot.user(&token.user);
-        token.is_expired(now) || !user.is_some_and(|user| token.belongs_to(user))
-    };
-    let dead = snapshot.tokens().filter(is_dead).take(count_max);
-    let batch = dead.fold(Batch::new(), |batch, token| {
-        batch.delete(token_key(token.id), Expected::At(token.serial))
-    });
-    (!batch.writes.is_empty()).then_some(batch)
-}
-
 /// Makes the login secret of 32 random bytes. None if there is one; when several processes start at once,
 /// the store lets one of them succeed.
 pub fn create_login_secret(snapshot: &Snapshot, random: [u8; 32]) -> Option<Batch> {
     let body = write_login_secret(&LoginSecret::new(random));
     let is_absent = snapshot.login_secret().is_none();
     is_absent.then(|| Batch::new().put(login_secret_key(), Expected::Absent, body, Vec::new()))
-}
-
-/// Makes the login secret anew, whether there is one or not: all logins end.
-pub fn replace_login_secret(random: [u8; 32]) -> Batch {
-    let body = write_login_secret(&LoginSecret::new(random));
-    Batch::new().put(login_secret_key(), Expected::Anything, body, Vec::new())
 }
 
 fn found<'snapshot>(
@@ -498,33 +487,52 @@ mod tests {
     }
 
     #[test]
-    fn dead_tokens_are_cleared_away() {
+    fn a_new_token_clears_dead_ones_away() {
         let mut store = Store::with(&[user("alice", &[]), user("bob", &[])]);
-        let brief = NewToken { expires_at: Some(at(10)), ..new_token("alice") };
-        let briefer = NewToken { expires_at: Some(at(9)), ..new_token("alice") };
-        let news = [brief, briefer, new_token("alice"), new_token("bob")];
+        let brief = |second| NewToken { expires_at: Some(at(second)), ..new_token("alice") };
+        let news = [brief(10), brief(9), new_token("alice"), new_token("bob")];
         let batches =
             (1..).zip(news).map(|(secret, new)| create(&store, new, secret).expect("a token").1);
         for batch in batches.collect::<Vec<_>>() {
             store.commit(batch).expect("a commit");
         }
+        let make = |store: &mut Store, owner: &str, secret: u8, second: i64| {
+            let made = create_token(&store.snapshot, new_token(owner), [secret; 32], at(second));
+            let (_, _, batch) = made.expect("a token");
+            store.commit(batch).expect("a commit");
+            store.snapshot.tokens_of(&name(owner)).len()
+        };
+        assert_eq!(make(&mut store, "alice", 5, 8), 4);
+        assert_eq!(make(&mut store, "alice", 6, 9), 4);
+        assert_eq!(make(&mut store, "alice", 7, 10), 4);
         // As if bob had been deleted, and made again, while his token was made.
         let bob = User { created_at: at(8), ..user("bob", &[]) };
         let written =
             Batch::new().put(user_key(&bob.name), Expected::Present, write_user(&bob), Vec::new());
         store.commit(written).expect("a commit");
-        let count = |second, count_max| {
-            let batch = delete_dead_tokens(&store.snapshot, count_max, at(second));
-            batch.map(|batch| batch.writes.len())
+        assert_eq!(make(&mut store, "bob", 8, 10), 1);
+    }
+
+    #[test]
+    fn a_user_has_so_many_living_tokens() {
+        let mut store = Store::with(&[user("alice", &[])]);
+        let make = |store: &mut Store, number: usize, expires_at, second| {
+            let mut secret = [0; 32];
+            secret[..8].copy_from_slice(&number.to_be_bytes());
+            let new = NewToken { expires_at, ..new_token("alice") };
+            let (_, _, batch) = create_token(&store.snapshot, new, secret, at(second))
+                .map_err(|error| error.to_string())?;
+            store.commit(batch)
         };
-        assert_eq!(count(8, 100), Some(1));
-        assert_eq!(count(9, 100), Some(2));
-        assert_eq!(count(10, 100), Some(3));
-        assert_eq!(count(10, 2), Some(2));
-        let batch = delete_dead_tokens(&store.snapshot, 100, at(10)).expect("a batch");
-        store.commit(batch).expect("a commit");
-        assert_eq!(store.snapshot.tokens_count(), 1);
-        assert_eq!(delete_dead_tokens(&store.snapshot, 100, at(10)), None);
+        for number in 0..TOKENS_PER_USER_MAX {
+            let expires_at = (number == 0).then(|| at(20));
+            assert_eq!(make(&mut store, number, expires_at, 10), Ok(()));
+        }
+        let full = "user 'alice' has 1000 tokens, and may not have more: revoke some";
+        assert_eq!(make(&mut store, 1_000, None, 19), Err(full.into()));
+        assert_eq!(make(&mut store, 1_000, None, 20), Ok(()));
+        assert_eq!(make(&mut store, 1_001, None, 20), Err(full.into()));
+        assert_eq!(store.snapshot.tokens_count(), TOKENS_PER_USER_MAX);
     }
 
     #[test]
@@ -556,8 +564,5 @@ mod tests {
         assert_eq!(store.commit(second), Err("secret/login is present at serial 1".into()));
         assert_eq!(store.snapshot.login_secret(), Some(&LoginSecret::new([1; 32])));
         assert_eq!(create_login_secret(&store.snapshot, [3; 32]), None);
-        store.commit(replace_login_secret([4; 32])).expect("a commit");
-        assert_eq!(store.snapshot.login_secret(), Some(&LoginSecret::new([4; 32])));
-        assert_eq!(store.snapshot.login_secret_serial(), Serial(2));
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use imbl::{HashMap, OrdMap, OrdSet};
-use record::{Digest, Record, Serial, Trouble, TroubleReason};
+use record::{Digest, Record, Trouble, TroubleReason};
 
 use crate::record::{Subject, read_login_secret, read_token, read_user, subject};
 use crate::{LoginSecret, Token, TokenId, TokenText, User, UserName};
@@ -17,7 +17,7 @@ pub struct Snapshot {
     users: OrdMap<UserName, Arc<User>>,
     tokens: HashMap<TokenId, Arc<Token>>,
     tokens_by_user: OrdMap<UserName, OrdSet<TokenId>>,
-    login_secret: Option<(LoginSecret, Serial)>,
+    login_secret: Option<LoginSecret>,
 }
 
 impl Snapshot {
@@ -65,7 +65,7 @@ impl Snapshot {
             Subject::LoginSecret => {
                 self.login_secret = None;
                 if let Some(body) = body {
-                    self.login_secret = Some((read_login_secret(body)?, record.serial));
+                    self.login_secret = Some(read_login_secret(body)?);
                 }
             }
         }
@@ -129,19 +129,14 @@ impl Snapshot {
 
     /// What logins are signed with, once it was made.
     pub fn login_secret(&self) -> Option<&LoginSecret> {
-        self.login_secret.as_ref().map(|(secret, _)| secret)
-    }
-
-    /// The commit that wrote the login secret; [`Serial::ZERO`] if there is none.
-    pub fn login_secret_serial(&self) -> Serial {
-        self.login_secret.as_ref().map_or(Serial::ZERO, |(_, serial)| *serial)
+        self.login_secret.as_ref()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use record::Key;
+    use record::{Key, Serial};
 
     use super::*;
     use crate::testing::{at, name, user};

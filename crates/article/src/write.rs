@@ -179,11 +179,14 @@ pub enum WriteError {
     },
     /// Author or comment are too long or contain control characters.
     #[error(
-        "the {what} is refused: at most {bytes_max} bytes without control characters were expected"
+        "the {what} of {bytes} bytes is refused: at most {bytes_max} without control characters were \
+         expected"
     )]
     Text {
         /// `author` or `comment`.
         what: &'static str,
+        /// Its length.
+        bytes: usize,
         /// What is allowed.
         bytes_max: usize,
     },
@@ -426,7 +429,7 @@ fn check_text(
         |character: char| character.is_control() && !(what == "comment" && character == '\n');
     match (bytes_min..=bytes_max).contains(&text.len()) && !text.contains(is_control) {
         true => Ok(()),
-        false => Err(WriteError::Text { what, bytes_max }),
+        false => Err(WriteError::Text { what, bytes: text.len(), bytes_max }),
     }
 }
 

@@ -14,9 +14,11 @@ mod server;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use record::Serial;
 use reply::Reply;
 use serde_json::json;
 
@@ -132,13 +134,26 @@ pub struct Context {
     pub headers: HeaderMap,
     /// Whether the request may change anything.
     pub may_write: bool,
+    /// The last commit of the request's actions; zero: none.
+    written: AtomicU64,
 }
 
 impl Context {
     /// Takes the snapshots of this moment.
     pub fn new(app: Arc<App>, client: ClientKey, headers: HeaderMap, may_write: bool) -> Context {
         let (aur, stored) = (app.aur.snapshot_full(), app.keeper.live.snapshot_full());
-        Context { app, aur, stored, client, headers, may_write }
+        Context { app, aur, stored, client, headers, may_write, written: AtomicU64::new(0) }
+    }
+
+    /// Notes a commit.
+    fn wrote(&self, serial: Serial) {
+        self.written.fetch_max(serial.0, Relaxed);
+    }
+
+    /// The newest state of the store that the calls so far have read or made; none before there is one.
+    pub fn serial(&self) -> Option<Serial> {
+        let written = Some(Serial(self.written.load(Relaxed))).filter(|it| *it > Serial::ZERO);
+        written.max(self.stored.as_ref().map(|stored| stored.serial))
     }
 
     /// Runs one call.

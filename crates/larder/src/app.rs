@@ -1,6 +1,6 @@
 //! All that a request may touch.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -83,6 +83,8 @@ pub struct App {
     pub results_max: AtomicUsize,
     /// How often a URL is asked, in seconds; can be changed while running.
     pub refresh_seconds: AtomicUsize,
+    /// By how many percent a dump may be smaller than the one that is served; can be changed while running.
+    pub shrink_percent_max: AtomicU8,
     /// Why the last look at the source failed, if it did.
     pub aur_trouble: Mutex<Option<String>>,
     /// Wishes for the refresh task.
@@ -135,6 +137,7 @@ impl App {
             refresh_seconds: AtomicUsize::new(
                 usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX),
             ),
+            shrink_percent_max: AtomicU8::new(aur.shrink_percent_max),
             aur_trouble: Mutex::new(None),
             refresh,
             is_stopping: AtomicBool::new(false),

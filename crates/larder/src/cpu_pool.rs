@@ -1,8 +1,9 @@
-//! Threads for work that is nothing but computing: password hashes, actions that count to large numbers.
+//! Threads for work that is nothing but computing: the actions that compute.
 //!
 //! job -> bounded queue -> a thread of low priority -> its result. The threads that answer requests never
 //! compute such work, and where there are not enough cores for both, the scheduler prefers them. Nothing here
-//! waits for a disk, a socket or a lock of someone else's.
+//! waits for a disk, a socket or a lock of someone else's. Passwords are hashed elsewhere ([`crate::passwords`]), at the
+//! usual priority: a login is not to wait behind somebody's computations.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +16,7 @@ use prometheus::{Histogram, IntCounter, IntGauge};
 use tokio::sync::oneshot;
 
 /// Niceness of the threads: the least priority there is, which every process may ask for. On two cores it keeps the
-/// answers of others quick, and unlike an idle class it cannot starve a password's check for good.
+/// answers of others quick, and unlike an idle class it still leaves the computations a share when all cores are busy.
 const NICENESS: i32 = 19;
 
 /// A fixed number of threads with a bounded queue.

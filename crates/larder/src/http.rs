@@ -89,6 +89,22 @@ fn router(app: Arc<App>) -> Router {
             .route("/metrics", get(health::metrics))
             .route("/rpc/metrics", get(health::metrics));
     }
+    if app.config.article.enabled {
+        router = router
+            .route("/articles", get(article::list))
+            .route("/article/{*rest}", any(article::answer));
+    }
+    if app.config.actions.enabled {
+        router = router.route("/actions", any(actions::answer));
+    }
+    let guarded = middleware::from_fn_with_state(app.clone(), auth::refuse_foreign_pages);
+    let router = if app.config.python.enabled {
+        router.fallback(python::answer)
+    } else {
+        router.fallback(error::not_found)
+    };
+    // For the routes above, and whatever else is asked for. Those below change nothing, and any page may ask them.
+    let mut router = router.layer(guarded);
     if app.config.aur.enabled {
         router = router
             // Questions; these handlers answer every method.
@@ -115,27 +131,16 @@ fn router(app: Arc<App>) -> Router {
                 .route(&format!("/{name}.sha256"), get(dumps::digest));
         }
     }
-    if app.config.article.enabled {
-        router = router
-            .route("/articles", get(article::list))
-            .route("/article/{*rest}", any(article::answer));
-    }
-    if app.config.actions.enabled {
-        router = router.route("/actions", any(actions::answer));
-    }
     // For the routes above; one that is added later would not have it.
     let router = router.method_not_allowed_fallback(error::wrong_method);
-    let router = if app.config.python.enabled {
-        router.fallback(python::answer)
-    } else {
-        router.fallback(error::not_found)
-    };
     finish(router, app, Surface::House)
 }
 
 /// The routes of the admin listener.
 pub fn admin_router(app: Arc<App>) -> Router {
-    finish(admin::routes(app.clone()).fallback(error::not_found), app, Surface::Admin)
+    let guarded = middleware::from_fn_with_state(app.clone(), auth::refuse_foreign_pages);
+    let router = admin::routes(app.clone()).fallback(error::not_found).layer(guarded);
+    finish(router, app, Surface::Admin)
 }
 
 /// What every listener has: errors in one form, counting, and survival of a handler's panic.

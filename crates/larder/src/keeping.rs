@@ -96,10 +96,15 @@ async fn open_existing(
         }
         opened => opened.map_err(|error| setup::with_reason(database, error.into()))?,
     };
-    let blobs = BlobStore::open(blobs, spool)
-        .await
-        .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
+    let blobs = existing_blobs(blobs, spool).await?;
     Ok(Store { records, blobs })
+}
+
+/// Opens the blobs at a place that has some, or once had.
+async fn existing_blobs(blobs: &BlobLocation, spool: &Path) -> anyhow::Result<BlobStore> {
+    BlobStore::open_existing(blobs, spool)
+        .await
+        .with_context(|| format!("cannot open the blobs in `{blobs}`"))
 }
 
 fn require(exists: std::io::Result<bool>, place: impl Fn() -> String) -> anyhow::Result<()> {

@@ -15,10 +15,12 @@ pub mod import;
 pub mod keeping;
 pub mod live;
 pub mod logging;
+pub mod memory;
 pub mod metrics;
 pub mod net;
 pub mod passwords;
 pub mod rate_limit;
+pub mod release_metadata;
 pub mod setup;
 pub mod small_blobs;
 pub mod source;
@@ -197,6 +199,9 @@ impl Running {
                     self.app.rate_limiter.set_window(aur.rate_limit_window)
                 }
                 "aur.results_max" => self.app.results_max.store(aur.results_max, Relaxed),
+                "aur.shrink_percent_max" => {
+                    self.app.shrink_percent_max.store(aur.shrink_percent_max, Relaxed)
+                }
                 "aur.refresh_seconds" => {
                     let seconds = usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX);
                     self.app.refresh_seconds.store(seconds, Relaxed);
@@ -225,6 +230,9 @@ async fn ended(tasks: &mut JoinSet<()>) {
     }
 }
 
+/// How long a start goes on once the server was told to stop.
+const START_GRACE: Duration = Duration::from_secs(3);
+
 /// Runs the server until SIGTERM or SIGINT; SIGHUP reloads.
 ///
 /// # Errors
@@ -236,7 +244,26 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let running = start(loaded.config.clone(), handed_over).await?;
+    let mut starting = std::pin::pin!(start(loaded.config.clone(), handed_over));
+    let running = tokio::select! {
+        running = &mut starting => Some(running?),
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+    };
+    let Some(running) = running else {
+        // A database that answers slowly is no reason to be killed. But what is nearly done is better finished: a
+        // password may have been made, and not yet been shown.
+        return match tokio::time::timeout(START_GRACE, starting).await {
+            Ok(running) => {
+                running?.run_until(std::future::ready(())).await;
+                Ok(())
+            }
+            Err(_) => {
+                tracing::info!("stopped before the start was over");
+                Ok(())
+            }
+        };
+    };
     notify(&[sd_notify::NotifyState::Ready]);
     if loaded.config.demo {
         let app = running.app.clone();

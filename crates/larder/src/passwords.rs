@@ -2,41 +2,41 @@
 //!
 //! A hash is made to be slow, and clients send their password with every request: what was found right is
 //! remembered for a while, under a fingerprint that the password's hash is part of, so that a changed password
-//! is forgotten at once. Nothing that could be a password is kept. Wrong passwords are hashed each time, a few
-//! at once, and beyond a queue they are refused.
+//! is forgotten at once. Nothing that could be a password is kept. Wrong passwords are hashed each time. They and
+//! passwords that are new share a few places, so many are hashed at once; beyond a queue they are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use account::{PasswordCheck, Principal, Refusal};
+use account::{Password, PasswordCheck, PasswordHash, Principal, Refusal};
 use tokio::sync::Semaphore;
 
 /// Verified passwords that are remembered at once.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Checks that wait for a core; more are refused.
+/// Passwords that wait for a core; more are refused.
 const WAITING_MAX: usize = 256;
 
-/// Checks passwords, and remembers which were right.
+/// Checks passwords, remembers which were right, and hashes new ones.
 pub struct Passwords {
     /// When what has this fingerprint was found right.
     right: quick_cache::sync::Cache<[u8; 32], Instant>,
     /// Makes the fingerprints worthless elsewhere.
     secret: [u8; 32],
     remembered_for: Duration,
-    checking: Arc<Semaphore>,
+    hashing: Arc<Semaphore>,
     waiting: AtomicUsize,
     hashed: AtomicU64,
 }
 
-/// More passwords are being checked than can be.
+/// More passwords are being hashed, to check or to keep them, than can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords are being checked")]
 pub struct TooMany;
 
 impl Passwords {
-    /// Remembers for `remembered_for`; checks `at_once` at the same time.
+    /// Remembers for `remembered_for`; hashes `at_once` at the same time.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -47,7 +47,7 @@ impl Passwords {
             right: quick_cache::sync::Cache::new(REMEMBERED_MAX),
             secret,
             remembered_for,
-            checking: Arc::new(Semaphore::new(at_once)),
+            hashing: Arc::new(Semaphore::new(at_once)),
             waiting: AtomicUsize::new(0),
             hashed: AtomicU64::new(0),
         })
@@ -67,20 +67,32 @@ impl Passwords {
         if self.right.get(&fingerprint).is_some_and(|since| since.elapsed() < self.remembered_for) {
             return Ok(check.passed());
         }
-        let outcome = self.run(check).await?;
+        let outcome = self.run(move || check.run()).await?;
         if outcome.is_ok() && !self.remembered_for.is_zero() {
             self.right.insert(fingerprint, Instant::now());
         }
         Ok(outcome)
     }
 
-    async fn run(&self, check: PasswordCheck) -> Result<Result<Principal, Refusal>, TooMany> {
+    /// The hash of a new password.
+    ///
+    /// # Errors
+    /// [`TooMany`] if the queue is full.
+    pub async fn hash(&self, password: Password, salt: [u8; 16]) -> Result<PasswordHash, TooMany> {
+        self.run(move || password.hash(salt)).await
+    }
+
+    /// Runs what takes as long as a hash, once there is a place.
+    async fn run<T: Send + 'static>(
+        &self,
+        hashing: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, TooMany> {
         let waiting = Waiting::begin(&self.waiting)?;
-        let permit = self.checking.clone().acquire_owned().await;
+        let permit = self.hashing.clone().acquire_owned().await;
         drop(waiting);
         self.hashed.fetch_add(1, Relaxed);
         let running = tokio::task::spawn_blocking(move || {
-            let outcome = check.run();
+            let outcome = hashing();
             drop(permit);
             outcome
         });
@@ -107,5 +119,28 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Hashes wait where checks do, and the one after the last place is refused.
+    #[test]
+    fn new_passwords_wait_in_the_queue() {
+        let passwords = Passwords::new(Duration::ZERO, 0).expect("random numbers");
+        let hash = || Box::pin(passwords.hash(Password::new("p").expect("a password"), [0; 16]));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| hash()).collect();
+        for waiting in &mut waiting {
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+        }
+        assert_eq!(hash().as_mut().poll(&mut context), Poll::Ready(Err(TooMany)));
+        waiting.pop();
+        assert!(hash().as_mut().poll(&mut context).is_pending(), "whoever goes leaves a place");
+        assert_eq!(passwords.hashed(), 0);
     }
 }

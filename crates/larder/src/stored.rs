@@ -1,11 +1,11 @@
 //! Everything that comes out of the store, as of one serial, and the way of a write.
 //!
-//! decided change -> [`Keeper::commit`] -> the store -> its serial -> the tail
+//! decided change ([`Keeper::decided`]) -> [`Keeper::commit`] -> the store -> its serial -> the tail
 //! ([`crate::tasks::store_tail`]) -> [`Stored`] published -> the write is acknowledged.
 //! A write is never applied by the request that made it: it returns through the tail as those of other
 //! processes do, so that what is served cannot differ from what is kept.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -14,6 +14,7 @@ use record::{Batch, Record, Serial};
 use store::{BlobStore, CommitError, Records};
 use tokio::sync::watch;
 
+use crate::accounts::ATTEMPTS_MAX;
 use crate::live::Live;
 
 /// What a store is called, in its records.
@@ -62,6 +63,16 @@ impl Stored {
     }
 }
 
+/// Records that are applied at a time, so that a first load is never wholly in memory twice.
+const APPLIED_AT_ONCE_MIN: usize = 8_192;
+
+/// Whether `pending` are to be applied before `next` comes: they are many, and the end of a commit. Surfaces take
+/// commits whole.
+pub fn is_enough(pending: &[Record], next: &Record) -> bool {
+    pending.len() >= APPLIED_AT_ONCE_MIN
+        && pending.last().is_some_and(|last| last.serial < next.serial)
+}
+
 /// The store, and what is published of it.
 pub struct Keeper {
     /// The records.
@@ -89,6 +100,12 @@ pub enum WriteFailure {
         "the write is kept as serial {0}, but is not visible here yet: the store cannot be read"
     )]
     NotVisible(Serial),
+    /// It was decided again and again, and each time another write had come first.
+    #[error("other writes came first again and again; nothing was written")]
+    Overtaken,
+    /// There is no state yet to decide on.
+    #[error("the store is not loaded yet")]
+    NotLoaded,
 }
 
 impl Keeper {
@@ -117,6 +134,51 @@ impl Keeper {
         }
     }
 
+    /// Decides on the published state, commits, and decides anew where another write came first, which is waited for
+    /// for `patience` at most. `decide` gives what to write, if anything, and what to say of it once it is written:
+    /// that is returned, with the serial of the commit, if there was one.
+    ///
+    /// # Errors
+    /// What `decide` refuses; [`WriteFailure`], of which [`WriteFailure::Overtaken`] comes after [`ATTEMPTS_MAX`]
+    /// decisions.
+    pub async fn decided<T, E: From<WriteFailure>>(
+        &self,
+        patience: Duration,
+        mut decide: impl FnMut(&Stored) -> Result<(Option<Batch>, T), E>,
+    ) -> Result<(T, Option<Serial>), E> {
+        for _ in 0..ATTEMPTS_MAX {
+            let stored = self.live.snapshot_full().ok_or(WriteFailure::NotLoaded)?;
+            let (batch, outcome) = decide(&stored)?;
+            drop(stored);
+            let Some(batch) = batch.filter(|batch| !batch.writes.is_empty()) else {
+                return Ok((outcome, None));
+            };
+            if let Some(serial) = self.commit_unless_overtaken(batch, patience).await? {
+                return Ok((outcome, Some(serial)));
+            }
+        }
+        Err(WriteFailure::Overtaken.into())
+    }
+
+    /// A step of [`Keeper::decided`], for decisions that take waiting: commits, or waits for the write that came first
+    /// to be published, for `patience` at most. None: nothing was written, and it is to be decided anew.
+    ///
+    /// # Errors
+    /// [`WriteFailure`]; no mismatch.
+    pub async fn commit_unless_overtaken(
+        &self,
+        batch: Batch,
+        patience: Duration,
+    ) -> Result<Option<Serial>, WriteFailure> {
+        match self.commit(batch).await {
+            Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
+                self.wait_for(mismatch.found.serial, patience).await;
+                Ok(None)
+            }
+            outcome => outcome.map(Some),
+        }
+    }
+
     /// Waits until the published state has `serial`; false if it has not after `timeout`.
     pub async fn wait_for(&self, serial: Serial, timeout: Duration) -> bool {
         let mut published = self.published.subscribe();
@@ -127,7 +189,7 @@ impl Keeper {
     /// Publishes the next state.
     pub fn publish(&self, next: Stored) {
         let serial = next.serial;
-        self.live.publish(std::sync::Arc::new(next));
+        self.live.publish(Arc::new(next));
         let mut seen_at = self.seen_at.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.published.send_replace(serial) != serial || seen_at.is_none() {
             *seen_at = Some(Timestamp::now());
@@ -150,5 +212,30 @@ impl Keeper {
         let is_news = current.is_some() != trouble.is_some();
         *current = trouble;
         is_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Key;
+
+    use super::*;
+
+    #[test]
+    fn a_commit_is_applied_whole() {
+        let record = |serial| Record {
+            key: Key::new("a").expect("a key"),
+            serial: Serial(serial),
+            body: None,
+            blobs: Vec::new(),
+        };
+        let check = |pending: usize, next: u64, expected: bool| {
+            assert_eq!(is_enough(&vec![record(7); pending], &record(next)), expected);
+        };
+        check(0, 8, false);
+        check(APPLIED_AT_ONCE_MIN - 1, 8, false);
+        check(APPLIED_AT_ONCE_MIN, 8, true);
+        check(APPLIED_AT_ONCE_MIN, 7, false);
+        check(3 * APPLIED_AT_ONCE_MIN, 7, false);
     }
 }

@@ -90,6 +90,45 @@ fn the_surfaces_are_pure() {
     }
 }
 
+/// The names of metrics among the texts between these quotation marks: letters, figures and `_` after a prefix of ours.
+fn metric_names(text: &str, quotation_mark: char) -> BTreeSet<String> {
+    let is_name = |text: &&str| {
+        (text.starts_with("larder_") || text.starts_with("rpc_"))
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let quoted = text.split(quotation_mark).skip(1).step_by(2);
+    quoted
+        .map(|text| text.split('{').next().unwrap_or_default())
+        .filter(is_name)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_metric_is_documented() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("text");
+    let counted = metric_names(&read("crates/larder/src/metrics.rs"), '"');
+    assert!(counted.len() > 40, "{counted:?}");
+    let manual = read("docs/operating.md");
+    let table: String = manual.lines().filter(|line| line.starts_with("| `")).collect();
+    let documented: BTreeSet<String> = metric_names(&table, '`');
+    assert_eq!(documented, counted);
+    // What is drawn and watched is there: histograms by their parts.
+    for path in ["packaging/grafana/larder.json", "packaging/prometheus/larder.rules.yml"] {
+        let text = read(path);
+        let words = text.split(|part: char| !part.is_ascii_alphanumeric() && part != '_');
+        let is_name = |word: &&str| word.starts_with("larder_") || word.starts_with("rpc_");
+        // `rpc_.*` stands for many.
+        for word in words.filter(is_name).filter(|word| !word.ends_with('_')) {
+            let whole = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|part| word.strip_suffix(part))
+                .unwrap_or(word);
+            assert!(counted.contains(whole), "{path} asks for `{word}`");
+        }
+    }
+}
+
 /// Every file below `directory` that is no build product.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("a directory") {

@@ -6,7 +6,8 @@
 //! Writers do not wait for each other. A batch names what it was decided on: the stage's configuration,
 //! and every record that it replaces, must be as they were, or the store refuses it and the caller
 //! decides again on a newer snapshot. So two uploads of one name, or an upload into a stage while it is
-//! deleted, cannot both win.
+//! deleted, cannot both win. Whatever changes which files a version has writes the version's record as well,
+//! so that a removal of the version notices a file that came meanwhile.
 
 mod draft;
 pub mod push;

@@ -11,6 +11,11 @@ pub enum ChangeError {
     /// A new stage has a name that is taken.
     #[error("index '{0}' exists")]
     StageExists(StageName),
+    /// A stage whose record cannot be read, so that nothing may be decided about it.
+    #[error(
+        "index '{0}' exists, but its record cannot be read by this version of the server; the log says why"
+    )]
+    StageUnreadable(StageName),
     /// A stage that keeps what it has.
     #[error("index {0} non-volatile, cannot delete")]
     StageNonVolatile(StageName),
@@ -138,7 +143,7 @@ impl ChangeError {
             | NoReleaseFile { .. }
             | NoFilesToPush { .. } => Refusal::NotFound,
             FileGone { .. } => Refusal::Gone,
-            StageExists(_) | FileExists { .. } => Refusal::Conflict,
+            StageExists(_) | StageUnreadable(_) | FileExists { .. } => Refusal::Conflict,
         }
     }
 }

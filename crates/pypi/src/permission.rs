@@ -1,13 +1,15 @@
-//! Who may do what with a stage. Administrators and the stage's user may do everything, as far as their
-//! credentials go; others what the stage's lists say.
+//! Who may do what with a stage, as far as their credentials go. Administrators are on every list and may do
+//! everything. The stage's user may change, empty and remove it, but reads and uploads, as everybody else, if the
+//! list says so; that of a new stage does.
 
 use account::{Principal, Scope};
 
 use crate::{Stage, StageName};
 
 impl Stage {
-    /// Whether `principal` may see its own pages and files. What it shows of its bases needs the same of
-    /// each of them: see [`crate::ResolutionOrder::readers`].
+    /// Whether `principal` may see its own pages and files: whom `acl_read` names, and administrators; the
+    /// stage's user, who may change that list, only if it names them. What it shows of its bases needs the same
+    /// of each of them: see [`crate::ResolutionOrder::readers`].
     pub fn may_read(&self, principal: &Principal) -> bool {
         self.config().acl_read.admits(principal, Scope::PythonRead)
     }

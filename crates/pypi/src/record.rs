@@ -17,13 +17,13 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use record::{Digest, Key, Serial, TroubleReason, check_form, read_body, write_body};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::project::{Gone, StoredStatus};
 use crate::release_file::{Directory, Rare};
 use crate::{
-    FileRole, LogEntry, ProjectName, ProjectStatus, Release, ReleaseFile, StageConfig, StageName,
-    StatusMarker,
+    ConfigError, FileRole, LogEntry, ProjectName, ProjectStatus, Release, ReleaseFile, StageConfig,
+    StageName, StatusMarker,
 };
 
 /// The first segment of the keys of this surface.
@@ -109,8 +109,20 @@ pub(crate) fn read_stage(name: &StageName, body: &[u8]) -> Result<StageConfig, T
     StageConfig::from_stored(name, &wire.config).map_err(|_| TroubleReason::Member("config"))
 }
 
-pub(crate) fn write_stage(config: &StageConfig) -> Bytes {
-    write_body(&WireStage { v: FORM, config: config.to_stored() })
+/// The body of a stage's record, read back: a record that is not would be the end of its stage.
+pub(crate) fn write_stage(name: &StageName, config: &StageConfig) -> Result<Bytes, ConfigError> {
+    let body = |config: Value| write_body(&WireStage { v: FORM, config });
+    let stored = config.to_stored();
+    let whole = body(stored.clone());
+    let Err(reason) = read_stage(name, &whole) else { return Ok(whole) };
+    let type_ = stored["type"].clone();
+    let is_at_fault = |(key, value): &(&String, &Value)| {
+        let alone = body(json!({"type": type_, *key: value}));
+        read_stage(name, &alone).is_err()
+    };
+    let fault = stored.as_object().and_then(|settings| settings.iter().find(is_at_fault));
+    let key = fault.map_or_else(String::new, |(key, _)| key.clone());
+    Err(ConfigError::NotReadBack { key, reason: reason.to_string() })
 }
 
 #[derive(Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use crate::record::{
     Shared, StoredFile, Subject, read_file, read_project, read_stage, read_version,
 };
 use crate::release_file::Directory;
-use crate::{ProjectName, ReleaseFile, StageConfig, StageName};
+use crate::{ChangeError, ProjectName, ReleaseFile, StageConfig, StageName};
 
 /// Every stage, project and file as of one serial. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +30,10 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 pub struct Stage {
     name: StageName,
-    /// None if there is no such stage (any more).
+    /// None if there is no such stage (any more), or none that can be read.
     config: Option<StageConfig>,
+    /// Whether there is a configuration that cannot be read: the stage is not shown, but it is there.
+    is_unreadable: bool,
     /// The commit that wrote the configuration, or deleted it.
     config_serial: Serial,
     /// The newest commit by which a project came into being or vanished.
@@ -45,7 +47,8 @@ pub struct Stage {
 pub struct Applied {
     /// The next snapshot.
     pub snapshot: Snapshot,
-    /// Records that could not be read; they count as deleted.
+    /// Records that could not be read; they count as deleted, except that no stage is made, changed or removed
+    /// in the place of one that cannot be read.
     pub troubles: Vec<Trouble>,
 }
 
@@ -87,7 +90,7 @@ impl Snapshot {
     /// surfaces are passed over. A commit must come whole. Costs the number of records times the
     /// logarithm of the number of projects; a project is copied once if it is shared.
     ///
-    /// A record that cannot be read is one of [`Applied::troubles`] and counts as deleted.
+    /// A record that cannot be read is one of [`Applied::troubles`], and what it was about is not shown.
     #[must_use]
     pub fn apply(&self, records: &[Record]) -> Applied {
         let mut snapshot = self.clone();
@@ -149,6 +152,19 @@ impl Snapshot {
         self.stages.get(name).filter(|stage| stage.config.is_some())
     }
 
+    /// The stage of that name, to be changed.
+    ///
+    /// # Errors
+    /// [`ChangeError::NoStage`]; [`ChangeError::StageUnreadable`] if there is one, but not to be read.
+    pub fn stage_to_change(&self, name: &StageName) -> Result<&Arc<Stage>, ChangeError> {
+        let stage = self.trace(name.as_str()).ok_or_else(|| ChangeError::NoStage(name.clone()))?;
+        stage.check_readable()?;
+        match stage.exists() {
+            true => Ok(stage),
+            false => Err(ChangeError::NoStage(name.clone())),
+        }
+    }
+
     /// Every stage, by name.
     pub fn stages(&self) -> impl Iterator<Item = &Arc<Stage>> {
         self.stages.values().filter(|stage| stage.config.is_some())
@@ -159,6 +175,14 @@ impl Snapshot {
         &'snapshot self,
         user: &str,
     ) -> impl Iterator<Item = &'snapshot Arc<Stage>> {
+        self.traces_of(user).filter(|stage| stage.exists())
+    }
+
+    /// The stages of one user, even those that are no more.
+    pub(crate) fn traces_of<'snapshot>(
+        &'snapshot self,
+        user: &str,
+    ) -> impl Iterator<Item = &'snapshot Arc<Stage>> {
         // `/` is the first character that can follow the name.
         let (from, to) = (format!("{user}/"), format!("{user}0"));
         let range = self.stages.range::<_, str>((
@@ -166,7 +190,7 @@ impl Snapshot {
             std::ops::Bound::Excluded(to.as_str()),
         ));
         let stages: Vec<&Arc<Stage>> = range.map(|(_, stage)| stage).collect();
-        stages.into_iter().filter(|stage| stage.config.is_some())
+        stages.into_iter()
     }
 
     /// The stage of that name, even if it is no more.
@@ -197,6 +221,7 @@ impl Stage {
         Stage {
             name,
             config: None,
+            is_unreadable: false,
             config_serial: Serial::ZERO,
             projects_serial: Serial::ZERO,
             projects: OrdMap::new(),
@@ -218,6 +243,14 @@ impl Stage {
 
     pub(crate) fn exists(&self) -> bool {
         self.config.is_some()
+    }
+
+    /// Refuses one that is there and cannot be read.
+    pub(crate) fn check_readable(&self) -> Result<(), ChangeError> {
+        match self.is_unreadable {
+            true => Err(ChangeError::StageUnreadable(self.name.clone())),
+            false => Ok(()),
+        }
     }
 
     /// The commit that wrote its configuration.
@@ -298,6 +331,7 @@ impl Stage {
         let body = record.body.as_ref();
         let read = body.map(|body| read_stage(&self.name, body)).transpose();
         self.config_serial = record.serial;
+        self.is_unreadable = read.is_err();
         self.config = read.as_ref().ok().cloned().flatten();
         read.map(|_| ())
     }

@@ -110,9 +110,18 @@ impl BlobStore {
         location: &BlobLocation,
         spool_directory: &Path,
     ) -> Result<BlobStore, BlobError> {
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()));
-        BlobStore::open_with_settings(location, spool_directory, variables).await
+        BlobStore::open_with_settings(location, spool_directory, environment()).await
+    }
+
+    /// Opens the blobs at `location` as [`BlobStore::open`] left them; nothing is created or tidied up.
+    ///
+    /// # Errors
+    /// Those of [`BlobStore::open`], and [`BlobError::Absent`] if the place was never prepared.
+    pub async fn open_existing(
+        location: &BlobLocation,
+        spool_directory: &Path,
+    ) -> Result<BlobStore, BlobError> {
+        BlobStore::open_existing_with_settings(location, spool_directory, environment()).await
     }
 
     /// As [`BlobStore::open`], with `settings` in place of the environment. Only names that begin
@@ -125,21 +134,44 @@ impl BlobStore {
         spool_directory: &Path,
         settings: impl IntoIterator<Item = (String, String)>,
     ) -> Result<BlobStore, BlobError> {
+        BlobStore::open_as(location, spool_directory, settings, false).await
+    }
+
+    /// As [`BlobStore::open_existing`], with `settings` in place of the environment.
+    ///
+    /// # Errors
+    /// Those of [`BlobStore::open_existing`].
+    pub async fn open_existing_with_settings(
+        location: &BlobLocation,
+        spool_directory: &Path,
+        settings: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<BlobStore, BlobError> {
+        BlobStore::open_as(location, spool_directory, settings, true).await
+    }
+
+    async fn open_as(
+        location: &BlobLocation,
+        spool_directory: &Path,
+        settings: impl IntoIterator<Item = (String, String)>,
+        must_exist: bool,
+    ) -> Result<BlobStore, BlobError> {
         match location {
             BlobLocation::Directory(path) => {
                 let path = path.clone();
-                let directory = blocking(move || Directory::open(&path)).await?;
+                let directory = blocking(move || Directory::open(&path, must_exist)).await?;
                 let spool = directory.spool_directory().into();
                 Ok(BlobStore { backend: Backend::Directory(Arc::new(directory)), spool })
             }
             BlobLocation::S3 { bucket, prefix } => {
-                let objects = Objects::open(bucket, prefix, settings).await?;
+                let objects = Objects::open(bucket, prefix, settings, must_exist).await?;
                 let spool: Arc<Path> = spool_directory.into();
                 let store = BlobStore {
                     backend: Backend::Objects(Arc::new(objects)),
                     spool: spool.clone(),
                 };
-                blocking(move || spool::remove_stale(&spool, false)).await?;
+                if !must_exist {
+                    blocking(move || spool::remove_stale(&spool, false)).await?;
+                }
                 Ok(store)
             }
         }
@@ -331,6 +363,12 @@ async fn keep_object(
 ) -> Result<(), BlobError> {
     let task = tokio::spawn(Arc::clone(objects).keep(digest, upload));
     task.await.unwrap_or_else(|error| Err(BlobError::task(error)))
+}
+
+/// The variables of the environment that are text.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()))
 }
 
 /// The error for a `VERSION` that is not ours.

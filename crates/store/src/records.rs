@@ -8,10 +8,12 @@
 //! not at all; serials become visible in order, without gaps; a batch's preconditions are decided in
 //! the transaction that writes it. Many batches that wait together share one transaction, each under
 //! its own serial: between two serials of one transaction nobody ever sees the store. A database that falls
-//! back behind what a process has seen of it is read and written by that process no more ([`Rewound`]).
+//! back behind what a process has seen of it, or whose file is replaced, is read and written by that process no
+//! more ([`Rewound`]).
 //! A store keeps no history: a key that is written again is seen with its latest serial only.
 
 mod error;
+mod file;
 mod group;
 mod location;
 mod postgres;
@@ -38,6 +40,7 @@ pub use error::{Cause, CommitError, OpenError, ReadError, RestoreError, Rewound}
 pub use location::{DatabaseLocation, DatabaseLocationError};
 pub use restore::Restore;
 
+use error::commit_error;
 use read::{Each, Marking, Sink, Stop};
 use seen::Seen;
 use wake::Wake;
@@ -135,15 +138,16 @@ impl Records {
         let shown = location.to_string();
         let unavailable = |cause| OpenError::Unavailable { location: shown.clone(), cause };
         let timeout = options.database_timeout;
-        let (engine, writer) = match location {
+        let (engine, writer, layout, known) = match location {
             DatabaseLocation::Sqlite(path) => {
                 let writer = match is_read_only {
                     true => None,
-                    false => Some(Writer::Sqlite(sqlite::create(path, &shown, timeout).await?)),
+                    false => Some(sqlite::create(path, &shown, timeout).await?),
                 };
-                let reader = sqlite::reader(path, options.readers_max, timeout, is_read_only);
-                reader.check_layout(&shown).await?;
-                (Engine::Sqlite { path: path.clone(), reader: Arc::new(reader) }, writer)
+                let reader = sqlite::reader(path, options.readers_max, timeout, writer.as_ref());
+                let layout = reader.layout().await;
+                let engine = Engine::Sqlite { path: path.clone(), reader: Arc::new(reader) };
+                (engine, writer.map(Writer::Sqlite), layout, sqlite::LAYOUT)
             }
             DatabaseLocation::Postgres(url) => {
                 let connect =
@@ -156,11 +160,14 @@ impl Records {
                     }
                 };
                 let reader = postgres::reader(&connect, options.readers_max, timeout);
-                reader.check_layout(&shown).await?;
+                let layout = reader.layout().await;
                 let reader = Arc::new(reader);
-                (Engine::Postgres { options: Box::new(connect), reader }, writer)
+                let engine = Engine::Postgres { options: Box::new(connect), reader };
+                (engine, writer, layout, postgres::LAYOUT)
             }
         };
+        let found = layout.map_err(|error| unavailable(Cause::new(error)))?;
+        current_layout(known_layout(found, known, &shown)?, known, &shown)?;
         let serial = engine.serial().await;
         let serial = serial.map_err(|error| unavailable(Cause::new(error)))?;
         let wake = Arc::new(Wake::new(serial));
@@ -307,11 +314,16 @@ impl Records {
         restore::copy(self, target).await
     }
 
-    /// What is wrong with the records, a sentence each; empty if all is well. Reads everything.
+    /// What is wrong with the records, a sentence each; empty if all is well. Reads everything, and hands it to
+    /// `sink` as [`Records::read_after`] does, up to the first record that cannot be read. With the store's serial, zero
+    /// if there is such a record.
     ///
     /// # Errors
     /// [`ReadError::Unavailable`] if they cannot be read at all.
-    pub async fn flaws(&self) -> Result<Vec<String>, ReadError> {
+    pub async fn verify(
+        &self,
+        mut sink: impl FnMut(Record) + Send,
+    ) -> Result<(Serial, Vec<String>), ReadError> {
         let mut flaws = match &self.shared.engine {
             Engine::Sqlite { reader, .. } => reader.flaws().await?,
             Engine::Postgres { .. } => Vec::new(),
@@ -323,17 +335,38 @@ impl Records {
             if record.body.is_none() && !record.blobs.is_empty() {
                 deleted_with_blobs.push(format!("the deleted record `{}` names blobs", record.key));
             }
+            sink(record);
         });
-        match read.await {
+        let read = match read.await {
             Ok(serial) if latest > serial => {
-                flaws.push(format!("a record has serial {latest}, but the store is at {serial}"))
+                flaws.push(format!("a record has serial {latest}, but the store is at {serial}"));
+                serial
             }
-            Ok(_) => {}
-            Err(error @ ReadError::Damaged { .. }) => flaws.push(error.to_string()),
+            Ok(serial) => serial,
+            Err(error @ ReadError::Damaged { .. }) => {
+                flaws.push(format!("{error}; the records after it were not looked at"));
+                Serial::ZERO
+            }
             Err(error @ (ReadError::Unavailable(_) | ReadError::Rewound(_))) => return Err(error),
-        }
+        };
         flaws.append(&mut deleted_with_blobs);
-        Ok(flaws)
+        Ok((read, flaws))
+    }
+
+    /// [`Records::close`]; a file of SQLite needs no log beside it from then on, so that it can be read where
+    /// nothing can be written, until somebody opens it to write.
+    ///
+    /// # Errors
+    /// If another process has the file open, or it cannot be written; the records are closed all the same.
+    pub async fn close_for_reading(&self) -> Result<(), CommitError> {
+        self.close().await;
+        match &self.shared.engine {
+            Engine::Sqlite { path, .. } => {
+                let closed = sqlite::close_log(path, self.shared.options.database_timeout).await;
+                closed.map_err(|error| commit_error(&error))
+            }
+            Engine::Postgres { .. } => Ok(()),
+        }
     }
 
     /// Takes no more commits, writes those that are queued, and lets go of the database. Reads fail

@@ -142,6 +142,8 @@ fn put<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
             _ => return Err(Failure::refused("expected either `text` or `base64`")),
         };
         let new = NewRevision { name, base, body, content_type, comment };
-        Ok(call::put(context.app.clone(), &context.headers, new).await?)
+        let (revision, serial) = call::put(&context.app, &context.headers, new).await?;
+        context.wrote(serial);
+        Ok(revision)
     })
 }

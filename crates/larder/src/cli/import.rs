@@ -291,9 +291,11 @@ async fn make_use(wish: &Use, secret: Option<String>, out: &mut dyn Write) -> an
     for change in &changes {
         if !change.is_needed() {
             let _ = writeln!(text, "{}: nothing to change", change.path().display());
+            note(change, &mut text);
             continue;
         }
         text.push_str(&change.shown());
+        note(change, &mut text);
         if !wish.is_dry_run {
             match change.write() {
                 Ok(taken_back) => undo.push(taken_back),
@@ -312,6 +314,12 @@ async fn make_use(wish: &Use, secret: Option<String>, out: &mut dyn Write) -> an
         }
     }
     finish(text, &undo, wish, out)
+}
+
+fn note(change: &clients::Change, text: &mut String) {
+    if let Some(note) = change.note() {
+        let _ = writeln!(text, "{}: {note}", change.path().display());
+    }
 }
 
 fn finish(

@@ -23,7 +23,7 @@ use super::error::HttpError;
 use super::respond::{Conditions, respond};
 use super::serial;
 use super::{pages, python};
-use crate::action::request::{Calls, Form};
+use crate::action::request::{Call, Calls, Form};
 use crate::action::{Context, Failure, Outcome};
 use crate::app::App;
 use crate::net::{ClientAddress, Peer};
@@ -123,17 +123,30 @@ async fn run(app: Arc<App>, head: &Parts, json: &[u8], form: Form, hint: &str) -
         return error.into_response();
     }
     let context = Context::new(app, client, head.headers.clone(), may_write);
-    let conditions = || Conditions::of(&head.method, &head.headers);
+    let mut response = answered(head, &context, &calls, results_bytes_max).await;
+    if let Some(serial) = context.serial() {
+        serial::insert(response.headers_mut(), serial);
+    }
+    response
+}
 
-    if let [call] = calls.as_slice() {
+/// Runs the calls.
+async fn answered(
+    head: &Parts,
+    context: &Context,
+    calls: &[Call<'_>],
+    results_bytes_max: usize,
+) -> Response {
+    let conditions = Conditions::of(&head.method, &head.headers);
+    if let [call] = calls {
         let outcome = within(results_bytes_max, 0, context.run(call).await);
         return match outcome {
-            Ok(result) => send(head, result, conditions()).await,
+            Ok(result) => send(head, result, conditions).await,
             Err(failure) => failed(&call.name, &failure),
         };
     }
     let mut body = BytesMut::new();
-    for call in &calls {
+    for call in calls {
         let outcome = within(results_bytes_max, body.len(), context.run(call).await);
         body.put_u8(if body.is_empty() { b'{' } else { b',' });
         body.put_slice(serde_json::Value::from(call.name.as_str()).to_string().as_bytes());
@@ -152,7 +165,7 @@ async fn run(app: Arc<App>, head: &Parts, json: &[u8], form: Form, hint: &str) -
         tokio::task::yield_now().await;
     }
     body.put_u8(b'}');
-    send(head, body.freeze(), conditions()).await
+    send(head, body.freeze(), conditions).await
 }
 
 /// The outcome, if the results together stay within the bound.

@@ -2,7 +2,10 @@
 //!
 //! `Authorization` (Basic with a password, a login or a token; Bearer with a token) and devpi's
 //! `X-Devpi-Auth`, which wins. [`principal`] refuses with 401 what was given and does not hold;
-//! [`identified`] says so, for a surface that takes its sender for nobody, as devpi does.
+//! [`identified`] says so, for a surface that takes its sender for nobody, as devpi does. Before all that,
+//! [`refuse_foreign_pages`] keeps out what a browser was made to send with the password that it remembers.
+
+mod origin;
 
 use std::sync::Arc;
 
@@ -15,6 +18,8 @@ use store::CommitError;
 use super::error::HttpError;
 use crate::app::App;
 use crate::stored::{Stored, WriteFailure};
+
+pub(super) use origin::refuse_foreign_pages;
 
 /// devpi's own header, which leaves `Authorization` to a proxy.
 pub(super) const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
@@ -129,7 +134,7 @@ pub(super) fn write_failed(error: &WriteFailure) -> HttpError {
         }
         // Logged once, by the store's tail.
         WriteFailure::Commit(CommitError::Rewound(_)) => HttpError::unavailable(
-            "the store has lost commits that were read from it and is not written to; nothing was written",
+            "the store is not the one that was read, or has lost commits, and is not written to; nothing was written",
             5,
         ),
         WriteFailure::Commit(_) => {
@@ -137,5 +142,14 @@ pub(super) fn write_failed(error: &WriteFailure) -> HttpError {
             HttpError::unavailable("the store takes no writes now; nothing was written", 5)
         }
         WriteFailure::NotVisible(_) => HttpError::unavailable(error.to_string(), 5),
+        WriteFailure::Overtaken | WriteFailure::NotLoaded => {
+            HttpError::unavailable(error.to_string(), 1)
+        }
+    }
+}
+
+impl From<WriteFailure> for HttpError {
+    fn from(failure: WriteFailure) -> HttpError {
+        write_failed(&failure)
     }
 }

@@ -45,8 +45,6 @@ const API_VERSION: HeaderValue = HeaderValue::from_static("2");
 const SERVER_VERSION_TEXT: &str = "6.20.3";
 const SERVER_VERSION: HeaderValue = HeaderValue::from_static(SERVER_VERSION_TEXT);
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
 const X_DEVPI_API_VERSION: HeaderName = HeaderName::from_static("x-devpi-api-version");
 const X_DEVPI_SERVER_VERSION: HeaderName = HeaderName::from_static("x-devpi-server-version");
 const X_DEVPI_UUID: HeaderName = HeaderName::from_static("x-devpi-uuid");
@@ -104,11 +102,6 @@ async fn dispatch(ask: &Ask, body: Body) -> Result<Response, HttpError> {
     };
     if ask.is_read() {
         return read(ask, &route).await;
-    }
-    // A browser adds the password that it remembers to what any page makes it send.
-    if ask.header(SEC_FETCH_SITE).is_some_and(|site| site == "cross-site") {
-        let text = "a page of another site may not write here";
-        return Err(HttpError::new(StatusCode::FORBIDDEN, text));
     }
     match (ask.head.method.as_str(), &route) {
         ("POST", Route::Login) => users::login(ask, body).await,

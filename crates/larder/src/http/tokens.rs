@@ -19,13 +19,12 @@ use jiff::Timestamp;
 use record::Serial;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::CommitError;
 
 use super::error::HttpError;
 use super::{auth, serial};
-use crate::accounts::{self, ATTEMPTS_MAX, Expiry};
+use crate::accounts::{self, Expiry};
 use crate::app::App;
-use crate::stored::{Stored, WriteFailure};
+use crate::stored::Stored;
 
 /// Size of the request for a token.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -104,6 +103,9 @@ async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpErr
     let owner = owner(head, &principal)?;
     POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
     let wish = wish(&head.headers, body).await?;
+    // A body may take its time: who has lost the right meanwhile, has lost it.
+    let principal = asking(app, &head.headers).await?;
+    POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
     let unusable = |error: &dyn std::fmt::Display| {
         HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
     };
@@ -119,8 +121,7 @@ async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpErr
     };
     POLICY.create_token(&principal, &owner, scopes).map_err(|error| refused(&principal, &error))?;
     let new = change::NewToken { user: owner, comment: wish.comment, scopes, expires_at };
-    let mut made = None;
-    let serial = commit(app, |stored| {
+    let ((text, token), serial) = commit(app, |stored| {
         found(stored, &new.user)?;
         let secret = accounts::random().map_err(|error| {
             tracing::error!(%error, "no random numbers");
@@ -128,13 +129,9 @@ async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpErr
         })?;
         let (text, token, batch) = change::create_token(&stored.accounts, new.clone(), secret, now)
             .map_err(|error| unusable(&error))?;
-        made = Some((text, token));
-        Ok(batch)
+        Ok((batch, (text, token)))
     })
     .await?;
-    let Some((text, token)) = made else {
-        return Err(HttpError::unavailable("the token was not made", 1));
-    };
     let mut object = accounts::token_json(&token, now);
     object["token"] = json!(text.reveal());
     Ok(answer(StatusCode::CREATED, Some(&object), serial))
@@ -153,11 +150,12 @@ async fn revoke(app: &App, head: &Parts) -> Result<Response, HttpError> {
     // A user who may manage their own is not told which others there are.
     let own = principal.user_name().cloned().ok_or_else(unidentified)?;
     POLICY.manage_tokens(&principal, &own).map_err(|error| refused(&principal, &error))?;
-    let serial = commit(app, |stored| {
+    let ((), serial) = commit(app, |stored| {
         let none = || HttpError::new(StatusCode::NOT_FOUND, change::NoToken(id).to_string());
         let token = stored.accounts.token(id).ok_or_else(none)?;
         POLICY.manage_tokens(&principal, &token.user).map_err(|_| none())?;
-        change::revoke_token(&stored.accounts, id).map_err(|_| none())
+        let batch = change::revoke_token(&stored.accounts, id).map_err(|_| none())?;
+        Ok((batch, ()))
     })
     .await?;
     Ok(answer(StatusCode::NO_CONTENT, None, serial))
@@ -212,7 +210,6 @@ fn found(stored: &Stored, owner: &UserName) -> Result<(), HttpError> {
 }
 
 async fn wish(headers: &HeaderMap, body: Body) -> Result<Wish, HttpError> {
-    // Also because no page of another site can send this type with somebody's remembered password.
     let said = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let media_type = said.as_deref().unwrap_or_default().split(';').next().unwrap_or_default();
     if !media_type.trim().eq_ignore_ascii_case("application/json") {
@@ -240,25 +237,18 @@ async fn wish(headers: &HeaderMap, body: Body) -> Result<Wish, HttpError> {
     serde_json::from_slice(&bytes).map_err(|error| bad(&error))
 }
 
-/// Commits what `decide` makes of what is there, decided anew where another write came first.
-async fn commit(
+/// Commits what `decide` makes of what is there, decided anew where another write came first: what it says of it, and
+/// the serial.
+async fn commit<T>(
     app: &App,
-    mut decide: impl FnMut(&Stored) -> Result<record::Batch, HttpError>,
-) -> Result<Serial, HttpError> {
-    let mut attempts = 0;
-    loop {
-        let stored = auth::stored(app)?;
-        let batch = decide(&stored)?;
-        attempts += 1;
-        match app.keeper.commit(batch).await {
-            Err(WriteFailure::Commit(CommitError::Mismatch(_))) if attempts < ATTEMPTS_MAX => {
-                // What came first is in the store, and is to be seen before the next decision.
-                let serial = app.keeper.records.serial().await.unwrap_or(stored.serial);
-                app.keeper.wait_for(serial, app.config.store.wait_for_serial).await;
-            }
-            outcome => return outcome.map_err(|error| auth::write_failed(&error)),
-        }
-    }
+    mut decide: impl FnMut(&Stored) -> Result<(record::Batch, T), HttpError>,
+) -> Result<(T, Serial), HttpError> {
+    let decide = |stored: &Stored| {
+        let (batch, outcome) = decide(stored)?;
+        Ok::<_, HttpError>((Some(batch), outcome))
+    };
+    let (outcome, serial) = app.keeper.decided(app.config.store.wait_for_serial, decide).await?;
+    Ok((outcome, serial.unwrap_or_default()))
 }
 
 fn answer(status: StatusCode, object: Option<&Value>, serial: Serial) -> Response {

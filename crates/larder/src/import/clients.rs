@@ -227,43 +227,44 @@ pub fn changes(
     places: &Places,
 ) -> anyhow::Result<Vec<Change>> {
     let mut changes = Vec::new();
-    let mut change = |path: PathBuf, edit: &dyn Fn(&str) -> anyhow::Result<String>| {
+    let change = |path: PathBuf, edit: &dyn Fn(&str) -> anyhow::Result<String>| {
         let secrets =
             credentials.map(|it| vec![it.secret.clone(), encoded(it)]).unwrap_or_default();
-        let change = Change::new(path, secrets, edit)?;
-        changes.push(change);
-        anyhow::Ok(())
+        Change::new(path, secrets, edit)
     };
     for tool in tools {
         match tool {
             Tool::Pip => {
                 let path = places.file(None, "pip/pip.conf", "pip.conf");
-                change(path, &|text| Ok(pip(text, endpoints, credentials)))?;
+                let mut change = change(path, &|text| Ok(pip(text, endpoints, credentials)))?;
+                change.note = overruled(&change.after);
+                changes.push(change);
             }
             Tool::Uv => {
                 let path = places.file(None, "uv/uv.toml", "uv.toml");
-                change(path, &|text| uv(text, endpoints, credentials))?;
+                changes.push(change(path, &|text| uv(text, endpoints, credentials))?);
             }
             Tool::Twine => {
                 let Some(submit) = &endpoints.submit else { continue };
                 let path = places.file(Some(".pypirc"), "", ".pypirc");
-                change(path, &|text| Ok(twine(text, &endpoints.name, submit, credentials)))?;
+                let edit = |text: &str| Ok(twine(text, &endpoints.name, submit, credentials));
+                changes.push(change(path, &edit)?);
             }
             Tool::Poetry => {
                 let name = &endpoints.name;
                 if let Some(submit) = &endpoints.submit {
                     let path = places.file(None, "pypoetry/config.toml", "config.toml");
-                    change(path, &|text| {
+                    changes.push(change(path, &|text| {
                         let keys = [("url", submit.as_str())];
                         table(text, ["repositories", name], &keys)
-                    })?;
+                    })?);
                 }
                 if let Some(Credentials { user, secret }) = credentials {
                     let path = places.file(None, "pypoetry/auth.toml", "auth.toml");
-                    change(path, &|text| {
+                    changes.push(change(path, &|text| {
                         let keys = [("username", user.as_str()), ("password", secret.as_str())];
                         table(text, ["http-basic", name], &keys)
-                    })?;
+                    })?);
                 }
             }
         }
@@ -340,9 +341,25 @@ fn pip(text: &str, endpoints: &Endpoints, credentials: Option<&Credentials>) -> 
     file.text()
 }
 
+/// What in pip's file counts more than what was set: the sections of its commands.
+fn overruled(text: &str) -> Option<String> {
+    let file = Ini::read(text);
+    let sections = file.sections_with("index-url").into_iter().filter(|name| *name != "global");
+    let sections: Vec<String> = sections.map(|name| format!("[{name}]")).collect();
+    if sections.is_empty() {
+        return None;
+    }
+    let sections = sections.join(" and ");
+    Some(format!(
+        "the index-url in {sections} stays, and counts more there: remove it if it should not"
+    ))
+}
+
 fn twine(text: &str, name: &str, submit: &Url, credentials: Option<&Credentials>) -> String {
     let mut file = Ini::read(text);
-    let known = file.get("distutils", "index-servers").unwrap_or_default();
+    // Without a list of its own, these are twine's.
+    let known = file.get("distutils", "index-servers");
+    let known = known.unwrap_or_else(|| "pypi testpypi".to_owned());
     let mut servers: Vec<&str> = known.split_whitespace().collect();
     if !servers.contains(&name) {
         servers.push(name);

@@ -28,10 +28,8 @@ use super::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::accounts::ATTEMPTS_MAX;
 use crate::config::Config;
 use crate::keeping::counted;
+use crate::release_metadata;
 use crate::setup;
-
-/// Longest metadata of a release that is read back.
-const METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// How many files that were passed over are named.
 const NAMED_MAX: usize = 5;
@@ -350,7 +348,7 @@ async fn decide(
             let registered = known.as_ref().and_then(|it| it.release(ready.version.as_str()));
             match (registered, writer.readable_blobs()) {
                 (Some(release), Some(blobs)) => {
-                    let bytes = blobs.bytes(release.metadata, METADATA_BYTES_MAX).await?;
+                    let bytes = blobs.bytes(release.metadata, release_metadata::BYTES_MAX).await?;
                     let json = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
                     json.and_then(|json| Metadata::from_json(&json).ok()).unwrap_or_default()
                 }
@@ -359,8 +357,11 @@ async fn decide(
         }
     };
     metadata.merge(ready.metadata.clone());
-    let json = serde_json::to_vec(&metadata.to_json())?;
-    let digest = writer.put(json.into()).await?;
+    let blob = match release_metadata::blob(&metadata) {
+        Ok(blob) => blob,
+        Err(error) => return Ok(Outcome::Failed(error.to_string())),
+    };
+    let digest = writer.put(blob).await?;
     releases.insert(release, metadata);
     let owner = import.stage.user_name();
     let upload = change::FileUpload {

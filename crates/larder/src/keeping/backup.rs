@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 use record::{Key, Serial};
 use serde::{Deserialize, Serialize};
-use store::{BlobStore, DatabaseLocation, Records, RecordsOptions};
+use store::{BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions};
 
 use super::copy::{Carried, Loss, Manner, carry};
 use super::named::who_names;
@@ -228,10 +228,24 @@ async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Resul
             marker.v
         );
     }
-    // Opened to write, so that what its last user left in the log is in the file afterwards.
-    let records = Records::open(database, RecordsOptions::default()).await?;
+    // To write only if its last user left something in a log, so that it is in the file afterwards, or if it must be
+    // brought forward: who writes waits for those that read.
+    let [_, log, _] = files(path);
+    let opened = match std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0) {
+        true => Records::open(database, RecordsOptions::default()).await,
+        false => Records::open_read_only(database, RecordsOptions::default()).await,
+    };
+    let records = match opened {
+        Err(OpenError::OlderLayout { .. }) => {
+            Records::open(database, RecordsOptions::default()).await?
+        }
+        opened => opened?,
+    };
     let found = async { anyhow::Ok((records.serial().await?, identity(&records).await?)) }.await;
-    records.close().await;
+    // As the backup was; somebody who reads it right now may be in the way, and does no harm.
+    if let Err(error) = records.close_for_reading().await {
+        tracing::debug!(%error, "the earlier backup keeps its log");
+    }
     let (serial, identity) = found?;
     if serial.0 != marker.serial && Some(serial.0) != marker.replaces {
         bail!(
@@ -270,8 +284,10 @@ async fn copy_records(source: &Records, path: &Path) -> anyhow::Result<Named> {
         anyhow::Ok(Named::read(&target).await?)
     };
     let copied = copied.await;
-    target.close().await;
-    copied
+    let closed = target.close_for_reading().await;
+    let copied = copied?;
+    closed.with_context(|| format!("cannot finish `{}`", path.display()))?;
+    Ok(copied)
 }
 
 /// Makes the new records the backup's. Blocks.

@@ -1,7 +1,7 @@
 //! [`migrate()`]: an earlier layout of the records brought forward, without serving.
 
 use anyhow::{Context, bail};
-use store::{BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions};
+use store::{DatabaseLocation, OpenError, Records, RecordsOptions};
 
 use crate::config::Config;
 
@@ -30,15 +30,18 @@ pub async fn layout(config: &Config) -> anyhow::Result<Layout> {
     {
         bail!("there is no store: `{location}` does not exist");
     }
-    match Records::open_read_only(&location, RecordsOptions::default()).await {
+    let layout = match Records::open_read_only(&location, RecordsOptions::default()).await {
         Ok(records) => {
             records.close().await;
-            Ok(Layout::Current)
+            Layout::Current
         }
         Err(OpenError::OlderLayout { found: 0, .. }) => bail!("there are no records in {location}"),
-        Err(OpenError::OlderLayout { found, known, .. }) => Ok(Layout::Earlier { found, known }),
-        Err(error) => Err(error.into()),
-    }
+        Err(OpenError::OlderLayout { found, known, .. }) => Layout::Earlier { found, known },
+        Err(error) => return Err(error.into()),
+    };
+    // Blobs have had one layout so far: to open them is to check it.
+    super::existing_blobs(&config.blobs(), &config.data_dir.join("spool")).await?;
+    Ok(layout)
 }
 
 /// Brings the layout forward where it is an earlier one; returns what it was.
@@ -50,10 +53,5 @@ pub async fn migrate(config: &Config) -> anyhow::Result<Layout> {
     if before != Layout::Current {
         Records::open(&config.database(), RecordsOptions::default()).await?.close().await;
     }
-    // Blobs have had one layout so far: to open them is to check it.
-    let blobs = config.blobs();
-    BlobStore::open(&blobs, &config.data_dir.join("spool"))
-        .await
-        .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
     Ok(before)
 }

@@ -1,6 +1,6 @@
 //! [`sweep()`]: blobs that no record names are deleted, by hand or by the server's task.
 //!
-//! the time -> the names in the records -> a look at what would go -> the sweep itself. In this order
+//! the time -> the names in the records -> what would go -> (not suspiciously much) -> the sweep. In this order
 //! nothing that a record names is ever deleted, however many processes write and sweep meanwhile.
 
 use std::time::{Duration, SystemTime};
@@ -52,21 +52,15 @@ pub async fn sweep(
     let now = SystemTime::now();
     let named = Named::read(records).await?;
     let is_named = |digest: &record::Digest| named.contains(digest);
-    let seen = blobs.sweep(is_named, plan.grace, now, true).await?;
-    let outcome = |report, is_refused| SweepOutcome {
-        serial: named.serial,
-        named: named.sizes.len() as u64,
-        report,
-        is_refused,
+    let mut is_refused = false;
+    let may_remove = |seen: &SweepReport| {
+        // The wrong database beside these blobs names none of them.
+        is_refused = !plan.is_dry_run && !plan.is_forced && is_suspicious(seen);
+        !plan.is_dry_run && !is_refused
     };
-    if plan.is_dry_run {
-        return Ok(outcome(seen, false));
-    }
-    // The wrong database beside these blobs names none of them.
-    if !plan.is_forced && is_suspicious(&seen) {
-        return Ok(outcome(seen, true));
-    }
-    Ok(outcome(blobs.sweep(is_named, plan.grace, now, false).await?, false))
+    let report = blobs.sweep(is_named, plan.grace, now, may_remove).await?;
+    let (serial, named) = (named.serial, named.sizes.len() as u64);
+    Ok(SweepOutcome { serial, named, report, is_refused })
 }
 
 fn is_suspicious(seen: &SweepReport) -> bool {

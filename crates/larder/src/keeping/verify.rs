@@ -10,15 +10,13 @@ use std::fmt;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Key, Record, Serial};
 use serde::{Serialize, Serializer};
+use store::BlobStore;
 use store::blobs::Verdict;
-use store::{BlobStore, ReadError};
 
 use super::copy::{damaged, wrong_size};
 use super::named::{blobs_of_body, who_names};
 use super::{AT_ONCE_MAX, Named, Progress, Store, blob_name};
-
-/// Records that surfaces are handed at a time.
-const APPLIED_AT_ONCE_MIN: usize = 8_192;
+use crate::stored::is_enough;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -138,25 +136,16 @@ pub async fn verify(
 
 async fn look(store: &Store, is_quick: bool, progress: &Progress) -> anyhow::Result<VerifyReport> {
     let mut report = VerifyReport::default();
-    progress.begin("checking the database");
-    let flaws = store.records.flaws().await?;
-    report.faults.extend(flaws.into_iter().map(|flaw| Fault::Database { flaw }));
-
     progress.begin("reading records");
     let mut reading = Reading::default();
-    let read = store.records.read_after(Serial::ZERO, |record| {
+    let read = store.records.verify(|record| {
         progress.step();
         reading.take(record, &mut report);
     });
-    match read.await {
-        Ok(serial) => report.serial = serial,
-        Err(error @ ReadError::Damaged { .. }) => {
-            let flaw = format!("{error}; the records after it were not looked at");
-            report.faults.push(Fault::Database { flaw });
-        }
-        Err(error) => return Err(error.into()),
-    }
+    let (serial, flaws) = read.await?;
+    report.serial = serial;
     let named = reading.finish(&mut report);
+    report.faults.splice(0..0, flaws.into_iter().map(|flaw| Fault::Database { flaw }));
     look_at_blobs(store, &named, is_quick, progress, &mut report).await?;
     Ok(report)
 }
@@ -173,9 +162,7 @@ struct Reading {
 
 impl Reading {
     fn take(&mut self, record: Record, report: &mut VerifyReport) {
-        // A commit is handed over whole.
-        let is_next = self.pending.last().is_some_and(|last| last.serial < record.serial);
-        if is_next && self.pending.len() >= APPLIED_AT_ONCE_MIN {
+        if is_enough(&self.pending, &record) {
             self.apply(report);
         }
         let kind = record.key.as_str().split('/').next().unwrap_or_default();

@@ -4,6 +4,7 @@
 //! and `/readyz?verbose`; the old snapshot goes on serving.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use aur::{DumpLimits, Snapshot};
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, AurPublished, RefreshRequest, ReloadOutcome};
 use crate::http::dumps::Dumps;
+use crate::memory;
 use crate::metrics::RefreshResult;
 use crate::source::{Arrival, Kept, Source, SourceError, SourceSpec};
 
@@ -164,9 +166,11 @@ impl Refresh {
         };
         let started_at = Instant::now();
         let building = tokio::task::spawn_blocking(move || {
+            memory::give_back();
             let snapshot =
                 aur::dump::read(arrival.reader(), &limits).map_err(|error| error.to_string())?;
             arrival.check_unchanged().map_err(|error| error.to_string())?;
+            memory::give_back();
             Ok::<_, String>((snapshot, arrival))
         });
         let (snapshot, arrival) =
@@ -210,7 +214,7 @@ impl Refresh {
     /// Refuses a dump that has lost most of its packages: more likely an accident than the truth.
     fn check_size(&self, next: &Snapshot) -> Result<(), String> {
         let Some(current) = self.app.aur.snapshot() else { return Ok(()) };
-        let percent_max = self.app.config.aur.shrink_percent_max;
+        let percent_max = self.app.shrink_percent_max.load(Relaxed);
         let (before, after) =
             (u64::from(current.snapshot.package_count()), u64::from(next.package_count()));
         let least = before * u64::from(100 - percent_max.min(100));

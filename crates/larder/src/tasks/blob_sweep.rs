@@ -1,17 +1,19 @@
-//! Clears the store of blobs that no record names, every now and then.
+//! Clears the store of records that belong to no stage, and of blobs that no record names, every now and then.
 //!
-//! a pause of `store.sweep_seconds`, more or less -> [`keeping::sweep`] -> metrics and a log line. Any
-//! number of processes may do so on one store: the sweep is safe beside writers and other sweeps, and the
-//! pauses differ, so that they seldom meet.
+//! a pause of `store.sweep_seconds`, more or less -> what a deleted stage left behind -> [`keeping::sweep`] ->
+//! metrics and a log line. Any number of processes may do so on one store: the sweep is safe beside writers and
+//! other sweeps, and the pauses differ, so that they seldom meet.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use store::CommitError;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::keeping::{self, SweepPlan};
 use crate::source::schedule::Jitter;
+use crate::stored::WriteFailure;
 
 /// The longest pause before the first sweep: a process that is restarted daily sweeps as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(3_600);
@@ -43,6 +45,7 @@ fn pause(interval: Duration, chance: f64) -> Duration {
 
 /// Sweeps once.
 pub async fn sweep(app: &App) {
+    sweep_leftovers(app).await;
     let plan =
         SweepPlan { grace: app.config.store.sweep_grace, is_dry_run: false, is_forced: false };
     match keeping::sweep(&app.keeper.records, &app.keeper.blobs, plan).await {
@@ -67,6 +70,34 @@ pub async fn sweep(app: &App) {
         Err(error) => {
             app.metrics.blob_sweep_failures.inc();
             tracing::warn!(%error, "the store cannot be swept of unnamed blobs");
+        }
+    }
+}
+
+/// Removes the records of what came into a stage of the Python index while it was being deleted, so that nothing
+/// names its blobs any more.
+async fn sweep_leftovers(app: &App) {
+    // Not read yet, or never: then there is nothing to decide on.
+    let Some(stored) = app.keeper.live.snapshot_full() else { return };
+    // It looks at every stage that ever was.
+    let looking =
+        tokio::task::spawn_blocking(move || pypi::change::stage::sweep_leftovers(&stored.index));
+    let batch = match looking.await {
+        Ok(Some(batch)) => batch,
+        Ok(None) => return,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
+    let records = batch.writes.len();
+    match app.keeper.commit(batch).await {
+        // Kept as well, and shown as soon as the store can be read again.
+        Ok(_) | Err(WriteFailure::NotVisible(_)) => {
+            tracing::info!(records, "deleted records that a deleted index left behind");
+        }
+        // Another process did it, or the index was made again, which does it as well.
+        Err(WriteFailure::Commit(CommitError::Mismatch(_))) => {}
+        Err(error) => {
+            app.metrics.blob_sweep_failures.inc();
+            tracing::warn!(%error, "the store cannot be swept of what a deleted index left behind");
         }
     }
 }

@@ -9,11 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use jiff::Timestamp;
 use pypi::change::retention::{self, Removal, RetentionRule};
 use pypi::{ChangeError, StageName};
-use store::CommitError;
 use tokio_util::sync::CancellationToken;
 
 use crate::accounts::ATTEMPTS_MAX;
@@ -94,17 +93,15 @@ async fn apply_to(app: &App, name: &StageName) -> anyhow::Result<Vec<Removal>> {
             Err(error) => return Err(error.into()),
         };
         let Some(batch) = plan.batch else { return Ok(vec![]) };
-        match app.keeper.commit(batch).await {
+        let patience = app.config.store.wait_for_serial;
+        match app.keeper.commit_unless_overtaken(batch, patience).await {
             // Kept as well, and shown as soon as the store can be read again.
-            Ok(_) | Err(WriteFailure::NotVisible(_)) => return Ok(plan.removals),
-            Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
-                let timeout = app.config.store.wait_for_serial;
-                app.keeper.wait_for(mismatch.found.serial, timeout).await;
-            }
+            Ok(Some(_)) | Err(WriteFailure::NotVisible(_)) => return Ok(plan.removals),
+            Ok(None) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    bail!("other writes came first again and again")
+    Err(WriteFailure::Overtaken.into())
 }
 
 /// `foo 1.0, foo 1.1 and 3 more`

@@ -13,10 +13,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::stored::{Keeper, Stored};
-
-/// Records that are applied at a time, so that a first load is never wholly in memory twice.
-const APPLIED_AT_ONCE_MAX: usize = 8_192;
+use crate::stored::{Keeper, Stored, is_enough};
 
 /// Shortest and longest wait after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -79,15 +76,16 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
             }
             Err(error) => {
                 app.metrics.store_read_failures.inc();
-                // A database that was away may come back without its latest commits: that is news again.
+                // A database that was away may come back without its latest commits: that is news again. And one that
+                // is away after that has not got them back.
                 let was_rewound = is_rewound;
-                is_rewound = matches!(error, ReadError::Rewound(_));
+                is_rewound |= matches!(error, ReadError::Rewound(_));
                 app.metrics.store_is_rewound.set(is_rewound.into());
                 let is_news = keeper.set_trouble(Some(error.to_string()));
                 if is_rewound && !was_rewound {
                     tracing::error!(
                         %error,
-                        "the store has lost commits; what was read before is served, and nothing is written \
+                        "the store is not as it was read; what was read before is served, and nothing is written \
                          until larder is restarted"
                     );
                 } else if is_news {
@@ -121,11 +119,11 @@ async fn next(keeper: &Keeper, current: &Stored) -> Result<(Stored, usize), Read
         .records
         .read_after(current.serial, |record| {
             records += 1;
-            pending.push(record);
-            if pending.len() == APPLIED_AT_ONCE_MAX {
+            if is_enough(&pending, &record) {
                 next = next.apply(&pending, current.serial);
                 pending.clear();
             }
+            pending.push(record);
         })
         .await?;
     Ok((next.apply(&pending, serial), records))

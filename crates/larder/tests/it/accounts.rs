@@ -1,6 +1,7 @@
 //! Users and tokens: made on the command line with the real binary, and what a running server takes from it.
 
 mod command;
+mod foreign_pages;
 mod running;
 mod tokens;
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -335,6 +336,38 @@ fn no_export_is_said_so() {
 }
 
 #[test]
+fn a_server_shows_what_is_imported_beside_it() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    exported(directory.path());
+    let wheels = directory.path().join("wheels");
+    fs::create_dir(&wheels).expect("a directory");
+    let name = "base-1.0-py3-none-any.whl";
+    let wheel = testdata().join("export/bob/prod/base/1.0").join(name);
+    fs::copy(&wheel, wheels.join(name)).expect("a copy");
+    let server = serve(directory.clone());
+    let page = |stage: &str| server.client.get(&format!("/{stage}/+simple/base/"));
+    let place = Place(directory.path());
+    for (line, stage) in [
+        ("import-wheels wheels --index team/dev --create", "team/dev"),
+        ("import-devpi export", "bob/prod"),
+    ] {
+        assert_eq!(page(stage).status, 404, "{stage}");
+        place.run(line);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while page(stage).status != 200 {
+            assert!(Instant::now() < deadline, "{stage} does not show");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(page(stage).text().contains(name), "{}", page(stage).text());
+    }
+    // The server goes on writing.
+    let body = json!({"password": "open-sesame"}).to_string();
+    let made = server.client.send("PUT", "/carol", &[crate::server::ROOT, JSON], body.as_bytes());
+    assert_eq!(made.status, 201, "{}", made.text());
+    place.check("verify", 0, "no faults");
+}
+
+#[test]
 fn a_folder_of_wheels_is_taken_over() {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
     let place = Place(directory.path());
@@ -465,8 +498,8 @@ fn clients_are_told_of_an_index() {
     assert_eq!(
         read(".pypirc"),
         format!(
-            "[distutils]\nindex-servers = alice-dev\n\n[alice-dev]\nrepository = {url}/\n\
-             username = alice\npassword = alice-secret\n"
+            "[distutils]\nindex-servers =\n    pypi\n    testpypi\n    alice-dev\n\n[alice-dev]\n\
+             repository = {url}/\nusername = alice\npassword = alice-secret\n"
         )
     );
     assert_eq!(

@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::server::{ROOT, TestServer, wait_for};
 use testbed::Postgres;
 use testbed::S3;
+use testbed::SmallDisk;
 
 /// A test's directory, and the commands in it.
 struct Place {
@@ -209,7 +210,7 @@ fn a_backup_replaces_only_an_earlier_one_of_the_same_store() {
     assert!(!place.path("nowhere").exists() && !place.path("backup").exists());
     place.check("backup --data-dir data data", 1, &["is the store itself"]);
     place.check("backup --data-dir data --blobs third/blobs third", 1, &["does not exist"]);
-    fs::create_dir_all(place.path("third/blobs")).expect("a directory");
+    place.check("init --data-dir third --root-password x", 0, &[]);
     place.check("backup --data-dir data --blobs third/blobs third", 1, &["is the store itself"]);
     place.check("backup --data-dir data other", 1, &["records that are no backup"]);
     place.check("verify --data-dir other", 0, &["no faults"]);
@@ -403,6 +404,45 @@ fn layouts_are_told() {
     fs::write(place.path("data/blobs/VERSION"), "larder blobs 9\n").expect("a write");
     place.check("migrate --data-dir data", 1, &["larder blobs 9", "larder blobs 1"]);
     place.check("backup --data-dir data backup", 1, &["larder blobs 9"]);
+}
+
+/// A slip in the place of the blobs is told, and nothing is made there.
+#[test]
+fn a_place_without_blobs_is_not_made_one() {
+    let place = Place::new();
+    place.check("init --data-dir data --root-password x", 0, &[]);
+    fs::create_dir(place.path("empty")).expect("a directory");
+    for command in
+        ["verify", "backup away", "sweep", "sweep --dry-run", "migrate --check", "migrate"]
+    {
+        let line = format!("{command} --data-dir data --blobs empty");
+        place.check(&line, 1, &["there are no blobs", "empty/VERSION` does not exist"]);
+    }
+    assert_eq!(fs::read_dir(place.path("empty")).expect("a directory").count(), 0);
+}
+
+/// A backup needs nothing beside it, and can be used from where nothing can be written.
+#[test]
+fn a_backup_is_read_from_a_read_only_disk() {
+    let place = Place::new();
+    let server = place.serve("data", |_| ());
+    put(&server.client, "a", 0, &body_of("a", 1));
+    server.stop();
+    let Some(disk) = SmallDisk::mount(&place.path("disk"), "size=16m") else { return };
+    for round in 0..2 {
+        if round == 1 {
+            // A second backup has the first one open to write, for a while.
+            disk.remount("rw");
+        }
+        place.check("backup --data-dir data disk/backup", 0, &["backed up"]);
+        let names =
+            ["records.db-wal", "records.db-shm"].map(|name| disk.path().join("backup").join(name));
+        assert_eq!(names.map(|name| name.exists()), [false, false]);
+        disk.remount("ro");
+        place.check("verify --data-dir disk/backup", 0, &["no faults"]);
+        place.check(&format!("restore --data-dir new{round} disk/backup"), 0, &["restored"]);
+        place.check(&format!("verify --data-dir new{round}"), 0, &["no faults"]);
+    }
 }
 
 /// From a directory to PostgreSQL and an object store, and back again.

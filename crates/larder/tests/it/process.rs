@@ -114,13 +114,13 @@ impl Process {
         kilobytes.parse::<u64>().expect("a number") * 1024
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
     }
 
     #[track_caller]
-    fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let mut status = None;
         wait_until("the process to end", || {
             status = self.child.try_wait().expect("a child");
@@ -217,6 +217,22 @@ fn sighup_reads_configuration_and_data_again() {
     });
     wait_until("the new data", || {
         client.get("/rpc/v5/info/shared-0001").json()["results"][0]["Version"] == "2-1"
+    });
+
+    // A dump that has lost too much is refused until the bound is raised: with a reload, as its error says.
+    fs::write(directory.join("next.json"), catalogue::generation(3, 4)).expect("a dump");
+    fs::rename(directory.join("next.json"), directory.join("dump.json")).expect("a rename");
+    wait_until("the refusal", || {
+        process.stderr.lock().expect("no panic").contains("aur.shrink_percent_max")
+    });
+    fs::write(
+        directory.join("larder.toml"),
+        "[aur]\nsource = \"dump.json\"\nresults_max = 5\nshrink_percent_max = 90\n",
+    )
+    .expect("a file");
+    process.signal("HUP");
+    wait_until("the smaller catalogue", || {
+        client.get("/rpc/v5/info/shared-0001").json()["results"][0]["Version"] == "3-1"
     });
 
     // One that cannot be read changes nothing.

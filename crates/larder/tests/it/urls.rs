@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::catalogue;
 use crate::client::{Client, Response};
-use crate::server::{KEY, TestServer, small, with_key};
+use crate::server::{KEY, ROOT, TestServer, small, with_key};
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH"];
 
@@ -250,6 +250,77 @@ fn openapi(document: &Value) -> Table {
         table.insert(path.replace("v{version}", "v5"), methods);
     }
     table
+}
+
+/// Whether an OpenAPI document lists this status, or its class, for a method of a path.
+fn lists(document: &Value, path: &str, method: &str, status: u16) -> bool {
+    let responses = &document["paths"][path][method.to_lowercase()]["responses"];
+    let class = format!("{}XX", status / 100);
+    [status.to_string(), class].iter().any(|key| responses.get(key).is_some())
+}
+
+#[test]
+fn the_openapi_document_lists_the_refusals() {
+    let server = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        config.article.acl_read = "root".parse().expect("a list");
+        config.article.merge_bytes_max = 10;
+        config.actions.results_bytes_max = 1_024;
+        config.store.wait_for_serial = std::time::Duration::ZERO;
+    });
+    server.wait_until_ready();
+    let client = &server.client;
+    for (target, body) in [("long/0", &[b'x'; 2_000][..]), ("gone/0", b"x")] {
+        let target = format!("/article/{target}");
+        assert_eq!(client.send("POST", &target, &[ROOT], body).status, 201);
+    }
+    assert_eq!(client.send("DELETE", "/article/gone/1", &[ROOT], b"").status, 200);
+
+    let document = client.get("/openapi.json").json();
+    let check = |path: &str, target: &str, headers: &[(&str, &str)], status: u16| {
+        for method in ["GET", "HEAD"] {
+            let response = client.send(method, target, headers, b"");
+            assert_eq!(response.status, status, "{method} {target}: {}", response.text());
+            assert!(lists(&document, path, method, status), "{status} for {method} {path}");
+        }
+    };
+    let (article, version) = ("/article/{article}", "/article/{article}/{version}");
+    let (history, diff) = ("/article/{article}/history", "/article/{article}/diff");
+    let late = [ROOT, ("X-Larder-Serial", "99999")];
+    for (path, target) in [
+        ("/articles", "/articles"),
+        (article, "/article/long"),
+        (version, "/article/long/1"),
+        (history, "/article/long/history"),
+        (diff, "/article/long/diff"),
+    ] {
+        check(path, target, &[], 401);
+        check(path, target, &late, 503);
+        check(path, &format!("{target}?x=1"), &[ROOT], 400);
+    }
+    for (path, target) in [
+        (article, "/article/x"),
+        (version, "/article/x/1"),
+        (history, "/article/x/history"),
+        (diff, "/article/x/diff"),
+    ] {
+        check(path, target, &[ROOT], 404);
+    }
+    check(article, "/article/gone", &[ROOT], 410);
+    check(diff, "/article/long/diff", &[ROOT], 413);
+
+    let action =
+        |name: &str, arguments: &str| format!("/?{{%22actions%22:{{%22{name}%22:{arguments}}}}}");
+    let read = |name: &str| action("article.get", &format!("{{%22name%22:%22{name}%22}}"));
+    let write = action("article.put", "{%22name%22:%22a%22,%22version%22:0,%22text%22:%22x%22}");
+    check("/", &action("x", "{}"), &[ROOT], 400);
+    check("/", &read("long"), &[], 401);
+    check("/", &read("x"), &[ROOT], 404);
+    check("/", &write, &[ROOT], 405);
+    check("/", &read("gone"), &[ROOT], 410);
+    check("/", &read("long"), &[ROOT], 413);
+    check("/", &read("long"), &late, 503);
+    check("/", &format!("/?actions={}", "x".repeat(40_000)), &[ROOT], 414);
 }
 
 #[test]

@@ -11,7 +11,8 @@ use flate2::read::MultiGzDecoder;
 use rawzip::{RangeReader, ReaderAt};
 use tar::EntryType;
 
-use super::path::{is_pkg_info, link_escapes, trick};
+use super::links::Links;
+use super::path::{is_pkg_info, trick};
 use super::{ArchiveError, ArchiveFacts, ArchiveLimits, io_error};
 use crate::Filename;
 
@@ -63,6 +64,8 @@ fn read<R: Read>(
     let mut members = 0;
     let mut metadata = None;
     let mut before = Before::default();
+    let mut links = Links::default();
+    let mut has_pkg_info = false;
     for entry in archive.entries().map_err(tar_error)?.raw(true) {
         let mut entry = entry.map_err(tar_error)?;
         members += 1;
@@ -82,11 +85,15 @@ fn read<R: Read>(
             _ => {
                 let member = std::mem::take(&mut before).member(&entry)?;
                 let name = String::from_utf8_lossy(&member.name).into_owned();
-                check_member(kind, &member, &name)?;
-                if is_pkg_info(&name, filename) && kind.is_file() {
-                    if metadata.is_some() {
-                        return Err(ArchiveError::Ambiguous(format!("{name:?} is in it twice")));
-                    }
+                check_member(kind, &member, &name, &mut links)?;
+                if !is_pkg_info(&name, filename) {
+                    continue;
+                }
+                // Of any kind: what is a link to one reader is the file behind it to another.
+                if std::mem::replace(&mut has_pkg_info, true) {
+                    return Err(ArchiveError::second_pkg_info(&name));
+                }
+                if kind.is_file() {
                     metadata = Some(read_bounded(
                         &mut entry,
                         "bytes of PKG-INFO",
@@ -96,6 +103,7 @@ fn read<R: Read>(
             }
         }
     }
+    links.check()?;
     Ok((members, metadata))
 }
 
@@ -119,20 +127,20 @@ struct Member {
     link: Option<Vec<u8>>,
 }
 
-fn check_member(kind: EntryType, member: &Member, name: &str) -> Result<(), ArchiveError> {
+fn check_member(
+    kind: EntryType,
+    member: &Member,
+    name: &str,
+    links: &mut Links,
+) -> Result<(), ArchiveError> {
     let refused =
         |what: &str| Err(ArchiveError::Member { name: name.to_owned(), what: what.to_owned() });
     if let Some(what) = trick(&member.name) {
         return refused(what);
     }
-    let link = member.link.as_deref().unwrap_or_default();
-    if kind.is_symlink() && link_escapes(&member.name, link) {
-        return refused("a link that leads out of the archive");
-    }
-    // A hard link's target is counted from the top, whatever its own place.
-    if kind.is_hard_link() && link_escapes(b"top", link) {
-        return refused("a link that leads out of the archive");
-    }
+    let is_link = kind.is_symlink() || kind.is_hard_link();
+    let target = is_link.then(|| member.link.as_deref().unwrap_or_default());
+    links.meet(&member.name, target, kind.is_hard_link())?;
     if kind.is_gnu_sparse() {
         return refused("holes, which readers fill differently");
     }

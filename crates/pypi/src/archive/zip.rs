@@ -6,8 +6,9 @@
 //! nothing follows the directory's end record.
 
 use std::collections::HashSet;
-use std::io::Read;
+use std::io::{self, Read};
 
+use flate2::Crc;
 use flate2::read::DeflateDecoder;
 use rawzip::extra_fields::{ExtraFieldId, ExtraFields};
 use rawzip::{
@@ -334,11 +335,28 @@ impl<R: ReaderAt> SafeZip<R> {
             CompressionMethod::DEFLATE => {
                 Ok(Box::new(entry.verifying_reader(DeflateDecoder::new(compressed))))
             }
-            method => {
-                let what = format!("a compression that installers lack: {method}");
-                Err(ArchiveError::Member { name: member.name.clone(), what })
-            }
+            method => Err(unknown(member, method)),
         }
+    }
+
+    /// The same, for reading a piece now and a piece later, from whichever thread: it needs the zip no longer.
+    ///
+    /// # Errors
+    /// As [`SafeZip::reader`].
+    pub fn detached_reader(&self, member: &ZipMember) -> Result<Box<dyn Read + Send>, ArchiveError>
+    where
+        R: Clone + Send + 'static,
+    {
+        let entry = self.archive.get_entry(member.wayfinder).map_err(zip_error)?;
+        let (at, end) = entry.compressed_data_range();
+        let compressed = Span { reader: self.archive.get_ref().clone(), at, end };
+        let plain: Box<dyn Read + Send> = match member.method {
+            CompressionMethod::STORE => Box::new(compressed),
+            CompressionMethod::DEFLATE => Box::new(DeflateDecoder::new(compressed)),
+            method => return Err(unknown(member, method)),
+        };
+        let (left, crc32) = (member.size_bytes, member.crc32);
+        Ok(Box::new(Checked { plain, left, crc32, seen: Crc::new() }))
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ArchiveError> {
@@ -355,6 +373,56 @@ impl<R> SafeZip<R> {
     /// How many bytes all members unpack to, as the directory says.
     pub fn inflated_bytes(&self) -> u64 {
         self.inflated_bytes
+    }
+}
+
+fn unknown(member: &ZipMember, method: CompressionMethod) -> ArchiveError {
+    let what = format!("a compression that installers lack: {method}");
+    ArchiveError::Member { name: member.name.clone(), what }
+}
+
+/// Some bytes of a file.
+struct Span<R> {
+    reader: R,
+    at: u64,
+    end: u64,
+}
+
+impl<R: ReaderAt> Read for Span<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let wanted = buffer.len().min(left);
+        let count = self.reader.read_at(&mut buffer[..wanted], self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// A member's bytes, which end in an error if they are not those that the directory tells of.
+struct Checked {
+    plain: Box<dyn Read + Send>,
+    left: u64,
+    crc32: u32,
+    seen: Crc,
+}
+
+impl Read for Checked {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let wanted = buffer.len().min(left);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let count = self.plain.read(&mut buffer[..wanted])?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.seen.update(&buffer[..count]);
+        self.left -= count as u64;
+        if self.left == 0 && self.seen.sum() != self.crc32 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum is another one"));
+        }
+        Ok(count)
     }
 }
 
@@ -389,5 +457,41 @@ fn zip_error(error: rawzip::Error) -> ArchiveError {
     match error.into_kind() {
         rawzip::ErrorKind::IO(error) => io_error("zip", error),
         kind => ArchiveError::Unreadable { format: "zip", reason: kind.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::testing::{Zipped, file, zip};
+    use super::*;
+
+    /// The bytes of the member `m`, read without the zip.
+    fn detached(zip: Vec<u8>) -> io::Result<Vec<u8>> {
+        let size = zip.len() as u64;
+        let opened = SafeZip::open(Arc::new(zip), size, &ArchiveLimits::default()).expect("a zip");
+        let member = opened.member("m").expect("a member");
+        let mut reader = opened.detached_reader(member).expect("known compression");
+        drop(opened);
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).map(|_| bytes)
+    }
+
+    #[test]
+    fn a_member_is_read_without_the_zip() {
+        let text = b"a member's bytes".repeat(10_000);
+        for method in [0, 8] {
+            let member = Zipped { method, ..file("m", text.clone()) };
+            let whole = zip(&[file("before", "x"), member, file("behind", "y")]);
+            assert!(detached(whole.clone()).expect("it is whole") == text, "{method}");
+            let at = whole.windows(8).position(|bytes| bytes == b"a member");
+            if let Some(at) = at.filter(|_| method == 0) {
+                let mut damaged = whole;
+                damaged[at] ^= 1;
+                let error = detached(damaged).expect_err("it is damaged");
+                assert_eq!(error.to_string(), "the checksum is another one");
+            }
+        }
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn writable<'snapshot>(
     snapshot: &'snapshot Snapshot,
     name: &StageName,
 ) -> Result<&'snapshot Arc<Stage>, ChangeError> {
-    let stage = snapshot.stage(name.as_str()).ok_or_else(|| ChangeError::NoStage(name.clone()))?;
+    let stage = snapshot.stage_to_change(name)?;
     if stage.config().is_mirror() {
         return Err(ChangeError::Mirror(name.clone()));
     }
@@ -83,11 +83,29 @@ impl Draft {
     /// Puts a file in the place of whatever has its name.
     pub(super) fn put_file(&mut self, stage: &Stage, project: &ProjectName, file: &ReleaseFile) {
         let trace = stage.project_trace(project.as_str());
-        let known = trace.and_then(|it| it.file(&file.filename)).map(|known| known.serial);
+        let known = trace.and_then(|it| it.file(&file.filename));
+        let is_new = known.is_none_or(|known| known.version != file.version);
+        let known = known.map(|known| known.serial);
         let gone = trace.and_then(|it| it.gone(&file.filename)).map(|gone| gone.serial);
         let (body, blobs) = write_file(file);
         let key = file_key(stage.name(), project, &file.filename);
         self.write(key, at_or_absent(known.or(gone)), Some(body), blobs);
+        if is_new {
+            self.rewrite_version(stage, project, &file.version);
+        }
+    }
+
+    /// Writes the record of a registered version again, as it is, for a change to which of its files there are.
+    /// Such changes name different files; by this record they notice each other. So a removal of the version, which
+    /// would not know a file that came meanwhile, and that file's upload cannot both be committed.
+    pub(super) fn rewrite_version(&mut self, stage: &Stage, project: &ProjectName, version: &str) {
+        let trace = stage.project_trace(project.as_str());
+        let Some(release) = trace.and_then(|it| it.release(version)) else { return };
+        let key = version_key(stage.name(), project, version);
+        if !self.writes.contains_key(&key) {
+            let (body, blobs) = write_version(release.metadata, release.yanked.as_deref());
+            self.write(key, Expected::At(release.serial), Some(body), blobs);
+        }
     }
 
     /// Removes a file; where it lay stays known.
@@ -116,13 +134,24 @@ impl Draft {
         if project.versions() == [version] {
             return self.remove_project(stage, name, project);
         }
-        for file in project.files_of(version) {
+        self.remove_one_of_versions(stage, name, version, project.files_of(version));
+    }
+
+    /// Removes a version that is not the last, with `files`, which are all that it has.
+    pub(super) fn remove_one_of_versions<'project>(
+        &mut self,
+        stage: &Stage,
+        name: &ProjectName,
+        version: &str,
+        files: impl IntoIterator<Item = &'project Arc<ReleaseFile>>,
+    ) {
+        for file in files {
             self.remove_file(stage, name, file);
         }
         self.delete_version(stage, name, version);
     }
 
-    pub(super) fn delete_version(&mut self, stage: &Stage, project: &ProjectName, version: &str) {
+    fn delete_version(&mut self, stage: &Stage, project: &ProjectName, version: &str) {
         let trace = stage.project_trace(project.as_str());
         if let Some(release) = trace.and_then(|it| it.release(version)) {
             let key = version_key(stage.name(), project, version);
@@ -146,6 +175,10 @@ impl Draft {
         for file in project.files() {
             self.remove_file(stage, name, file);
         }
+        self.remove_all_but_files(stage, name, project);
+    }
+
+    fn remove_all_but_files(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
         for release in project.releases() {
             self.delete_version(stage, name, &release.version);
         }
@@ -156,15 +189,19 @@ impl Draft {
 
     /// Deletes every record of a project, also of what is gone.
     pub(super) fn erase_project(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
-        self.remove_project(stage, name, project);
-        for file in project.files() {
-            let key = file_key(stage.name(), name, &file.filename);
-            self.write(key, Expected::At(file.serial), None, Vec::new());
+        let files = project.files().iter().map(|file| (&file.filename, file.serial));
+        let gone = project.gone.iter().map(|gone| (&gone.filename, gone.serial));
+        for (filename, serial) in files.chain(gone) {
+            let key = file_key(stage.name(), name, filename);
+            self.write(key, Expected::At(serial), None, Vec::new());
         }
-        for gone in &project.gone {
-            let key = file_key(stage.name(), name, &gone.filename);
-            self.write(key, Expected::At(gone.serial), None, Vec::new());
-        }
+        self.remove_all_but_files(stage, name, project);
+    }
+
+    /// Adds what another draft has, of other keys.
+    pub(super) fn append(&mut self, mut other: Draft) {
+        self.writes.append(&mut other.writes);
+        self.checks.append(&mut other.checks);
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -10,7 +10,8 @@ use super::upload::overwrites;
 use crate::record::{file_key, version_key};
 use crate::release_file::Rare;
 use crate::{
-    ChangeError, FileRole, LogEntry, Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName,
+    ChangeError, FileRole, LogEntry, Project, ProjectName, Release, ReleaseFile, Snapshot, Stage,
+    StageName,
 };
 
 /// What the body of a push asks for.
@@ -204,7 +205,8 @@ pub enum PushAction {
 }
 
 /// Pushes a release, and tells what was done. What is at the target already, byte for byte, stays as it
-/// is there, and is told all the same; no batch if that is all of it.
+/// is there, and is told all the same; no batch if that is all of it. Of a release that a stage which keeps what
+/// it has knows already, metadata and yank stay as well.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`]; [`ChangeError::NothingToPush`],
@@ -235,8 +237,7 @@ pub fn push(
     // What is pushed must still be there: its bytes live as long as the records that name them.
     let source_key = version_key(source.name(), &project_name, push.version);
     draft.check(source_key, Expected::At(release.serial));
-    let yanked = release.yanked.as_deref();
-    draft.put_version(target, &project_name, push.version, release.metadata, yanked);
+    put_release(&mut draft, target, &project_name, release);
     let register = PushAction::Register {
         name: name.clone(),
         version: version.clone(),
@@ -280,6 +281,19 @@ fn pushed_files<'project>(
         pushed.extend(files.filter(|file| file.role == FileRole::Docs).map(|it| &**it));
     }
     pushed
+}
+
+/// Registers the release at the target. Of one that is there already, a stage that keeps what it has keeps what is
+/// known of it, too; and in no stage does a push take back a yank, which somebody pronounced there.
+fn put_release(draft: &mut Draft, target: &Stage, project: &ProjectName, release: &Release) {
+    let trace = target.project_trace(project.as_str());
+    let known = trace.and_then(|it| it.release(&release.version));
+    let (metadata, yanked) = match known {
+        Some(known) if !target.config().volatile => (known.metadata, known.yanked.as_deref()),
+        Some(known) => (release.metadata, known.yanked.as_deref().or(release.yanked.as_deref())),
+        None => (release.metadata, release.yanked.as_deref()),
+    };
+    draft.put_version(target, project, &release.version, metadata, yanked);
 }
 
 fn put(

@@ -58,7 +58,8 @@ pub fn version(
     Ok(draft.finish())
 }
 
-/// Removes a file with its test results; of the last file of a version the version goes, too.
+/// Removes a file with its test results; of the last file of a version the version goes, too, as by
+/// [`version()`].
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoFile`],
@@ -84,15 +85,18 @@ pub fn file(
     };
     let mut draft = Draft::default();
     draft.check_stage(stage);
-    draft.remove_file(stage, &name, &file);
-    draft.remove_tox_results(stage, &name, filename);
     let project = stage.project_trace(name.as_str());
     let is_last = project.is_some_and(|project| {
         let mut left = project.files_of(file.version()).filter(|it| it.filename() != filename);
         left.all(|it| it.for_file() == Some(filename))
     });
     if is_last {
-        draft.delete_version(stage, &name, file.version());
+        draft.remove_version(stage, &name, file.version());
+    } else {
+        draft.remove_file(stage, &name, &file);
+        draft.remove_tox_results(stage, &name, filename);
+        // Of two that remove the last two files, one must see that its is the last.
+        draft.rewrite_version(stage, &name, file.version());
     }
     Ok(draft.finish())
 }

@@ -1,10 +1,13 @@
 //! Removing old versions by a rule; what would go can be looked at first.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use record::Batch;
 
 use super::draft::{Draft, writable};
-use crate::{ChangeError, Project, ProjectName, Snapshot, Stage, StageName, Version};
+use crate::{ChangeError, ProjectName, ReleaseFile, Snapshot, Stage, StageName, Version};
 
 /// Which versions may go. A version goes if everything that is set says so; with nothing set, none does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,17 +78,24 @@ pub fn plan(
     let mut removals = Vec::new();
     if !rule.is_empty() {
         for (name, project) in stage.projects() {
-            let versions = removed_versions(project, rule, now);
+            let mut files_of: FilesOf<'_> = HashMap::new();
+            for file in project.files() {
+                files_of.entry(file.version()).or_default().push(file);
+            }
+            let versions = project.versions();
+            let versions_count = versions.len();
+            let versions = removed_versions(versions, &files_of, rule, now);
             // With the last version goes what else is kept of a project.
-            let is_whole = !versions.is_empty() && versions.len() == project.versions().len();
+            let is_whole = !versions.is_empty() && versions.len() == versions_count;
             if is_whole {
                 draft.remove_project(stage, name, project);
             }
             for version in versions {
+                let files = files_of.remove(version.as_str()).unwrap_or_default();
                 if !is_whole {
-                    draft.remove_version(stage, name, &version);
+                    let files = files.iter().copied();
+                    draft.remove_one_of_versions(stage, name, &version, files);
                 }
-                let files: Vec<_> = project.files_of(&version).collect();
                 removals.push(Removal {
                     project: name.clone(),
                     filenames: files.iter().map(|file| file.filename().to_owned()).collect(),
@@ -102,9 +112,16 @@ pub fn plan(
     Ok(RetentionPlan { removals, batch })
 }
 
+/// The files of each version of a project, ascending by name: found once, for projects of thousands of versions.
+type FilesOf<'project> = HashMap<&'project str, Vec<&'project Arc<ReleaseFile>>>;
+
 /// Oldest first.
-fn removed_versions(project: &Project, rule: RetentionRule, now: Timestamp) -> Vec<String> {
-    let texts = project.versions();
+fn removed_versions(
+    texts: Vec<&str>,
+    files_of: &FilesOf<'_>,
+    rule: RetentionRule,
+    now: Timestamp,
+) -> Vec<String> {
     let mut versions: Vec<Version> =
         texts.into_iter().filter_map(|version| Version::parse(version).ok()).collect();
     versions.sort();
@@ -112,7 +129,8 @@ fn removed_versions(project: &Project, rule: RetentionRule, now: Timestamp) -> V
     versions.truncate(versions.len().saturating_sub(kept));
     let is_old = |version: &Version| {
         let Some(days) = rule.days else { return true };
-        let newest = project.files_of(version.as_str()).map(|file| file.uploaded_at()).max();
+        let files = files_of.get(version.as_str());
+        let newest = files.and_then(|files| files.iter().map(|file| file.uploaded_at()).max());
         let age = SignedDuration::from_hours(24 * i64::from(days));
         newest.is_some_and(|newest| now.duration_since(newest) > age)
     };

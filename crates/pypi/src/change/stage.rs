@@ -1,5 +1,7 @@
 //! Making, changing and removing stages.
 
+use std::sync::Arc;
+
 use account::UserName;
 use record::{Batch, Expected, Serial};
 
@@ -10,7 +12,7 @@ use crate::{ChangeError, ConfigEdit, Snapshot, Stage, StageConfig, StageName};
 /// Makes a stage, and returns how it is configured. Its user must exist when it is committed.
 ///
 /// # Errors
-/// [`ChangeError::StageExists`], [`ChangeError::Config`].
+/// [`ChangeError::StageExists`], [`ChangeError::StageUnreadable`], [`ChangeError::Config`].
 pub fn create(
     snapshot: &Snapshot,
     name: &StageName,
@@ -25,6 +27,7 @@ pub fn create(
     let mut draft = Draft::default();
     let mut expected = Expected::Absent;
     if let Some(former) = snapshot.trace(name.as_str()) {
+        former.check_readable()?;
         // An upload may have come into an earlier stage of this name after its deletion was decided. Now
         // that the deletion is known, so is all that came before it.
         for (project_name, project) in former.project_traces() {
@@ -34,7 +37,7 @@ pub fn create(
             expected = Expected::At(former.config_serial());
         }
     }
-    draft.write(stage_key(name), expected, Some(write_stage(&config)), Vec::new());
+    draft.write(stage_key(name), expected, Some(write_stage(name, &config)?), Vec::new());
     draft.check(account::user_key(&name.user_name()), Expected::Present);
     Ok((draft.finish(), config))
 }
@@ -42,30 +45,32 @@ pub fn create(
 /// Changes how a stage is configured, and returns how it is afterwards; no batch if that is as before.
 ///
 /// # Errors
-/// [`ChangeError::NoStage`], [`ChangeError::Config`]; [`ChangeError::NoChange`] if nothing changes and
-/// `is_noop_an_error`.
+/// [`ChangeError::NoStage`], [`ChangeError::StageUnreadable`], [`ChangeError::Config`];
+/// [`ChangeError::NoChange`] if nothing changes and `is_noop_an_error`.
 pub fn modify(
     snapshot: &Snapshot,
     name: &StageName,
     edit: &ConfigEdit,
     is_noop_an_error: bool,
 ) -> Result<(Option<Batch>, StageConfig), ChangeError> {
-    let stage = existing(snapshot, name)?;
+    let stage = snapshot.stage_to_change(name)?;
     let config = stage.config().edited(name, edit, &|base| exists(snapshot, name, base))?;
     if config == *stage.config() {
         return if is_noop_an_error { Err(ChangeError::NoChange) } else { Ok((None, config)) };
     }
     let expected = Expected::At(stage.config_serial());
-    let batch = Batch::new().put(stage_key(name), expected, write_stage(&config), Vec::new());
+    let body = write_stage(name, &config)?;
+    let batch = Batch::new().put(stage_key(name), expected, body, Vec::new());
     Ok((Some(batch), config))
 }
 
 /// Removes a stage with everything in it.
 ///
 /// # Errors
-/// [`ChangeError::NoStage`]; [`ChangeError::StageNonVolatile`] unless `force`.
+/// [`ChangeError::NoStage`], [`ChangeError::StageUnreadable`]; [`ChangeError::StageNonVolatile`] unless
+/// `force`.
 pub fn delete(snapshot: &Snapshot, name: &StageName, force: bool) -> Result<Batch, ChangeError> {
-    let stage = existing(snapshot, name)?;
+    let stage = snapshot.stage_to_change(name)?;
     if !stage.config().volatile && !force {
         return Err(ChangeError::StageNonVolatile(name.clone()));
     }
@@ -77,13 +82,16 @@ pub fn delete(snapshot: &Snapshot, name: &StageName, force: bool) -> Result<Batc
 /// Removes every stage of a user, as part of removing the user; writes nothing if there is none.
 ///
 /// # Errors
-/// [`ChangeError::UserHasNonVolatile`] unless `force`.
+/// [`ChangeError::StageUnreadable`]; [`ChangeError::UserHasNonVolatile`] unless `force`.
 pub fn delete_of_user(
     snapshot: &Snapshot,
     user: &UserName,
     force: bool,
 ) -> Result<Batch, ChangeError> {
     let mut draft = Draft::default();
+    for stage in snapshot.traces_of(user.as_str()) {
+        stage.check_readable()?;
+    }
     for stage in snapshot.stages_of(user.as_str()) {
         if !stage.config().volatile && !force {
             let (user, index) = (user.to_string(), stage.name().index().to_owned());
@@ -96,11 +104,18 @@ pub fn delete_of_user(
 
 /// Removes what came into a stage while it was being deleted, and belongs to no stage now; none if
 /// there is nothing. Its records, and with them its blobs, would else stay until the stage is made again.
+/// What is in a stage that cannot be read belongs to it and stays.
 pub fn sweep_leftovers(snapshot: &Snapshot) -> Option<Batch> {
+    let is_no_more = |stage: &&Arc<Stage>| !stage.exists() && stage.check_readable().is_ok();
     let mut draft = Draft::default();
-    for stage in snapshot.traces().filter(|stage| !stage.exists()) {
+    for stage in snapshot.traces().filter(is_no_more) {
+        let mut own = Draft::default();
         for (name, project) in stage.project_traces() {
-            draft.erase_project(stage, name, project);
+            own.erase_project(stage, name, project);
+        }
+        if !own.is_empty() {
+            draft.check_stage(stage);
+            draft.append(own);
         }
     }
     (!draft.is_empty()).then(|| draft.finish())
@@ -112,14 +127,6 @@ fn erase(draft: &mut Draft, stage: &Stage) {
     }
     let expected = Expected::At(stage.config_serial());
     draft.write(stage_key(stage.name()), expected, None, Vec::new());
-}
-
-fn existing<'snapshot>(
-    snapshot: &'snapshot Snapshot,
-    name: &StageName,
-) -> Result<&'snapshot Stage, ChangeError> {
-    let stage = snapshot.stage(name.as_str());
-    stage.map(|stage| &**stage).ok_or_else(|| ChangeError::NoStage(name.clone()))
 }
 
 /// Whether a stage may be a base of `own`: it exists, or is itself.

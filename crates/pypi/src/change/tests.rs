@@ -7,6 +7,7 @@ use super::push::{Push, PushContent, PushOrder, PushTarget};
 use super::retention::RetentionRule;
 use super::upload::ToxUpload;
 use super::*;
+use crate::record::{read_stage, write_stage};
 use crate::testing::{World, now, project_name, stage_name, time, user_name};
 use crate::{
     ChangeError, ConfigEdit, Directory, FileRole, LogEntry, ProjectStatus, Refusal, ReleaseFile,
@@ -125,10 +126,76 @@ fn two_uploads_of_one_name_cannot_both_win() {
     let (one, two) = (decide(&world, "bar-1.0.tar.gz"), decide(&world, "bar-1.0.zip"));
     world.commit(one).expect("no conflict");
     world.commit(two).expect_err("a conflict");
-    // Two files of a registered release at once do not disturb each other.
-    let (one, two) = (decide(&world, "bar-1.0.zip"), decide(&world, "bar-1.0.tgz"));
+    // Files of different releases at once do not disturb each other.
+    world.register("alice/prod", "bar", "2.0");
+    let (one, two) = (decide(&world, "bar-1.0.zip"), decide(&world, "bar-2.0.zip"));
     world.commit(one).expect("no conflict");
     world.commit(two).expect("no conflict");
+}
+
+/// Of two changes that are decided on the same snapshot, in which foo 1.0 has a file and a registration, the second
+/// is refused, whichever that is.
+#[track_caller]
+fn of_two_one_is_decided_again(
+    one: impl Fn(&World) -> Option<Batch>,
+    two: impl Fn(&World) -> Option<Batch>,
+) {
+    for is_swapped in [false, true] {
+        let mut world = world();
+        world.upload("alice/dev", "foo-1.0.tar.gz", "one").upload(
+            "alice/dev",
+            "foo-1.0.zip",
+            "zip",
+        );
+        world.upload("alice/prod", "foo-1.0.tar.gz", "one").register("alice/prod", "foo", "1.0");
+        world.upload("alice/prod", "foo-2.0.zip", "two");
+        let [first, second] = [one(&world), two(&world)].map(|it| it.expect("a change"));
+        let (first, second) = if is_swapped { (second, first) } else { (first, second) };
+        world.commit(first).expect("no conflict");
+        world.commit(second).expect_err("a conflict");
+    }
+}
+
+#[test]
+fn a_file_never_comes_into_a_version_that_is_removed() {
+    let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
+    let foo = project_name("foo");
+    let remove = |world: &World| remove::version(&world.snapshot, &prod, &foo, "1.0", true).ok();
+    let upload = |world: &World| world.decide("alice/prod", "foo-1.0.zip", "zip").ok()?.batch();
+    of_two_one_is_decided_again(remove, upload);
+    let push = |world: &World| {
+        push::push(&world.snapshot, &order(&dev, &prod, PushContent::Everything)).ok()?.0
+    };
+    of_two_one_is_decided_again(remove, push);
+    let directory = Directory::of(&Digest::of(b"one"));
+    let test = |world: &World| {
+        let upload = ToxUpload {
+            stage: &prod,
+            directory,
+            filename: "foo-1.0.tar.gz",
+            name: None,
+            digest: Digest::of(b"{}"),
+            size_bytes: 2,
+            who: None,
+            at: now(),
+            log: &[],
+        };
+        upload::tox_result(&world.snapshot, &upload).ok().map(|it| it.0)
+    };
+    of_two_one_is_decided_again(remove, test);
+    let remove_last = |world: &World| {
+        remove::file(&world.snapshot, &prod, directory, "foo-1.0.tar.gz", true).ok()
+    };
+    of_two_one_is_decided_again(remove_last, upload);
+    // Neither of two files is the last one, until the other is gone.
+    let remove_of_two = |filename: &'static str, content: &'static str| {
+        let (dev, directory) = (dev.clone(), Directory::of(&Digest::of(content.as_bytes())));
+        move |world: &World| remove::file(&world.snapshot, &dev, directory, filename, true).ok()
+    };
+    of_two_one_is_decided_again(
+        remove_of_two("foo-1.0.tar.gz", "one"),
+        remove_of_two("foo-1.0.zip", "zip"),
+    );
 }
 
 #[test]
@@ -164,6 +231,27 @@ fn stages_are_made_once_for_users_that_exist() {
     world.commit(batch).expect_err("a conflict");
     let (batch, _) = create(&world, "nobody/x").expect("a stage");
     world.commit(batch).expect_err("no such user");
+}
+
+#[test]
+fn a_configuration_that_could_not_be_read_back_is_refused() {
+    let name = stage_name("alice/dev");
+    let mut config = StageConfig::create(&name, &ConfigEdit::nothing(), &|_| true).expect("one");
+    let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let mut check = |levels, expected: &str| {
+        config.custom_data = Some(nested(levels));
+        let found = match write_stage(&name, &config) {
+            Ok(body) => format!("{:?}", read_stage(&name, &body).map(|read| read == config)),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected, "{levels} levels");
+    };
+    check(125, "Ok(true)");
+    check(
+        126,
+        "'custom_data' has a value with which the index could not be read back: its body is not JSON \
+         (column 257)",
+    );
 }
 
 #[test]
@@ -248,6 +336,22 @@ fn projects_versions_and_files_are_removed() {
     let last = remove::version(&world.snapshot, &prod, &foo, "2.0", true);
     commit(&mut world, last);
     assert_eq!(content(&world, "alice/prod", "foo"), "");
+
+    // So does its last file, with all that is said of the project.
+    world.upload("alice/dev", "bar-1.0.zip", "bar");
+    let archived = ProjectStatus { marker: StatusMarker::Archived, reason: None };
+    let decision = yank::set_project_status(&world.snapshot, &dev, &bar, Some(&archived));
+    world.commit(decision.expect("a project").batch().expect("a change")).expect("no conflict");
+    let directory = Directory::of(&Digest::of(b"bar"));
+    let last = remove::file(&world.snapshot, &dev, directory, "bar-1.0.zip", false);
+    commit(&mut world, last);
+    let left: Vec<&str> = world
+        .records
+        .values()
+        .filter(|it| it.body.is_some() && it.key.as_str().contains("/bar"))
+        .map(|it| it.key.as_str())
+        .collect();
+    assert_eq!(left, ["python/file/alice/dev/bar/bar-1.0.zip"], "the file's place alone is known");
 
     let whole = remove::project(&world.snapshot, &dev, &foo, false);
     commit(&mut world, whole);
@@ -431,6 +535,56 @@ fn a_push_brings_files_results_documentation_and_logs() {
     refused(push::push(&world.snapshot, &push), Refusal::Conflict, text);
 }
 
+/// Why a stage says that foo 1.0 is yanked, and what names its metadata.
+fn said(world: &World, stage: &str) -> (Option<String>, Digest) {
+    let stage = world.snapshot.stage(stage).expect("a stage");
+    let release = stage.project("foo").and_then(|it| it.release("1.0")).expect("a release");
+    (release.yanked.as_deref().map(str::to_owned), release.metadata)
+}
+
+#[test]
+fn a_push_changes_nothing_of_a_release_that_is_to_stay() {
+    let mut world = world();
+    let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
+    let (staging, foo) = (stage_name("alice/staging"), project_name("foo"));
+    world.create("alice/staging", json!({})).upload("alice/dev", "foo-1.0.tar.gz", "one");
+    let push = |world: &mut World, target| {
+        let order = order(&dev, target, PushContent::Everything);
+        let (batch, _) = push::push(&world.snapshot, &order).expect("a push");
+        batch.map(|batch| world.commit(batch).expect("no conflict")).is_some()
+    };
+    let yanked = |world: &mut World, stage, reason| {
+        let decision = yank::release(&world.snapshot, stage, &foo, "1.0", reason);
+        world.commit(decision.expect("a release").batch().expect("a change")).expect("no conflict");
+    };
+    for target in [&prod, &staging] {
+        assert!(push(&mut world, target));
+        yanked(&mut world, target, Some("broken"));
+    }
+    let (_, first) = said(&world, "alice/prod");
+    // The same once more: it stays yanked.
+    assert!(!push(&mut world, &prod));
+    assert!(!push(&mut world, &staging));
+    // Other metadata, and another file: a stage that keeps what it has takes the file alone.
+    let (version, other) = (crate::Version::parse("1.0").expect("a version"), Digest::of(b"{}"));
+    let decision = upload::submit(&world.snapshot, &dev, &foo, &version, other);
+    world.commit(decision.expect("a stage").batch().expect("a change")).expect("no conflict");
+    for target in [&prod, &staging] {
+        push(&mut world, target);
+    }
+    assert_eq!(said(&world, "alice/prod"), (Some("broken".to_owned()), first));
+    assert_eq!(said(&world, "alice/staging"), (Some("broken".to_owned()), other));
+    world.upload("alice/dev", "foo-1.0.zip", "zip");
+    assert!(push(&mut world, &prod));
+    assert_eq!(said(&world, "alice/prod"), (Some("broken".to_owned()), first));
+    assert_eq!(content(&world, "alice/prod", "foo"), "foo-1.0.tar.gz foo-1.0.zip | 1.0");
+    // Yanked at the source: it comes yanked, and a stage that is replaced by pushes hears of it, too.
+    yanked(&mut world, &staging, None);
+    yanked(&mut world, &dev, Some("leaked"));
+    push(&mut world, &staging);
+    assert_eq!(said(&world, "alice/staging").0.as_deref(), Some("leaked"));
+}
+
 #[test]
 fn a_push_of_what_is_removed_meanwhile_fails() {
     let mut world = world();
@@ -535,6 +689,36 @@ fn old_versions_go_by_a_rule() {
     retained(None, Some(1), soon, "");
     retained(None, Some(1), "2026-02-02T00:00:00Z", "1.0 1.0 1.9 1.10 2.0rc1 2.0");
     retained(Some(3), Some(1), "2026-02-02T00:00:00Z", "1.0 1.9");
+}
+
+#[test]
+fn a_rule_is_applied_to_forty_thousand_versions_at_once() {
+    let mut world = world();
+    let records: Vec<record::Record> = (0..40_000)
+        .map(|number| {
+            let body = json!({
+                "v": 1, "version": format!("1.{number}"), "sha256": Digest::of(b"").to_string(),
+                "size_bytes": 1, "uploaded_at_unix_microseconds": 0,
+            });
+            let key = format!("python/file/alice/prod/foo/foo-1.{number}.zip");
+            record::Record {
+                key: Key::new(&key).expect("a key"),
+                serial: record::Serial(100),
+                body: Some(body.to_string().into()),
+                blobs: Vec::new(),
+            }
+        })
+        .collect();
+    world.snapshot = world.snapshot.apply(&records).snapshot;
+    let rule = RetentionRule { versions: Some(1), days: Some(1) };
+    let started = std::time::Instant::now();
+    let plan = retention::plan(&world.snapshot, &stage_name("alice/prod"), rule, now());
+    let removals = plan.expect("a stage").removals;
+    // With a look at every file for every version it takes minutes.
+    let elapsed = started.elapsed();
+    assert!(elapsed < std::time::Duration::from_secs(10), "{elapsed:?}");
+    assert_eq!(removals.len(), 39_999);
+    assert!(removals.iter().all(|it| it.filenames == [format!("foo-{}.zip", it.version)]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::settings::shown;
 use super::*;
 
 fn name() -> StageName {
@@ -177,6 +178,13 @@ fn faults_are_named_in_devpis_words() {
         json!({"x": "1", "y": [2]}),
         "indexconfig got unexpected keyword arguments: x=1, y=[2]",
     );
+    let many: serde_json::Map<_, _> = (10..32).map(|it| (format!("x{it}"), json!(1))).collect();
+    let ten: Vec<String> = (10..20).map(|it| format!("x{it}=1")).collect();
+    let ten = ten.join(", ");
+    refused(
+        Value::Object(many),
+        &format!("indexconfig got unexpected keyword arguments: {ten} and 12 more"),
+    );
     refused(json!(["x+=1"]), "indexconfig got unexpected keyword arguments: x=1");
     refused(json!("x"), "an index configuration is a JSON object or a list of `key=value` strings");
     assert_eq!(created(json!({"type": "x"})), Err("unknown index type 'x'".to_owned()));
@@ -185,6 +193,43 @@ fn faults_are_named_in_devpis_words() {
     let error = created(json!({"type": "mirror", "mirror_cache_expiry": "soon"}));
     assert_eq!(error, Err("'mirror_cache_expiry' option must be an integer".to_owned()));
     assert!(created(json!({"title": 5})).is_err());
+}
+
+#[test]
+fn a_list_has_a_thousand_items_however_they_came() {
+    let names = |from: usize, to: usize| {
+        let names: Vec<String> = (from..to).map(|number| format!("u{number}")).collect();
+        names.join(",")
+    };
+    let message = "'acl_upload' is too long: at most 1000 items were expected";
+    let thousand = json!({"acl_upload": names(0, 1000)});
+    let is_taken = |edit: Value| edited(thousand.clone(), edit).map(|_| ());
+    assert_eq!(is_taken(json!([format!("acl_upload={}", names(0, 1001))])), Err(message.into()));
+    assert_eq!(is_taken(json!(["acl_upload+=bob"])), Err(message.into()));
+    assert_eq!(is_taken(json!([format!("acl_upload+={}", names(500, 1000))])), Ok(()));
+    assert_eq!(is_taken(json!(["acl_upload-=u0", "acl_upload+=bob"])), Ok(()));
+}
+
+#[test]
+fn custom_data_is_nested_in_64_levels_at_most() {
+    let nested = |levels| (0..levels).fold(json!({"a": 1}), |inner, _| json!([inner]));
+    assert!(created(json!({"custom_data": nested(63)})).is_ok());
+    let message = "'custom_data' is too deeply nested: at most 64 levels were expected";
+    refused(json!({"custom_data": nested(64)}), message);
+    refused(json!({"custom_data": nested(120)}), message);
+}
+
+#[test]
+fn what_was_kept_before_there_was_a_bound_is_read_and_may_shrink() {
+    let users: Vec<String> = (0..1500).map(|number| format!("u{number}")).collect();
+    let nested = (0..100).fold(json!(1), |inner, _| json!([inner]));
+    let stored = json!({
+        "type": "stage", "acl_upload": users, "custom_data": nested, "title": "x".repeat(70_000),
+    });
+    let config = StageConfig::from_stored(&name(), &stored).expect("a record");
+    assert_eq!(config.to_stored()["acl_upload"], stored["acl_upload"]);
+    let edit = ConfigEdit::parse(&json!(["acl_upload-=u0", "description=y"])).expect("an edit");
+    assert!(config.edited(&name(), &edit, &exists).is_ok());
 }
 
 #[test]

@@ -45,15 +45,19 @@ pub(super) enum Swept {
 const SHARDS: usize = 1 << 16;
 
 impl Directory {
-    /// Prepares `root`, or recognizes it; removes the spools that a killed process left behind.
+    /// Prepares `root`, or recognizes it; removes the spools that a killed process left behind. If it `must_exist`,
+    /// it is only recognized.
     ///
     /// A directory that can only be read is opened all the same if it has been prepared before.
-    pub(super) fn open(root: &Path) -> Result<Directory, BlobError> {
+    pub(super) fn open(root: &Path, must_exist: bool) -> Result<Directory, BlobError> {
         let directory = Directory {
             root: root.to_owned(),
             spool: root.join("tmp"),
             shards_synced: (0..SHARDS / 64).map(|_| AtomicU64::new(0)).collect(),
         };
+        if must_exist {
+            return if directory.has_version()? { Ok(directory) } else { Err(directory.absent()) };
+        }
         create_durably(root)?;
         directory.prepare_version()?;
         let writable = create_durably(&directory.spool)
@@ -75,27 +79,42 @@ impl Directory {
         Ok(directory)
     }
 
-    fn prepare_version(&self) -> Result<(), BlobError> {
-        let path = self.root.join("VERSION");
+    fn version_path(&self) -> PathBuf {
+        self.root.join("VERSION")
+    }
+
+    fn absent(&self) -> BlobError {
+        BlobError::Absent { place: self.version_path().display().to_string() }
+    }
+
+    /// Whether the directory was prepared.
+    fn has_version(&self) -> Result<bool, BlobError> {
+        let path = self.version_path();
         match std::fs::read(&path) {
-            Ok(found) if found == LAYOUT.as_bytes() => Ok(()),
+            Ok(found) if found == LAYOUT.as_bytes() => Ok(true),
             Ok(found) => Err(super::unknown_layout(path.display().to_string(), &found)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let write = || -> io::Result<()> {
-                    let mut file = tempfile::Builder::new()
-                        .prefix(".version-")
-                        .permissions(std::fs::Permissions::from_mode(0o640))
-                        .tempfile_in(&self.root)?;
-                    file.write_all(LAYOUT.as_bytes())?;
-                    file.as_file().sync_all()?;
-                    file.persist(&path)?;
-                    Ok(())
-                };
-                write().map_err(|error| BlobError::io("write", &path, error))?;
-                sync_directory(&self.root)
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(BlobError::io("read", &path, error)),
         }
+    }
+
+    fn prepare_version(&self) -> Result<(), BlobError> {
+        if self.has_version()? {
+            return Ok(());
+        }
+        let path = self.version_path();
+        let write = || -> io::Result<()> {
+            let mut file = tempfile::Builder::new()
+                .prefix(".version-")
+                .permissions(std::fs::Permissions::from_mode(0o640))
+                .tempfile_in(&self.root)?;
+            file.write_all(LAYOUT.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.persist(&path)?;
+            Ok(())
+        };
+        write().map_err(|error| BlobError::io("write", &path, error))?;
+        sync_directory(&self.root)
     }
 
     /// Where spools are made: in the same file system, so that keeping one is a rename.

@@ -26,6 +26,12 @@ pub enum BlobError {
         /// What was expected.
         expected: &'static str,
     },
+    /// The place was never prepared, and only one that was is good.
+    #[error("there are no blobs: `{place}` does not exist")]
+    Absent {
+        /// The file or object that would name the layout.
+        place: String,
+    },
     /// The settings of the object store cannot be used.
     #[error("the object store's settings cannot be used: {0}")]
     Settings(String),

@@ -57,6 +57,8 @@ pub(super) enum Upload {
     Memory(Bytes),
     /// A local file of that many bytes.
     File(Arc<File>, u64),
+    /// A blob of that many bytes, onto itself.
+    Object(Arc<Objects>, Digest, u64),
 }
 
 /// Retries of one request, after the first attempt; 5xx answers and lost connections are retried.
@@ -95,11 +97,13 @@ const ROUNDS_MAX: u32 = 4;
 const BUSY_WAIT: Duration = Duration::from_millis(100);
 
 impl Objects {
-    /// Connects, and prepares the prefix or recognizes it. `settings` are `AWS_…` variables.
+    /// Connects, and prepares the prefix or recognizes it; only the latter if it `must_exist`. `settings` are
+    /// `AWS_…` variables.
     pub(super) async fn open(
         bucket: &str,
         prefix: &str,
         settings: impl IntoIterator<Item = (String, String)>,
+        must_exist: bool,
     ) -> Result<Objects, BlobError> {
         let (init_backoff, max_backoff) = BACKOFF;
         let retry = RetryConfig {
@@ -130,11 +134,11 @@ impl Objects {
         };
         let name = format!("s3://{bucket}/");
         let objects = Objects { store: Arc::new(store), name, prefix };
-        objects.prepare_version().await?;
+        objects.prepare_version(must_exist).await?;
         Ok(objects)
     }
 
-    async fn prepare_version(&self) -> Result<(), BlobError> {
+    async fn prepare_version(&self, must_exist: bool) -> Result<(), BlobError> {
         let key = self.key("VERSION");
         let failed = |action| {
             move |error| BlobError::object(action, self.place(&self.key("VERSION")), error)
@@ -149,6 +153,9 @@ impl Objects {
                     true => Ok(()),
                     false => Err(super::unknown_layout(place, &first)),
                 }
+            }
+            Err(Error::NotFound { .. }) if must_exist => {
+                Err(BlobError::Absent { place: self.place(&key) })
             }
             Err(Error::NotFound { .. }) => {
                 let payload = PutPayload::from_static(LAYOUT.as_bytes());
@@ -179,13 +186,28 @@ impl Objects {
 
     /// Makes the blob's age new, if it is there; says whether it is. An object's age changes only
     /// when it is written, and it cannot be copied onto itself: it is copied away and back.
+    ///
+    /// One that is too large to be copied (Amazon's bound is 5 GB) is downloaded and uploaded again.
     pub(super) async fn touch(self: Arc<Objects>, digest: Digest) -> Result<bool, BlobError> {
         let key = self.blob_key(&digest);
         let aside = self.key(&format!("tmp/{}", unique()));
-        let copied = self.store.copy(&key, &aside).await;
-        match copied {
+        match self.store.copy(&key, &aside).await {
+            Ok(()) => {}
             Err(Error::NotFound { .. }) => return Ok(false),
-            copied => copied.map_err(|error| BlobError::object("copy", self.place(&key), error))?,
+            Err(error) => {
+                let error = BlobError::object("copy", self.place(&key), error);
+                if error.kind() == Some(FailureKind::Denied) {
+                    return Err(error);
+                }
+                let Some(size_bytes) = self.size_bytes(&digest).await? else { return Ok(false) };
+                if size_bytes <= PART_BYTES {
+                    return Err(error);
+                }
+                // What else the store refuses it for, it says again.
+                tracing::debug!(%error, size_bytes, "a blob is uploaded again");
+                let upload = Upload::Object(Arc::clone(&self), digest, size_bytes);
+                return self.keep(digest, upload).await.map(|()| true);
+            }
         }
         let result = self.touch_from(&aside, &digest).await;
         if let Err(error) = self.store.delete(&aside).await {
@@ -469,7 +491,7 @@ impl Upload {
     fn size_bytes(&self) -> u64 {
         match self {
             Upload::Memory(bytes) => bytes.len() as u64,
-            Upload::File(_, size_bytes) => *size_bytes,
+            Upload::File(_, size_bytes) | Upload::Object(_, _, size_bytes) => *size_bytes,
         }
     }
 
@@ -477,6 +499,11 @@ impl Upload {
         match self {
             // Within the bounds of a slice that is in memory, hence within those of usize.
             Upload::Memory(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
+            Upload::Object(objects, digest, _) => {
+                let key = objects.blob_key(digest);
+                let read = objects.store.get_range(&key, range).await;
+                read.map_err(|error| BlobError::object("read", objects.place(&key), error))
+            }
             Upload::File(file, _) => {
                 let file = Arc::clone(file);
                 blocking(move || {

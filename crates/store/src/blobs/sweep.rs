@@ -24,11 +24,11 @@ pub struct SweepReport {
     pub young: u64,
     /// How many of `unnamed` were put or touched during the sweep, and stayed.
     pub spared: u64,
-    /// How many of `unnamed` are gone; zero in a dry run.
+    /// How many of `unnamed` are gone.
     pub deleted: u64,
     /// What the deleted ones held, in bytes.
     pub bytes_freed: u64,
-    /// Leftovers of interrupted uploads and sweeps that were removed; in a dry run, that would be.
+    /// Leftovers of interrupted uploads and sweeps that were removed; if nothing was to be, that would have been.
     pub temporaries_removed: u64,
 }
 
@@ -37,7 +37,8 @@ const REMOVALS_MAX: usize = 8;
 
 impl BlobStore {
     /// Removes the blobs for which `is_named` is false and that were last put or touched `grace` or
-    /// longer before `now`; only reports them if `is_dry_run`.
+    /// longer before `now`; only reports them unless `may_remove`, which is asked once all are found. Takes some
+    /// 100 bytes of memory for each of them.
     ///
     /// The caller takes `now` *before* it reads from the records which blobs are named, and chooses a
     /// `grace` longer than it can take from putting a blob to committing the record that names it
@@ -51,15 +52,12 @@ impl BlobStore {
         is_named: impl Fn(&Digest) -> bool + Send + Sync,
         grace: Duration,
         now: SystemTime,
-        is_dry_run: bool,
+        may_remove: impl FnOnce(&SweepReport) -> bool,
     ) -> Result<SweepReport, BlobError> {
-        let mut report = SweepReport {
-            temporaries_removed: self.remove_leftovers(grace, now, is_dry_run).await?,
-            ..SweepReport::default()
-        };
+        let mut report = SweepReport::default();
+        let mut doomed = Vec::new();
         let mut batches = self.list_batches();
         while let Some(batch) = batches.try_next().await? {
-            let mut doomed = Vec::new();
             for blob in batch {
                 report.examined += 1;
                 if is_named(&blob.digest) {
@@ -72,9 +70,11 @@ impl BlobStore {
                 report.unnamed.push((blob.digest, blob.size_bytes));
                 doomed.push(blob);
             }
-            if !is_dry_run {
-                self.remove(doomed, &mut report).await?;
-            }
+        }
+        let may_remove = may_remove(&report);
+        report.temporaries_removed = self.remove_leftovers(grace, now, !may_remove).await?;
+        if may_remove {
+            self.remove(doomed, &mut report).await?;
         }
         Ok(report)
     }

@@ -58,18 +58,25 @@ pub enum OpenError {
     },
 }
 
-/// The store has lost commits that this process has seen: it was restored from an older copy, or a copy that
-/// lagged behind took over. Serials stand for other commits now; only who reads everything again may go on.
+/// The store is not the one that this process has read. Serials may stand for other commits now; only who reads
+/// everything again may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the database is at serial {found} and lacks commits up to serial {seen} that were read from it \
-     before: it fell back to an older state"
-)]
-pub struct Rewound {
-    /// The serial of the store now; it may be the higher one, if other commits have come since.
-    pub found: Serial,
-    /// The latest serial that was seen, as far as it can be told.
-    pub seen: Serial,
+pub enum Rewound {
+    /// It has lost commits that this process has seen: it was restored from an older copy, or a copy that lagged
+    /// behind took over.
+    #[error(
+        "the database is at serial {found} and lacks commits up to serial {seen} that were read from it \
+         before: it fell back to an older state"
+    )]
+    Behind {
+        /// The serial of the store now; it may be the higher one, if other commits have come since.
+        found: Serial,
+        /// The latest serial that was seen, as far as it can be told.
+        seen: Serial,
+    },
+    /// The file of SQLite that is open is not the one at its path any more: what was written into it would be lost.
+    #[error("the database's file was replaced, moved or removed while it was open")]
+    Replaced,
 }
 
 /// A batch was not acknowledged. Nothing of it was written, except where the variant says otherwise.

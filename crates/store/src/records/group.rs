@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_store_that_lacks_what_was_seen_takes_nothing() {
         check_seen(seen("a", 3), &["c=1"], "8 | c@8:1 | 8");
-        let rewound = |seen| Rewound { found: Serial(7), seen: Serial(seen) };
+        let rewound = |seen| Rewound::Behind { found: Serial(7), seen: Serial(seen) };
         check_seen(seen("a", 4), &["c=1", "a?-"], &format!("{0} {0} |  | 7", rewound(4)));
         check_seen(seen("lost", 6), &["c=1"], &format!("{} |  | 7", rewound(6)));
     }

@@ -32,6 +32,9 @@ use super::writer::GroupOutcome;
 /// The steps from nothing to today's layout; a step is never changed once released.
 const STEPS: [&str; 1] = [include_str!("schema/postgres/0001_records.sql")];
 
+/// Today's layout.
+pub(super) const LAYOUT: usize = STEPS.len();
+
 /// Held by whoever changes the layout: `larder` in ASCII.
 const LAYOUT_LOCK: i64 = 0x6c61_7264_6572;
 
@@ -40,6 +43,9 @@ const CHANNEL: &str = "larder_records";
 
 /// How often it is asked for news while LISTEN is lost.
 const POLL_INTERVAL_UNHEARD: Duration = Duration::from_millis(50);
+
+/// How long the database is waited for when it is left: one that stands still would keep us for ever.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The lock comes with the BEGIN, and apart from the reading that follows: that statement's snapshot
 /// must not be older than the lock.
@@ -85,19 +91,27 @@ pub(super) async fn create(
         cause: Cause::new(error),
     };
     let mut connection = connect(options, timeout).await.map_err(unavailable)?;
-    let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
-        .fetch_one(&mut connection)
-        .await
-        .map_err(unavailable)?;
+    let encoding = sqlx::query_scalar("SELECT current_setting('server_encoding')");
+    let encoding = encoding.fetch_one(&mut connection);
+    let encoding: String = within(Instant::now() + timeout, encoding).await.map_err(unavailable)?;
     if encoding != "UTF8" {
         return Err(OpenError::Encoding { location: location.to_owned(), found: encoding });
     }
-    migrate(&mut connection, location).await?;
-    // A name that no other process ever had.
-    let id = sqlx::query_scalar("SELECT gen_random_uuid()::text")
-        .fetch_one(&mut connection)
-        .await
-        .map_err(unavailable)?;
+    let found = within(Instant::now() + timeout, layout(&mut connection)).await;
+    let found = found.map_err(unavailable)?;
+    if super::known_layout(found, LAYOUT, location)? < LAYOUT {
+        // Has all the time that it needs; a lock of somebody else's is waited for no longer than elsewhere.
+        migrate(&mut connection, location).await?;
+    }
+    let greet = async {
+        // Processes that ended long ago: whoever lives has asked about its row within seconds.
+        sqlx::query("DELETE FROM larder_writers WHERE seen_at < now() - interval '30 days'")
+            .execute(&mut connection)
+            .await?;
+        // A name that no other process ever had.
+        sqlx::query_scalar("SELECT gen_random_uuid()::text").fetch_one(&mut connection).await
+    };
+    let id = within(Instant::now() + timeout, greet).await.map_err(unavailable)?;
     Ok(Writer { options: options.clone(), timeout, id, connection: Some(connection) })
 }
 
@@ -116,7 +130,7 @@ pub(super) fn reader(options: &PgConnectOptions, readers_max: u32, timeout: Dura
             })
         })
         .connect_lazy_with(options.clone());
-    Reader { pool, timeout, begin: BEGIN_READING }
+    Reader { pool, timeout, begin: BEGIN_READING, file: None }
 }
 
 /// Reads a URL that was checked as a location.
@@ -165,44 +179,33 @@ async fn migrate(connection: &mut PgConnection, location: &str) -> Result<(), Op
         .execute(&mut *transaction)
         .await
         .map_err(unavailable)?;
-    let found = layout(&mut transaction, location).await?;
-    if found < STEPS.len() {
-        for (number, step) in STEPS.iter().enumerate().skip(found) {
-            tracing::info!(location, layout = number + 1, "records are brought forward");
-            sqlx::raw_sql(*step).execute(&mut *transaction).await.map_err(unavailable)?;
-        }
-        sqlx::query("UPDATE larder_layout SET layout = $1")
-            .bind(STEPS.len() as i64)
-            .execute(&mut *transaction)
-            .await
-            .map_err(unavailable)?;
+    let found = layout(&mut transaction).await.map_err(unavailable)?;
+    let found = super::known_layout(found, LAYOUT, location)?;
+    for (number, step) in STEPS.iter().enumerate().skip(found) {
+        tracing::info!(location, layout = number + 1, "records are brought forward");
+        sqlx::raw_sql(*step).execute(&mut *transaction).await.map_err(unavailable)?;
     }
-    // Processes that ended long ago: whoever lives has asked about its row within seconds.
-    sqlx::query("DELETE FROM larder_writers WHERE seen_at < now() - interval '30 days'")
+    sqlx::query("UPDATE larder_layout SET layout = $1")
+        .bind(LAYOUT as i64)
         .execute(&mut *transaction)
         .await
         .map_err(unavailable)?;
     transaction.commit().await.map_err(unavailable)
 }
 
-/// The layout of the schema: how many steps it has taken, at most as many as there are.
-async fn layout(connection: &mut PgConnection, location: &str) -> Result<usize, OpenError> {
-    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
-        location: location.to_owned(),
-        cause: Cause::new(error),
-    };
-    let exists: bool = sqlx::query_scalar("SELECT to_regclass('larder_layout') IS NOT NULL")
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(unavailable)?;
+/// The layout of the schema: how many steps it has taken.
+async fn layout(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    // Not by to_regclass: a session remembers that a table was missing, also past somebody else's lock.
+    let exists: bool = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM pg_class \
+         WHERE relname = 'larder_layout' AND pg_table_is_visible(oid))",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
     if !exists {
         return Ok(0);
     }
-    let found: i64 = sqlx::query_scalar("SELECT layout FROM larder_layout")
-        .fetch_one(connection)
-        .await
-        .map_err(unavailable)?;
-    super::known_layout(found, STEPS.len(), location)
+    sqlx::query_scalar("SELECT layout FROM larder_layout").fetch_one(connection).await
 }
 
 impl Writer {
@@ -285,7 +288,7 @@ impl Writer {
 
     pub(super) async fn close(&mut self) {
         if let Some(connection) = self.connection.take()
-            && let Err(error) = connection.close().await
+            && let Err(error) = within(Instant::now() + CLOSE_TIMEOUT, connection.close()).await
         {
             tracing::debug!(%error, "the database was not left cleanly");
         }
@@ -412,20 +415,23 @@ impl Restore {
 }
 
 impl Reader {
-    /// Refuses a schema whose layout is not today's.
-    pub(super) async fn check_layout(&self, location: &str) -> Result<(), OpenError> {
-        let unavailable = |error: sqlx::Error| OpenError::Unavailable {
-            location: location.to_owned(),
-            cause: Cause::new(error),
-        };
-        let mut connection = self.pool.acquire().await.map_err(unavailable)?;
-        let found = layout(&mut connection, location).await?;
-        super::current_layout(found, STEPS.len(), location)
+    /// The layout of the schema, for [`super::known_layout`].
+    pub(super) async fn layout(&self) -> Result<i64, sqlx::Error> {
+        let layout = async { layout(&mut *self.pool.acquire().await?).await };
+        within(Instant::now() + self.timeout * 2, layout).await
+    }
+
+    /// Leaves the database; connections that wait for it are dropped after a moment.
+    pub(super) async fn close(&self) {
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.pool.close()).await.is_err() {
+            tracing::warn!("the database was left without a word: it does not answer");
+        }
     }
 }
 
 /// Announces what is new, until `closed`: as soon as it is heard of, and by asking every
-/// `poll_interval` besides, for a connection that was cut off says nothing, not even that.
+/// `poll_interval` besides, for a connection that was cut off says nothing, not even that: one that is silent for
+/// the database timeout is asked whether it still is one.
 pub(super) async fn follow(
     reader: &Reader,
     options: &PgConnectOptions,
@@ -490,14 +496,19 @@ async fn hear(
     let hear = async {
         loop {
             // Asked before anything is heard: what came before LISTEN took effect was not announced.
-            match sqlx::query(SERIAL).fetch_one(&mut listener).await {
+            let asked = sqlx::query(SERIAL).fetch_one(&mut listener);
+            match within(Instant::now() + reader.timeout, asked).await {
                 Ok(row) => wake::learn(rows::store_serial_of(&row), wake),
                 Err(error) => return error,
             }
-            match listener.try_recv().await {
-                Ok(Some(_)) => while listener.next_buffered().is_some() {},
-                Ok(None) => return sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()),
-                Err(error) => return error,
+            match tokio::time::timeout(reader.timeout, listener.try_recv()).await {
+                // Nobody writes, or nobody is there any more.
+                Err(_) => {}
+                Ok(Ok(Some(_))) => while listener.next_buffered().is_some() {},
+                Ok(Ok(None)) => {
+                    return sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into());
+                }
+                Ok(Err(error)) => return error,
             }
         }
     };

@@ -7,7 +7,8 @@ use record::{Key, Record, Serial};
 use sqlx::{ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Type};
 use tokio::time::{Instant, timeout_at};
 
-use super::error::ReadError;
+use super::error::{Cause, ReadError, Rewound};
+use super::file::OpenFile;
 use super::read::{Sink, Stop};
 use super::rows::{self, RECORD, RECORDS_AFTER, SERIAL, SERIALS};
 use super::seen::Seen;
@@ -19,6 +20,8 @@ pub(super) struct Reader<DB: Database> {
     pub(super) timeout: Duration,
     /// What begins a transaction that sees one moment of the store.
     pub(super) begin: &'static str,
+    /// The file that must be in its place, if the database is one that is written to.
+    pub(super) file: Option<OpenFile>,
 }
 
 impl<DB> Reader<DB>
@@ -38,6 +41,7 @@ where
         seen: &Seen,
         sink: &mut S,
     ) -> Result<Serial, Stop<S::Error>> {
+        self.check_file()?;
         let begin = self.pool.begin_with(self.begin);
         let mut transaction = within(Instant::now() + self.timeout, begin).await?;
         let row = sqlx::query(SERIALS).bind(seen.key()).fetch_one(&mut *transaction);
@@ -52,6 +56,7 @@ where
     }
 
     pub(super) async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        self.check_file()?;
         let row = async {
             let mut connection = self.pool.acquire().await?;
             sqlx::query(RECORD).bind(key.as_str()).fetch_optional(&mut *connection).await
@@ -61,6 +66,7 @@ where
     }
 
     pub(super) async fn serial(&self) -> Result<Serial, ReadError> {
+        self.check_file()?;
         let row = async {
             let mut connection = self.pool.acquire().await?;
             sqlx::query(SERIAL).fetch_one(&mut *connection).await
@@ -69,8 +75,14 @@ where
         rows::store_serial_of(&row)
     }
 
-    pub(super) async fn close(&self) {
-        self.pool.close().await;
+    /// Before a connection is made or used: a new one would be to another file, beside the log of the one before.
+    fn check_file(&self) -> Result<(), ReadError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        match file.is_in_place() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Rewound::Replaced.into()),
+            Err(error) => Err(ReadError::Unavailable(Cause::new(error))),
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 //! earlier does not add up with what is read now. Each read and each commit therefore compares, in its own
 //! transaction, the store with a [`Seen`]: the highest serial, and one record of the latest commit that went
 //! by. A key's serial never falls, so that this record also gives away a store that lost commits and has
-//! taken others since, unless they wrote that very key. What was noticed once therefore stays: the process
-//! neither reads on nor writes until it is started again.
+//! taken others since, unless they wrote that very key. What was noticed once therefore stays, as does that
+//! the file was replaced ([`super::file`]): the process neither reads on nor writes until it is started again.
 
 use record::{Key, Serial};
 
@@ -41,15 +41,19 @@ impl Seen {
     /// # Errors
     /// [`Rewound`] if the store lacks something of this.
     pub(super) fn check(&self, store: Serial, found: Option<Serial>) -> Result<(), Rewound> {
-        if let Some(lost) = self.lost {
-            return Err(Rewound { found: store, ..lost });
+        match self.lost {
+            Some(Rewound::Behind { seen, .. }) => {
+                return Err(Rewound::Behind { found: store, seen });
+            }
+            Some(Rewound::Replaced) => return Err(Rewound::Replaced),
+            None => {}
         }
         if store < self.serial {
-            return Err(Rewound { found: store, seen: self.serial });
+            return Err(Rewound::Behind { found: store, seen: self.serial });
         }
         match &self.mark {
             Some(mark) if found < Some(mark.serial) => {
-                Err(Rewound { found: store, seen: mark.serial })
+                Err(Rewound::Behind { found: store, seen: mark.serial })
             }
             _ => Ok(()),
         }
@@ -65,7 +69,7 @@ mod tests {
     fn check(store: u64, found: Option<u64>, lost: Option<u64>) {
         let mark = Mark { key: Key::new("a").expect("a key"), serial: Serial(8) };
         let seen = Seen { serial: Serial(9), mark: Some(mark), lost: None };
-        let rewound = lost.map(|seen| Rewound { found: Serial(store), seen: Serial(seen) });
+        let rewound = lost.map(|seen| Rewound::Behind { found: Serial(store), seen: Serial(seen) });
         assert_eq!(seen.check(Serial(store), found.map(Serial)).err(), rewound);
     }
 
@@ -92,10 +96,13 @@ mod tests {
 
     #[test]
     fn what_was_lost_stays_lost() {
-        let lost = Some(Rewound { found: Serial(2), seen: Serial(4) });
-        let seen = Seen { lost, ..Seen::default() };
-        let expected = Rewound { found: Serial(9), seen: Serial(4) };
-        assert_eq!(seen.check(Serial(9), None), Err(expected));
+        let check = |lost, expected| {
+            let seen = Seen { lost: Some(lost), ..Seen::default() };
+            assert_eq!(seen.check(Serial(9), None), Err(expected));
+        };
+        let behind = |found| Rewound::Behind { found: Serial(found), seen: Serial(4) };
+        check(behind(2), behind(9));
+        check(Rewound::Replaced, Rewound::Replaced);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Write-ahead log, so that neither waits for the other; `synchronous=FULL`, so that a commit is on
 //! the disk before it is acknowledged. Another process on the same file is waited for, up to the
-//! database timeout.
+//! database timeout. A file that another one was put in place of is not written to any more.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -16,7 +16,8 @@ use sqlx::sqlite::{
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, Transaction};
 use tokio::time::Instant;
 
-use super::error::{Cause, OpenError, ReadError, commit_error};
+use super::error::{Cause, CommitError, OpenError, ReadError, Rewound, commit_error};
+use super::file::OpenFile;
 use super::group::{self, Plan, Row, States};
 use super::rows;
 use super::seen::Seen;
@@ -26,6 +27,12 @@ type Sqlite = sqlx::Sqlite;
 
 /// The steps from an empty file to today's layout; a step is never changed once released.
 const STEPS: [&str; 1] = [include_str!("schema/sqlite/0001_records.sql")];
+
+/// Today's layout.
+pub(super) const LAYOUT: usize = STEPS.len();
+
+/// What [`Reader::layout`] says of a file with tables that are not those of a store.
+const FOREIGN: i64 = -1;
 
 /// Rows in one statement, each with four parameters. Groups are written in pieces of powers of two,
 /// so that few statements are ever prepared.
@@ -37,6 +44,7 @@ pub(super) type Reader = super::reader::Reader<Sqlite>;
 /// The side that writes; one for each process.
 pub(super) struct Writer {
     options: SqliteConnectOptions,
+    file: OpenFile,
     /// None after a failure: what a connection is worth after one is not worth knowing.
     connection: Option<SqliteConnection>,
 }
@@ -63,8 +71,9 @@ pub(super) async fn create(
             outcome => break outcome.map_err(|error| unavailable(Cause::new(error)))?,
         }
     };
+    let file = OpenFile::at(path).map_err(|error| unavailable(Cause::new(error)))?;
     migrate(&mut connection, location).await?;
-    Ok(Writer { options, connection: Some(connection) })
+    Ok(Writer { options, file, connection: Some(connection) })
 }
 
 fn writer_options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
@@ -78,14 +87,15 @@ fn writer_options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
         .pragma("journal_size_limit", "67108864")
 }
 
-/// Opens the side that reads; no connection is made before there is something to read.
+/// Opens the side that reads, beside `writer` if there is one; no connection is made before there is something to
+/// read.
 pub(super) fn reader(
     path: &Path,
     readers_max: u32,
     timeout: Duration,
-    is_read_only: bool,
+    writer: Option<&Writer>,
 ) -> Reader {
-    let options = options(path, timeout).read_only(is_read_only).pragma("query_only", "1");
+    let options = options(path, timeout).read_only(writer.is_none()).pragma("query_only", "1");
     let pool = SqlitePoolOptions::new()
         .max_connections(readers_max)
         .acquire_timeout(timeout)
@@ -93,7 +103,14 @@ pub(super) fn reader(
         .max_lifetime(None)
         .test_before_acquire(false)
         .connect_lazy_with(options);
-    Reader { pool, timeout, begin: "BEGIN" }
+    Reader { pool, timeout, begin: "BEGIN", file: writer.map(|writer| writer.file.clone()) }
+}
+
+/// Turns a file that nobody has open into one that needs no log beside it, so that it can be read where nothing
+/// can be written. Who opens it to write turns it back.
+pub(super) async fn close_log(path: &Path, timeout: Duration) -> Result<(), sqlx::Error> {
+    let options = options(path, timeout).journal_mode(SqliteJournalMode::Delete);
+    options.connect().await?.close().await
 }
 
 fn options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
@@ -148,44 +165,36 @@ async fn migrate(connection: &mut SqliteConnection, location: &str) -> Result<()
         cause: Cause::new(error),
     };
     // Reading comes first: a process that starts beside a busy one need not wait for its writer.
-    if layout(connection, location).await? == STEPS.len() {
+    let found = layout(connection).await.map_err(unavailable)?;
+    if super::known_layout(found, LAYOUT, location)? == LAYOUT {
         return Ok(());
     }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
-    let found = layout(&mut transaction, location).await?;
+    let found = layout(&mut transaction).await.map_err(unavailable)?;
+    let found = super::known_layout(found, LAYOUT, location)?;
     for (number, step) in STEPS.iter().enumerate().skip(found) {
         tracing::info!(location, layout = number + 1, "records are brought forward");
         sqlx::raw_sql(*step).execute(&mut *transaction).await.map_err(unavailable)?;
     }
     sqlx::query("UPDATE larder_layout SET layout = $1")
-        .bind(STEPS.len().cast_signed() as i64)
+        .bind(LAYOUT as i64)
         .execute(&mut *transaction)
         .await
         .map_err(unavailable)?;
     transaction.commit().await.map_err(unavailable)
 }
 
-/// The layout of the file: how many steps it has taken, at most as many as there are.
-async fn layout(connection: &mut SqliteConnection, location: &str) -> Result<usize, OpenError> {
-    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
-        location: location.to_owned(),
-        cause: Cause::new(error),
-    };
-    let tables: Vec<String> = sqlx::query_scalar("SELECT name FROM sqlite_schema")
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(unavailable)?;
+/// The layout of the file: how many steps it has taken, or [`FOREIGN`].
+async fn layout(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+    let tables: Vec<String> =
+        sqlx::query_scalar("SELECT name FROM sqlite_schema").fetch_all(&mut *connection).await?;
     if tables.is_empty() {
         return Ok(0);
     }
     if !tables.iter().any(|name| name == "larder_layout") {
-        return Err(OpenError::Foreign { location: location.to_owned() });
+        return Ok(FOREIGN);
     }
-    let found: i64 = sqlx::query_scalar("SELECT layout FROM larder_layout")
-        .fetch_one(connection)
-        .await
-        .map_err(unavailable)?;
-    super::known_layout(found, STEPS.len(), location)
+    sqlx::query_scalar("SELECT layout FROM larder_layout").fetch_one(connection).await
 }
 
 impl Writer {
@@ -195,6 +204,14 @@ impl Writer {
     /// excluded: if the disk failed while the log was synced, and the machine then loses power
     /// before the next commit, the log may be found complete after all.
     pub(super) async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
+        let is_in_place = |file: &OpenFile| {
+            file.is_in_place().map_err(|error| CommitError::Unavailable(Cause::new(error)))
+        };
+        let replaced =
+            || Ok((batches.iter().map(|_| Err(Rewound::Replaced.into())).collect(), seen.serial));
+        if !is_in_place(&self.file)? {
+            return replaced();
+        }
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.options.connect().await.map_err(|error| commit_error(&error))?,
@@ -202,7 +219,11 @@ impl Writer {
         match commit(&mut connection, batches, seen).await {
             Ok(plan) => {
                 self.connection = Some(connection);
-                Ok((plan.outcomes, plan.serial))
+                // Once more: what went into a file that was replaced meanwhile is lost.
+                match is_in_place(&self.file)? {
+                    true => Ok((plan.outcomes, plan.serial)),
+                    false => replaced(),
+                }
             }
             Err(error) => {
                 // Waits for the end of it, and so for its lock to be free.
@@ -327,15 +348,9 @@ impl Restore {
 }
 
 impl Reader {
-    /// Refuses a file whose layout is not today's.
-    pub(super) async fn check_layout(&self, location: &str) -> Result<(), OpenError> {
-        let unavailable = |error: sqlx::Error| OpenError::Unavailable {
-            location: location.to_owned(),
-            cause: Cause::new(error),
-        };
-        let mut connection = self.pool.acquire().await.map_err(unavailable)?;
-        let found = layout(&mut connection, location).await?;
-        super::current_layout(found, STEPS.len(), location)
+    /// The layout of the file, for [`super::known_layout`].
+    pub(super) async fn layout(&self) -> Result<i64, sqlx::Error> {
+        layout(&mut *self.pool.acquire().await?).await
     }
 
     /// What SQLite finds wrong with the file, in its words.
@@ -344,5 +359,9 @@ impl Reader {
             sqlx::query_scalar("PRAGMA integrity_check").fetch_all(&self.pool).await?;
         flaws.retain(|flaw| flaw != "ok");
         Ok(flaws)
+    }
+
+    pub(super) async fn close(&self) {
+        self.pool.close().await;
     }
 }

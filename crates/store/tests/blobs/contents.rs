@@ -11,7 +11,7 @@ use record::Digest;
 use store::blobs::{BlobError, Verdict};
 
 use crate::on_each;
-use crate::place::{ALL, CHUNK, HOUR, Place, sample, upload};
+use crate::place::{ALL, CHUNK, HOUR, Place, files_under, sample, upload};
 
 on_each!(
     blobs_of_all_sizes_come_back,
@@ -24,6 +24,7 @@ on_each!(
     a_staged_file_can_be_looked_into,
     another_process_sees_the_same,
     another_layout_is_refused,
+    a_place_that_must_be_there_is_not_made,
     a_listing_has_all,
     a_bounded_read_refuses_more,
 );
@@ -244,7 +245,7 @@ async fn another_process_sees_the_same(place: Place) {
     let digest = other.put(bytes.clone()).await.expect("to put").digest;
     assert_eq!(place.store.bytes(digest, ALL).await.expect("bytes"), Some(bytes));
     // Opening did not take the spool away, nor does a sweep.
-    let swept = other.sweep(|_| true, HOUR, SystemTime::now(), false).await.expect("to sweep");
+    let swept = other.sweep(|_| true, HOUR, SystemTime::now(), |_| true).await.expect("to sweep");
     assert_eq!(swept.temporaries_removed, 0);
     under_way.write(sample(11, CHUNK)).await.expect("to write");
     let kept = under_way.stage().await.expect("to stage").keep().await.expect("to keep");
@@ -259,6 +260,19 @@ async fn another_layout_is_refused(place: Place) {
     let text = error.to_string();
     assert!(text.contains("`larder blobs 2`") && text.contains("`larder blobs 1`"), "{text}");
     assert!(text.contains("VERSION"), "{text}");
+}
+
+async fn a_place_that_must_be_there_is_not_made(place: Place) {
+    let blob = place.store.put(sample(19, 100)).await.expect("to put");
+    let other = place.reopen_existing().await.expect("it is there");
+    assert_eq!(other.verify(blob.digest).await.expect("a verdict"), Verdict::Whole);
+    std::fs::remove_file(place.root().join("VERSION")).expect("it was there");
+    let before = files_under(&place.root());
+    let error = place.reopen_existing().await.err().expect("a refusal");
+    assert!(matches!(error, BlobError::Absent { .. }), "{error}");
+    assert!(error.to_string().contains("/VERSION` does not exist"), "{error}");
+    assert!(!error.is_temporary());
+    assert_eq!(files_under(&place.root()), before);
 }
 
 async fn a_listing_has_all(place: Place) {

@@ -60,7 +60,7 @@ async fn a_full_disk_refuses_writes_and_nothing_else() {
     let store = mount.store().await;
     assert_eq!(store.bytes(digest, ALL).await.expect("bytes"), Some(small));
     let is_named = |found: &Digest| *found == digest;
-    let swept = store.sweep(is_named, Duration::ZERO, SystemTime::now() + HOUR, false).await;
+    let swept = store.sweep(is_named, Duration::ZERO, SystemTime::now() + HOUR, |_| true).await;
     assert_eq!(swept.expect("to sweep").deleted, 1);
     assert!(!store.contains(next).await.expect("an answer"));
     store.put(sample(43, 300_000)).await.expect("there is space again");
@@ -80,7 +80,7 @@ async fn a_read_only_disk_refuses_writes_and_nothing_else() {
             store.put(bytes.clone()).await.map(|_| ()),
             upload(&store, &sample(45, 10), 10).await.map(|_| ()),
             store.touch(digest).await.map(|_| ()),
-            store.sweep(|_| false, Duration::ZERO, SystemTime::now(), false).await.map(|_| ()),
+            store.sweep(|_| false, Duration::ZERO, SystemTime::now(), |_| true).await.map(|_| ()),
         ] {
             let error = refused.expect_err("read-only");
             assert_eq!(error.kind(), Some(FailureKind::ReadOnly), "{error}");
@@ -90,7 +90,7 @@ async fn a_read_only_disk_refuses_writes_and_nothing_else() {
         }
         assert_eq!(store.bytes(digest, ALL).await.expect("bytes"), Some(bytes.clone()));
         assert_eq!(store.verify(digest).await.expect("a verdict"), Verdict::Whole);
-        let swept = store.sweep(|_| false, HOUR, SystemTime::now() + 2 * HOUR, true).await;
+        let swept = store.sweep(|_| false, HOUR, SystemTime::now() + 2 * HOUR, |_| false).await;
         assert_eq!(swept.expect("a dry run").unnamed, [(digest, 1000)]);
     }
     mount.disk.remount("rw");

@@ -175,3 +175,25 @@ async fn what_killed_sweeps_and_touches_left_is_removed() {
     assert_eq!(place.sweep(&[], Duration::ZERO, false).await.temporaries_removed, 1);
     assert_eq!(place.leftovers(), [young]);
 }
+
+/// Amazon's store copies nothing above 5 GB at once.
+#[tokio::test]
+async fn a_blob_that_is_too_large_to_be_copied_is_touched() {
+    let place = Place::fake_s3().await;
+    let bytes = sample(58, 20 << 20);
+    let digest = upload(&place.store, &bytes, CHUNK).await.expect("to upload");
+    place.age(digest, 2 * HOUR);
+    place.fake().fail(fault(Method::PUT, "/tmp/", 1, Effect::Status(400)));
+    assert!(place.store.touch(digest).await.expect("to touch"));
+    assert_eq!(place.sweep(&[], HOUR, false).await.young, 1);
+    assert_eq!(place.store.verify(digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(place.leftovers(), [""; 0]);
+
+    // What is small is not refused for its size, and what may not be copied is not tried otherwise.
+    let small = place.store.put(sample(59, 1000)).await.expect("to put").digest;
+    for (digest, status) in [(small, 400), (digest, 403)] {
+        place.fake().fail(fault(Method::PUT, "/tmp/", 1, Effect::Status(status)));
+        let error = place.store.touch(digest).await.expect_err("a refusal");
+        assert!(error.to_string().contains("cannot copy `s3://bucket/"), "{error}");
+    }
+}

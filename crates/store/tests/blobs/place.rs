@@ -96,6 +96,12 @@ impl Place {
         }
     }
 
+    /// [`Place::reopen`] of a place that must be there.
+    pub(crate) async fn reopen_existing(&self) -> Result<BlobStore, BlobError> {
+        let (spool, settings) = (self.files.path().join("spool"), self.settings.clone());
+        BlobStore::open_existing_with_settings(&self.location, &spool, settings).await
+    }
+
     /// The directory that the place is kept in.
     pub(crate) fn root(&self) -> PathBuf {
         match &self.behind {
@@ -173,7 +179,7 @@ impl Place {
         is_dry_run: bool,
     ) -> SweepReport {
         let is_named = |digest: &Digest| named.contains(digest);
-        let swept = self.store.sweep(is_named, grace, SystemTime::now(), is_dry_run).await;
+        let swept = self.store.sweep(is_named, grace, SystemTime::now(), |_| !is_dry_run).await;
         let mut report = swept.expect("to sweep");
         report.unnamed.sort_unstable();
         report

@@ -56,7 +56,7 @@ async fn a_sweep_in_the_future_takes_all_that_is_unnamed(place: Place) {
     }
     let now = SystemTime::now() + 2 * HOUR;
     let is_named = |digest: &Digest| *digest == digests[0];
-    let report = place.store.sweep(is_named, HOUR, now, false).await.expect("to sweep");
+    let report = place.store.sweep(is_named, HOUR, now, |_| true).await.expect("to sweep");
     assert_eq!((report.examined, report.deleted, report.bytes_freed), (7, 6, 300));
     let left: Vec<_> = place.blobs().await.iter().map(|blob| blob.digest).collect();
     assert_eq!(left, digests[..1]);
@@ -106,7 +106,7 @@ async fn refresh_during_a_sweep(
             false
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let sweep = store.sweep(is_named, HOUR, SystemTime::now(), false);
+        let sweep = store.sweep(is_named, HOUR, SystemTime::now(), |_| true);
         runtime.expect("a runtime").block_on(sweep).expect("to sweep")
     });
     let report = report.await.expect("a report");
@@ -126,7 +126,7 @@ async fn puts_and_sweeps_at_once_lose_nothing(place: Place) {
     let sweeper = tokio::spawn(async move {
         let mut deleted = 0;
         loop {
-            let swept = other.sweep(|_| false, HOUR, SystemTime::now(), false).await;
+            let swept = other.sweep(|_| false, HOUR, SystemTime::now(), |_| true).await;
             deleted += swept.expect("to sweep").deleted;
             if deleted >= 15 {
                 return;

@@ -3,7 +3,7 @@
 use record::{Batch, Digest, Expected, Found, Mismatch, Record, Serial};
 use store::records::{CommitError, OpenError, Records, RecordsOptions};
 
-use crate::database::{Database, Kind, key, options, put, run};
+use crate::database::{Database, Kind, flaws, key, options, put, run};
 use crate::on_both;
 
 on_both!(
@@ -48,7 +48,7 @@ async fn what_is_committed_is_read(database: Database) {
     assert_eq!(records.record(&key("b")).await, Ok(Some(b)));
     assert_eq!(records.record(&key("B")).await, Ok(None));
     assert_eq!(records.serial().await, Ok(Serial(2)));
-    assert_eq!(records.flaws().await, Ok(Vec::new()));
+    assert_eq!(flaws(&records).await, [""; 0]);
 }
 
 async fn a_deleted_key_is_a_record_without_a_body(database: Database) {
@@ -271,13 +271,40 @@ async fn without_the_right_to_write(database: Database) {
     assert_eq!(read_only.serial().await, Ok(Serial(1)));
     assert!(matches!(read_only.commit(put("b", "1")).await, Err(CommitError::ReadOnly(_))));
     assert!(read_only.restore().await.is_err());
-    assert_eq!(read_only.flaws().await, Ok(Vec::new()));
+    assert_eq!(flaws(&read_only).await, [""; 0]);
     assert_eq!(records.serial().await, Ok(Serial(1)));
     // Also where nobody else has it open.
     records.close().await;
     read_only.close().await;
     let read_only = Records::open_read_only(&database.location, options()).await.expect("opened");
     assert_eq!(read_only.records_after(Serial::ZERO).await.expect("read").1, Serial(1));
+}
+
+/// Without its log beside it, a file can be read where nothing can be written.
+#[test]
+fn a_file_that_is_closed_for_reading_needs_no_log() {
+    run(Kind::Sqlite, async |database| {
+        let records = database.open().await;
+        records.commit(put("a", "1")).await.expect("committed");
+        let beside = database.open().await;
+        assert_eq!(beside.serial().await, Ok(Serial(1)));
+        assert!(records.close_for_reading().await.is_err(), "somebody else has it open");
+        beside.close_for_reading().await.expect("nobody has");
+        // Bytes 18 and 19 say how a file is to be written and read: 1 is without a log, 2 with one.
+        let versions = || std::fs::read(database.path()).expect("a file")[18..20].to_vec();
+        assert_eq!(versions(), [1, 1]);
+        let directory = database.path().parent().expect("a directory");
+        let files = || std::fs::read_dir(directory).expect("a directory").count();
+        assert_eq!(files(), 1);
+        let read_only = Records::open_read_only(&database.location, options()).await;
+        let read_only = read_only.expect("opened");
+        assert_eq!(read_only.records_after(Serial::ZERO).await.expect("read").1, Serial(1));
+        assert_eq!((versions(), files()), (vec![1, 1], 1));
+        read_only.close().await;
+        let records = database.open().await;
+        assert_eq!(records.commit(put("a", "2")).await, Ok(Serial(2)));
+        assert_eq!(versions(), [2, 2]);
+    });
 }
 
 #[test]

@@ -182,6 +182,11 @@ pub(crate) fn put(text: &str, body: impl Into<Bytes>) -> Batch {
     Batch::new().put(key(text), Expected::Anything, body, Vec::new())
 }
 
+/// What is wrong with the records.
+pub(crate) async fn flaws(records: &Records) -> Vec<String> {
+    records.verify(|_| ()).await.expect("read").1
+}
+
 /// A server of PostgreSQL; a test that does not treat it kindly has one of its own.
 pub(crate) enum Server {
     /// Someone else's: a URL, in which the database is replaced.

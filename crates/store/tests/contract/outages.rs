@@ -2,17 +2,19 @@
 //! where they can, and afterwards all is as before.
 
 use std::collections::BTreeMap;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use record::{Batch, Expected, Serial};
-use store::records::{CommitError, DatabaseLocation, ReadError, Records, RecordsOptions, Rewound};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use store::records::{
+    CommitError, DatabaseLocation, OpenError, ReadError, Records, RecordsOptions, Rewound,
+};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
 
-use crate::database::{Database, Kind, in_runtime, key, options, put, run};
+use crate::database::{Database, Kind, flaws, in_runtime, key, options, put, run};
 use crate::on_both;
 use testbed::SmallDisk;
 
@@ -203,7 +205,7 @@ enum Cut {
 
 /// Listens where a server would, and passes on to `server`.
 fn proxy(directory: &Path, server: String, cut: Arc<AtomicU8>) {
-    let listener = tokio::net::UnixListener::bind(directory.join(".s.PGSQL.5432")).expect("bound");
+    let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).expect("bound");
     tokio::spawn(async move {
         loop {
             let (client, _) = listener.accept().await.expect("accepted");
@@ -212,7 +214,7 @@ fn proxy(directory: &Path, server: String, cut: Arc<AtomicU8>) {
                 if cut.load(Ordering::SeqCst) == 4 {
                     return;
                 }
-                let server = tokio::net::UnixStream::connect(server).await.expect("connected");
+                let server = UnixStream::connect(server).await.expect("connected");
                 let (mut from_client, mut to_client) = client.into_split();
                 let (mut from_server, mut to_server) = server.into_split();
                 let mut back = tokio::spawn(async move {
@@ -253,7 +255,7 @@ fn a_commit_without_an_answer_is_looked_up() {
         let directory = tempfile::tempdir().expect("a directory");
         let cut = Arc::new(AtomicU8::new(Cut::Nothing as u8));
         let socket = server.own().socket();
-        UnixStream::connect(&socket).expect("the server listens");
+        UnixStream::connect(&socket).await.expect("the server listens");
         proxy(directory.path(), socket, cut.clone());
         let name = database.url().split(['/', '?']).nth(3).expect("a name");
         let through = format!("postgres:///{name}?host={}&user=larder", directory.path().display());
@@ -319,11 +321,101 @@ fn a_full_disk_is_an_error_until_there_is_room() {
         let batch = batch.put(right, Expected::Absent, vec![7; 9000], Vec::new());
         assert_eq!(records.commit(batch).await, Ok(Serial(written + 1)));
         check(&records, written + 1).await;
-        assert_eq!(records.flaws().await, Ok(Vec::new()));
+        assert_eq!(flaws(&records).await, [""; 0]);
         records.close().await;
         let records = Records::open(&location, options()).await.expect("opened");
         check(&records, written + 1).await;
         records.close().await;
+    });
+}
+
+/// Passes on what comes, until a connection of that number is mute: then nothing, not even its end.
+async fn pass(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    is_mute: impl Fn() -> bool,
+) {
+    let mut buffer = [0; 65536];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        if is_mute() {
+            std::future::pending::<()>().await;
+        }
+        let _ = to.write_all(&buffer[..length]).await;
+    }
+}
+
+/// A connection that is cut off without a word, as by a firewall that forgot it, is found out by asking.
+#[test]
+fn a_follower_whose_connection_falls_silent_listens_on_another() {
+    in_runtime(async {
+        let Some((database, server)) = Database::on_own_server().await else { return };
+        let directory = tempfile::tempdir().expect("a directory");
+        let listener = UnixListener::bind(directory.path().join(".s.PGSQL.5432")).expect("bound");
+        // Connections below this number are mute.
+        let mute_below = Arc::new(AtomicUsize::new(0));
+        let accepted = Arc::new(AtomicUsize::new(0));
+        tokio::spawn({
+            let (socket, mute_below) = (server.own().socket(), mute_below.clone());
+            let accepted = accepted.clone();
+            async move {
+                loop {
+                    let (client, _) = listener.accept().await.expect("accepted");
+                    let number = accepted.fetch_add(1, Ordering::SeqCst);
+                    let server = UnixStream::connect(&socket).await.expect("connected");
+                    let (from_client, to_client) = client.into_split();
+                    let (from_server, to_server) = server.into_split();
+                    let mute = mute_below.clone();
+                    let is_mute = move || number < mute.load(Ordering::SeqCst);
+                    tokio::spawn(pass(from_client, to_server, is_mute.clone()));
+                    tokio::spawn(pass(from_server, to_client, is_mute));
+                }
+            }
+        });
+        let name = database.url().split(['/', '?']).nth(3).expect("a name");
+        let through = format!("postgres:///{name}?host={}&user=larder", directory.path().display());
+        let options = RecordsOptions {
+            database_timeout: Duration::from_secs(1),
+            poll_interval: Duration::from_secs(3600),
+            ..options()
+        };
+        let location = through.parse().expect("a location");
+        let follower = Records::open(&location, options).await.expect("opened");
+        let writer = database.open().await;
+        let woken = async |after: u64| {
+            let woken = tokio::time::timeout(Duration::from_secs(60), follower.wait(Serial(after)));
+            assert_eq!(woken.await, Ok(Some(Serial(after + 1))));
+        };
+        for serial in 1..=2 {
+            assert_eq!(writer.commit(put("a", "1")).await, Ok(Serial(serial)));
+            woken(serial - 1).await;
+        }
+        mute_below.store(accepted.load(Ordering::SeqCst), Ordering::SeqCst);
+        for serial in 3..=4 {
+            assert_eq!(writer.commit(put("a", "1")).await, Ok(Serial(serial)));
+            woken(serial - 1).await;
+        }
+    });
+}
+
+#[test]
+fn a_database_that_stands_still_is_left() {
+    in_runtime(async {
+        let Some((database, server)) = Database::on_own_server().await else { return };
+        let patience = Duration::from_secs(1);
+        let options = RecordsOptions { database_timeout: patience, ..options() };
+        let records = database.open_with(options.clone()).await;
+        assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(1)));
+        let frozen = server.own().freeze();
+        // A connection that was in use waits on, for an answer that nobody wants any more.
+        for _ in 0..3 {
+            assert!(records.serial().await.is_err());
+        }
+        let closed = tokio::time::timeout(Duration::from_secs(30), records.close()).await;
+        assert_eq!(closed, Ok(()));
+        let opened = Records::open(&database.location, options);
+        let opened = tokio::time::timeout(Duration::from_secs(30), opened).await;
+        assert!(matches!(opened.map(|it| it.err()), Ok(Some(OpenError::Unavailable { .. }))));
+        drop(frozen);
     });
 }
 
@@ -401,7 +493,7 @@ async fn at_four(database: &Database) -> Records {
 
 #[track_caller]
 fn check_rewound<T: std::fmt::Debug, E: std::error::Error>(outcome: Result<T, E>, found: u64) {
-    let rewound = Rewound { found: Serial(found), seen: Serial(4) };
+    let rewound = Rewound::Behind { found: Serial(found), seen: Serial(4) };
     assert_eq!(outcome.expect_err("it fell back").to_string(), rewound.to_string());
 }
 
@@ -437,6 +529,42 @@ async fn a_store_that_fell_back_and_went_on_otherwise_is_noticed(database: Datab
         check_rewound(records.records_after(Serial(4)).await, 6);
     }
     assert_eq!(fresh.serial().await, Ok(Serial(6)));
+}
+
+/// Another file in the place of the one that is open, or none: what is written to that one would be lost.
+#[test]
+fn a_file_that_is_replaced_is_neither_read_nor_written() {
+    run(Kind::Sqlite, async |database| {
+        let (writer, reader) = (at_four(&database).await, database.open().await);
+        reader.records_after(Serial::ZERO).await.expect("read");
+        let path = database.path();
+        let (original, other) = (path.with_extension("original"), path.with_extension("other"));
+        std::fs::copy(path, &other).expect("copied");
+        std::fs::rename(path, &original).expect("renamed");
+        let check = async |records: &Records| {
+            let replaced = Rewound::Replaced.to_string();
+            for batch in [put("e", "1"), Batch::new()] {
+                let error = records.commit(batch).await.expect_err("another file");
+                assert!(error.is_temporary());
+                assert_eq!(error.to_string(), replaced);
+            }
+            let read = records.records_after(Serial(4)).await;
+            assert_eq!(read, Err(ReadError::Rewound(Rewound::Replaced)));
+        };
+        check(&writer).await;
+        std::fs::rename(&other, path).expect("renamed");
+        check(&reader).await;
+        assert!(reader.serial().await.is_err() && reader.record(&key("a")).await.is_err());
+        // What was in between, nobody knows.
+        std::fs::rename(&original, path).expect("renamed");
+        check(&writer).await;
+        check(&reader).await;
+        writer.close().await;
+        reader.close().await;
+        let again = database.open().await;
+        assert_eq!(again.records_after(Serial::ZERO).await.expect("read").0.len(), 4);
+        assert_eq!(again.commit(put("e", "1")).await, Ok(Serial(5)));
+    });
 }
 
 /// Nothing that is written later, not even the record that was lost, makes it good.

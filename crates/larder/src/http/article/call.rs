@@ -5,24 +5,21 @@
 
 use std::sync::Arc;
 
-use article::{ArticleName, Limits, Revision, render};
-use axum::body::{Body, to_bytes};
+use article::{ArticleName, Revision, RevisionFacts, render};
+use axum::body::Body;
 use bytes::Bytes;
-use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, IF_MATCH, IF_NONE_MATCH,
-    TRANSFER_ENCODING,
-};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use http::{HeaderMap, StatusCode};
+use record::Serial;
 use serde_json::{Value, json};
 
-use super::{read, write};
+use super::read;
+use super::write::{self, Base, NewText, Undone};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::stored::Stored;
 
-/// Most bytes in the answer to a write: its facts, or a merge of texts that are bounded.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Larger contents become JSON on a thread of their own, so that no other request waits for them.
+const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// A new revision, as an action describes it.
 pub(crate) struct NewRevision {
@@ -84,16 +81,28 @@ pub(crate) async fn revision(
         return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
     }
     let bytes = read::bytes(app, content).await?;
-    let mut answer: Value = serde_json::from_slice(&render::revision(&name, facts))
+    if bytes.len() <= INLINE_BYTES_MAX {
+        return Ok(with_content(&name, facts, &bytes));
+    }
+    let facts = facts.clone();
+    let making = tokio::task::spawn_blocking(move || with_content(&name, &facts, &bytes));
+    match making.await {
+        Ok(answer) => Ok(answer),
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+fn with_content(name: &ArticleName, facts: &RevisionFacts, bytes: &[u8]) -> Bytes {
+    let mut answer: Value = serde_json::from_slice(&render::revision(name, facts))
         .expect("what was rendered a moment ago is JSON");
-    match std::str::from_utf8(&bytes) {
+    match std::str::from_utf8(bytes) {
         Ok(text) => answer["text"] = text.into(),
         Err(_) => {
             use base64::Engine as _;
-            answer["base64"] = base64::prelude::BASE64_STANDARD.encode(&bytes).into();
+            answer["base64"] = base64::prelude::BASE64_STANDARD.encode(bytes).into();
         }
     }
-    Ok(answer.to_string().into())
+    answer.to_string().into()
 }
 
 /// Some of an article's revisions, as `/article/{name}/history` shows them.
@@ -117,57 +126,27 @@ pub(crate) async fn history(
     Ok(render::history(article, &versions))
 }
 
-/// Writes, as a POST to `/article/{name}/{version}` does; the answer is the new revision.
+/// Writes, as a POST to `/article/{name}/{version}` does; the answer is the new revision, and the serial that has it.
 ///
 /// # Errors
 /// As writing has, with the text of the refusal.
 pub(crate) async fn put(
-    app: Arc<App>,
+    app: &Arc<App>,
     headers: &HeaderMap,
     new: NewRevision,
-) -> Result<Bytes, HttpError> {
+) -> Result<(Bytes, Serial), HttpError> {
     let name = ArticleName::parse(&new.name).map_err(bad)?;
-    let mut query = String::new();
-    if let Some(comment) = &new.comment.as_deref().map(str::trim) {
-        // It is checked where all comments are; a longer one may not even fit into a URL.
-        let (bytes, bytes_max) = (comment.len(), Limits::default().comment_bytes_max);
-        if bytes > bytes_max {
-            return Err(bad(format_args!(
-                "the comment of {bytes} bytes is refused: at most {bytes_max} were expected"
-            )));
-        }
-        query = format!("?comment={}", utf8_percent_encode(comment, NON_ALPHANUMERIC));
+    let writer = write::writer(app, headers).await?;
+    let new = NewText {
+        name,
+        base: Base { version: Some(Revision(new.base)), ..Base::default() },
+        content_type: new.content_type,
+        comment: new.comment.unwrap_or_default(),
+        body: Body::from(new.body),
+    };
+    match write::store(app, headers, &writer, new).await {
+        Ok(written) => Ok((render::revision(&written.name, &written.facts), written.serial)),
+        Err(Undone::Refused(it)) => Err(HttpError::new(it.status(), it.error.to_string())),
+        Err(Undone::Failed(error)) => Err(error),
     }
-    let request = Request::builder().uri(format!("/{query}")).body(()).map_err(bad)?;
-    let (mut head, ()) = request.into_parts();
-    head.headers = headers.clone();
-    // These were about the JSON around it.
-    for name in [
-        CONTENT_TYPE,
-        CONTENT_LENGTH,
-        CONTENT_ENCODING,
-        CONTENT_RANGE,
-        TRANSFER_ENCODING,
-        EXPECT,
-        IF_MATCH,
-        IF_NONE_MATCH,
-    ] {
-        head.headers.remove(name);
-    }
-    if let Some(content_type) = &new.content_type {
-        let value = HeaderValue::from_str(content_type).map_err(|_| {
-            let shown: String = content_type.chars().take(64).collect();
-            bad(format_args!("`{}` is not a media type", shown.escape_debug()))
-        })?;
-        head.headers.insert(CONTENT_TYPE, value);
-    }
-    let (base, body) = (Revision(new.base), Body::from(new.body));
-    let response = write::put(app, &head, name, Some(base), body).await?;
-    let (head, body) = response.into_parts();
-    let body = to_bytes(body, ANSWER_BYTES_MAX).await.map_err(bad)?;
-    if head.status.is_success() {
-        return Ok(body);
-    }
-    let refusal: Value = serde_json::from_slice(&body).unwrap_or_default();
-    Err(HttpError::new(head.status, refusal["detail"].as_str().unwrap_or("the write was refused")))
 }

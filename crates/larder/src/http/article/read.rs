@@ -15,8 +15,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
-    RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    LAST_MODIFIED, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -224,9 +224,9 @@ async fn body(
     let facts = revision(stored, &path.name, asked)?;
     let content_facts = content_of(&path.name, facts)?;
     let shown = Shown { facts, content: content_facts, is_latest, is_open: is_open(app) };
-    let request = &head.headers;
     let etag = facts.tag.header_value(Encoding::Identity);
     let modified_at = SystemTime::from(facts.at);
+    let request = &*dated(&head.headers, !is_latest || is_newest(stored, &path.name, facts));
     let is_known = match listed(request, IF_NONE_MATCH) {
         Some(tags) => facts.tag.is_known_by(&tags),
         None => is_current(request, &etag, modified_at),
@@ -273,6 +273,29 @@ async fn body(
     Ok(response)
 }
 
+/// Whether the date of the latest revision tells it from all others: it names a second, and clocks are set back.
+fn is_newest(stored: &Stored, name: &ArticleName, latest: &RevisionFacts) -> bool {
+    let is_earlier = |facts: &Arc<RevisionFacts>| facts.at.as_second() < latest.at.as_second();
+    let revisions = stored.articles.article(name).map(|article| article.revisions());
+    revisions.is_none_or(|all| all.rev().skip(1).all(is_earlier))
+}
+
+/// The conditions of a request; without those by date where a date tells nothing (RFC 9110, 8.8.2.2).
+fn dated(request: &HeaderMap, tells: bool) -> Cow<'_, HeaderMap> {
+    let is_date = |value: &HeaderValue| !value.as_bytes().ends_with(b"\"");
+    let is_dated_part = request.get(IF_RANGE).is_some_and(is_date);
+    if tells || !(is_dated_part || request.contains_key(IF_MODIFIED_SINCE)) {
+        return Cow::Borrowed(request);
+    }
+    let mut request = request.clone();
+    request.remove(IF_MODIFIED_SINCE);
+    if is_dated_part {
+        // A part of another revision is no use: the whole is sent.
+        request.remove(RANGE);
+    }
+    Cow::Owned(request)
+}
+
 /// The values of a header that is a list, which may be sent in several lines.
 pub(super) fn listed(headers: &HeaderMap, name: HeaderName) -> Option<Cow<'_, str>> {
     let mut lines = headers.get_all(name).iter();
@@ -307,7 +330,7 @@ fn unreadable(error: store::BlobError) -> HttpError {
     HttpError::unavailable("the content cannot be read from the store now; it has been logged", 5)
 }
 
-fn lost(facts: &Facts) -> HttpError {
+pub(super) fn lost(facts: &Facts) -> HttpError {
     tracing::error!(digest = %facts.digest, "a content is missing from the store");
     HttpError::new(
         StatusCode::INTERNAL_SERVER_ERROR,

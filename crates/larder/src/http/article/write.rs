@@ -4,13 +4,14 @@
 //! acknowledged. A writer who was overtaken gets what the latest revision is, and where both are text,
 //! a proposal of both changes merged.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use account::{Principal, Scope};
 use article::{
-    ArticleName, Change, Checked, Content as Facts, ContentType, Delete, DifferenceError,
-    DifferenceLimits, Inspector, Limits, Merge, MergeSides, NotMergeable, Put, Restore, Revision,
-    RevisionFacts, Side, WriteError, merge, render, resolve_base,
+    ArticleName, Change, Content as Facts, ContentType, Delete, DifferenceError, DifferenceLimits,
+    Inspector, Limits, Merge, MergeSides, NotMergeable, Put, Restore, Revision, RevisionFacts,
+    Side, WriteError, merge, render, resolve_base,
 };
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -26,19 +27,16 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use record::Serial;
 use reply::Encoding;
-use store::{BlobError, CommitError, Staged};
+use store::{BlobError, Staged};
 
 use super::read;
 use super::{parameters, parsed, text_of};
+use crate::accounts::ATTEMPTS_MAX;
 use crate::app::App;
 use crate::contents::Content;
 use crate::http::error::HttpError;
 use crate::http::{auth, serial};
 use crate::stored::{Stored, WriteFailure};
-
-/// How often a write is checked again because another one came first, before that is given up: only a write
-/// that still holds is repeated, so this ends earlier.
-const ATTEMPTS_MAX: u32 = 5;
 
 /// What is escaped in a path, besides what is not ASCII.
 const PATH: &AsciiSet = &CONTROLS
@@ -53,104 +51,209 @@ const PATH: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'}');
 
+/// Which version a write was made from, as its request says.
+#[derive(Default)]
+pub(super) struct Base {
+    /// The version in the path.
+    pub(super) version: Option<Revision>,
+    /// The values of the headers of these names.
+    pub(super) if_match: Option<String>,
+    pub(super) if_none_match: Option<String>,
+}
+
+/// A text that is to be stored.
+pub(super) struct NewText {
+    pub(super) name: ArticleName,
+    pub(super) base: Base,
+    /// Its media type, where that is said; else it is that of the base, where there is one.
+    pub(super) content_type: Option<String>,
+    pub(super) comment: String,
+    pub(super) body: Body,
+}
+
+/// A write that is kept and visible.
+pub(super) struct Written {
+    pub(super) name: ArticleName,
+    pub(super) facts: Arc<RevisionFacts>,
+    pub(super) serial: Serial,
+}
+
+/// A write that is not.
+pub(super) enum Undone {
+    /// By the rules of articles.
+    Refused(Box<Refused>),
+    /// Otherwise.
+    Failed(HttpError),
+}
+
+/// A write that the rules of articles forbid, and what its writer gets to know.
+pub(super) struct Refused {
+    pub(super) error: WriteError,
+    /// Both changes in one text.
+    merge: Option<Merge>,
+    /// The state that it was checked against.
+    serial: Serial,
+    may_read: bool,
+}
+
+impl From<HttpError> for Undone {
+    fn from(error: HttpError) -> Undone {
+        Undone::Failed(error)
+    }
+}
+
+impl From<WriteFailure> for Undone {
+    fn from(failure: WriteFailure) -> Undone {
+        Undone::Failed(failure.into())
+    }
+}
+
+impl Base {
+    fn of(headers: &HeaderMap, version: Option<Revision>) -> Base {
+        let listed = |name| read::listed(headers, name).map(Cow::into_owned);
+        Base { version, if_match: listed(IF_MATCH), if_none_match: listed(IF_NONE_MATCH) }
+    }
+
+    fn resolve(&self, stored: &Stored, name: &ArticleName) -> Result<Revision, WriteError> {
+        let (if_match, if_none_match) = (self.if_match.as_deref(), self.if_none_match.as_deref());
+        resolve_base(&stored.articles, name, self.version, if_match, if_none_match)
+    }
+}
+
 /// A body that has arrived.
 struct Received {
-    staged: Staged,
+    /// Its blob, until that is kept.
+    staged: Option<Staged>,
     facts: Facts,
     /// The bytes, where there are few enough to be merged.
     bytes: Option<Bytes>,
 }
 
-/// A new text: `base` is the version in the path, where there is one. `?restore=N` takes the text of that
+/// PUT and POST: a new text; `version` is that in the path, where there is one. `?restore=N` takes the text of that
 /// version instead of the body.
 pub(super) async fn put(
     app: Arc<App>,
     head: &Parts,
     name: ArticleName,
-    base: Option<Revision>,
+    version: Option<Revision>,
     body: Body,
 ) -> Result<Response, HttpError> {
     let writer = writer(&app, &head.headers).await?;
     let [comment, restored] = parameters(head.uri.query(), ["comment", "restore"])?;
     let restored: Option<Revision> = parsed("restore", restored, "a version")?;
-    let stored = auth::stored(&app)?;
-    let may_read = read::may_read(&app, &writer);
-    let (base, failed) = match resolved(&stored, &head.headers, &name, base) {
-        Ok(base) => (base, None),
-        // Whoever named the revision that they saw gets to know what became of it, and of their text.
-        Err(error) => match error.stale().map(|stale| stale.base) {
-            Some(base) if may_read && base != Revision::NONE && restored.is_none() => {
-                (base, Some(error))
-            }
-            _ => return Ok(refused(&error, None, stored.serial, may_read)),
-        },
-    };
-    let (author, comment, at) = (author(&writer), comment.unwrap_or_default(), Timestamp::now());
-    if let Some(from) = restored {
-        // Its blob gets a new name-giver, so that no sweep takes it before.
-        let content = stored.articles.revision(&name, from).and_then(|facts| facts.content());
-        if let Some(content) = content {
-            app.keeper.blobs.touch(content.digest).await.map_err(unwritable)?;
+    let base = Base::of(&head.headers, version);
+    let comment = comment.unwrap_or_default();
+    let outcome = match restored {
+        Some(from) => restore(&app, &writer, name, base, from, comment).await,
+        None => {
+            check_framing(&app, &head.headers)?;
+            let said = text_of(&head.headers, CONTENT_TYPE);
+            let said = said.filter(|said| !said.eq_ignore_ascii_case(UNSAID));
+            let content_type = said.map(Cow::into_owned);
+            let new = NewText { name, base, content_type, comment, body };
+            store(&app, &head.headers, &writer, new).await
         }
-        let change = Change::Restore(Restore { name, base, from: restored, author, comment, at });
-        return commit(&app, change, None, may_read).await;
-    }
-    // What is refused whatever its content is, need not arrive first.
-    let early = Change::Put(Put {
-        name: name.clone(),
-        base,
-        content: Facts::of(b"", None).map_err(bad)?,
-        author: author.clone(),
-        comment: comment.clone(),
-        at,
-    });
-    if let Err(error) = early.check(&stored.articles, &limits(&app))
-        && error.stale().is_none()
-    {
-        return Ok(refused(&error, None, stored.serial, may_read));
-    }
-    let base_type = stored.articles.revision(&name, base).and_then(|facts| facts.content());
-    let base_type = base_type.map(|content| content.content_type.clone());
-    drop(stored);
-    let received = receive(&app, &head.headers, base_type.as_ref(), body).await?;
-    // A body may take its time: who has lost the right meanwhile, has lost it.
-    self::writer(&app, &head.headers).await?;
-    let content = received.facts.clone();
-    let change = Change::Put(Put { name, base, content, author, comment, at });
-    if let Some(error) = failed {
-        let stored = auth::stored(&app)?;
-        let merged = propose(&app, &stored, &change, &error, received.bytes.as_ref()).await;
-        return Ok(refused(&error, merged.as_ref(), stored.serial, may_read));
-    }
-    commit(&app, change, Some(received), may_read).await
+    };
+    answered(outcome)
 }
 
-/// A deletion: history stays, and a later write brings the article back.
+/// DELETE: history stays, and a later write brings the article back.
 pub(super) async fn delete(
     app: Arc<App>,
     head: &Parts,
     name: ArticleName,
-    base: Option<Revision>,
+    version: Option<Revision>,
 ) -> Result<Response, HttpError> {
     let writer = writer(&app, &head.headers).await?;
     let [comment] = parameters(head.uri.query(), ["comment"])?;
-    let stored = auth::stored(&app)?;
-    let may_read = read::may_read(&app, &writer);
-    let base = match resolved(&stored, &head.headers, &name, base) {
-        Ok(base) => base,
-        Err(error) => return Ok(refused(&error, None, stored.serial, may_read)),
-    };
-    drop(stored);
     let (author, comment, at) = (author(&writer), comment.unwrap_or_default(), Timestamp::now());
-    commit(&app, Change::Delete(Delete { name, base, author, comment, at }), None, may_read).await
+    let base = Base::of(&head.headers, version);
+    let may_read = read::may_read(&app, &writer);
+    let change = |base| {
+        let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
+        Change::Delete(Delete { name, base, author, comment, at })
+    };
+    answered(commit(&app, &name, &base, change, None, may_read).await)
 }
 
-async fn writer(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
-    // A browser adds the password that it remembers to what any page makes it send.
-    if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
-        let detail = "a page of another site may not write here";
-        return Err(HttpError::new(StatusCode::FORBIDDEN, detail));
+async fn restore(
+    app: &Arc<App>,
+    writer: &Principal,
+    name: ArticleName,
+    base: Base,
+    from: Revision,
+    comment: String,
+) -> Result<Written, Undone> {
+    let stored = auth::stored(app)?;
+    // Its blob gets a new name-giver, so that no sweep takes it before.
+    let content = stored.articles.revision(&name, from).and_then(|facts| facts.content());
+    if let Some(content) = content
+        && !app.keeper.blobs.touch(content.digest).await.map_err(unwritable)?
+    {
+        return Err(read::lost(content).into());
     }
+    drop(stored);
+    let (author, at, may_read) = (author(writer), Timestamp::now(), read::may_read(app, writer));
+    let change = |base| {
+        let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
+        Change::Restore(Restore { name, base, from: Some(from), author, comment, at })
+    };
+    commit(app, &name, &base, change, None, may_read).await
+}
+
+/// Stores a text for `writer`, whose request has these headers.
+///
+/// # Errors
+/// What refuses or prevents it. 401 and 403 also for who lost the right while the body came.
+pub(super) async fn store(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    writer: &Principal,
+    new: NewText,
+) -> Result<Written, Undone> {
+    let NewText { name, base, content_type, comment, body } = new;
+    let stored = auth::stored(app)?;
+    let may_read = read::may_read(app, writer);
+    let (revision, failed) = match base.resolve(&stored, &name) {
+        Ok(revision) => (revision, None),
+        // Whoever named the revision that they saw gets to know what became of it, and of their text.
+        Err(error) => match error.stale().map(|stale| stale.base) {
+            Some(revision) if may_read && revision != Revision::NONE => (revision, Some(error)),
+            _ => return Err(refused(error, None, &stored, may_read)),
+        },
+    };
+    let (author, at) = (author(writer), Timestamp::now());
+    let change = |base, content| {
+        let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
+        Change::Put(Put { name, base, content, author, comment, at })
+    };
+    // What is refused whatever its content is, need not arrive first.
+    let early = change(revision, Facts::of(b"", None).map_err(bad)?);
+    if let Err(error) = early.check(&stored.articles, &limits(app))
+        && error.stale().is_none()
+    {
+        return Err(refused(error, None, &stored, may_read));
+    }
+    let base_type = stored.articles.revision(&name, revision).and_then(|facts| facts.content());
+    let base_type = base_type.map(|content| content.content_type.clone());
+    drop(stored);
+    let received = receive(app, content_type.as_deref(), base_type.as_ref(), body).await?;
+    // A body may take its time: who has lost the right meanwhile, has lost it.
+    self::writer(app, headers).await?;
+    if let Some(error) = failed {
+        let stored = auth::stored(app)?;
+        return Err(overtaken(app, &stored, error, Some(&received), may_read).await);
+    }
+    let content = received.facts.clone();
+    let change = |base| change(base, content.clone());
+    commit(app, &name, &base, change, Some(received), may_read).await
+}
+
+/// Whoever may write.
+///
+/// # Errors
+/// 401 and 403.
+pub(super) async fn writer(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
     serial::wait_for_seen(app, headers).await?;
     let principal = auth::principal(app, headers).await?;
     auth::admit(&app.config.article.acl_write, &principal, Scope::ArticleWrite, "write articles")?;
@@ -169,38 +272,24 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
     HttpError::new(StatusCode::BAD_REQUEST, error.to_string())
 }
 
-fn resolved(
-    stored: &Stored,
-    headers: &HeaderMap,
-    name: &ArticleName,
-    base: Option<Revision>,
-) -> Result<Revision, WriteError> {
-    let if_match = read::listed(headers, IF_MATCH);
-    let if_none_match = read::listed(headers, IF_NONE_MATCH);
-    resolve_base(&stored.articles, name, base, if_match.as_deref(), if_none_match.as_deref())
-}
-
 /// What clients send that were not told what they send.
 const UNSAID: &str = "application/x-www-form-urlencoded";
 
-/// Takes the body in, piece by piece: into a blob that is not kept yet. A media type that nobody said is that
-/// of the base, where there is one.
-async fn receive(
-    app: &App,
-    headers: &HeaderMap,
-    base_type: Option<&ContentType>,
-    body: Body,
-) -> Result<Received, HttpError> {
+/// 413, with the word for programs.
+fn too_large(app: &App, size: impl std::fmt::Display) -> HttpError {
     let bytes_max = app.config.article.body_bytes_max;
-    let too_large = |size: &dyn std::fmt::Display| {
-        let detail =
-            format!("an article of {size} bytes is too large: at most {bytes_max} are allowed");
-        HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-    };
+    let detail =
+        format!("an article of {size} bytes is too large: at most {bytes_max} are allowed");
+    let code = [("code".to_owned(), "too_large".into())];
+    HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail).with(code.into_iter().collect())
+}
+
+/// Refuses a body for what its headers say of it: nothing of it is read.
+fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
     let announced =
         headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if let Some(announced) = announced.filter(|&announced| announced > bytes_max) {
-        return Err(too_large(&announced));
+    if let Some(announced) = announced.filter(|&it| it > app.config.article.body_bytes_max) {
+        return Err(too_large(app, announced));
     }
     let encoding = text_of(headers, CONTENT_ENCODING);
     if let Some(encoding) = encoding.filter(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
@@ -211,11 +300,22 @@ async fn receive(
     if headers.contains_key(CONTENT_RANGE) {
         return Err(bad("a part of an article cannot be written: expected no `Content-Range`"));
     }
-    let said = text_of(headers, CONTENT_TYPE).filter(|said| !said.eq_ignore_ascii_case(UNSAID));
-    if let Some(said) = &said {
+    Ok(())
+}
+
+/// Takes the body in, piece by piece: into a blob that is not kept yet. A media type that nobody said is that
+/// of the base, where there is one.
+async fn receive(
+    app: &App,
+    said: Option<&str>,
+    base_type: Option<&ContentType>,
+    body: Body,
+) -> Result<Received, HttpError> {
+    let bytes_max = app.config.article.body_bytes_max;
+    if let Some(said) = said {
         ContentType::parse(said).map_err(bad)?;
     }
-    let content_type = said.as_deref().or(base_type.map(ContentType::as_str));
+    let content_type = said.or(base_type.map(ContentType::as_str));
     let mut upload = app.keeper.blobs.begin(bytes_max);
     let mut inspector = Inspector::new();
     let merged_bytes_max =
@@ -233,13 +333,14 @@ async fn receive(
             _ => text = None,
         }
         upload.write(piece).await.map_err(|error| match error {
-            BlobError::TooLarge { .. } => too_large(&format_args!("more than {bytes_max}")),
+            BlobError::TooLarge { .. } => too_large(app, format_args!("more than {bytes_max}")),
             error => unwritable(error),
         })?;
     }
     let staged = upload.stage().await.map_err(unwritable)?;
     let facts = inspector.finish(staged.digest, content_type).map_err(bad)?;
-    Ok(Received { staged, facts, bytes: text.map(BytesMut::freeze) })
+    let bytes = text.map(BytesMut::freeze);
+    Ok(Received { staged: Some(staged), facts, bytes })
 }
 
 fn unwritable(error: BlobError) -> HttpError {
@@ -247,35 +348,35 @@ fn unwritable(error: BlobError) -> HttpError {
     HttpError::unavailable("the content cannot be kept now; nothing was written", 5)
 }
 
-/// Checks, commits, and checks again where another write came first.
+/// Checks, commits, and checks again where another write came first. What the request said of its base is looked at
+/// again, too: a precondition is one of the moment of the commit.
 async fn commit(
     app: &Arc<App>,
-    change: Change,
-    received: Option<Received>,
+    name: &ArticleName,
+    base: &Base,
+    change: impl Fn(Revision) -> Change,
+    mut received: Option<Received>,
     may_read: bool,
-) -> Result<Response, HttpError> {
-    let (mut staged, text) = match received {
-        Some(received) => (Some(received.staged), received.bytes),
-        None => (None, None),
-    };
+) -> Result<Written, Undone> {
+    let mut staged = received.as_mut().and_then(|received| received.staged.take());
     for _ in 0..ATTEMPTS_MAX {
         let stored = auth::stored(app)?;
-        let checked = match change.check(&stored.articles, &limits(app)) {
+        let checked = base.resolve(&stored, name);
+        let checked = checked.and_then(|base| change(base).check(&stored.articles, &limits(app)));
+        let checked = match checked {
             Ok(checked) => checked,
             Err(error) => {
-                let text = text.as_ref().filter(|_| may_read);
-                let merged = propose(app, &stored, &change, &error, text).await;
-                return Ok(refused(&error, merged.as_ref(), stored.serial, may_read));
+                return Err(overtaken(app, &stored, error, received.as_ref(), may_read).await);
             }
         };
-        let latest = stored.articles.latest(&checked.name).and_then(|facts| facts.content());
+        let latest = stored.articles.latest(name).and_then(|facts| facts.content());
         let is_hot = latest.is_some_and(|it| app.contents.at_hand(&it.digest).is_some());
         drop(stored);
         if let Some(staged) = staged.take() {
             let digest = staged.digest;
             staged.keep().await.map_err(unwritable)?;
-            if let Some(text) =
-                text.clone().filter(|text| is_hot && app.contents.keeps(text.len() as u64))
+            let text = received.as_ref().and_then(|received| received.bytes.clone());
+            if let Some(text) = text.filter(|text| is_hot && app.contents.keeps(text.len() as u64))
             {
                 // Whoever reads the article reads the new text presently: it need not come from the store.
                 let app = app.clone();
@@ -284,87 +385,132 @@ async fn commit(
                 });
             }
         }
-        match app.keeper.commit(checked.batch.clone()).await {
-            Ok(serial) => return written(app, &checked, serial),
-            Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
-                // Another write was first: it is looked at as soon as it is visible here.
-                app.keeper.wait_for(mismatch.found.serial, app.config.store.wait_for_serial).await;
-            }
-            Err(error) => return Err(auth::write_failed(&error)),
+        let patience = app.config.store.wait_for_serial;
+        let committed = app.keeper.commit_unless_overtaken(checked.batch, patience).await?;
+        if let Some(serial) = committed {
+            return written(app, name, checked.revision, serial);
         }
     }
-    Err(HttpError::unavailable("other writes came first again and again; nothing was written", 1))
+    Err(WriteFailure::Overtaken.into())
 }
 
-/// The answer to a write that is kept and visible.
-fn written(app: &App, checked: &Checked, serial: Serial) -> Result<Response, HttpError> {
+/// A write that is kept and visible.
+fn written(
+    app: &App,
+    name: &ArticleName,
+    revision: Revision,
+    serial: Serial,
+) -> Result<Written, Undone> {
     let stored = auth::stored(app)?;
+    let facts = stored.articles.revision(name, revision).cloned();
     let lost = || {
         HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the write is kept, but cannot be shown")
     };
-    let article = stored.articles.article(&checked.name).ok_or_else(lost)?;
-    let facts = article.revision(checked.revision).ok_or_else(lost)?;
-    let status = if facts.is_deleted() { StatusCode::OK } else { StatusCode::CREATED };
-    let mut response = (status, render::revision(&checked.name, facts)).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let path = utf8_percent_encode(checked.name.as_str(), PATH);
-    if let Ok(location) = HeaderValue::try_from(format!("/article/{path}/{}", checked.revision)) {
-        headers.insert(LOCATION, location);
-    }
-    if !facts.is_deleted()
-        && let Ok(etag) = HeaderValue::try_from(checked.tag.header_value(Encoding::Identity))
-    {
-        headers.insert(ETAG, etag);
-    }
-    serial::insert(headers, serial);
-    Ok(response)
+    Ok(Written { name: name.clone(), facts: facts.ok_or_else(lost)?, serial })
 }
 
-/// The answer to a write that is refused. Who may not read gets to know the version to start from, no more.
-fn refused(error: &WriteError, merged: Option<&Merge>, serial: Serial, may_read: bool) -> Response {
-    let status = match error {
-        WriteError::Stale(_)
-        | WriteError::Future { .. }
-        | WriteError::AlreadyExists(_)
-        | WriteError::Deleted(_)
-        | WriteError::Full { .. } => StatusCode::CONFLICT,
-        WriteError::Precondition(_) => StatusCode::PRECONDITION_FAILED,
-        WriteError::NotFound { .. } | WriteError::NothingToRestore { .. } => StatusCode::NOT_FOUND,
-        WriteError::BaseMissing { .. } => StatusCode::PRECONDITION_REQUIRED,
-        WriteError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        WriteError::Text { .. } => StatusCode::BAD_REQUEST,
-        WriteError::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let mut members = render::refusal(error, merged);
-    if !may_read {
-        members.retain(|name, _| !matches!(name.as_str(), "latest" | "same_content" | "merge"));
+/// The answer to a write.
+fn answered(outcome: Result<Written, Undone>) -> Result<Response, HttpError> {
+    match outcome {
+        Ok(written) => Ok(written.into_response()),
+        Err(Undone::Refused(refused)) => Ok(refused.into_response()),
+        Err(Undone::Failed(error)) => Err(error),
     }
-    let mut response = HttpError::new(status, error.to_string()).with(members).into_response();
-    let headers = response.headers_mut();
-    if let Some(stale) = error.stale()
-        && may_read
-        && !stale.latest.is_deleted()
-        && let Ok(etag) = HeaderValue::try_from(stale.latest.tag.header_value(Encoding::Identity))
-    {
-        headers.insert(ETAG, etag);
+}
+
+impl IntoResponse for Written {
+    fn into_response(self) -> Response {
+        let Written { name, facts, serial } = self;
+        let status = if facts.is_deleted() { StatusCode::OK } else { StatusCode::CREATED };
+        let mut response = (status, render::revision(&name, &facts)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let path = utf8_percent_encode(name.as_str(), PATH);
+        let location = format!("/article/{path}/{}", facts.revision);
+        if let Ok(location) = HeaderValue::try_from(location) {
+            headers.insert(LOCATION, location);
+        }
+        if !facts.is_deleted()
+            && let Ok(etag) = HeaderValue::try_from(facts.tag.header_value(Encoding::Identity))
+        {
+            headers.insert(ETAG, etag);
+        }
+        serial::insert(headers, serial);
+        response
     }
-    serial::insert(headers, serial);
-    response
+}
+
+fn refused(error: WriteError, merge: Option<Merge>, stored: &Stored, may_read: bool) -> Undone {
+    Undone::Refused(Box::new(Refused { error, merge, serial: stored.serial, may_read }))
+}
+
+/// A write that is refused with its text at hand: it is compared with what came first, for who may read that.
+async fn overtaken(
+    app: &App,
+    stored: &Stored,
+    mut error: WriteError,
+    received: Option<&Received>,
+    may_read: bool,
+) -> Undone {
+    let Some(received) = received else { return refused(error, None, stored, may_read) };
+    if let WriteError::Precondition(stale) = &mut error {
+        stale.has_same_content = stale.latest.content() == Some(&received.facts);
+    }
+    let merge = if may_read { propose(app, stored, &error, received).await } else { None };
+    refused(error, merge, stored, may_read)
+}
+
+impl Refused {
+    pub(super) fn status(&self) -> StatusCode {
+        match self.error {
+            WriteError::Stale(_)
+            | WriteError::Future { .. }
+            | WriteError::AlreadyExists(_)
+            | WriteError::Deleted(_)
+            | WriteError::Full { .. } => StatusCode::CONFLICT,
+            WriteError::Precondition(_) => StatusCode::PRECONDITION_FAILED,
+            WriteError::NotFound { .. } | WriteError::NothingToRestore { .. } => {
+                StatusCode::NOT_FOUND
+            }
+            WriteError::BaseMissing { .. } => StatusCode::PRECONDITION_REQUIRED,
+            WriteError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            WriteError::Text { .. } => StatusCode::BAD_REQUEST,
+            WriteError::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Who may not read gets to know the version to start from, no more.
+    fn into_response(self) -> Response {
+        let Refused { error, merge, serial, may_read } = &self;
+        let mut members = render::refusal(error, merge.as_ref());
+        if !may_read {
+            members.retain(|name, _| !matches!(name.as_str(), "latest" | "same_content" | "merge"));
+        }
+        let detail = error.to_string();
+        let mut response = HttpError::new(self.status(), detail).with(members).into_response();
+        let headers = response.headers_mut();
+        if let Some(stale) = error.stale()
+            && *may_read
+            && !stale.latest.is_deleted()
+            && let Ok(etag) =
+                HeaderValue::try_from(stale.latest.tag.header_value(Encoding::Identity))
+        {
+            headers.insert(ETAG, etag);
+        }
+        serial::insert(headers, *serial);
+        response
+    }
 }
 
 /// Both changes in one text, for a writer who was overtaken.
 async fn propose(
     app: &App,
     stored: &Stored,
-    change: &Change,
     error: &WriteError,
-    text: Option<&Bytes>,
+    received: &Received,
 ) -> Option<Merge> {
-    let (Change::Put(put), Some(stale), Some(text)) = (change, error.stale(), text) else {
-        return None;
-    };
-    let base = stored.articles.revision(&put.name, put.base).cloned();
+    let (stale, text) = (error.stale()?, received.bytes.clone()?);
+    let base = stored.articles.revision(&stale.name, stale.base).cloned();
     let latest = stale.latest.clone();
     let limits = DifferenceLimits::default();
     let bytes_max = app.config.article.merge_bytes_max;
@@ -377,8 +523,8 @@ async fn propose(
     }
     let base_bytes = bytes_of(app, base.as_deref()).await.ok()?;
     let latest_bytes = bytes_of(app, Some(&latest)).await.ok()?;
-    let (name, text) = (put.name.clone(), text.clone());
-    let is_textual = put.content.content_type.is_textual();
+    let name = stale.name.clone();
+    let is_textual = received.facts.content_type.is_textual();
     let merging = tokio::task::spawn_blocking(move || {
         let base = base.as_ref().filter(|facts| !facts.is_deleted());
         let base = base.map(|facts| Side::of(&name, facts, &base_bytes));

@@ -1,18 +1,18 @@
 //! Documentation: pages out of the zip that was uploaded with a release.
 //!
 //! path -> the nearest stage's zip -> [`SafeZip`], opened once and kept open for a while -> one member, as it is
-//! unpacked. Nothing is unpacked to disk, a zip that leads elsewhere or is a bomb is refused when it is uploaded
+//! unpacked, a piece whenever the client takes one. Nothing is unpacked to disk, a zip that leads elsewhere or is a bomb is refused when it is uploaded
 //! and again here, and a page may not act as this server's: it is somebody's.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::TryStreamExt as _;
+use futures_util::{Stream, TryStreamExt as _, stream};
 use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
     CONTENT_TYPE, ETAG, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
@@ -23,10 +23,10 @@ use pypi::{FileRole, ReleaseFile, VersionView};
 use quick_cache::sync::Cache;
 use rawzip::FileReader;
 use record::Digest;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
 use super::ask::Ask;
-use super::project::{in_one_spelling, readable, received};
+use super::project::{in_one_spelling, readable};
 use super::write::{Refused, rule};
 use super::{reply, simple};
 use crate::app::App;
@@ -43,28 +43,48 @@ const MEMBER_BYTES: u64 = 200;
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 
-/// Larger members that are unpacked at the same time: each keeps a thread.
-const STREAMS_MAX: usize = 32;
+/// Threads that unpack larger members at the same time; no client keeps one while it is slow to read.
+const UNPACKING_MAX: usize = 32;
+
+/// What one of them unpacks before it is free for another member, in bytes.
+const PIECE_BYTES: u64 = 256 << 10;
 
 /// Most bytes of one member.
 const MEMBER_BYTES_MAX: u64 = 4 << 30;
 
+/// Most bytes of a zip in an object store, which is copied to the disk to be read here and there; and how many are
+/// copied at the same time.
+const COPY_BYTES_MAX: u64 = 1 << 30;
+const COPYING_MAX: usize = 4;
+
+/// So many bytes on the disk count like one in memory: at most 4 GiB of copies are kept.
+const COPY_SHARE: u64 = 64;
+
 const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-scripts";
 
-type Zip = SafeZip<FileReader>;
+type Zip = SafeZip<Arc<FileReader>>;
 
 /// The zips that are open.
 pub struct OpenZips {
-    zips: Cache<Digest, Arc<Zip>, Weight>,
-    streams: Arc<Semaphore>,
+    zips: Cache<Digest, Opened, Weight>,
+    unpacking: Arc<Semaphore>,
+    copying: Semaphore,
+}
+
+#[derive(Clone)]
+struct Opened {
+    zip: Arc<Zip>,
+    /// What the disk holds of it for its being open.
+    copied_bytes: u64,
 }
 
 #[derive(Clone)]
 struct Weight;
 
-impl quick_cache::Weighter<Digest, Arc<Zip>> for Weight {
-    fn weight(&self, _: &Digest, zip: &Arc<Zip>) -> u64 {
-        (zip.members().len() as u64 * MEMBER_BYTES).max(DIRECTORY_BYTES_MIN)
+impl quick_cache::Weighter<Digest, Opened> for Weight {
+    fn weight(&self, _: &Digest, opened: &Opened) -> u64 {
+        let directory_bytes = opened.zip.members().len() as u64 * MEMBER_BYTES;
+        directory_bytes.max(opened.copied_bytes / COPY_SHARE).max(DIRECTORY_BYTES_MIN)
     }
 }
 
@@ -72,7 +92,8 @@ impl Default for OpenZips {
     fn default() -> OpenZips {
         OpenZips {
             zips: Cache::with_weighter(32, DIRECTORIES_BYTES_MAX, Weight),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            unpacking: Arc::new(Semaphore::new(UNPACKING_MAX)),
+            copying: Semaphore::new(COPYING_MAX),
         }
     }
 }
@@ -80,6 +101,8 @@ impl Default for OpenZips {
 /// Why a zip is not opened.
 enum Unopened {
     Missing,
+    /// It has so many bytes, and would have to be copied.
+    Large(u64),
     Broken(ArchiveError),
     Failed(String),
 }
@@ -157,37 +180,46 @@ fn documented<'view>(versions: &[VersionView<'view>], version: &str) -> Option<&
 async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
     let opening = async {
         let blobs = &app.keeper.blobs;
-        let file = match blobs.local_path(digest) {
+        let (file, is_copy) = match blobs.local_path(digest) {
             Some(path) => match tokio::fs::File::open(path).await {
-                Ok(file) => file.into_std().await,
+                Ok(file) => (file.into_std().await, false),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     return Err(Unopened::Missing);
                 }
                 Err(error) => return Err(Unopened::Failed(error.to_string())),
             },
-            None => copied(app, digest).await?,
+            None => (copied(app, digest).await?, true),
         };
         let opening = tokio::task::spawn_blocking(move || {
             let failed = |error: io::Error| Unopened::Failed(error.to_string());
             let bytes = file.metadata().map_err(failed)?.len();
-            let zip = SafeZip::open(FileReader::from(file), bytes, &ArchiveLimits::default());
-            zip.map(Arc::new).map_err(|error| match error {
+            let reader = Arc::new(FileReader::from(file));
+            let zip = SafeZip::open(reader, bytes, &ArchiveLimits::default());
+            let zip = zip.map(Arc::new).map_err(|error| match error {
                 ArchiveError::Io(error) => failed(error),
                 error => Unopened::Broken(error),
-            })
+            })?;
+            Ok(Opened { zip, copied_bytes: if is_copy { bytes } else { 0 } })
         });
         match opening.await {
             Ok(zip) => zip,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     };
-    let zip = app.documentation.zips.get_or_insert_async(&digest, opening).await;
-    zip.map_err(|error| match error {
+    let opened = app.documentation.zips.get_or_insert_async(&digest, opening).await;
+    opened.map(|opened| opened.zip).map_err(|error| match error {
         Unopened::Missing => {
             tracing::error!(%digest, "a file is missing from the store");
             let text = "the documentation is missing from the store; it has been logged";
             HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, text).into()
         }
+        Unopened::Large(bytes) => rule(
+            StatusCode::NOT_FOUND,
+            format_args!(
+                "the documentation cannot be shown: its zip has {bytes} bytes, and at most {COPY_BYTES_MAX} are \
+                 copied from the object store"
+            ),
+        ),
         Unopened::Broken(error) => {
             rule(StatusCode::NOT_FOUND, format_args!("the documentation cannot be shown: {error}"))
         }
@@ -202,8 +234,13 @@ async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
 /// A blob of an object store as a file without a name, so that it can be read here and there.
 async fn copied(app: &App, digest: Digest) -> Result<File, Unopened> {
     let failed = |error: &dyn std::fmt::Display| Unopened::Failed(error.to_string());
+    let _permit = app.documentation.copying.acquire().await.map_err(|error| failed(&error))?;
     let blob = app.keeper.blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
-    let mut pieces = blob.ok_or(Unopened::Missing)?.read();
+    let blob = blob.ok_or(Unopened::Missing)?;
+    if blob.size_bytes() > COPY_BYTES_MAX {
+        return Err(Unopened::Large(blob.size_bytes()));
+    }
+    let mut pieces = blob.read();
     let mut file = tempfile::tempfile_in(&app.config.data_dir).map_err(|error| failed(&error))?;
     while let Some(piece) = pieces.try_next().await.map_err(|error| failed(&error))? {
         let writing = tokio::task::spawn_blocking(move || file.write_all(&piece).map(|()| file));
@@ -283,41 +320,45 @@ async fn unpacked(ask: &Ask, zip: Arc<Zip>, at: usize, size_bytes: u64) -> Resul
             rule(StatusCode::NOT_FOUND, text)
         });
     }
-    let permit = ask.app.documentation.streams.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| {
-        HttpError::unavailable("too many large pages of documentation are being read", 2)
+    let reader = match zip.members().get(at) {
+        Some(member) => zip.detached_reader(member),
+        None => return Ok(Body::empty()),
+    };
+    let reader = reader.map_err(|error| {
+        let text = format_args!("the documentation cannot be shown: {error}");
+        rule(StatusCode::NOT_FOUND, text)
     })?;
-    let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(2);
-    tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        let Some(member) = zip.members().get(at) else { return };
-        let mut reader = match zip.reader(member) {
-            Ok(reader) => reader,
-            Err(error) => {
-                // Whoever read has gone, if this cannot be sent.
-                let _ = sender.blocking_send(Err(io::Error::other(error)));
-                return;
+    let threads = ask.app.documentation.unpacking.clone();
+    Ok(Body::from_stream(pieces(reader, size_bytes, threads)))
+}
+
+/// So many bytes of a member, each piece unpacked when it is asked for, while one of the `threads` is free.
+fn pieces(
+    reader: Box<dyn io::Read + Send>,
+    size_bytes: u64,
+    threads: Arc<Semaphore>,
+) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    stream::try_unfold((reader, size_bytes), move |(mut reader, left)| {
+        let threads = threads.clone();
+        async move {
+            if left == 0 {
+                return Ok(None);
             }
-        };
-        let mut left = size_bytes;
-        while left > 0 {
-            let mut piece = vec![0; 64 << 10];
-            let outcome = match reader.read(&mut piece) {
-                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => {
-                    piece.truncate(count.min(usize::try_from(left).unwrap_or(usize::MAX)));
-                    left -= piece.len() as u64;
-                    Ok(Bytes::from(piece))
-                }
-                Err(error) => Err(error),
-            };
-            let is_end = outcome.is_err();
-            if sender.blocking_send(outcome).is_err() || is_end {
-                return;
+            let permit = threads.acquire_owned().await.map_err(io::Error::other)?;
+            let unpacking = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                // At most a piece.
+                let mut piece = vec![0; left.min(PIECE_BYTES) as usize];
+                reader.read_exact(&mut piece)?;
+                let left = left - piece.len() as u64;
+                Ok(Some((Bytes::from(piece), (reader, left))))
+            });
+            match unpacking.await {
+                Ok(piece) => piece,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
             }
         }
-    });
-    Ok(Body::from_stream(received(receiver)))
+    })
 }
 
 /// By the name's end.
@@ -325,4 +366,40 @@ fn content_type(name: &str) -> String {
     let guessed = mime_guess::from_path(name).first_or_octet_stream();
     let is_text = guessed.type_() == "text" || guessed.subtype() == "javascript";
     if is_text { format!("{guessed}; charset=utf-8") } else { guessed.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_reads_slowly_keeps_nobody_waiting() {
+        let threads = Arc::new(Semaphore::new(2));
+        let bytes = vec![7; PIECE_BYTES as usize * 2 + 1];
+        let page = || {
+            let reader = Box::new(io::Cursor::new(bytes.clone()));
+            Box::pin(pieces(reader, bytes.len() as u64, threads.clone()))
+        };
+        let mut slow = Vec::new();
+        for _ in 0..5 {
+            let mut page = page();
+            let first = tokio::time::timeout(Duration::from_secs(20), page.next()).await;
+            assert!(first.is_ok_and(|piece| piece.is_some_and(|piece| piece.is_ok())));
+            slow.push(page);
+        }
+        let whole: Vec<Bytes> = page().try_collect().await.expect("it is whole");
+        assert!(whole.concat() == bytes);
+        // They, too, come to their end.
+        for page in slow {
+            let rest: Vec<Bytes> = page.try_collect().await.expect("it is whole");
+            assert!(rest.concat() == bytes[PIECE_BYTES as usize..]);
+        }
+        let short: io::Result<Vec<Bytes>> =
+            pieces(Box::new(io::empty()), 1, threads.clone()).try_collect().await;
+        assert_eq!(short.expect_err("it is cut off").kind(), io::ErrorKind::UnexpectedEof);
+    }
 }

@@ -24,13 +24,11 @@ use super::{reply, simple};
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
+use crate::release_metadata;
 
 /// Metadata that is read, and versions that are written, at a time: a project with more is sent in portions, so
 /// that thousands of long descriptions are never in memory together.
 const AT_ONCE: usize = 16;
-
-/// Most bytes of one version's metadata; more than an upload can bring.
-const METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// Refuses whoever may not read all that these stages show.
 pub(super) async fn admit(ask: &Ask, order: &ResolutionOrder<'_>) -> Result<(), HttpError> {
@@ -189,14 +187,14 @@ pub(super) async fn metadata(
 ) -> Result<MetadataBytes, HttpError> {
     let blobs = &app.keeper.blobs;
     let reading = devpi::metadata_digests(versions).into_iter().map(|digest| async move {
-        let bytes = blobs.bytes(digest, METADATA_BYTES_MAX).await.map_err(|error| {
+        let bytes = blobs.bytes(digest, release_metadata::BYTES_MAX).await.map_err(|error| {
             tracing::error!(%error, "a release's metadata cannot be read");
             HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
         })?;
         if bytes.is_none() {
             tracing::error!(%digest, "a release's metadata is missing from the store");
         }
-        Ok((digest, bytes))
+        Ok::<_, HttpError>((digest, bytes))
     });
     // Collected first: the futures borrow too much for the compiler to see through otherwise.
     let reading: Vec<_> = reading.collect();

@@ -80,20 +80,13 @@ async fn internal(
             return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
         };
         touch(ask, &batch).await?;
-        match ask.app.keeper.commit(batch).await {
-            Ok(serial) => {
-                ask.wrote(serial);
-                return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
-            }
-            Err(WriteFailure::Commit(store::CommitError::Mismatch(mismatch))) => {
-                let timeout = ask.app.config.store.wait_for_serial;
-                ask.app.keeper.wait_for(mismatch.found.serial, timeout).await;
-            }
-            Err(error) => return Err(auth::write_failed(&error).into()),
+        let patience = ask.app.config.store.wait_for_serial;
+        if let Some(serial) = ask.app.keeper.commit_unless_overtaken(batch, patience).await? {
+            ask.wrote(serial);
+            return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
         }
     }
-    let busy = "other writes came first again and again; nothing was written";
-    Err(HttpError::unavailable(busy, 1).into())
+    Err(WriteFailure::Overtaken.into())
 }
 
 /// What forbids a push; a file that stays as it is, is in the reason phrase as well.

@@ -1,5 +1,7 @@
 //! devpi's three ways to answer: the envelope of its API, and two forms of refusal.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -15,6 +17,9 @@ use crate::http::error::HttpError;
 /// Without a parameter: devpi's client compares it as a whole.
 pub(super) const JSON: &str = "application/json";
 
+/// Most characters of a message.
+const MESSAGE_CHARS_MAX: usize = 1_000;
+
 /// A result of the API, of the type `kind`; devpi's client looks at both.
 pub(super) fn result(
     status: StatusCode,
@@ -27,7 +32,15 @@ pub(super) fn result(
 
 /// A message of the API, without a result: success or refusal.
 pub(super) fn message(status: StatusCode, message: &str) -> Response {
-    typed(status, devpi::message(message), JSON)
+    typed(status, devpi::message(&shortened(message)), JSON)
+}
+
+/// As much of a message as is sent: it repeats what came, which may be long.
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// A refusal of what people may ask for: an envelope for those who accept JSON, else a short page.
@@ -35,7 +48,7 @@ pub(super) fn refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
     if ask.wants_json() {
         return message(status, text);
     }
-    page(ask, status, text)
+    page(ask, status, &shortened(text))
 }
 
 /// A refusal of somebody who may not, as devpi gives it to everybody alike, known or not.
@@ -69,6 +82,7 @@ pub(super) fn html(body: String) -> Response {
 
 /// A refusal of an upload: its text is the reason phrase as well, which is all that older clients show.
 pub(super) fn upload_refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
+    let text: &str = &shortened(text);
     let mut response = if ask.wants_json() {
         let code = format!("{} {text}", status.as_u16());
         let body = json!({"message": text, "code": code, "title": text}).to_string();

@@ -19,6 +19,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::{Project, ProjectName, ResolutionOrder, Stage, Version};
 use record::Digest;
 use serde_json::{Value, json};
+use store::BlobError;
 
 use super::ask::Ask;
 use super::project::readable;
@@ -26,6 +27,7 @@ use super::reply;
 use super::write::{Refused, whole_body};
 use crate::app::App;
 use crate::http::error::HttpError;
+use crate::release_metadata;
 
 /// Results on one page, and in one answer by XML-RPC.
 const PAGE: usize = 100;
@@ -38,9 +40,6 @@ const WORDS_MAX: usize = 16;
 
 /// A query by XML-RPC.
 const XML_BYTES_MAX: usize = 64 << 10;
-
-/// Most bytes of metadata that is read for a summary.
-const METADATA_BYTES_MAX: u64 = 16 << 20;
 
 /// Summaries that are read at a time.
 const READ_AT_ONCE: usize = 16;
@@ -88,6 +87,7 @@ pub(super) async fn search(ask: &Ask) -> Result<Response, HttpError> {
     // Looking through many names takes long: other requests of this thread move on to another.
     let (hits, has_more) =
         tokio::task::block_in_place(|| scan(ask, &principal, &words, (page - 1) * PAGE));
+    let has_more = has_more && has_next(page);
     let summaries = summaries(&ask.app, &hits).await?;
     if ask.wants_json() {
         let items: Vec<Value> = hits
@@ -106,8 +106,12 @@ pub(super) async fn search(ask: &Ask) -> Result<Response, HttpError> {
         let result = json!({"query": query, "page": page, "has_more": has_more, "items": items});
         return Ok(reply::result(StatusCode::OK, "search", result, None));
     }
-    let more = has_more && page < PAGES_MAX;
-    Ok(reply::html(html(ask, &query, page, more, &hits, &summaries)))
+    Ok(reply::html(html(ask, &query, page, has_more, &hits, &summaries)))
+}
+
+/// Whether there is a page to turn to: what is behind the last one is not promised.
+fn has_next(page: usize) -> bool {
+    page < PAGES_MAX
 }
 
 /// Up to a page of hits after the first `skipped`, and whether there are more.
@@ -131,12 +135,16 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
     let reading = hits.iter().map(|hit| {
         let metadata = hit.metadata;
         async move {
-            let Some(digest) = metadata else { return Ok(String::new()) };
+            let Some(digest) = metadata else { return Ok::<_, HttpError>(String::new()) };
             let blobs = &app.keeper.blobs;
-            let bytes = blobs.bytes(digest, METADATA_BYTES_MAX).await.map_err(|error| {
-                tracing::error!(%error, "a release's metadata cannot be read");
-                HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
-            })?;
+            let bytes = match blobs.bytes(digest, release_metadata::BYTES_MAX).await {
+                // One release does not hide the others.
+                Err(BlobError::TooLarge { .. }) => None,
+                bytes => bytes.map_err(|error| {
+                    tracing::error!(%error, "a release's metadata cannot be read");
+                    HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
+                })?,
+            };
             let json = bytes.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
             let summary = json.as_ref().and_then(|json| json["summary"].as_str());
             Ok(summary.unwrap_or_default().to_owned())
@@ -240,4 +248,17 @@ fn inherited(order: &ResolutionOrder<'_>, query: &xml_rpc::Query) -> Vec<Hit> {
         Some(Hit::of(part.stage, name, part.project))
     });
     found.take(PAGE).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_to_an_end() {
+        // Further ones are the last one.
+        for (page, expected) in [(1, true), (PAGES_MAX - 1, true), (PAGES_MAX, false)] {
+            assert_eq!(has_next(page), expected, "{page}");
+        }
+    }
 }

@@ -39,15 +39,11 @@ pub(super) async fn api(
 /// `/{user}/{index}`, as JSON.
 pub(super) async fn stage(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
     let outcome = match ask.head.method {
-        Method::GET | Method::HEAD => show(ask, stage).await,
         Method::PUT => create(ask, stage, body).await,
         Method::PATCH => modify(ask, stage, body).await,
         Method::DELETE => delete(ask, stage).await,
-        _ => {
-            let methods = "GET, HEAD, PUT, PATCH, DELETE, POST, PUSH";
-            let path = &ask.path;
-            return Err(HttpError::method_not_allowed(&ask.head.method, path, methods));
-        }
+        // The others are led elsewhere.
+        _ => show(ask, stage).await,
     };
     outcome.or_else(Refused::into_result)
 }
@@ -128,9 +124,7 @@ async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
 async fn modify(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let name = named(stage)?;
-    if ask.stored.index.stage(stage).is_none() {
-        return Err(refused(ChangeError::NoStage(name)));
-    }
+    ask.stored.index.stage_to_change(&name).map_err(refused)?;
     if !may_keep(ask, &principal, &name) {
         let text = format!("no permission to modify index {name}");
         return Err(rule(StatusCode::FORBIDDEN, text));
@@ -147,9 +141,7 @@ async fn modify(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
 async fn delete(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let name = named(stage)?;
-    if ask.stored.index.stage(stage).is_none() {
-        return Err(refused(ChangeError::NoStage(name)));
-    }
+    ask.stored.index.stage_to_change(&name).map_err(refused)?;
     if !may_keep(ask, &principal, &name) {
         let text = format!("no permission to delete index {name}");
         return Err(rule(StatusCode::FORBIDDEN, text));

@@ -4,6 +4,8 @@
 //! -> visible in every page -> acknowledged. What is refused is refused before a byte of it is kept. An upload's
 //! refusal is in the reason phrase as well, where older clients look for it.
 
+mod form;
+
 use account::{Principal, UserName};
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
@@ -11,7 +13,6 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
-use multer::Multipart;
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
 use pypi::change::upload as change;
 use pypi::{
@@ -20,13 +21,15 @@ use pypi::{
 };
 use rawzip::FileReader;
 use record::{Batch, Digest};
-use store::{BlobError, CommitError, Staged};
+use store::{BlobError, Staged};
 
+use self::form::Form;
 use super::ask::Ask;
 use super::{reply, stages};
 use crate::accounts::ATTEMPTS_MAX;
 use crate::http::auth;
 use crate::http::error::HttpError;
+use crate::release_metadata;
 use crate::stored::{Stored, WriteFailure};
 
 /// Text fields in one form, and their bytes together: a long description and hundreds of classifiers fit.
@@ -35,6 +38,10 @@ const FIELD_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of fields that are files and not kept: signatures, attestations.
 const IGNORED_BYTES_MAX: usize = 32 << 20;
+
+/// How often a file is decided on. Files of one version that come at once overtake each other, and each time one of
+/// them is written: so many may come.
+const FILE_ATTEMPTS_MAX: u32 = 64;
 
 /// A form that has arrived.
 #[derive(Default)]
@@ -59,6 +66,12 @@ enum Refused {
 impl From<HttpError> for Refused {
     fn from(error: HttpError) -> Refused {
         Refused::Failure(error)
+    }
+}
+
+impl From<WriteFailure> for Refused {
+    fn from(failure: WriteFailure) -> Refused {
+        Refused::Failure(failure.into())
     }
 }
 
@@ -158,9 +171,9 @@ async fn arrive(ask: &Ask, body: Body) -> Result<Arrived, Refused> {
     }
     let mut arrived = Arrived::default();
     let (mut text_bytes, mut ignored_bytes) = (0, 0);
-    let mut form = Multipart::new(body.into_data_stream(), boundary);
+    let mut form = Form::new(body.into_data_stream(), boundary);
     let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
-    while let Some(mut field) = form.next_field().await.map_err(broken)? {
+    while let Some(mut field) = form.next_field().await.map_err(bad)? {
         let key = field.name().unwrap_or_default().to_owned();
         let filename = field.file_name().map(str::to_owned);
         match filename {
@@ -245,7 +258,7 @@ async fn submit(ask: &Ask, stage: &StageName, form: &UploadForm) -> Result<Respo
             return Ok(accepted());
         }
     }
-    Err(busy())
+    Err(WriteFailure::Overtaken.into())
 }
 
 /// Adds a release file, or documentation.
@@ -259,12 +272,14 @@ async fn file(
     form.digests.verify(&content.digests).map_err(bad)?;
     let version = match &form.version {
         Some(version) => version.clone(),
-        None => latest(&ask.stored, stage, form.project.as_str()).ok_or_else(|| {
-            let name = form.metadata.text("name");
-            bad(format_args!(
-                "doczip has no version and '{name}' has no releases to derive one from"
-            ))
-        })?,
+        None => {
+            latest(&*auth::stored(&ask.app)?, stage, form.project.as_str()).ok_or_else(|| {
+                let name = form.metadata.text("name");
+                bad(format_args!(
+                    "doczip has no version and '{name}' has no releases to derive one from"
+                ))
+            })?
+        }
     };
     let filename = form.filename(&content.filename, &version).map_err(bad)?;
     let Content { staged, digests, .. } = content;
@@ -298,17 +313,19 @@ async fn file(
         at: Timestamp::now(),
         log: &[],
     };
-    // A conflict is told before anything is kept.
-    if let Decision::AlreadyThere = change::file(&ask.stored.index, &upload).map_err(refused)?
-        && !is_volatile(&ask.stored, stage)
+    // A conflict is told before anything is kept; by what is there now, since the body may have taken its time.
+    let stored = auth::stored(&ask.app)?;
+    if let Decision::AlreadyThere = change::file(&stored.index, &upload).map_err(refused)?
+        && !is_volatile(&stored, stage)
     {
         return Ok(identical());
     }
+    drop(stored);
     staged.keep().await.map_err(|error| unwritable(error, 0))?;
     if let Some(bytes) = core_metadata {
         put(ask, bytes).await?;
     }
-    for _ in 0..ATTEMPTS_MAX {
+    for _ in 0..FILE_ATTEMPTS_MAX {
         let stored = auth::stored(&ask.app)?;
         let metadata = match registers {
             true => Some(merged(ask, &stored, stage, form, &version).await?),
@@ -323,7 +340,7 @@ async fn file(
             return Ok(accepted());
         }
     }
-    Err(busy())
+    Err(WriteFailure::Overtaken.into())
 }
 
 fn is_volatile(stored: &Stored, stage: &StageName) -> bool {
@@ -421,7 +438,8 @@ async fn merged(
 }
 
 async fn read_metadata(ask: &Ask, digest: Digest) -> Result<Metadata, Refused> {
-    let bytes = ask.app.keeper.blobs.bytes(digest, 64 << 20).await.map_err(|error| {
+    let bytes = ask.app.keeper.blobs.bytes(digest, release_metadata::BYTES_MAX).await;
+    let bytes = bytes.map_err(|error| {
         tracing::error!(%error, "a release's metadata cannot be read");
         HttpError::unavailable("the release's metadata cannot be read now", 5)
     })?;
@@ -431,8 +449,7 @@ async fn read_metadata(ask: &Ask, digest: Digest) -> Result<Metadata, Refused> {
 }
 
 async fn put_json(ask: &Ask, metadata: &Metadata) -> Result<Digest, Refused> {
-    let json = serde_json::to_vec(&metadata.to_json()).map_err(bad)?;
-    put(ask, json.into()).await
+    put(ask, release_metadata::blob(metadata).map_err(bad)?).await
 }
 
 async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, Refused> {
@@ -442,25 +459,12 @@ async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, Refused> {
 
 /// Commits what was decided. False if another write came first, and all is to be decided again.
 async fn commit(ask: &Ask, batch: Batch) -> Result<bool, Refused> {
-    let keeper = &ask.app.keeper;
-    match keeper.commit(batch).await {
-        Ok(serial) => {
-            ask.wrote(serial);
-            Ok(true)
-        }
-        Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
-            let timeout = ask.app.config.store.wait_for_serial;
-            keeper.wait_for(mismatch.found.serial, timeout).await;
-            Ok(false)
-        }
-        Err(error) => Err(auth::write_failed(&error).into()),
+    let patience = ask.app.config.store.wait_for_serial;
+    let committed = ask.app.keeper.commit_unless_overtaken(batch, patience).await?;
+    if let Some(serial) = committed {
+        ask.wrote(serial);
     }
-}
-
-/// Other writes came first, as often as that is tried.
-fn busy() -> Refused {
-    let text = "other writes came first again and again; nothing was written";
-    HttpError::unavailable(text, 1).into()
+    Ok(committed.is_some())
 }
 
 /// What twine and devpi's client take for success: 200, without a body.

@@ -88,17 +88,15 @@ async fn edit(ask: &Ask, body: Body, refuse_unknown_keys: bool) -> Result<UserEd
     UserEdit::from_json(&object, rules).map_err(|error: EditError| bad(&error))
 }
 
-/// Takes tens of milliseconds, on another thread.
-async fn hashed(edit: &UserEdit) -> Result<Option<PasswordHash>, Refused> {
+/// Takes tens of milliseconds, once there is a place for it.
+async fn hashed(ask: &Ask, edit: &UserEdit) -> Result<Option<PasswordHash>, Refused> {
     let Some(password) = edit.password.clone() else { return Ok(None) };
     let salt = accounts::random().map_err(|error| {
         tracing::error!(%error, "the system has no random numbers");
         HttpError::unavailable("the system has no random numbers", 5)
     })?;
-    match tokio::task::spawn_blocking(move || password.hash(salt)).await {
-        Ok(hash) => Ok(Some(hash)),
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    let hash = ask.app.passwords.hash(password, salt).await;
+    Ok(Some(hash.map_err(|error| HttpError::unavailable(error.to_string(), 1))?))
 }
 
 async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
@@ -111,7 +109,10 @@ async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
     }
     policy(&ask.app).create_user(&principal, &name).map_err(forbidden)?;
     let edit = edit(ask, body, true).await?;
-    let hash = hashed(&edit).await?;
+    // A body may take its time: who has lost the right meanwhile, has lost it.
+    let principal = ask.principal().await?;
+    policy(&ask.app).create_user(&principal, &name).map_err(forbidden)?;
+    let hash = hashed(ask, &edit).await?;
     if hash.is_none() {
         return Err(rule(StatusCode::BAD_REQUEST, "password needs to be set"));
     }
@@ -129,18 +130,23 @@ async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
 }
 
 async fn modify(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
     let name = known(user)?;
-    let current = ask.stored.accounts.user(&name).ok_or_else(|| missing(&name))?;
+    if ask.stored.accounts.user(&name).is_none() {
+        return Err(missing(&name));
+    }
     let policy = policy(&ask.app);
+    // What it changes says who may; and a body may take its time, so it is asked who that is when it has come.
     let edit = edit(ask, body, false).await?;
+    let principal = ask.principal().await?;
     if edit.password.is_some() {
+        let stored = auth::stored(&ask.app)?;
+        let current = stored.accounts.user(&name).ok_or_else(|| missing(&name))?;
         policy.change_password(&principal, current).map_err(forbidden)?;
     }
     if !edit.is_password_only() {
         policy.modify_user(&principal, &name).map_err(forbidden)?;
     }
-    let hash = hashed(&edit).await?;
+    let hash = hashed(ask, &edit).await?;
     let is_password = hash.is_some();
     committed(ask, |stored| {
         let now = Timestamp::now();

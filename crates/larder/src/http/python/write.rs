@@ -7,12 +7,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use record::Batch;
 use serde_json::Value;
-use store::CommitError;
 
 use super::ask::Ask;
 use super::reply;
-use crate::accounts::ATTEMPTS_MAX;
-use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::stored::{Stored, WriteFailure};
 
@@ -33,6 +30,12 @@ impl From<Response> for Refused {
 impl From<HttpError> for Refused {
     fn from(error: HttpError) -> Refused {
         Refused::Failure(error)
+    }
+}
+
+impl From<WriteFailure> for Refused {
+    fn from(failure: WriteFailure) -> Refused {
+        Refused::Failure(failure.into())
     }
 }
 
@@ -83,28 +86,12 @@ pub(super) async fn whole_body(body: Body, bytes_max: usize) -> Result<Bytes, Re
 /// what to commit, if anything.
 pub(super) async fn committed<T>(
     ask: &Ask,
-    mut decide: impl FnMut(&Stored) -> Result<(Option<Batch>, T), Refused>,
+    decide: impl FnMut(&Stored) -> Result<(Option<Batch>, T), Refused>,
 ) -> Result<T, Refused> {
-    let keeper = &ask.app.keeper;
-    for _ in 0..ATTEMPTS_MAX {
-        let stored = auth::stored(&ask.app)?;
-        let (batch, outcome) = decide(&stored)?;
-        drop(stored);
-        let Some(batch) = batch.filter(|batch| !batch.writes.is_empty()) else {
-            return Ok(outcome);
-        };
-        match keeper.commit(batch).await {
-            Ok(serial) => {
-                ask.wrote(serial);
-                return Ok(outcome);
-            }
-            Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
-                let timeout = ask.app.config.store.wait_for_serial;
-                keeper.wait_for(mismatch.found.serial, timeout).await;
-            }
-            Err(error) => return Err(auth::write_failed(&error).into()),
-        }
+    let patience = ask.app.config.store.wait_for_serial;
+    let (outcome, serial) = ask.app.keeper.decided(patience, decide).await?;
+    if let Some(serial) = serial {
+        ask.wrote(serial);
     }
-    let busy = "other writes came first again and again; nothing was written";
-    Err(HttpError::unavailable(busy, 1).into())
+    Ok(outcome)
 }

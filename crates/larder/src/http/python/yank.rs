@@ -7,10 +7,11 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use pypi::change::retention::{self, RetentionRule};
+use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
 use pypi::change::yank;
 use pypi::{
-    ChangeError, Decision, Directory, FileLookup, ProjectName, ProjectStatus, StatusMarker,
+    ChangeError, Decision, Directory, FileLookup, ProjectName, ProjectStatus, StageName,
+    StatusMarker,
 };
 use serde_json::{Map, Value, json};
 
@@ -19,8 +20,10 @@ use super::project::{no_stage, readable, remover};
 use super::reply;
 use super::stages::{may_keep, refused};
 use super::write::{Refused, committed, optional_json_body, rule};
+use crate::accounts::ATTEMPTS_MAX;
+use crate::http::auth;
 use crate::http::error::HttpError;
-use crate::stored::Stored;
+use crate::stored::{Stored, WriteFailure};
 
 /// A reason is shown by installers in a line or two.
 const REASON_BYTES_MAX: usize = 1_000;
@@ -201,24 +204,7 @@ pub(super) async fn retain(ask: &Ask, stage: &str, body: Body) -> Result<Respons
             }),
         };
         let is_dry = ask.has_flag("dry_run");
-        let decide = |stored: &Stored| {
-            let index = &stored.index;
-            let stage = index.stage(name.as_str());
-            let stage = stage.ok_or_else(|| refused(ChangeError::NoStage(name.clone())))?;
-            let rule = own.unwrap_or_else(|| RetentionRule::of(stage));
-            if rule.keeps_nothing() {
-                return Err(bad("'versions' was expected to be 1 or more: 0 would remove all"));
-            }
-            if rule.is_empty() {
-                return Err(bad(
-                    "the index has no rule: set retention_versions or retention_days, or send \
-                     {\"versions\": …} or {\"days\": …}",
-                ));
-            }
-            let plan = retention::plan(index, name, rule, Timestamp::now()).map_err(refused)?;
-            Ok((plan.batch.filter(|_| !is_dry), (rule, plan.removals)))
-        };
-        let (rule, removals) = committed(ask, decide).await?;
+        let (rule, removals) = retained(ask, name, own, is_dry).await?;
         let size_bytes: u64 = removals.iter().map(|removal| removal.size_bytes).sum();
         let removals: Vec<Value> = removals
             .iter()
@@ -240,6 +226,55 @@ pub(super) async fn retain(ask: &Ask, stage: &str, body: Body) -> Result<Respons
         Ok(reply::result(StatusCode::OK, "retention", result, None))
     };
     retaining.await.or_else(Refused::into_result)
+}
+
+/// The rule that was applied, and what it removed, or would if it were not for `is_dry`.
+async fn retained(
+    ask: &Ask,
+    name: &StageName,
+    own: Option<RetentionRule>,
+    is_dry: bool,
+) -> Result<(RetentionRule, Vec<Removal>), Refused> {
+    let patience = ask.app.config.store.wait_for_serial;
+    for _ in 0..ATTEMPTS_MAX {
+        let (stored, name) = (auth::stored(&ask.app)?, name.clone());
+        // A large stage takes its time.
+        let planning = tokio::task::spawn_blocking(move || planned(&stored.index, &name, own));
+        let (rule, plan) = match planning.await {
+            Ok(planned) => planned?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        let Some(batch) = plan.batch.filter(|_| !is_dry) else { return Ok((rule, plan.removals)) };
+        let committed = ask.app.keeper.commit_unless_overtaken(batch, patience).await?;
+        if let Some(serial) = committed {
+            ask.wrote(serial);
+            return Ok((rule, plan.removals));
+        }
+    }
+    Err(WriteFailure::Overtaken.into())
+}
+
+/// The stage's rule, or the one that was sent, and what it removes.
+fn planned(
+    index: &pypi::Snapshot,
+    name: &StageName,
+    own: Option<RetentionRule>,
+) -> Result<(RetentionRule, RetentionPlan), Refused> {
+    let rule = match own {
+        Some(rule) => rule,
+        None => RetentionRule::of(index.stage_to_change(name).map_err(refused)?),
+    };
+    if rule.keeps_nothing() {
+        return Err(bad("'versions' was expected to be 1 or more: 0 would remove all"));
+    }
+    if rule.is_empty() {
+        return Err(bad(
+            "the index has no rule: set retention_versions or retention_days, or send \
+             {\"versions\": …} or {\"days\": …}",
+        ));
+    }
+    let plan = retention::plan(index, name, rule, Timestamp::now()).map_err(refused)?;
+    Ok((rule, plan))
 }
 
 fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, Refused> {

@@ -9,6 +9,19 @@ pub(super) struct Ini {
     line_end: &'static str,
 }
 
+/// What a line is to Python's reader.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Line<'text> {
+    Blank,
+    Comment,
+    Section(&'text str),
+    Key(&'text str, &'text str),
+    /// Goes on with the value of the key above.
+    More(&'text str),
+    /// Of no meaning; its reader fails.
+    Other,
+}
+
 impl Ini {
     pub(super) fn read(text: &str) -> Ini {
         let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
@@ -22,88 +35,142 @@ impl Ini {
     /// The value of a key: of several lines if it has some, each without its indentation.
     pub(super) fn get(&self, section: &str, key: &str) -> Option<String> {
         let (from, to) = self.entry(section, key)?;
-        let first = key_of(&self.lines[from]).map(|(_, value)| value).unwrap_or_default();
-        let more = self.lines[from + 1..to].iter().filter(|line| !is_comment(line));
-        let lines: Vec<&str> = std::iter::once(first).chain(more.map(|line| line.trim())).collect();
-        Some(lines.join("\n").trim().to_owned())
+        let value = self.parsed().into_iter().take(to).skip(from).filter_map(|line| match line {
+            Line::Key(_, text) | Line::More(text) => Some(text),
+            Line::Blank => Some(""),
+            _ => None,
+        });
+        Some(value.collect::<Vec<_>>().join("\n").trim().to_owned())
+    }
+
+    /// The sections that have this key, in order.
+    pub(super) fn sections_with(&self, key: &str) -> Vec<&str> {
+        let mut found = Vec::new();
+        let mut section = "";
+        for line in self.parsed() {
+            match line {
+                Line::Section(name) => section = name,
+                Line::Key(name, _) if same(name, key) && found.last() != Some(&section) => {
+                    found.push(section);
+                }
+                _ => {}
+            }
+        }
+        found
     }
 
     /// Sets a key; `values` of more than one are written one a line.
     pub(super) fn set(&mut self, section: &str, key: &str, values: &[&str]) {
-        let written: Vec<String> = match values {
-            [value] => vec![format!("{key} = {value}")],
-            values => std::iter::once(format!("{key} ="))
-                .chain(values.iter().map(|value| format!("    {value}")))
-                .collect(),
+        let written = |indent: usize| -> Vec<String> {
+            let indent = " ".repeat(indent);
+            match values {
+                [value] => vec![format!("{indent}{key} = {value}")],
+                values => std::iter::once(format!("{indent}{key} ="))
+                    .chain(values.iter().map(|value| format!("{indent}    {value}")))
+                    .collect(),
+            }
         };
         if let Some((from, to)) = self.entry(section, key) {
-            self.lines.splice(from..to, written);
+            let indent = self.indent(from);
+            self.lines.splice(from..to, written(indent));
             return;
         }
-        let place = match self.section(section) {
+        let (place, indent) = match self.section(section) {
             Some((from, to)) => {
-                let is_blank = |line: &String| line.trim().is_empty();
-                let used = self.lines[from..to].iter().rposition(|line| !is_blank(line));
-                from + used.map_or(0, |at| at + 1)
+                let lines = self.parsed();
+                let used = lines[from..to].iter().rposition(|line| *line != Line::Blank);
+                let last = lines[from..to].iter().rposition(|line| matches!(line, Line::Key(..)));
+                // What is further in than a key goes on with its value, be it the next section's head.
+                let indent = match last {
+                    Some(at) => self.indent(from + at),
+                    None if to < lines.len() => self.indent(from).max(self.indent(to)),
+                    None => self.indent(from),
+                };
+                (from + used.map_or(0, |at| at + 1), indent)
             }
             None => {
                 if self.lines.last().is_some_and(|line| !line.trim().is_empty()) {
                     self.lines.push(String::new());
                 }
                 self.lines.push(format!("[{section}]"));
-                self.lines.len()
+                (self.lines.len(), 0)
             }
         };
-        self.lines.splice(place..place, written);
+        self.lines.splice(place..place, written(indent));
+    }
+
+    /// What each line is. A line that is further in than the key above goes on with its value, whatever stands in
+    /// it, also after blank lines and comments; keys and heads may be indented, too.
+    fn parsed(&self) -> Vec<Line<'_>> {
+        let (mut indent_of_key, mut has_key) = (0, false);
+        let lines = self.lines.iter().enumerate().map(|(at, line)| {
+            let text = line.trim();
+            if text.is_empty() {
+                return Line::Blank;
+            }
+            if text.starts_with(['#', ';']) {
+                return Line::Comment;
+            }
+            let indent = self.indent(at);
+            if has_key && indent > indent_of_key {
+                return Line::More(text);
+            }
+            indent_of_key = indent;
+            if let Some(name) = section_of(text) {
+                has_key = false;
+                return Line::Section(name);
+            }
+            match text.split_once(['=', ':']) {
+                Some((key, value)) => {
+                    has_key = true;
+                    Line::Key(key.trim_end(), value.trim_start())
+                }
+                None => Line::Other,
+            }
+        });
+        lines.collect()
+    }
+
+    /// White space before a line's text, in characters.
+    fn indent(&self, at: usize) -> usize {
+        self.lines[at].chars().take_while(|character| character.is_whitespace()).count()
     }
 
     /// The lines of a section, its head first, up to the next one.
     fn section(&self, name: &str) -> Option<(usize, usize)> {
-        let from = self.lines.iter().position(|line| section_of(line) == Some(name))?;
-        let rest = &self.lines[from + 1..];
-        let length = rest.iter().position(|line| section_of(line).is_some());
-        Some((from, length.map_or(self.lines.len(), |length| from + 1 + length)))
+        let lines = self.parsed();
+        let from = lines.iter().position(|line| *line == Line::Section(name))?;
+        let rest = &lines[from + 1..];
+        let length = rest.iter().position(|line| matches!(line, Line::Section(_)));
+        Some((from, length.map_or(lines.len(), |length| from + 1 + length)))
     }
 
-    /// The lines of a key with its value.
+    /// The lines of a key with its value; of several the last, which counts.
     fn entry(&self, section: &str, key: &str) -> Option<(usize, usize)> {
         let (from, to) = self.section(section)?;
-        let is_key = |line: &String| key_of(line).is_some_and(|(found, _)| same(found, key));
-        let at = from + 1 + self.lines[from + 1..to].iter().position(is_key)?;
-        // What is indented goes on with the value, also after a blank line or a comment.
-        let is_more = |line: &String| line.starts_with([' ', '\t']) && !line.trim().is_empty();
-        let mut end = at + 1;
-        for (further, line) in self.lines[..to].iter().enumerate().skip(at + 1) {
-            if is_more(line) {
-                end = further + 1;
-            } else if !line.trim().is_empty() && !is_comment(line) {
-                break;
-            }
-        }
-        Some((at, end))
+        let lines = self.parsed();
+        let is_key = |line: &Line<'_>| matches!(line, Line::Key(found, _) if same(found, key));
+        let at = from + lines[from..to].iter().rposition(is_key)?;
+        let is_next = |line: &Line<'_>| matches!(line, Line::Key(..) | Line::Other);
+        let next = lines[at + 1..to].iter().position(is_next).map_or(to, |next| at + 1 + next);
+        let is_more = |line: &Line<'_>| matches!(line, Line::More(_));
+        let more = lines[at + 1..next].iter().rposition(is_more);
+        Some((at, more.map_or(at, |more| at + 1 + more) + 1))
     }
 }
 
 /// Keys are compared as pip does.
 fn same(one: &str, other: &str) -> bool {
-    let normal = |key: &str| key.to_ascii_lowercase().replace('_', "-");
+    let normal = |key: &str| {
+        let key = key.strip_prefix("--").unwrap_or(key);
+        key.to_lowercase().replace('_', "-")
+    };
     normal(one) == normal(other)
 }
 
-fn is_comment(line: &str) -> bool {
-    line.trim_start().starts_with(['#', ';'])
-}
-
-fn section_of(line: &str) -> Option<&str> {
-    line.strip_prefix('[')?.split_once(']').map(|(name, _)| name)
-}
-
-fn key_of(line: &str) -> Option<(&str, &str)> {
-    if line.starts_with([' ', '\t', '[']) || is_comment(line) {
-        return None;
-    }
-    let (key, value) = line.split_once(['=', ':'])?;
-    Some((key.trim_end(), value.trim()))
+fn section_of(text: &str) -> Option<&str> {
+    let (name, _) = text.strip_prefix('[')?.rsplit_once(']')?;
+    Some(name).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -130,6 +197,41 @@ mod tests {
             "[global]\r\nIndex_URL: old\r\n  older\r\n; keep\r\nx = 1\r\n",
             "[global]\r\nindex-url = new\r\n; keep\r\nx = 1\r\n",
         );
+    }
+
+    #[test]
+    fn what_is_indented() {
+        // Keys that stand alike are keys, however far in.
+        check(
+            "[global]\n  timeout = 5\n  index-url = old\n    older\n  x = 1\n",
+            "[global]\n  timeout = 5\n  index-url = new\n  x = 1\n",
+        );
+        check(
+            "  [global]\n  x = 1\n  [install]\n",
+            "  [global]\n  x = 1\n  index-url = new\n  [install]\n",
+        );
+        check("[global]\n  [install]\n", "[global]\n  index-url = new\n  [install]\n");
+        // What is further in than the key above goes on with its value.
+        check(
+            "[global]\ntimeout = 5\n  index-url = of the timeout\n",
+            "[global]\ntimeout = 5\n  index-url = of the timeout\nindex-url = new\n",
+        );
+        check(
+            "[global]\nextra =\n  [global]\n  index-url = x\n",
+            "[global]\nextra =\n  [global]\n  index-url = x\nindex-url = new\n",
+        );
+        // Of several the last one counts.
+        check(
+            "[global]\nindex_url = a\n--Index-URL = b\n",
+            "[global]\nindex_url = a\nindex-url = new\n",
+        );
+    }
+
+    #[test]
+    fn sections_that_have_a_key() {
+        let ini = Ini::read("[a]\nx = 1\n y = 2\n[b]\n X : 1\n\n[c]\nz = x = 1\n");
+        assert_eq!(ini.sections_with("x"), ["a", "b"]);
+        assert!(ini.sections_with("y").is_empty());
     }
 
     #[test]

@@ -36,6 +36,21 @@ fn pip_is_told_of_the_index_and_of_a_host_without_tls() {
 }
 
 #[test]
+fn what_overrules_pips_global_section_is_told() {
+    #[track_caller]
+    fn check(text: &str, expected: Option<&str>) {
+        assert_eq!(overruled(&pip(text, &endpoints(), None)).as_deref(), expected);
+    }
+    check("[global]\nindex-url = x\n[install]\ntimeout = 5\n", None);
+    check(
+        "[install]\nindex_url = x\n[download]\n    index-url: y\n",
+        Some(
+            "the index-url in [install] and [download] stays, and counts more there: remove it if it should not",
+        ),
+    );
+}
+
+#[test]
 fn uv_has_one_default() {
     let text = "index-url = \"x\"\noffline = false\n\n[[index]]\nname = \"other\"\nurl = \"http://x/\"\ndefault = true # old\n";
     let expected = "offline = false\n\n[[index]]\nname = \"other\"\nurl = \"http://x/\"\n\n[[index]]\n\
@@ -60,6 +75,18 @@ fn twine_keeps_its_other_servers() {
         ),
         "[distutils]\nindex-servers =\n    other\n    alice-dev\n\n[other]\nusername = x\n\n[alice-dev]\n\
          repository = http://index.example:8080/alice/dev/\nusername = bob\npassword = p@ss/word\n",
+    );
+}
+
+#[test]
+fn twine_keeps_the_servers_that_it_knows_by_itself() {
+    let submit = endpoints().submit.expect("a place");
+    let servers = "index-servers =\n    pypi\n    testpypi\n    alice-dev\n";
+    let ours = "[alice-dev]\nrepository = http://index.example:8080/alice/dev/\n";
+    check(twine("", "alice-dev", &submit, None), &format!("[distutils]\n{servers}\n{ours}"));
+    check(
+        twine("[pypi]\nusername = x\n", "alice-dev", &submit, None),
+        &format!("[pypi]\nusername = x\n\n[distutils]\n{servers}\n{ours}"),
     );
 }
 

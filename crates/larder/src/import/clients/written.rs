@@ -22,9 +22,11 @@ pub struct Change {
     path: PathBuf,
     /// None if there is no such file.
     before: Option<String>,
-    after: String,
+    pub(super) after: String,
     /// Texts that are not shown.
     secrets: Vec<String>,
+    /// What else in the file is to be known.
+    pub(super) note: Option<String>,
 }
 
 /// How a change is taken back.
@@ -73,12 +75,17 @@ impl Change {
         };
         let after = edit(before.as_deref().unwrap_or_default())
             .with_context(|| format!("`{}` cannot be changed", shown(&path)))?;
-        Ok(Change { path, before, after, secrets })
+        Ok(Change { path, before, after, secrets, note: None })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What else in the file is to be known; it stays.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// Whether anything changes, be it only who may read the file.

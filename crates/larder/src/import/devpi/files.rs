@@ -27,6 +27,7 @@ use crate::import::stored_blobs::{self, Look};
 use crate::import::writer::{Plan, Writer};
 use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::keeping::counted;
+use crate::release_metadata;
 use crate::stored::Stored;
 
 /// A release or a file that is to be imported.
@@ -572,11 +573,16 @@ pub(super) async fn import(
 async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<String>)> {
     let file = match &item.what {
         What::Release(metadata) => {
-            let json = serde_json::to_vec(&metadata.to_json())?;
-            if let Some(outcome) = item.found(writer.stored(), Some(Digest::of(&json))) {
+            let blob = match release_metadata::blob(metadata) {
+                Ok(blob) => blob,
+                Err(error) => {
+                    return Ok((Ready::Decided(Outcome::Failed(error.to_string())), None));
+                }
+            };
+            if let Some(outcome) = item.found(writer.stored(), Some(Digest::of(&blob))) {
                 return Ok((Ready::Decided(outcome), None));
             }
-            return Ok((Ready::Metadata(writer.put(json.into()).await?), None));
+            return Ok((Ready::Metadata(writer.put(blob).await?), None));
         }
         What::File(file) => file,
     };

@@ -180,18 +180,22 @@ fn a_user_goes_with_their_indexes_if_that_is_meant() {
     assert_eq!((status("/alice/dev"), status("/alice/prod")), (404, 404));
 }
 
-/// Begins a request that `alice` may make, and ends its body after her removal: it is refused, and nothing is kept.
+/// Begins a request that `alice` may make, and ends its body after her password is gone: it is refused, and nothing is
+/// kept.
 #[track_caller]
-fn check_lost(target: &str, content_type: &str, body: &str) {
+fn check_lost(method: &str, target: &str, content_type: &str, body: &str, status: u16) {
     let process = start();
     let (client, place) = (process.client, Place(process.directory.path()));
     let alice = basic("alice", "old");
     let headers = [("Authorization", alice.as_str()), ("Content-Type", "application/json")];
     assert_eq!(client.send("PUT", "/alice/dev", &headers, b"{}").status, 200);
+    place.run("user groups alice --add admin");
+    let made = || client.send("PUT", "/dora", &headers, br#"{"password": "x"}"#).status;
+    wait_until("Alice to be an administrator", || [201, 409].contains(&made()));
 
     let mut stream = client.connect();
     let head = format!(
-        "POST {target} HTTP/1.1\r\nHost: x\r\nAuthorization: {alice}\r\nContent-Type: {content_type}\r\n\
+        "{method} {target} HTTP/1.1\r\nHost: x\r\nAuthorization: {alice}\r\nContent-Type: {content_type}\r\n\
          Connection: close\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
@@ -201,18 +205,27 @@ fn check_lost(target: &str, content_type: &str, body: &str) {
     wait_until("the password to be gone", || read(&client, &alice).status == 401);
     stream.write_all(body.as_bytes()).expect("the server reads");
     let refused = Response::read(&mut stream, false);
-    assert_eq!(refused.status, 401, "{}", refused.text());
+    assert_eq!(refused.status, status, "{target}: {}", refused.text());
     let verified = place.run("verify");
     assert!(!verified.contains("article") && !verified.contains("release"), "{verified}");
+    assert_eq!(place.json("token list --json"), serde_json::json!([]));
+    let users = place.run("user list --json");
+    assert!(!users.contains("late"), "{users}");
 }
 
 #[test]
 fn a_right_that_is_lost_while_a_body_comes_is_lost_for_it() {
-    check_lost("/article/late/0", "text/plain", "text");
+    check_lost("POST", "/article/late/0", "text/plain", "text", 401);
     let field = |name: &str, value: &str| {
         format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
     };
     let fields = [field(":action", "submit"), field("name", "late"), field("version", "1")];
     let form = format!("{}--x--\r\n", fields.concat());
-    check_lost("/alice/dev/", "multipart/form-data; boundary=x", &form);
+    check_lost("POST", "/alice/dev/", "multipart/form-data; boundary=x", &form, 401);
+    let json = "application/json";
+    check_lost("POST", "/+tokens", json, r#"{"scopes": ["*"], "comment": "late"}"#, 401);
+    // To the Python index she is nobody then.
+    check_lost("PUT", "/late", json, r#"{"password": "late"}"#, 403);
+    check_lost("PATCH", "/alice", json, r#"{"title": "late"}"#, 403);
+    check_lost("PATCH", "/dora", json, r#"{"password": "late"}"#, 403);
 }

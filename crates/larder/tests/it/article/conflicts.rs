@@ -1,9 +1,12 @@
 //! A writer who was overtaken: who was first, and both changes in one text where that can be.
 
+use std::io::{Read, Write};
+
 use serde_json::Value;
 
 use super::{ask, code, noise, store, text, wiki, wiki_with};
-use crate::server::TestServer;
+use crate::client::Response;
+use crate::server::{ROOT, TestServer};
 
 const BASE: &[u8] = b"one\ntwo\nthree\nfour\n";
 
@@ -111,4 +114,52 @@ fn texts_that_memory_does_not_keep_are_merged_and_compared() {
     let diff = server.get("/article/a/diff");
     assert_eq!(diff.status, 200, "{}", diff.text());
     assert!(diff.text().contains("-one\n+ONE\n"), "{}", diff.text());
+}
+
+/// A PUT of `BASE` with another end, under this precondition, whose body ends after another writer's revision of `name`.
+#[track_caller]
+fn put_slowly(server: &TestServer, name: &str, precondition: &str, base: u32) -> Response {
+    let body = b"one\ntwo\nthree\nFOUR\n";
+    let mut stream = server.client.connect();
+    let head = format!(
+        "PUT /article/{name} HTTP/1.1\r\nHost: x\r\n{}: {}\r\n{precondition}\r\nConnection: close\r\n\
+         Content-Type: text/markdown\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        ROOT.0,
+        ROOT.1,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    stream.read_exact(&mut [0; 25]).expect("the server wants the body");
+    store(server, &format!("{name}/{base}"), b"ONE\ntwo\nthree\nfour\n");
+    stream.write_all(body).expect("the server reads");
+    Response::read(&mut stream, false)
+}
+
+/// A precondition is one of the moment of the write: what came while the body did, counts.
+#[test]
+fn a_precondition_that_fails_while_the_body_comes() {
+    let server = wiki();
+    let tag = store(&server, "a/0", BASE).header("etag").to_owned();
+    let response = put_slowly(&server, "a", &format!("If-Match: {tag}"), 1);
+    assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
+    let json = response.json();
+    assert_eq!((&json["base_version"], &json["latest_version"]), (&1.into(), &2.into()));
+    assert_eq!(json["merge"]["text"], "ONE\ntwo\nthree\nFOUR\n");
+    assert_eq!(response.header("etag"), server.get("/article/a").header("etag"));
+    let response = put_slowly(&server, "new", "If-None-Match: *", 0);
+    assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
+    // Whatever is there, is that of then.
+    let response = put_slowly(&server, "a", "If-Match: *", 2);
+    assert_eq!((response.status, &response.json()["version"]), (201, &4.into()));
+}
+
+#[test]
+fn a_precondition_that_fails_for_the_same_text_says_so() {
+    let server = sample();
+    let old = server.get("/article/a/1").header("etag").to_owned();
+    let headers = [("If-Match", old.as_str()), ("Content-Type", "text/markdown")];
+    let put = |body: &[u8]| ask(&server, "PUT", "/article/a", &headers, body);
+    let response = put(b"ONE\ntwo\nthree\nfour\n");
+    assert_eq!((response.status, &response.json()["same_content"]), (412, &true.into()));
+    assert_eq!(put(BASE).json()["same_content"], false);
 }

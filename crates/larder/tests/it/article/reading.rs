@@ -161,6 +161,42 @@ fn conditions() {
     }
 }
 
+/// A date names a second, in which there may have been another text.
+#[test]
+fn a_date_counts_for_the_only_revision_of_its_second() {
+    let server = wiki();
+    let date = |target: &str| server.get(target).header("last-modified").to_owned();
+    let name = (0..).map(|number| format!("a{number}-x")).find(|name| {
+        store(&server, &format!("{name}/0"), b"one");
+        store(&server, &format!("{name}/1"), b"two");
+        date(&format!("/article/{name}/1")) == date(&format!("/article/{name}/2"))
+    });
+    let name = name.expect("two writes in one second");
+    let (latest, first) = (format!("/article/{name}"), format!("/article/{name}/1"));
+    let date = date(&latest);
+    let since = [("If-Modified-Since", date.as_str())];
+    let part = [("Range", "bytes=0-0"), ("If-Range", date.as_str())];
+    let check = |target: &str, headers: &[(&str, &str)], status: u16, body: &str| {
+        let response = get(&server, target, headers);
+        assert_eq!((response.status, response.text().as_str()), (status, body), "{headers:?}");
+    };
+    check(&latest, &since, 200, "two");
+    check(&latest, &part, 200, "two");
+    let tag = server.get(&latest).header("etag").to_owned();
+    check(&latest, &[("Range", "bytes=0-0"), ("If-Range", &tag)], 206, "t");
+    check(&latest, &[since[0], ("If-None-Match", &tag)], 304, "");
+    // What never changes, is told by any date.
+    check(&first, &since, 304, "");
+    check(&first, &part, 206, "o");
+    // The next text of a later second is told by its date again.
+    let is_later = || ask(&server, "GET", &latest, &[], b"").header("date") != date;
+    crate::wait_until("the next second", is_later);
+    store(&server, &format!("{name}/2"), b"three");
+    let date = server.get(&latest).header("last-modified").to_owned();
+    check(&latest, &[("If-Modified-Since", &date)], 304, "");
+    check(&latest, &[("Range", "bytes=0-0"), ("If-Range", &date)], 206, "t");
+}
+
 #[test]
 fn head_is_get_without_the_body() {
     for server in both(|server| {

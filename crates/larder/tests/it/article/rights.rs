@@ -136,28 +136,22 @@ fn what_is_closed_shows_nowhere() {
         for target in pages {
             let tag = send(&server, "GET", target, &ada).header("etag").to_owned();
             for (who, expected) in [("", 401), (bob.as_str(), 403)] {
-                let with = |extra: (&str, &str)| {
+                let send = |method: &str, extra: (&str, &str)| {
                     let headers = [("Authorization", who), extra];
-                    server.client.get_with(target, &headers[usize::from(who.is_empty())..])
+                    let headers = &headers[usize::from(who.is_empty())..];
+                    server.client.send(method, target, headers, b"")
                 };
+                let with = |extra| send("GET", extra);
+                let head = send("HEAD", ("If-None-Match", "*"));
                 for response in [
                     with(("Accept", "*/*")),
                     with(("If-None-Match", &tag)),
                     with(("If-None-Match", "*")),
                     with(("Range", "bytes=0-3")),
                     with(("Accept-Encoding", "gzip")),
-                    server.client.send(
-                        "HEAD",
-                        target,
-                        &[("If-None-Match", "*")][..usize::from(who.is_empty())],
-                        b"",
-                    ),
+                    head,
                 ] {
-                    assert!(
-                        [401, expected].contains(&response.status),
-                        "{who} {target}: {}",
-                        response.status
-                    );
+                    assert_eq!(response.status, expected, "{who} {target}");
                     let all = format!("{:?} {}", response.headers, response.text());
                     assert!(!all.contains("Secret") && !all.contains("secret t"), "{all}");
                     assert_eq!(response.find("etag"), None, "{who} {target}");
@@ -208,6 +202,7 @@ fn a_surface_that_is_switched_off_has_no_pages() {
     for target in ["/article/a", "/articles", "/article/a/history"] {
         assert_eq!(server.get(target).status, 404, "{target}");
     }
+    // What no other surface answers is the Python index's, where this is no page that takes a POST.
     let written = ask(&server, "POST", "/article/a/0", &[], b"x");
-    assert!([404, 405].contains(&written.status), "{}", written.status);
+    assert_eq!(written.status, 405);
 }

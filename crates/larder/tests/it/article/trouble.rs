@@ -81,7 +81,12 @@ fn a_lost_content() {
     assert!(!response.text().contains(path.to_str().expect("text")), "{}", response.text());
     assert_eq!(server.get("/article/b").text(), "two");
     assert_eq!(server.get("/article/a/history").status, 200);
+    // No version can be made of it.
+    store(&server, "a/1", b"three");
+    let restored = ask(&server, "POST", "/article/a/2?restore=1", &[], b"");
+    assert_eq!(restored.status, 500, "{}", restored.text());
+    assert_eq!(server.get("/article/a").text(), "three");
     // The same text again brings it back.
     store(&server, "c/0", b"one");
-    assert_eq!(server.get("/article/a").text(), "one");
+    assert_eq!(server.get("/article/a/1").text(), "one");
 }

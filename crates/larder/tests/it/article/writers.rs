@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{ask, store, wiki, wiki_with};
 use crate::client::Response;
-use crate::server::TestServer;
+use crate::server::{TestServer, wait_for};
 
 const WRITERS: usize = 50;
 const ROUNDS: usize = 6;
@@ -61,6 +61,40 @@ fn check_round(response: &Response, round: usize) {
         }
         status => panic!("{status}: {json}"),
     }
+}
+
+/// A decision on an older state is made again on the next one, and not for ever.
+#[test]
+fn a_write_is_decided_anew() {
+    use larder::accounts::ATTEMPTS_MAX;
+    use larder::stored::WriteFailure;
+    use record::{Batch, Expected, Key, Serial};
+
+    let server = wiki();
+    let (keeper, patience) = (&server.app.keeper, server.app.config.store.wait_for_serial);
+    let batch = |expected| {
+        let key = Key::new("note/decided").expect("a key");
+        Batch::new().put(key, expected, "{}", Vec::new())
+    };
+    // Each finds what the one before it left, or not.
+    let check = |wrong: u32, decisions: u32| {
+        let mut decided = 0;
+        let mut serials = Vec::new();
+        let outcome = wait_for(keeper.decided(patience, |stored| {
+            decided += 1;
+            serials.push(stored.serial);
+            let never = Expected::At(Serial(u64::MAX));
+            let expected = if decided <= wrong { never } else { Expected::Anything };
+            Ok::<_, WriteFailure>((Some(batch(expected)), decided))
+        }));
+        assert_eq!(decided, decisions);
+        outcome.map(|(outcome, serial)| (outcome, serial > serials.last().copied()))
+    };
+    assert_eq!(check(0, 1).expect("a commit"), (1, true));
+    assert_eq!(check(2, 3).expect("a commit"), (3, true));
+    assert!(matches!(check(u32::MAX, ATTEMPTS_MAX), Err(WriteFailure::Overtaken)));
+    let nothing = keeper.decided(patience, |_| Ok::<_, WriteFailure>((Some(Batch::new()), ())));
+    assert_eq!(wait_for(nothing).expect("nothing to commit"), ((), None));
 }
 
 /// A page of one version: every line names it, so that a torn or mixed one shows.

@@ -464,3 +464,30 @@ fn the_openapi_document_lists_the_methods() {
     }
     assert!(asked > 100, "{asked}");
 }
+
+#[test]
+fn messages_repeat_only_so_much_of_what_came() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let long = "x".repeat(100_000);
+    let keys = |count: usize| -> Value {
+        let keys = (0..count).map(|number| (format!("key-{number}"), json!(1)));
+        keys.collect::<serde_json::Map<_, _>>().into()
+    };
+    let check = |response: &super::Response, status: u16, start: &str| {
+        assert_eq!(response.status, status, "{}", response.text());
+        let json = response.json();
+        let message = json["message"].as_str().expect("a message");
+        assert!(message.starts_with(start), "{message}");
+        assert!(message.chars().count() <= 1_001, "{} characters", message.len());
+    };
+    let login = json!({"user": long, "password": "x"});
+    check(&index.anybody().send("POST", "/+login", login), 401, "user 'xxx");
+    let unknown = index.root().send("PUT", "/carol", keys(9_000));
+    check(&unknown, 400, "Unknown keys in user config: key-0, key-1, ");
+    let changed = index.alice().send("PATCH", "/alice/dev", keys(9_000));
+    assert!(changed.text().len() < 5_000, "{} bytes", changed.text().len());
+    let named = Upload::named(&long, "1.0", "p-1.0.zip", b"");
+    let refused = index.alice().json().upload("alice/dev", &named);
+    check(&refused, 400, "");
+}

@@ -1,5 +1,7 @@
 //! Uploads: what is taken, what is refused and with which words, and that nothing of it stays.
 
+use std::io::{Read as _, Write as _};
+
 use record::Digest;
 use serde_json::{Value, json};
 
@@ -60,6 +62,78 @@ fn forms_that_are_refused() {
     check(Upload::docs("p", "1.0", &zip(&[("/etc/passwd", b"")])), "/etc/passwd");
     assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);
     assert_eq!(index.blobs(), 0);
+}
+
+#[test]
+fn what_has_no_end_is_refused() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let check = |start: &str, text: &str| {
+        let mut body = start.replace('|', "\r\n").into_bytes();
+        body.resize(300 << 10, b'x');
+        let ask = index.alice().json().with("Content-Type", "multipart/form-data; boundary=b");
+        let refused = ask.bytes("POST", "/alice/dev/", &body);
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.text().contains(text), "{}", refused.text());
+    };
+    let bound = "more than 65536 bytes before its first boundary, or in the head of a field";
+    check("", bound);
+    check("--b|Content-Disposition: form-data; name=", bound);
+    check("--b|Content-Disposition: form-data; name=\"a\"||", "did not arrive whole");
+}
+
+#[test]
+fn metadata_that_nobody_could_read_back_is_refused() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    // As JSON, a quotation mark takes two bytes.
+    let form = |bytes: usize| {
+        let description = "\"".repeat(bytes);
+        format!(":action=submit&name=p&version=1.0&description={description}").into_bytes()
+    };
+    let register = |form: &[u8]| {
+        let ask = index.alice().json();
+        let ask = ask.with("Content-Type", "application/x-www-form-urlencoded");
+        ask.bytes("POST", "/alice/dev/", form)
+    };
+    let refused = register(&form(9 << 20));
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(refused.text().contains("at most 16777216 were expected"), "{}", refused.text());
+    assert_eq!(register(&form(7 << 20)).status, 200);
+    let data = result(&index.anybody().json().get("/alice/dev/p/1.0"), "versiondata");
+    assert_eq!(data["description"].as_str().map(str::len), Some(7 << 20));
+    let found = result(&index.anybody().json().get("/+search?query=p"), "search");
+    assert_eq!(found["items"][0]["name"], "p");
+}
+
+#[test]
+fn what_became_of_a_stage_while_the_body_came_counts() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({"volatile": false}));
+    let content = sdist("x");
+    index.upload("alice/dev", "p-1.0.zip", &content);
+    let at = path("alice/dev", "p-1.0.zip", &content);
+    // The same file again, which is there when the upload begins, and is not when it ends.
+    let (content_type, body) = Upload::of("p-1.0.zip", &content).form();
+    let head = format!(
+        "POST /alice/dev/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
+         Content-Length: {}\r\nAuthorization: {}\r\nExpect: 100-continue\r\n\r\n",
+        body.len(),
+        basic("alice", PASSWORD)
+    );
+    let mut stream = index.client().connect();
+    stream.write_all(head.as_bytes()).expect("it listens");
+    // It wants the body: so it has looked at the stage.
+    let mut interim = [0; 25];
+    stream.read_exact(&mut interim).expect("an answer");
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(index.alice().bytes("DELETE", &format!("{at}?force"), b"").status, 200);
+    assert_eq!(index.anybody().get(&at).status, 410);
+    stream.write_all(&body).expect("it listens");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert_eq!(index.anybody().get(&at).body, content);
 }
 
 #[test]

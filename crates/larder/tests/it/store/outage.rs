@@ -1,6 +1,7 @@
 //! A database that is lost and comes back: who writes is told, who reads goes on reading, and what was
 //! acknowledged is there.
 
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use super::{Place, article_request, send, try_exchange};
@@ -199,4 +200,29 @@ fn a_database_that_stands_still() {
     for target in ["/article/b/2-x", "/article/b/3-x", "/alice"] {
         assert_eq!(client.get(target).status, 404, "{target}");
     }
+}
+
+/// Whoever stops a server while its database stands still need not kill it, neither later nor at its start.
+#[test]
+fn a_server_is_stopped_while_its_database_stands_still() {
+    let Some(place) = Place::postgres() else { return };
+    let mut process = place.start("one");
+    let mut starting = place.command(&["serve", "--aur-enabled=false", "--listen", "127.0.0.1:0"]);
+    starting.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let postgres = place.postgres.as_ref().expect("it was started");
+    let frozen = postgres.freeze();
+    wait_until("the trouble", || process.client.get("/readyz?verbose").text().contains("[!]"));
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+
+    let starting = starting.spawn().expect("it starts");
+    // By then it listens to signals.
+    wait_until("the data directory", || place.directory.path().join("data").exists());
+    let kill = format!("kill -TERM {}", starting.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+    let ended = starting.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    assert!(said.contains("stopped before the start was over"), "{said}");
+    drop(frozen);
 }

@@ -75,6 +75,12 @@ fn a_lagging_copy_takes_over() {
     check_refused(client, 3);
     check_article(client, "three", 3);
     assert!(client.get("/readyz?verbose").text().contains("fell back"));
+    // That it cannot be asked for a while does not bring back what it has lost.
+    postgres.stop();
+    wait_until("an outage", || !client.get("/readyz?verbose").text().contains("fell back"));
+    assert_eq!(metric(&process), "1");
+    postgres.resume();
+    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("fell back"));
     let told = process.log().matches("the store has lost commits").count();
     assert_eq!(told, 1, "{}", process.log());
 
@@ -86,4 +92,22 @@ fn a_lagging_copy_takes_over() {
     write(&process.client, 6, "seven");
     wait_until("the other", || other.client.get("/article/a").text() == "seven");
     place.check(&["verify"]);
+}
+
+/// Another file is put in place of the one that is open: what would be written to that one would be lost.
+#[test]
+fn a_file_is_replaced() {
+    let place = Place::sqlite();
+    place.init();
+    let process = place.start("one");
+    let client = &process.client;
+    write(client, 0, "one");
+    let file = place.directory.path().join("shared.db");
+    std::fs::copy(&file, file.with_extension("other")).expect("a copy");
+    std::fs::rename(file.with_extension("other"), &file).expect("a rename");
+    check_refused(client, 1);
+    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("was replaced"));
+    assert_eq!(metric(&process), "1");
+    assert_eq!(client.get("/readyz").status, 200);
+    check_article(client, "one", 1);
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use account::Scope;
 use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
 use http::StatusCode;
 use pypi::change::push::{PushOrder, PushTarget};
 use pypi::{ChangeError, FileRole, Filename, ProjectName, ReleaseFile, Stage, StageName};
@@ -15,22 +17,23 @@ use reqwest::multipart::{Form, Part};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 use super::{refused, unauthorized};
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::reply;
 use crate::http::python::write::{Refused, rule};
+use crate::release_metadata;
 
-/// Time to connect, and time without a byte until the push is given up. A file may take as long as it takes.
+/// Time to connect, and time without a byte in either direction until the push is given up. A file may take as long
+/// as it takes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What is told of an answer at most.
 const TOLD_BYTES_MAX: usize = 2_000;
-
-/// Most bytes of a release's metadata.
-const METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// Where the uploads go.
 struct Target<'order> {
@@ -38,6 +41,7 @@ struct Target<'order> {
     url: Url,
     username: &'order str,
     password: &'order str,
+    stall_timeout: Duration,
 }
 
 /// How one upload ended.
@@ -117,7 +121,7 @@ impl<'stage> Release<'stage> {
         if files.is_empty() && docs.is_empty() {
             return Err(refused(ChangeError::NoFilesToPush { project, version: text }));
         }
-        let bytes = ask.app.keeper.blobs.bytes(known.metadata, METADATA_BYTES_MAX).await;
+        let bytes = ask.app.keeper.blobs.bytes(known.metadata, release_metadata::BYTES_MAX).await;
         let bytes = bytes.map_err(|error| {
             tracing::error!(%error, "a release's metadata cannot be read");
             HttpError::unavailable("the release's metadata cannot be read now", 5)
@@ -137,7 +141,7 @@ impl<'stage> Release<'stage> {
     ) -> bool {
         if register {
             let form = self.form("submit");
-            let outcome = target.post(form).await;
+            let outcome = target.post(form, still()).await;
             let is_success = outcome.is_success();
             let mut entry = vec![json!("register"), json!(self.name), json!(self.version)];
             if !is_success {
@@ -150,9 +154,9 @@ impl<'stage> Release<'stage> {
         }
         for file in &self.files {
             let outcome = match self.part(ask, file, file.filename()).await {
-                Ok(part) => {
+                Ok((part, movement)) => {
                     let form = self.file_form(file).part("content", part);
-                    target.post(form).await
+                    target.post(form, movement).await
                 }
                 Err(text) => Outcome { status: 0, text },
             };
@@ -168,13 +172,13 @@ impl<'stage> Release<'stage> {
         for docs in &self.docs {
             let filename = format!("{}.zip", self.name);
             let outcome = match self.part(ask, docs, &filename).await {
-                Ok(part) => {
+                Ok((part, movement)) => {
                     let form = Form::new()
                         .text(":action", "doc_upload")
                         .text("name", self.name.to_owned())
                         .text("version", self.version.to_owned())
                         .part("content", part);
-                    target.post(form).await
+                    target.post(form, movement).await
                 }
                 Err(text) => Outcome { status: 0, text },
             };
@@ -218,8 +222,13 @@ impl<'stage> Release<'stage> {
         }
     }
 
-    /// The file's bytes, read as they are sent.
-    async fn part(&self, ask: &Ask, file: &ReleaseFile, filename: &str) -> Result<Part, String> {
+    /// The file's bytes, read as they are sent, and what tells that they are.
+    async fn part(
+        &self,
+        ask: &Ask,
+        file: &ReleaseFile,
+        filename: &str,
+    ) -> Result<(Part, Movement), String> {
         let blob = ask.app.keeper.blobs.open_blob(*file.digest()).await.map_err(|error| {
             tracing::error!(%error, "a file cannot be read");
             "the file cannot be read from the store now".to_owned()
@@ -228,8 +237,36 @@ impl<'stage> Release<'stage> {
             tracing::error!(digest = %file.digest(), "a file is missing from the store");
             "the file is missing from the store".to_owned()
         })?;
-        let body = reqwest::Body::wrap_stream(blob.read());
-        Ok(Part::stream_with_length(body, blob.size_bytes()).file_name(filename.to_owned()))
+        let (body, movement) = watched(blob.read());
+        let part = Part::stream_with_length(body, blob.size_bytes());
+        Ok((part.file_name(filename.to_owned()), movement))
+    }
+}
+
+/// Changes whenever a piece of a body is taken, and ends with the body.
+type Movement = watch::Receiver<()>;
+
+/// Of an upload whose form is sent at once.
+fn still() -> Movement {
+    watch::channel(()).1
+}
+
+fn watched<S, E>(pieces: S) -> (reqwest::Body, Movement)
+where
+    S: Stream<Item = Result<Bytes, E>> + Send + 'static,
+    E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
+{
+    let (mover, movement) = watch::channel(());
+    let body = reqwest::Body::wrap_stream(pieces.inspect(move |_| mover.send_replace(())));
+    (body, movement)
+}
+
+/// Ends when nothing of the body was taken for so long; or, after the last of it, nothing was answered.
+async fn stalled(mut movement: Movement, stall_timeout: Duration) {
+    while let Ok(moved) = timeout(stall_timeout, movement.changed()).await {
+        if moved.is_err() {
+            return sleep(stall_timeout).await;
+        }
     }
 }
 
@@ -258,7 +295,6 @@ impl<'order> Target<'order> {
             Client::builder()
                 .user_agent(concat!("larder/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(CONNECT_TIMEOUT)
-                .read_timeout(STALL_TIMEOUT)
                 .redirect(Policy::none())
                 .referer(false)
         };
@@ -271,18 +307,23 @@ impl<'order> Target<'order> {
             tracing::error!(%error, "no client for pushes can be made");
             HttpError::unavailable("nothing can be sent to other servers now", 5)
         })?;
-        Ok(Target { client, url, username, password })
+        Ok(Target { client, url, username, password, stall_timeout: STALL_TIMEOUT })
     }
 
-    async fn post(&self, form: Form) -> Outcome {
+    async fn post(&self, form: Form, movement: Movement) -> Outcome {
         let request = self.client.post(self.url.clone()).multipart(form);
         let request = match self.username.is_empty() {
             true => request,
             false => request.basic_auth(self.username, Some(self.password)),
         };
-        let mut response = match request.send().await {
+        // The client's own timeout for reads would count the time that a long body takes.
+        let sent = tokio::select! {
+            sent = request.send() => sent.map_err(|error| causes(&error)),
+            () = stalled(movement, self.stall_timeout) => Err(LATE.to_owned()),
+        };
+        let mut response = match sent {
             Ok(response) => response,
-            Err(error) => return Outcome { status: 0, text: causes(&error) },
+            Err(text) => return Outcome { status: 0, text },
         };
         let status = response.status();
         if status.is_redirection() {
@@ -291,9 +332,9 @@ impl<'order> Target<'order> {
         }
         let mut told = Vec::new();
         while told.len() < TOLD_BYTES_MAX {
-            match response.chunk().await {
-                Ok(Some(chunk)) => told.extend_from_slice(&chunk),
-                Ok(None) | Err(_) => break,
+            match timeout(self.stall_timeout, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => told.extend_from_slice(&chunk),
+                Ok(Ok(None) | Err(_)) | Err(_) => break,
             }
         }
         told.truncate(TOLD_BYTES_MAX);
@@ -301,10 +342,12 @@ impl<'order> Target<'order> {
     }
 }
 
+const LATE: &str = "the server did not answer in time";
+
 /// An error with its causes, without the URL, which may have a password in it.
 fn causes(error: &reqwest::Error) -> String {
     let mut text = match (error.is_connect(), error.is_timeout()) {
-        (_, true) => "the server did not answer in time".to_owned(),
+        (_, true) => LATE.to_owned(),
         (true, _) => "no connection to the server".to_owned(),
         _ => "the upload failed".to_owned(),
     };
@@ -314,4 +357,59 @@ fn causes(error: &reqwest::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const STALL_TIMEOUT: Duration = Duration::from_millis(400);
+    const PIECES: u64 = 10;
+
+    /// What becomes of an upload whose pieces come `interval` apart, to a server that answers when all are there;
+    /// or never.
+    async fn check(interval: Duration, answers: bool, expected: (u16, &str)) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let serving = tokio::spawn(async move {
+            let (mut connection, _) = listener.accept().await.expect("a connection");
+            let (mut seen, mut buffer) = (0, [0; 4096]);
+            while let Ok(count) = connection.read(&mut buffer).await
+                && count > 0
+            {
+                seen += buffer[..count].iter().filter(|byte| **byte == b'#').count() as u64;
+                if seen == PIECES && answers {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                    connection.write_all(answer).await.expect("it listens");
+                    return;
+                }
+            }
+        });
+        let mut target = match Target::new(&url, "", "") {
+            Ok(target) => target,
+            Err(_) => panic!("{url} is a target"),
+        };
+        target.stall_timeout = STALL_TIMEOUT;
+        let pieces = stream::iter(0..PIECES).then(move |_| async move {
+            sleep(interval).await;
+            Ok::<_, std::convert::Infallible>(Bytes::from_static(b"#"))
+        });
+        let (body, movement) = watched(pieces);
+        let form = Form::new().part("content", Part::stream_with_length(body, PIECES));
+        let outcome = target.post(form, movement).await;
+        assert_eq!((outcome.status, outcome.text.as_str()), expected, "{interval:?}");
+        serving.abort();
+    }
+
+    #[tokio::test]
+    async fn only_a_push_that_stands_still_is_given_up() {
+        // Longer than the timeout on the whole, but never without a byte for so long.
+        check(Duration::from_millis(100), true, (200, "ok")).await;
+        check(Duration::from_millis(100), false, (0, LATE)).await;
+        check(Duration::from_secs(5), true, (0, LATE)).await;
+    }
 }

@@ -1,0 +1,166 @@
+//! [`Form`]: a multipart form field by field, with a bound on what stands between the fields.
+//!
+//! What a field brings is bounded by whoever takes it, piece by piece. But the way to the next one is looked for in
+//! memory: up to the first boundary, and in a field's own head, nothing is handed out before all of it is there. So
+//! the bytes that come meanwhile are counted, one piece at a time, and the form is given up at [`HEAD_BYTES_MAX`].
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use multer::{Field, Multipart};
+
+/// Bytes, give or take a piece, that are read while a field is looked for: a head has some hundred.
+pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// While a field's own bytes are read, which are not counted here.
+const UNCOUNTED: usize = usize::MAX;
+
+/// A form.
+pub(super) struct Form {
+    multipart: Multipart<'static>,
+    /// Bytes that may still come until the next field is found.
+    left: Arc<AtomicUsize>,
+}
+
+/// Why there is no next field.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FormError {
+    #[error(
+        "the form has more than {HEAD_BYTES_MAX} bytes before its first boundary, or in the head of a field"
+    )]
+    Head,
+    #[error("the form did not arrive whole: {0}")]
+    Broken(#[from] multer::Error),
+}
+
+impl Form {
+    /// The form that these bytes are.
+    pub(super) fn new<E>(
+        pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+        boundary: String,
+    ) -> Form
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
+    {
+        let left = Arc::new(AtomicUsize::new(UNCOUNTED));
+        let counted = Counted { pieces: Box::pin(pieces), left: left.clone(), is_pausing: false };
+        Form { multipart: Multipart::new(counted, boundary), left }
+    }
+
+    /// The next field; none at the end. The one before must have been read whole.
+    ///
+    /// # Errors
+    /// [`FormError`].
+    pub(super) async fn next_field(&mut self) -> Result<Option<Field<'static>>, FormError> {
+        self.left.store(HEAD_BYTES_MAX, Relaxed);
+        let found = self.multipart.next_field().await;
+        let left = self.left.swap(UNCOUNTED, Relaxed);
+        found.map_err(|error| if left == 0 { FormError::Head } else { error.into() })
+    }
+}
+
+/// The body's pieces, one at a time, and counted while a field is looked for.
+struct Counted<S> {
+    pieces: Pin<Box<S>>,
+    left: Arc<AtomicUsize>,
+    /// A piece was handed out, and is looked through before the next.
+    is_pausing: bool,
+}
+
+impl<S, E> Stream for Counted<S>
+where
+    S: Stream<Item = Result<Bytes, E>>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if std::mem::take(&mut self.is_pausing) {
+            // The parser takes as much as there is, and looks at it only then.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let left = self.left.load(Relaxed);
+        if left == 0 {
+            return Poll::Ready(Some(Err(FormError::Head.into())));
+        }
+        let polled = self.pieces.as_mut().poll_next(context);
+        if let Poll::Ready(Some(Ok(piece))) = &polled {
+            if left != UNCOUNTED {
+                self.left.store(left.saturating_sub(piece.len()), Relaxed);
+            }
+            self.is_pausing = true;
+        }
+        polled.map(|piece| piece.map(|piece| piece.map_err(Into::into)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::{StreamExt as _, stream};
+
+    use super::*;
+
+    const PIECE_BYTES: usize = 16 << 10;
+    const ENDLESS_BYTES: usize = 10 * PIECE_BYTES;
+
+    /// What becomes of a form that begins so and goes on with `x` for ever: `name=length`s of the fields until it
+    /// is refused, and why; and how many pieces of the rest were asked for.
+    async fn check(start: &str, expected: &str, pieces_max: usize) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let rest = stream::repeat_with(move || {
+            counter.fetch_add(1, Relaxed);
+            Bytes::from(vec![b'x'; PIECE_BYTES])
+        });
+        let start = Bytes::from(start.replace('|', "\r\n"));
+        let pieces = stream::iter([start]).chain(rest).map(Ok::<_, Infallible>);
+        let mut form = Form::new(pieces, "b".to_owned());
+        let mut said = String::new();
+        loop {
+            match form.next_field().await {
+                Ok(Some(mut field)) => {
+                    let name = field.name().unwrap_or_default().to_owned();
+                    let mut length = 0;
+                    while length < ENDLESS_BYTES
+                        && let Some(piece) = field.chunk().await.expect("bytes")
+                    {
+                        length += piece.len();
+                    }
+                    if length >= ENDLESS_BYTES {
+                        said.push_str("endless");
+                        break;
+                    }
+                    said.push_str(&format!("{name}={length} "));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    said.push_str(&error.to_string());
+                    break;
+                }
+            }
+        }
+        assert!(said.starts_with(expected), "{said}");
+        let asked = asked.load(Relaxed);
+        assert!(asked <= pieces_max, "{asked} pieces of {PIECE_BYTES} bytes");
+    }
+
+    const NAMED: &str = "Content-Disposition: form-data; name=";
+
+    #[tokio::test]
+    async fn what_has_no_end_is_given_up() {
+        let refused = "the form has more than 65536 bytes";
+        check("", refused, 6).await;
+        check("--b|X: ", refused, 6).await;
+        check(&format!("--b|{NAMED}\"a\"||12|--b|X: "), &format!("a=2 {refused}"), 6).await;
+        check(&format!("--b|{NAMED}\"a\"||12|--b--"), "a=2 ", 6).await;
+        // A field's own bytes are for whoever takes them; no more are in memory than are asked for.
+        check(&format!("--b|{NAMED}\"a\"||"), "endless", 12).await;
+    }
+}

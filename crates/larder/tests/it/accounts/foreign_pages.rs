@@ -1,0 +1,79 @@
+//! What a page of another origin makes a browser send, with the password that it remembers: refused on every surface.
+
+use crate::catalogue;
+use crate::client::Client;
+use crate::server::{KEY, ROOT, TestServer, with_key};
+
+/// What would change something: a method, a path, a media type, a body, and the status for a page of this server, each
+/// time.
+const WRITES: [(&str, &str, &str, &str, u16); 9] = [
+    ("POST", "/article/a/1", "text/plain", "one", 404),
+    ("PUT", "/article/b", "text/plain", "one", 428),
+    ("DELETE", "/article/a/1", "", "", 404),
+    ("POST", "/actions", "text/plain", r#"{"actions":{"example.hello_world":{}}}"#, 200),
+    ("POST", "/+tokens", "application/json", r#"{"scopes":["article:read"]}"#, 201),
+    ("DELETE", "/+tokens/000000000000", "", "", 404),
+    ("PUT", "/team/dev", "text/plain", "{}", 200),
+    ("POST", "/team/dev/", "text/plain", "", 400),
+    ("DELETE", "/team/dev", "", "", 201),
+];
+
+#[track_caller]
+fn check(client: &Client, write: (&str, &str, &str, &str, u16), page: &[(&str, &str)]) -> String {
+    let (method, target, media_type, body, status) = write;
+    let mut headers = vec![ROOT, ("APIKey", KEY), ("Content-Type", media_type)];
+    headers.extend(page);
+    let response = client.send(method, target, &headers, body.as_bytes());
+    assert_eq!(response.status, status, "{page:?} {method} {target}: {}", response.text());
+    response.text()
+}
+
+#[test]
+fn nothing_is_written_for_pages_of_other_origins() {
+    let server = TestServer::serving_with(&catalogue::small(), with_key);
+    let (client, admin) = (&server.client, &server.admin.expect("a listener"));
+    check(client, ("PUT", "/team", "", r#"{"password": "x"}"#, 201), &[]);
+    let setting = ("POST", "/admin/settings/max-results?value=7", "text/plain", "", 202);
+    let neighbour = format!("http://127.0.0.1:{}", client.address.port().wrapping_add(1));
+    for page in [
+        &[("Sec-Fetch-Site", "cross-site")][..],
+        &[("Sec-Fetch-Site", "same-site"), ("Origin", "http://evil.example")],
+        &[("Origin", "http://evil.example")],
+        &[("Origin", &neighbour)],
+        // As a page in a sandbox has it.
+        &[("Origin", "null")],
+    ] {
+        for (client, write) in
+            WRITES.map(|write| (client, write)).into_iter().chain([(admin, setting)])
+        {
+            let text = check(client, (write.0, write.1, write.2, write.3, 403), page);
+            assert!(text.contains(&client.address.to_string()), "{text}");
+            assert!(text.contains(page[0].1), "{text}");
+        }
+        // Questions change nothing, and any page may ask; so it is with what is read.
+        check(
+            client,
+            ("POST", "/rpc/v5/info", "application/json", r#"{"arg":["attest"]}"#, 200),
+            page,
+        );
+        check(client, ("GET", "/+tokens", "", "", 200), page);
+        check(client, ("OPTIONS", "/article/a", "", "", 204), page);
+    }
+    let own = format!("http://{}", client.address);
+    for page in [
+        &[][..],
+        &[("Sec-Fetch-Site", "same-origin"), ("Origin", &own)],
+        &[("Sec-Fetch-Site", "none")],
+        &[("Origin", &own)],
+        &[
+            ("Origin", "https://outside.example"),
+            ("X-Outside-URL", "https://outside.example/larder"),
+        ],
+    ] {
+        for write in WRITES {
+            check(client, write, page);
+        }
+    }
+    let own = format!("http://{}", admin.address);
+    check(admin, setting, &[("Origin", &own)]);
+}

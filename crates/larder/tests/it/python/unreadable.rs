@@ -1,0 +1,35 @@
+//! A stage whose record cannot be read is not shown, and nobody takes its place.
+
+use record::{Batch, Expected};
+use serde_json::json;
+
+use super::{Index, check_message, sdist};
+use crate::server::wait_for;
+
+#[test]
+fn a_stage_that_cannot_be_read_stays_as_it_is() {
+    let index = Index::start();
+    let keeper = &index.server.app.keeper;
+    index.stage("alice/dev", json!({}));
+    index.upload("alice/dev", "p-1.zip", &sdist("1"));
+    let write = |body: &'static str| {
+        let key = pypi::stage_key(&"alice/dev".parse().expect("a name"));
+        let batch = Batch::new().put(key, Expected::Anything, body, Vec::new());
+        wait_for(keeper.commit(batch)).expect("a commit");
+    };
+    write(r#"{"v":2,"settings":[]}"#);
+    assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);
+    let text = "index 'alice/dev' exists, but its record cannot be read by this version of the server; \
+                the log says why";
+    for (method, target, status) in [
+        ("PUT", "/alice/dev", 409),
+        ("PATCH", "/alice/dev", 409),
+        ("DELETE", "/alice/dev?force", 409),
+        // Whatever keeps a user from being removed is 403.
+        ("DELETE", "/alice?force", 403),
+    ] {
+        check_message(&index.root().send(method, target, json!({})), status, text);
+    }
+    write(r#"{"v":1,"config":{"type":"stage","added_later":true}}"#);
+    assert!(index.page("alice/dev", "p").contains("p-1.zip"));
+}

@@ -1,0 +1,232 @@
+//! [`Links`]: the links of a source archive, and what must not lead through them.
+//!
+//! A link that stays within the archive by its own words may still leave it by way of another: `a -> .` is harmless,
+//! and so is `b -> a/..` read alone. So nothing may lead through a link: no later member, whose bytes would go where
+//! the link points, and no other link's target, wherever in the archive the two stand. Then every target is what it
+//! says, and looking at it alone is enough.
+
+use std::collections::HashMap;
+
+use super::ArchiveError;
+use super::path::link_escapes;
+
+/// Most bytes of the names and targets of all links together.
+const LINK_BYTES_MAX: u64 = 1 << 20;
+
+/// The links that were met.
+#[derive(Default)]
+pub(super) struct Links {
+    tree: Tree,
+    met: Vec<Link>,
+    /// Bytes of their names and targets.
+    bytes: u64,
+}
+
+/// The paths of symbolic links, segment by segment.
+#[derive(Default)]
+struct Tree {
+    below: HashMap<Box<[u8]>, Tree>,
+    is_link: bool,
+}
+
+struct Link {
+    name: Vec<u8>,
+    target: Vec<u8>,
+    is_hard: bool,
+}
+
+impl Links {
+    /// Takes a member in: its name, and if it is a link, its target. A hard link's target is counted from the top,
+    /// whatever the link's own place.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Member`] if it leads elsewhere, or lies at or below a link that came before;
+    /// [`ArchiveError::TooMuch`].
+    pub(super) fn meet(
+        &mut self,
+        name: &[u8],
+        target: Option<&[u8]>,
+        is_hard: bool,
+    ) -> Result<(), ArchiveError> {
+        if !self.met.is_empty() && self.tree.leads_through(segments(name)) {
+            return refused(name, "the path of a link, or one below it");
+        }
+        let Some(target) = target else { return Ok(()) };
+        if name.contains(&b'\\') || target.contains(&b'\\') {
+            return refused(name, "a link with a backslash, which systems read differently");
+        }
+        if link_escapes(if is_hard { b"top" } else { name }, target) {
+            return refused(name, "a link that leads out of the archive");
+        }
+        self.bytes += (name.len() + target.len()) as u64;
+        if self.bytes > LINK_BYTES_MAX {
+            let (what, found) = ("bytes of links", self.bytes);
+            return Err(ArchiveError::TooMuch { what, found, max: LINK_BYTES_MAX });
+        }
+        if !is_hard {
+            self.tree.add(segments(name));
+        }
+        self.met.push(Link { name: name.to_vec(), target: target.to_vec(), is_hard });
+        Ok(())
+    }
+
+    /// Whether each link leads where it says, now that all are known.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Member`] for the first that does not.
+    pub(super) fn check(&self) -> Result<(), ArchiveError> {
+        for link in &self.met {
+            if self.tree.misleads(link) {
+                return refused(&link.name, "a link that leads through another link");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tree {
+    fn add<'path>(&mut self, path: impl Iterator<Item = &'path [u8]>) {
+        let mut tree = self;
+        for segment in path {
+            tree = tree.below.entry(segment.into()).or_default();
+        }
+        tree.is_link = true;
+    }
+
+    /// Whether a path without `..` is that of a link, or below one.
+    fn leads_through<'path>(&self, path: impl Iterator<Item = &'path [u8]>) -> bool {
+        let mut tree = self;
+        for segment in path {
+            let Some(next) = tree.below.get(segment) else { return false };
+            if next.is_link {
+                return true;
+            }
+            tree = next;
+        }
+        false
+    }
+
+    /// Whether the target of `link` passes a link on its way. A symbolic link may end at another, which is looked at
+    /// by itself; a hard link to one would be the same link in another place, where it leads elsewhere.
+    fn misleads(&self, link: &Link) -> bool {
+        let mut way: Vec<Option<&Tree>> = Vec::new();
+        if !link.is_hard {
+            let place: Vec<&[u8]> = segments(&link.name).collect();
+            for segment in &place[..place.len().saturating_sub(1)] {
+                way.push(self.below(way.last(), segment));
+            }
+        }
+        let is_link = |way: &[Option<&Tree>]| way.iter().flatten().any(|tree| tree.is_link);
+        if is_link(&way) {
+            return true;
+        }
+        for segment in segments(&link.target) {
+            if way.last().is_some_and(|tree| tree.is_some_and(|tree| tree.is_link)) {
+                return true;
+            }
+            match segment {
+                b".." => _ = way.pop(),
+                _ => way.push(self.below(way.last(), segment)),
+            }
+        }
+        link.is_hard && is_link(&way)
+    }
+
+    /// What is known of `segment` below the last place of a way; the way's beginning is the top.
+    fn below<'tree>(
+        &'tree self,
+        last: Option<&Option<&'tree Tree>>,
+        segment: &[u8],
+    ) -> Option<&'tree Tree> {
+        match last {
+            None => self.below.get(segment),
+            Some(last) => last.and_then(|tree| tree.below.get(segment)),
+        }
+    }
+}
+
+/// The segments of a path; `.` and empty ones mean nothing.
+fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let segments = path.split(|byte| matches!(byte, b'/' | b'\\'));
+    segments.filter(|segment| !segment.is_empty() && *segment != b".")
+}
+
+fn refused<T>(name: &[u8], what: &str) -> Result<T, ArchiveError> {
+    let name = String::from_utf8_lossy(name).into_owned();
+    Err(ArchiveError::Member { name, what: what.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is wrong with members: `name`, `name -> target`, or `name => target` for a hard link.
+    #[track_caller]
+    fn check(members: &[&str], expected: &str) {
+        let mut links = Links::default();
+        let meet = |member: &&str| {
+            let (name, target, is_hard) =
+                match (member.split_once(" -> "), member.split_once(" => ")) {
+                    (Some((name, target)), _) => (name, Some(target), false),
+                    (None, Some((name, target))) => (name, Some(target), true),
+                    (None, None) => (*member, None, false),
+                };
+            links.meet(name.as_bytes(), target.map(str::as_bytes), is_hard)
+        };
+        let met: Result<(), ArchiveError> = members.iter().try_for_each(meet);
+        let found = met.and_then(|()| links.check());
+        let found = found.map_or_else(|error| error.to_string(), |()| "right".to_owned());
+        assert_eq!(found, expected);
+    }
+
+    #[track_caller]
+    fn misleading(members: &[&str], name: &str) {
+        let what = "which has a link that leads through another link";
+        check(members, &format!("the archive has a member {name:?}, {what}"));
+        let reversed: Vec<&str> = members.iter().rev().copied().collect();
+        check(&reversed, &format!("the archive has a member {name:?}, {what}"));
+    }
+
+    #[test]
+    fn links_that_stay_are_right() {
+        check(&["f/a", "f/b -> a", "f/c -> b", "f/d/e -> ../a", "f/g => f/a"], "right");
+        check(&["f/v1/x", "f/now -> v1", "f/other/x"], "right");
+        check(&["f/a -> .", "f/b -> ../f/a"], "right");
+        check(&["f/a -> a"], "right");
+    }
+
+    #[test]
+    fn nothing_leads_through_a_link() {
+        misleading(&["f/x/a -> ../..", "f/x/b -> a/.."], "f/x/b");
+        misleading(&["f/a -> .", "f/b -> ./a/../.."], "f/b");
+        misleading(&["f/a -> x", "f/b -> a/y"], "f/b");
+        misleading(&["f/a -> x", "b => f/a/y"], "b");
+        // The same link elsewhere, from where it leads out.
+        misleading(&["f/x/a -> ../..", "b => f/x/a"], "b");
+        misleading(&["f/x/a -> ../..", "f/x/../b => f/x/./a"], "f/x/../b");
+        let below = "which has the path of a link, or one below it";
+        for member in ["f/a/b", "f/a", "f//a/./b/c", "f/a/b -> c", "f/a -> c", "f\\a\\b"] {
+            let expected = format!("the archive has a member {member:?}, {below}");
+            let expected = expected.replace(" -> c\"", "\"");
+            check(&["f/b", "f/a -> .", member], &expected);
+        }
+        // A link in the place of a directory: nothing was written through it, and no link leads through it.
+        check(&["f/a/b", "f/a -> x"], "right");
+        check(
+            &["f/a/b -> ../c", "f/a -> x"],
+            "the archive has a member \"f/a/b\", which has a link that leads through another link",
+        );
+    }
+
+    #[test]
+    fn links_are_few_and_plain() {
+        let backslash = "which has a link with a backslash, which systems read differently";
+        let expected = "the archive has a member \"a\\\\b\\\\c\", ".to_owned() + backslash;
+        check(&["a\\b\\c -> ../x"], &expected);
+        let long: Vec<String> =
+            (0..300).map(|it| format!("{it} -> {}", "x".repeat(4096))).collect();
+        let long: Vec<&str> = long.iter().map(String::as_str).collect();
+        let found = "the archive has 1049234 bytes of links: at most 1048576 were expected";
+        check(&long, found);
+    }
+}

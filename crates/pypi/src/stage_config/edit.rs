@@ -1,0 +1,157 @@
+//! [`ConfigEdit`]: what somebody wants changed of a configuration, in each of the forms in which devpi's clients say it.
+
+use serde_json::Value;
+
+use super::settings::{cut, setting, shown};
+
+/// What somebody wants changed of a configuration, or wants it to be when it is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigEdit {
+    pub(super) operations: Vec<Operation>,
+    /// Whether it was a list of strings.
+    pub(super) is_list: bool,
+    /// Whether it is what a record has: kept already, so no bound keeps it out.
+    pub(super) is_stored: bool,
+}
+
+/// One change to one setting.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Operation {
+    Set(String, Value),
+    Add(String, String),
+    Remove(String, String),
+    Drop(String),
+}
+
+/// What is wrong with an edit; the words are devpi's where it has some.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The body is neither an object nor a list of strings.
+    #[error("an index configuration is a JSON object or a list of `key=value` strings")]
+    Shape,
+    /// An item of a list has no `=`.
+    #[error(
+        "`{0}` changes nothing: `key=value`, `key+=value`, `key-=value` or `key-=` was expected"
+    )]
+    NoOperation(String),
+    /// `type` is none that is known.
+    #[error("unknown index type '{0}'")]
+    UnknownType(String),
+    /// `type` differs from what it is.
+    #[error("the 'type' of an index can't be changed")]
+    TypeChange,
+    /// Settings that are not known; `key=value` with commas between.
+    #[error("indexconfig got unexpected keyword arguments: {0}")]
+    Unexpected(String),
+    /// Something is removed that is not there.
+    #[error("The '{key}' setting doesn't have value '{value}'")]
+    NoSuchValue {
+        /// The setting.
+        key: String,
+        /// What should have been removed.
+        value: String,
+    },
+    /// A setting is dropped that must have a value.
+    #[error("Default values can't be removed.")]
+    DefaultDropped,
+    /// Something is added to a setting, or removed from it, that is no list.
+    #[error("The '{0}' setting is not a list")]
+    NotAList(String),
+    /// A value that its setting cannot have; the text names both.
+    #[error("{0}")]
+    Value(String),
+    /// A value with which the stage could not be read back from its record, and so would be lost.
+    #[error("'{key}' has a value with which the index could not be read back: {reason}")]
+    NotReadBack {
+        /// The setting.
+        key: String,
+        /// What reading ran into.
+        reason: String,
+    },
+}
+
+impl ConfigEdit {
+    /// An edit that changes nothing: of a new stage, its defaults.
+    pub fn nothing() -> ConfigEdit {
+        ConfigEdit { operations: Vec::new(), is_list: false, is_stored: false }
+    }
+
+    /// Reads the three forms: an object of settings; the whole reply to `GET`, `{"type": "indexconfig",
+    /// "result": {…}}`; a list of `key=value`, `key+=value`, `key-=value` and `key-=`.
+    ///
+    /// # Errors
+    /// [`ConfigError::Shape`] or [`ConfigError::NoOperation`].
+    pub fn parse(json: &Value) -> Result<ConfigEdit, ConfigError> {
+        let mut operations = match json {
+            Value::Array(items) => items
+                .iter()
+                .map(|item| Operation::parse(item.as_str().ok_or(ConfigError::Shape)?))
+                .collect::<Result<Vec<_>, _>>()?,
+            Value::Object(object) => {
+                let is_reply = object.get("type").and_then(Value::as_str) == Some("indexconfig");
+                let settings = match object.get("result") {
+                    Some(Value::Object(result)) if is_reply => result,
+                    _ => object,
+                };
+                let set = |(key, value): (&String, &Value)| match value {
+                    Value::Null => Operation::Drop(key.clone()),
+                    _ => Operation::Set(key.clone(), value.clone()),
+                };
+                settings.iter().map(set).collect()
+            }
+            _ => return Err(ConfigError::Shape),
+        };
+        operations.retain(|operation| operation.key() != "projects");
+        Ok(ConfigEdit { operations, is_list: json.is_array(), is_stored: false })
+    }
+
+    /// Reads what a record has. Settings that are not known are a later version's, and passed over.
+    pub(super) fn of_record(json: &Value) -> Result<ConfigEdit, ConfigError> {
+        let mut edit = ConfigEdit { is_stored: true, ..ConfigEdit::parse(json)? };
+        let is_mirror = edit.type_()? == Some("mirror");
+        edit.operations.retain(|operation| {
+            operation.key() == "type" || setting(operation.key(), is_mirror).is_some()
+        });
+        Ok(edit)
+    }
+
+    /// The type that is asked for, if one is.
+    pub(super) fn type_(&self) -> Result<Option<&str>, ConfigError> {
+        let mut found = None;
+        for operation in self.operations.iter().filter(|operation| operation.key() == "type") {
+            found = match operation {
+                Operation::Set(_, Value::String(type_)) => Some(type_.as_str()),
+                Operation::Set(_, value) => return Err(ConfigError::UnknownType(shown(value))),
+                _ => return Err(ConfigError::TypeChange),
+            };
+        }
+        Ok(found)
+    }
+}
+
+impl Operation {
+    fn parse(text: &str) -> Result<Operation, ConfigError> {
+        let error = || ConfigError::NoOperation(cut(text));
+        let (key, value) = text.split_once('=').ok_or_else(error)?;
+        let (value, owned) = (value.to_owned(), |key: &str| key.trim().to_owned());
+        Ok(if let Some(key) = key.strip_suffix('+') {
+            Operation::Add(owned(key), value)
+        } else if let Some(key) = key.strip_suffix('-') {
+            match value.is_empty() {
+                true => Operation::Drop(owned(key)),
+                false => Operation::Remove(owned(key), value),
+            }
+        } else {
+            Operation::Set(owned(key), Value::String(value))
+        })
+    }
+
+    pub(super) fn key(&self) -> &str {
+        match self {
+            Operation::Set(key, _)
+            | Operation::Add(key, _)
+            | Operation::Remove(key, _)
+            | Operation::Drop(key) => key,
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! [`Settings`]: a configuration while it is edited; what each setting is, its normal form, its default and its bounds.
+
+use std::collections::{BTreeMap, HashSet};
+
+use account::{Acl, AclEntry};
+use serde_json::{Value, json};
+
+use super::edit::Operation;
+use super::{
+    ConfigEdit, ConfigError, MirrorSettings, StageConfig, StageKind, UploadSettings,
+    WhitelistInheritance,
+};
+use crate::{ProjectName, StageName};
+
+/// The settings as JSON values in their normal form, while they are edited.
+pub(super) struct Settings {
+    pub(super) is_mirror: bool,
+    pub(super) values: BTreeMap<&'static str, Value>,
+}
+
+/// What a setting's value is, and how it is brought into its normal form.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Form {
+    Boolean,
+    /// Not negative.
+    Number,
+    Text,
+    Url,
+    Inheritance,
+    Json,
+    AclList,
+    BaseList,
+    ProjectList,
+}
+
+impl Form {
+    fn is_list(self) -> bool {
+        matches!(self, Form::AclList | Form::BaseList | Form::ProjectList)
+    }
+}
+
+const BOTH: [(&str, Form); 5] = [
+    ("volatile", Form::Boolean),
+    ("acl_read", Form::AclList),
+    ("title", Form::Text),
+    ("description", Form::Text),
+    ("custom_data", Form::Json),
+];
+
+const STAGE: [(&str, Form); 7] = [
+    ("acl_upload", Form::AclList),
+    ("acl_toxresult_upload", Form::AclList),
+    ("bases", Form::BaseList),
+    ("mirror_whitelist", Form::ProjectList),
+    ("mirror_whitelist_inheritance", Form::Inheritance),
+    ("retention_versions", Form::Number),
+    ("retention_days", Form::Number),
+];
+
+const MIRROR: [(&str, Form); 7] = [
+    ("mirror_url", Form::Url),
+    ("mirror_cache_expiry", Form::Number),
+    ("mirror_ignore_serial_header", Form::Boolean),
+    ("mirror_no_project_list", Form::Boolean),
+    ("mirror_use_external_urls", Form::Boolean),
+    ("mirror_provides_core_metadata", Form::Boolean),
+    ("mirror_web_url_fmt", Form::Text),
+];
+
+/// The setting of that name, with the name as a constant.
+pub(super) fn setting(key: &str, is_mirror: bool) -> Option<(&'static str, Form)> {
+    let own = if is_mirror { &MIRROR } else { &STAGE };
+    BOTH.iter().chain(own).find(|(name, _)| *name == key).copied()
+}
+
+pub(super) fn defaults(name: &StageName, is_mirror: bool) -> BTreeMap<&'static str, Value> {
+    let mut values = BTreeMap::from([("volatile", json!(true)), ("acl_read", json!([EVERYBODY]))]);
+    if !is_mirror {
+        values.extend([
+            ("acl_upload", json!([name.user()])),
+            ("acl_toxresult_upload", json!([EVERYBODY])),
+            ("bases", json!([])),
+            ("mirror_whitelist", json!([])),
+            ("mirror_whitelist_inheritance", json!("intersection")),
+        ]);
+    }
+    values
+}
+
+const EVERYBODY: &str = ":ANONYMOUS:";
+
+/// What old clients and exports send for mirrors, where it means nothing; devpi takes no offence either.
+const PASSED_OVER: [&str; 4] = ["bases", "acl_upload", "mirror_whitelist", "pypi_whitelist"];
+
+pub(super) fn edited(
+    mut settings: Settings,
+    name: &StageName,
+    edit: &ConfigEdit,
+    old_bases: &[StageName],
+    exists: &dyn Fn(&StageName) -> bool,
+) -> Result<StageConfig, ConfigError> {
+    let defaults = defaults(name, settings.is_mirror);
+    let base_is_known = |base: &StageName| old_bases.contains(base) || exists(base);
+    let mut unexpected = Vec::new();
+    for operation in edit.operations.iter().filter(|operation| operation.key() != "type") {
+        let Some((key, form)) = setting(operation.key(), settings.is_mirror) else {
+            if PASSED_OVER.contains(&operation.key()) {
+                continue;
+            }
+            unexpected.push(match operation {
+                Operation::Set(key, value) => format!("{}={}", cut(key), shown(value)),
+                Operation::Add(key, value) | Operation::Remove(key, value) => {
+                    format!("{}={}", cut(key), cut(value))
+                }
+                // What is not there is dropped already.
+                Operation::Drop(_) => continue,
+            });
+            continue;
+        };
+        let slot = settings.values.get(key);
+        let next = match operation {
+            Operation::Set(_, value) => Some(normal(key, form, value, &base_is_known)?),
+            // A null in an object: back to the default. In a list, devpi refuses that.
+            Operation::Drop(_) => match defaults.get(key) {
+                Some(_) if edit.is_list => return Err(ConfigError::DefaultDropped),
+                default => default.cloned(),
+            },
+            Operation::Add(..) | Operation::Remove(..) if !form.is_list() => {
+                return Err(ConfigError::NotAList(key.to_owned()));
+            }
+            Operation::Add(_, added) => {
+                let added = normal(key, form, &json!(added), &base_is_known)?;
+                let mut items = items(slot);
+                items.extend(items_of(&added));
+                Some(json!(distinct(items)))
+            }
+            Operation::Remove(_, removed) => {
+                let mut items = items(slot);
+                // Whatever is removed need not exist any more.
+                let normalized = normal(key, form, &json!(removed), &|_| true)?;
+                for item in items_of(&normalized) {
+                    let Some(at) = items.iter().position(|it| *it == item) else {
+                        let (key, value) = (key.to_owned(), removed.clone());
+                        return Err(ConfigError::NoSuchValue { key, value });
+                    };
+                    items.remove(at);
+                }
+                Some(json!(items))
+            }
+        };
+        // What grew past a bound before there was one may shrink in steps.
+        let is_growing = matches!(operation, Operation::Set(..) | Operation::Add(..));
+        if is_growing && !edit.is_stored {
+            check_bounds(key, next.as_ref().unwrap_or(&Value::Null))?;
+        }
+        match next.filter(|value| !value.is_null()) {
+            Some(value) => settings.values.insert(key, value),
+            None => settings.values.remove(key),
+        };
+    }
+    if !unexpected.is_empty() {
+        let more = unexpected.len().saturating_sub(UNEXPECTED_MAX);
+        unexpected.truncate(UNEXPECTED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        return Err(ConfigError::Unexpected(unexpected.join(", ") + &more));
+    }
+    settings.finish(name)
+}
+
+/// `value` in the normal form of its setting; null: without a value.
+fn normal(
+    key: &str,
+    form: Form,
+    value: &Value,
+    base_is_known: &dyn Fn(&StageName) -> bool,
+) -> Result<Value, ConfigError> {
+    let refused =
+        |what: &str| ConfigError::Value(format!("'{key}' cannot be {}: {what}", shown(value)));
+    match (form, value) {
+        (Form::Json, value) => Ok(value.clone()),
+        (Form::Boolean, Value::Bool(_)) => Ok(value.clone()),
+        (Form::Boolean, Value::String(text)) => match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" => Ok(json!(true)),
+            "false" | "no" => Ok(json!(false)),
+            _ => Err(ConfigError::Value(format!("Unknown boolean value '{text}'."))),
+        },
+        (Form::Boolean, value) => {
+            Err(ConfigError::Value(format!("Unknown boolean value {}.", shown(value))))
+        }
+        (Form::Number, value) => {
+            let number = match value {
+                Value::String(text) if text.is_empty() => return Ok(Value::Null),
+                Value::String(text) => text.trim().parse().ok(),
+                value => value.as_u64().and_then(|number| u32::try_from(number).ok()),
+            };
+            let number: u32 = number.ok_or_else(|| match key {
+                "mirror_cache_expiry" => {
+                    ConfigError::Value(format!("'{key}' option must be an integer"))
+                }
+                _ => refused("a whole number from 0 to 4294967295 was expected"),
+            })?;
+            Ok(json!(number))
+        }
+        (Form::Text, Value::String(_)) => Ok(value.clone()),
+        (Form::Url, Value::String(text)) => {
+            let text = text.trim();
+            let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+            match rest {
+                Some(rest) if !rest.is_empty() && !rest.starts_with('/') => Ok(json!(text)),
+                _ => Err(ConfigError::Value(format!("'{key}' option must be a URL."))),
+            }
+        }
+        (Form::Text | Form::Url, _) => Err(refused("a text was expected")),
+        (Form::Inheritance, Value::String(text)) if text == "intersection" || text == "union" => {
+            Ok(value.clone())
+        }
+        (Form::Inheritance, value) => Err(ConfigError::Value(format!(
+            "Unknown value '{}' for mirror_whitelist_inheritance, must be 'intersection' or 'union'.",
+            shown(value)
+        ))),
+        (Form::AclList | Form::BaseList | Form::ProjectList, value) => {
+            let texts = match value {
+                Value::String(text) => Some(text.split(',').map(str::trim).collect()),
+                Value::Array(items) => items.iter().map(Value::as_str).collect::<Option<Vec<_>>>(),
+                _ => None,
+            }
+            .ok_or_else(|| refused("a list of texts was expected"))?;
+            let texts = texts.into_iter().filter(|text| !text.is_empty());
+            let mut items: Vec<String> = Vec::new();
+            let mut faults: Vec<String> = Vec::new();
+            for text in texts {
+                match normal_item(form, text, base_is_known) {
+                    Ok(item) => items.push(item),
+                    Err(fault) => faults.push(fault),
+                }
+            }
+            if faults.is_empty() {
+                Ok(json!(distinct(items)))
+            } else {
+                Err(ConfigError::Value(faults.join(", ")))
+            }
+        }
+    }
+}
+
+/// Longest title, description or other text, in bytes.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Longest list: nobody means more, and every page walks over the bases.
+const ITEMS_MAX: usize = 1000;
+
+/// Deepest nesting of `custom_data`, in lists and objects within each other; the parser, which has to read it back
+/// within its record, gives up at 128.
+const NESTING_MAX: usize = 64;
+
+/// Most settings that are not known which a message names.
+const UNEXPECTED_MAX: usize = 10;
+
+/// Whether `value`, in its normal form, is short and flat enough.
+fn check_bounds(key: &str, value: &Value) -> Result<(), ConfigError> {
+    let too_much = |what: &str, max: usize, unit: &str| {
+        let text = format!("'{key}' is too {what}: at most {max} {unit} were expected");
+        Err(ConfigError::Value(text))
+    };
+    match value {
+        _ if key == "custom_data" => match is_deeper(value, NESTING_MAX) {
+            true => too_much("deeply nested", NESTING_MAX, "levels"),
+            false => Ok(()),
+        },
+        Value::String(text) if text.len() > TEXT_BYTES_MAX => {
+            too_much("long", TEXT_BYTES_MAX, "bytes")
+        }
+        Value::Array(items) if items.len() > ITEMS_MAX => too_much("long", ITEMS_MAX, "items"),
+        _ => Ok(()),
+    }
+}
+
+/// Whether lists and objects are nested in more than so many levels; looks no deeper than that.
+fn is_deeper(value: &Value, levels_max: usize) -> bool {
+    let is_inner_deeper = |inner: &Value| is_deeper(inner, levels_max - 1);
+    match value {
+        Value::Array(_) | Value::Object(_) if levels_max == 0 => true,
+        Value::Array(items) => items.iter().any(is_inner_deeper),
+        Value::Object(members) => members.values().any(is_inner_deeper),
+        _ => false,
+    }
+}
+
+/// Each item once, where it comes first.
+fn distinct(mut items: Vec<String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    items.retain(|item| seen.insert(item.clone()));
+    items
+}
+
+fn normal_item(
+    form: Form,
+    text: &str,
+    base_is_known: &dyn Fn(&StageName) -> bool,
+) -> Result<String, String> {
+    match form {
+        Form::BaseList => {
+            let name: StageName =
+                text.parse().map_err(|_| format!("invalid base index spec: '{text}'"))?;
+            if !base_is_known(&name) {
+                return Err(format!("base index '{name}' does not exist"));
+            }
+            Ok(name.to_string())
+        }
+        Form::ProjectList if text == "*" => Ok(text.to_owned()),
+        Form::ProjectList => ProjectName::normalize(text)
+            .map(|name| name.as_str().to_owned())
+            .map_err(|error| error.to_string()),
+        _ => text.parse::<AclEntry>().map(|it| it.to_string()).map_err(|error| error.to_string()),
+    }
+}
+
+fn items(value: Option<&Value>) -> Vec<String> {
+    value.map(items_of).unwrap_or_default()
+}
+
+fn items_of(value: &Value) -> Vec<String> {
+    let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// A value as a message shows it: a text without quotes, cut where it is long.
+pub(super) fn shown(value: &Value) -> String {
+    cut(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+/// A text as a message shows it.
+pub(super) fn cut(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+impl Settings {
+    /// The configuration that these values, which are in their normal form, are.
+    fn finish(mut self, name: &StageName) -> Result<StageConfig, ConfigError> {
+        let kind = if self.is_mirror {
+            StageKind::Mirror(MirrorSettings {
+                mirror_url: self.text("mirror_url"),
+                mirror_cache_expiry: self.number("mirror_cache_expiry"),
+                mirror_ignore_serial_header: self.boolean("mirror_ignore_serial_header"),
+                mirror_no_project_list: self.boolean("mirror_no_project_list"),
+                mirror_use_external_urls: self.boolean("mirror_use_external_urls"),
+                mirror_provides_core_metadata: self.boolean("mirror_provides_core_metadata"),
+                mirror_web_url_fmt: self.text("mirror_web_url_fmt"),
+            })
+        } else {
+            let inheritance = self.text("mirror_whitelist_inheritance");
+            StageKind::Stage(UploadSettings {
+                acl_upload: self.acl("acl_upload", || Acl::user(name.user_name())),
+                acl_toxresult_upload: self.acl("acl_toxresult_upload", Acl::everybody),
+                bases: self.list("bases").iter().filter_map(|base| base.parse().ok()).collect(),
+                mirror_whitelist: self
+                    .list("mirror_whitelist")
+                    .into_iter()
+                    .map(Into::into)
+                    .collect(),
+                mirror_whitelist_inheritance: match inheritance.as_deref() {
+                    Some("union") => WhitelistInheritance::Union,
+                    _ => WhitelistInheritance::Intersection,
+                },
+                retention_versions: self.number("retention_versions"),
+                retention_days: self.number("retention_days"),
+            })
+        };
+        Ok(StageConfig {
+            kind,
+            volatile: self.boolean("volatile").unwrap_or(true),
+            acl_read: self.acl("acl_read", Acl::everybody),
+            title: self.text("title"),
+            description: self.text("description"),
+            custom_data: self.values.remove("custom_data"),
+        })
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        self.values.get(key).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn number(&self, key: &str) -> Option<u32> {
+        let number = self.values.get(key).and_then(Value::as_u64);
+        number.and_then(|number| u32::try_from(number).ok())
+    }
+
+    fn boolean(&self, key: &str) -> Option<bool> {
+        self.values.get(key).and_then(Value::as_bool)
+    }
+
+    fn list(&self, key: &str) -> Vec<String> {
+        items(self.values.get(key))
+    }
+
+    fn acl(&self, key: &str, default: impl FnOnce() -> Acl) -> Acl {
+        let Some(value) = self.values.get(key) else { return default() };
+        // Checked when it was set; what cannot be read any more lets nobody in.
+        Acl::from_entries(items_of(value).iter().map(String::as_str)).unwrap_or_default()
+    }
+}
