@@ -62,7 +62,7 @@ def throughput(results, python):
     ]
     written = []
     for name, works, work in rows:
-        if work not in works:
+        if "larder" not in works.get(work, {}).get("servers", {}):
             continue
         servers = works[work]["servers"]
         rate = {server: row["per_second"] for server, row in servers.items()}

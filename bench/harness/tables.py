@@ -59,7 +59,8 @@ def warnings(rows):
 
 def spread(works):
     """How far apart the rounds of a row were: a sentence and a table. `works` is {work: {server: row}}."""
-    known = {work: {name: row for name, row in rows.items() if row.get("rounds", 0) > 1} for work, rows in works.items()}
+    known = {work: {name: row for name, row in rows.items() if row.get("rounds", 0) > 1 and row["per_second"]}
+             for work, rows in works.items()}
     widths = sorted(((row["highest"] - row["lowest"]) / row["per_second"], work, name)
                     for work, rows in known.items() for name, row in rows.items())
     if not widths:
@@ -73,7 +74,7 @@ def spread(works):
     for work, by_name in known.items():
         row = [work] + [f"{by_name[name]['lowest']:,.0f}–{by_name[name]['highest']:,.0f}" if name in by_name else "–" for name in names]
         mine, theirs = by_name.get("larder"), by_name.get("nginx")
-        rows.append([*row, f"{mine['lowest'] / theirs['highest']:.2f}–{mine['highest'] / theirs['lowest']:.2f}" if mine and theirs else "–"])
+        rows.append([*row, f"{mine['lowest'] / theirs['highest']:.2f}–{mine['highest'] / theirs['lowest']:.2f}" if mine and theirs and theirs["lowest"] else "–"])
     return [*lines, *table(["work", *names, "larder ÷ nginx"], rows)]
 
 

@@ -73,6 +73,9 @@ pub fn is_enough(pending: &[Record], next: &Record) -> bool {
         && pending.last().is_some_and(|last| last.serial < next.serial)
 }
 
+/// How long a write that came first is waited for at least, whatever the patience.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
+
 /// The store, and what is published of it.
 pub struct Keeper {
     /// The records.
@@ -101,7 +104,9 @@ pub enum WriteFailure {
     )]
     NotVisible(Serial),
     /// It was decided again and again, and each time another write had come first.
-    #[error("other writes came first again and again; nothing was written")]
+    #[error(
+        "other writes came first again and again, or are not visible here yet; nothing was written"
+    )]
     Overtaken,
     /// There is no state yet to decide on.
     #[error("the store is not loaded yet")]
@@ -164,7 +169,7 @@ impl Keeper {
     /// to be published, for `patience` at most. None: nothing was written, and it is to be decided anew.
     ///
     /// # Errors
-    /// [`WriteFailure`]; no mismatch.
+    /// [`WriteFailure`]; no mismatch, but [`WriteFailure::Overtaken`] by a write that is not published in time.
     pub async fn commit_unless_overtaken(
         &self,
         batch: Batch,
@@ -172,8 +177,11 @@ impl Keeper {
     ) -> Result<Option<Serial>, WriteFailure> {
         match self.commit(batch).await {
             Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
-                self.wait_for(mismatch.found.serial, patience).await;
-                Ok(None)
+                // What is not visible by then, the next decision would not see either.
+                match self.wait_for(mismatch.found.serial, patience.max(PATIENCE_MIN)).await {
+                    true => Ok(None),
+                    false => Err(WriteFailure::Overtaken),
+                }
             }
             outcome => outcome.map(Some),
         }

@@ -10,15 +10,19 @@ use std::collections::HashMap;
 use super::ArchiveError;
 use super::path::link_escapes;
 
-/// Most bytes of the names and targets of all links together.
-const LINK_BYTES_MAX: u64 = 1 << 20;
+/// Most bytes that all links take together: names, targets, and each segment of a symbolic link's name in the tree.
+const LINK_BYTES_MAX: u64 = 16 << 20;
+const SEGMENT_BYTES: usize = 320;
+
+/// Most segments in the name of a symbolic link.
+const SEGMENTS_MAX: usize = 256;
 
 /// The links that were met.
 #[derive(Default)]
 pub(super) struct Links {
     tree: Tree,
     met: Vec<Link>,
-    /// Bytes of their names and targets.
+    /// What they take, in bytes.
     bytes: u64,
 }
 
@@ -58,7 +62,11 @@ impl Links {
         if link_escapes(if is_hard { b"top" } else { name }, target) {
             return refused(name, "a link that leads out of the archive");
         }
-        self.bytes += (name.len() + target.len()) as u64;
+        let segment_count = if is_hard { 0 } else { segments(name).count() };
+        if segment_count > SEGMENTS_MAX {
+            return refused(name, "a link in more than 255 directories");
+        }
+        self.bytes += (name.len() + target.len() + segment_count * SEGMENT_BYTES) as u64;
         if self.bytes > LINK_BYTES_MAX {
             let (what, found) = ("bytes of links", self.bytes);
             return Err(ArchiveError::TooMuch { what, found, max: LINK_BYTES_MAX });
@@ -224,9 +232,21 @@ mod tests {
         let expected = "the archive has a member \"a\\\\b\\\\c\", ".to_owned() + backslash;
         check(&["a\\b\\c -> ../x"], &expected);
         let long: Vec<String> =
-            (0..300).map(|it| format!("{it} -> {}", "x".repeat(4096))).collect();
+            (1000..9000).map(|it| format!("{it} -> {}", "x".repeat(4096))).collect();
         let long: Vec<&str> = long.iter().map(String::as_str).collect();
-        let found = "the archive has 1049234 bytes of links: at most 1048576 were expected";
+        let found = "the archive has 16778320 bytes of links: at most 16777216 were expected";
         check(&long, found);
+        let deep = |count| "d/".repeat(count) + "l";
+        check(&[&format!("{} -> x", deep(255))], "right");
+        let expected = format!(
+            "the archive has a member {:?}, which has a link in more than 255 directories",
+            deep(256)
+        );
+        check(&[&format!("{} -> x", deep(256))], &expected);
+        // Few bytes, but each segment is a place in the tree.
+        let names: Vec<String> = (0..250).map(|it| format!("{it}/{} -> x", deep(254))).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = "the archive has 16816426 bytes of links: at most 16777216 were expected";
+        check(&names, found);
     }
 }

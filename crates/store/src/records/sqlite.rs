@@ -204,12 +204,10 @@ impl Writer {
     /// excluded: if the disk failed while the log was synced, and the machine then loses power
     /// before the next commit, the log may be found complete after all.
     pub(super) async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
-        let is_in_place = |file: &OpenFile| {
-            file.is_in_place().map_err(|error| CommitError::Unavailable(Cause::new(error)))
-        };
         let replaced =
             || Ok((batches.iter().map(|_| Err(Rewound::Replaced.into())).collect(), seen.serial));
-        if !is_in_place(&self.file)? {
+        let unavailable = |error| CommitError::Unavailable(Cause::new(error));
+        if !self.file.is_in_place().map_err(unavailable)? {
             return replaced();
         }
         let mut connection = match self.connection.take() {
@@ -220,7 +218,8 @@ impl Writer {
             Ok(plan) => {
                 self.connection = Some(connection);
                 // Once more: what went into a file that was replaced meanwhile is lost.
-                match is_in_place(&self.file)? {
+                let unknown = |error| CommitError::OutcomeUnknown(Cause::new(error));
+                match self.file.is_in_place().map_err(unknown)? {
                     true => Ok((plan.outcomes, plan.serial)),
                     false => replaced(),
                 }

@@ -226,7 +226,8 @@ async fn body(
     let shown = Shown { facts, content: content_facts, is_latest, is_open: is_open(app) };
     let etag = facts.tag.header_value(Encoding::Identity);
     let modified_at = SystemTime::from(facts.at);
-    let request = &*dated(&head.headers, !is_latest || is_newest(stored, &path.name, facts));
+    let tells = || !is_latest || is_newest(stored, &path.name, facts);
+    let request = &*dated(&head.headers, tells);
     let is_known = match listed(request, IF_NONE_MATCH) {
         Some(tags) => facts.tag.is_known_by(&tags),
         None => is_current(request, &etag, modified_at),
@@ -281,10 +282,12 @@ fn is_newest(stored: &Stored, name: &ArticleName, latest: &RevisionFacts) -> boo
 }
 
 /// The conditions of a request; without those by date where a date tells nothing (RFC 9110, 8.8.2.2).
-fn dated(request: &HeaderMap, tells: bool) -> Cow<'_, HeaderMap> {
+fn dated(request: &HeaderMap, tells: impl FnOnce() -> bool) -> Cow<'_, HeaderMap> {
     let is_date = |value: &HeaderValue| !value.as_bytes().ends_with(b"\"");
     let is_dated_part = request.get(IF_RANGE).is_some_and(is_date);
-    if tells || !(is_dated_part || request.contains_key(IF_MODIFIED_SINCE)) {
+    // A tag outranks the date.
+    let is_dated = request.contains_key(IF_MODIFIED_SINCE) && !request.contains_key(IF_NONE_MATCH);
+    if !(is_dated_part || is_dated) || tells() {
         return Cow::Borrowed(request);
     }
     let mut request = request.clone();

@@ -185,6 +185,10 @@ async fn restore(
     comment: String,
 ) -> Result<Written, Undone> {
     let stored = auth::stored(app)?;
+    let may_read = read::may_read(app, writer);
+    if let Err(error) = base.resolve(&stored, &name) {
+        return Err(refused(error, None, &stored, may_read));
+    }
     // Its blob gets a new name-giver, so that no sweep takes it before.
     let content = stored.articles.revision(&name, from).and_then(|facts| facts.content());
     if let Some(content) = content
@@ -193,7 +197,7 @@ async fn restore(
         return Err(read::lost(content).into());
     }
     drop(stored);
-    let (author, at, may_read) = (author(writer), Timestamp::now(), read::may_read(app, writer));
+    let (author, at) = (author(writer), Timestamp::now());
     let change = |base| {
         let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
         Change::Restore(Restore { name, base, from: Some(from), author, comment, at })

@@ -81,7 +81,7 @@ fn a_lagging_copy_takes_over() {
     assert_eq!(metric(&process), "1");
     postgres.resume();
     wait_until("the trouble", || client.get("/readyz?verbose").text().contains("fell back"));
-    let told = process.log().matches("the store has lost commits").count();
+    let told = process.log().matches("the store is not as it was read").count();
     assert_eq!(told, 1, "{}", process.log());
 
     drop(process);
