@@ -12,10 +12,6 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, civil};
 use serde_json::{Value, json};
 
-/// How often a write is decided anew because another one came first, before that is given up. Of those that meet, one is
-/// committed each time: so many files of one version may be uploaded at once.
-pub const ATTEMPTS_MAX: u32 = 64;
-
 /// Random bytes in a password that nobody chose: 16 characters.
 const PASSWORD_BYTES: usize = 12;
 

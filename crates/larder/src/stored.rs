@@ -14,7 +14,6 @@ use record::{Batch, Record, Serial};
 use store::{BlobStore, CommitError, Records};
 use tokio::sync::watch;
 
-use crate::accounts::ATTEMPTS_MAX;
 use crate::live::Live;
 
 /// What a store is called, in its records.
@@ -72,6 +71,10 @@ pub fn is_enough(pending: &[Record], next: &Record) -> bool {
     pending.len() >= APPLIED_AT_ONCE_MIN
         && pending.last().is_some_and(|last| last.serial < next.serial)
 }
+
+/// How often a write is decided anew because another one came first, before that is given up. Of those that meet, one is
+/// committed each time: so many files of one version may be uploaded at once.
+pub const ATTEMPTS_MAX: u32 = 64;
 
 /// How long a write that came first is waited for at least, whatever the patience.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);

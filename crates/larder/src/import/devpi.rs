@@ -15,9 +15,9 @@ use anyhow::{Context, bail};
 use self::dump::Dump;
 use super::report::Report;
 use super::writer::Writer;
-use crate::accounts::ATTEMPTS_MAX;
 use crate::config::Config;
 use crate::setup;
+use crate::stored::ATTEMPTS_MAX;
 
 /// What is to be imported from where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,11 +25,11 @@ use super::report::Report;
 use super::stored_blobs::{self, Look};
 use super::writer::{self, Plan, Writer};
 use super::{AT_ONCE_MAX, TOGETHER_MAX};
-use crate::accounts::ATTEMPTS_MAX;
 use crate::config::Config;
 use crate::keeping::counted;
 use crate::release_metadata;
 use crate::setup;
+use crate::stored::ATTEMPTS_MAX;
 
 /// How many files that were passed over are named.
 const NAMED_MAX: usize = 5;

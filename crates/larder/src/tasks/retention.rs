@@ -15,9 +15,8 @@ use pypi::change::retention::{self, Removal, RetentionRule};
 use pypi::{ChangeError, StageName};
 use tokio_util::sync::CancellationToken;
 
-use crate::accounts::ATTEMPTS_MAX;
 use crate::app::App;
-use crate::stored::WriteFailure;
+use crate::stored::{ATTEMPTS_MAX, WriteFailure};
 
 /// The longest pause before the first run: a process that is restarted daily applies rules as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(600);

@@ -5,13 +5,10 @@ use record::{Batch, Record, Serial};
 use store::records::OpenError;
 use store::{CommitError, DatabaseLocation, Records, RecordsOptions};
 
-use crate::accounts::ATTEMPTS_MAX;
 use crate::cli::Exit;
 use crate::config::Config;
 use crate::setup;
-
-/// Records that are looked at together: a store holds much that is of no interest here.
-const APPLIED_AT_ONCE_MAX: usize = 8_192;
+use crate::stored::{ATTEMPTS_MAX, is_enough};
 
 /// The users and tokens of an open store, as of the last look.
 pub(super) struct Directory {
@@ -138,10 +135,10 @@ impl Directory {
             pending.clear();
         };
         let reading = self.records.read_after(self.serial, |record| {
-            pending.push(record);
-            if pending.len() == APPLIED_AT_ONCE_MAX {
+            if is_enough(&pending, &record) {
                 apply(&mut pending);
             }
+            pending.push(record);
         });
         let serial = reading.await.map_err(Exit::failure)?;
         apply(&mut pending);

@@ -31,12 +31,11 @@ use store::{BlobError, Staged};
 
 use super::read;
 use super::{parameters, parsed, text_of};
-use crate::accounts::ATTEMPTS_MAX;
 use crate::app::App;
 use crate::contents::Content;
 use crate::http::error::HttpError;
 use crate::http::{auth, serial};
-use crate::stored::{Stored, WriteFailure};
+use crate::stored::{ATTEMPTS_MAX, Stored, WriteFailure};
 
 /// What is escaped in a path, besides what is not ASCII.
 const PATH: &AsciiSet = &CONTROLS

@@ -19,11 +19,10 @@ use super::ask::Ask;
 use super::project::{no_stage, readable};
 use super::reply;
 use super::stages::{refused, status};
-use super::write::{Refused, json_body, rule};
-use crate::accounts::ATTEMPTS_MAX;
+use super::write::{Refused, commit, json_body, rule};
 use crate::http::auth;
 use crate::http::error::HttpError;
-use crate::stored::WriteFailure;
+use crate::stored::{ATTEMPTS_MAX, WriteFailure};
 
 /// Blobs whose age is made new at once.
 const TOUCHED_AT_ONCE: usize = 16;
@@ -80,9 +79,7 @@ async fn internal(
             return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
         };
         touch(ask, &batch).await?;
-        let patience = ask.app.config.store.wait_for_serial;
-        if let Some(serial) = ask.app.keeper.commit_unless_overtaken(batch, patience).await? {
-            ask.wrote(serial);
+        if commit(ask, batch).await? {
             return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
         }
     }

@@ -20,17 +20,17 @@ use pypi::{
     UploadAction, UploadForm, Version,
 };
 use rawzip::FileReader;
-use record::{Batch, Digest};
+use record::Digest;
 use store::{BlobError, Staged};
 
 use self::form::Form;
 use super::ask::Ask;
+use super::write::commit;
 use super::{reply, stages};
-use crate::accounts::ATTEMPTS_MAX;
 use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::release_metadata;
-use crate::stored::{Stored, WriteFailure};
+use crate::stored::{ATTEMPTS_MAX, Stored, WriteFailure};
 
 /// Text fields in one form, and their bytes together: a long description and hundreds of classifiers fit.
 const FIELDS_MAX: usize = 10_000;
@@ -38,10 +38,6 @@ const FIELD_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of fields that are files and not kept: signatures, attestations.
 const IGNORED_BYTES_MAX: usize = 32 << 20;
-
-/// How often a file is decided on. Files of one version that come at once overtake each other, and each time one of
-/// them is written: so many may come.
-const FILE_ATTEMPTS_MAX: u32 = 64;
 
 /// A form that has arrived.
 #[derive(Default)]
@@ -325,7 +321,7 @@ async fn file(
     if let Some(bytes) = core_metadata {
         put(ask, bytes).await?;
     }
-    for _ in 0..FILE_ATTEMPTS_MAX {
+    for _ in 0..ATTEMPTS_MAX {
         let stored = auth::stored(&ask.app)?;
         let metadata = match registers {
             true => Some(merged(ask, &stored, stage, form, &version).await?),
@@ -455,16 +451,6 @@ async fn put_json(ask: &Ask, metadata: &Metadata) -> Result<Digest, Refused> {
 async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, Refused> {
     let blob = ask.app.keeper.blobs.put(bytes).await;
     Ok(blob.map_err(|error| unwritable(error, 0))?.digest)
-}
-
-/// Commits what was decided. False if another write came first, and all is to be decided again.
-async fn commit(ask: &Ask, batch: Batch) -> Result<bool, Refused> {
-    let patience = ask.app.config.store.wait_for_serial;
-    let committed = ask.app.keeper.commit_unless_overtaken(batch, patience).await?;
-    if let Some(serial) = committed {
-        ask.wrote(serial);
-    }
-    Ok(committed.is_some())
 }
 
 /// What twine and devpi's client take for success: 200, without a body.

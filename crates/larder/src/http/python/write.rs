@@ -95,3 +95,14 @@ pub(super) async fn committed<T>(
     }
     Ok(outcome)
 }
+
+/// A step of [`committed`], for decisions that take waiting: commits what was decided. False if another write came first,
+/// and all is to be decided again.
+pub(super) async fn commit(ask: &Ask, batch: Batch) -> Result<bool, WriteFailure> {
+    let patience = ask.app.config.store.wait_for_serial;
+    let committed = ask.app.keeper.commit_unless_overtaken(batch, patience).await?;
+    if let Some(serial) = committed {
+        ask.wrote(serial);
+    }
+    Ok(committed.is_some())
+}

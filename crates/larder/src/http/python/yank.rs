@@ -19,11 +19,10 @@ use super::ask::Ask;
 use super::project::{no_stage, readable, remover};
 use super::reply;
 use super::stages::{may_keep, refused};
-use super::write::{Refused, committed, optional_json_body, rule};
-use crate::accounts::ATTEMPTS_MAX;
+use super::write::{Refused, commit, committed, optional_json_body, rule};
 use crate::http::auth;
 use crate::http::error::HttpError;
-use crate::stored::{Stored, WriteFailure};
+use crate::stored::{ATTEMPTS_MAX, Stored, WriteFailure};
 
 /// A reason is shown by installers in a line or two.
 const REASON_BYTES_MAX: usize = 1_000;
@@ -235,7 +234,6 @@ async fn retained(
     own: Option<RetentionRule>,
     is_dry: bool,
 ) -> Result<(RetentionRule, Vec<Removal>), Refused> {
-    let patience = ask.app.config.store.wait_for_serial;
     for _ in 0..ATTEMPTS_MAX {
         let (stored, name) = (auth::stored(&ask.app)?, name.clone());
         // A large stage takes its time.
@@ -245,9 +243,7 @@ async fn retained(
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
         let Some(batch) = plan.batch.filter(|_| !is_dry) else { return Ok((rule, plan.removals)) };
-        let committed = ask.app.keeper.commit_unless_overtaken(batch, patience).await?;
-        if let Some(serial) = committed {
-            ask.wrote(serial);
+        if commit(ask, batch).await? {
             return Ok((rule, plan.removals));
         }
     }

@@ -19,7 +19,6 @@ use record::Digest;
 use serde_json::{Map, Value, json};
 
 use super::dump::{self, Dump};
-use crate::accounts::ATTEMPTS_MAX;
 use crate::import::intake::Intake;
 use crate::import::progress::Progress;
 use crate::import::report::{Report, Tally};
@@ -28,6 +27,7 @@ use crate::import::writer::{Plan, Writer};
 use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::keeping::counted;
 use crate::release_metadata;
+use crate::stored::ATTEMPTS_MAX;
 use crate::stored::Stored;
 
 /// A release or a file that is to be imported.
