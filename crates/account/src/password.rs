@@ -92,7 +92,18 @@ impl Password {
 
     /// The hash of this password under `salt`, 16 random bytes. Slow: see the module.
     pub fn hash(&self, salt: [u8; 16]) -> PasswordHash {
-        let params = Params::new(PasswordHash::MEMORY_KIB, PasswordHash::PASSES, 1, None)
+        self.hash_at(PasswordHash::MEMORY_KIB, PasswordHash::PASSES, salt)
+    }
+
+    /// The same for a password that was drawn at random, like a token: nobody guesses 96 bits, however little a
+    /// guess costs, so checking it costs next to nothing. That it is checked sooner than others tells that its user
+    /// exists: for users of whom everybody knows.
+    pub fn hash_of_random(&self, salt: [u8; 16]) -> PasswordHash {
+        self.hash_at(Params::MIN_M_COST, Params::MIN_T_COST, salt)
+    }
+
+    fn hash_at(&self, memory_kib: u32, passes: u32, salt: [u8; 16]) -> PasswordHash {
+        let params = Params::new(memory_kib, passes, 1, None)
             .expect("the constants are within argon2's bounds");
         let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_with_salt(self.0.as_bytes(), &salt)
@@ -218,6 +229,16 @@ mod tests {
             assert!(!hash.verify(&Password::attempt("other")));
             assert_ne!(password.hash([8; 16]), hash);
         }
+    }
+
+    #[test]
+    fn a_random_password_costs_little() {
+        let password = Password::new("3q2-7w4WzN0aXk1b").expect("a password");
+        let hash = password.hash_of_random([7; 16]);
+        assert!(hash.as_str().starts_with("$argon2id$v=19$m=8,t=1,p=1$"), "{hash:?}");
+        assert_eq!(hash.as_str().parse(), Ok(hash.clone()));
+        assert!(hash.verify(&password));
+        assert!(!hash.verify(&Password::attempt("3q2-7w4WzN0aXk1c")));
     }
 
     #[test]

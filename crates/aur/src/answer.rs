@@ -69,12 +69,12 @@ impl Answer {
     }
 
     fn finish(
-        json: Vec<u8>,
+        json: impl Into<Bytes>,
         content_type: &'static str,
         callback: Option<&str>,
         outcome: Outcome,
     ) -> Answer {
-        let json = Bytes::from(json);
+        let json = json.into();
         let Some(callback) = callback else {
             return Answer { reply: Reply::tagged(content_type, json), outcome };
         };
@@ -304,7 +304,7 @@ impl Snapshot {
         json
     }
 
-    fn render(&self, query: &Query, found: &[DocId]) -> Vec<u8> {
+    fn render(&self, query: &Query, found: &[DocId]) -> Bytes {
         let (type_, shape, version) = match (query.kind, query.version) {
             (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
             (Kind::Info, Version::V6) => ("multiinfo", Shape::Version6, 6),

@@ -12,21 +12,21 @@ use crate::words;
 /// becomes `STRASE`. Letters that are no letter with an accent stay apart: ø, ł, æ.
 pub fn fold(text: &str) -> String {
     let mut folded = Vec::with_capacity(text.len() + words::PAIR_BYTES);
-    fold_into(text, &mut folded);
+    fold_into(text.as_bytes(), &mut folded);
     String::from_utf8(folded).expect("folding gives text")
 }
 
-/// Appends the folded form of `text` to `folded`, as bytes of UTF-8.
-pub(crate) fn fold_into(text: &str, folded: &mut Vec<u8>) {
+/// Appends the folded form of `text`, UTF-8, to `folded`.
+pub(crate) fn fold_into(text: &[u8], folded: &mut Vec<u8>) {
     fold_until(text, |_| 0, folded);
 }
 
 /// Appends the folded form of what stands in `text` before the first byte, one of ASCII, that `marks` marks;
 /// gives its size in `text`.
 #[inline(always)]
-pub(crate) fn fold_until(text: &str, marks: impl Fn(u64) -> u64, folded: &mut Vec<u8>) -> usize {
+pub(crate) fn fold_until(text: &[u8], marks: impl Fn(u64) -> u64, folded: &mut Vec<u8>) -> usize {
     let start = folded.len();
-    let (size, is_ascii) = words::append_upper(text.as_bytes(), marks, folded);
+    let (size, is_ascii) = words::append_upper(text, marks, folded);
     if !is_ascii {
         folded.truncate(start);
         fold_chars_into(&text[..size], folded);
@@ -35,9 +35,9 @@ pub(crate) fn fold_until(text: &str, marks: impl Fn(u64) -> u64, folded: &mut Ve
 }
 
 #[cold]
-fn fold_chars_into(text: &str, folded: &mut Vec<u8>) {
+fn fold_chars_into(text: &[u8], folded: &mut Vec<u8>) {
     let mut bytes = [0; 4];
-    for character in text.chars() {
+    for character in String::from_utf8_lossy(text).chars() {
         folded.extend_from_slice(fold_char(character).encode_utf8(&mut bytes).as_bytes());
     }
 }

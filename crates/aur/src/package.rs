@@ -74,16 +74,17 @@ pub(crate) struct Package<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Text<'a> {
     /// Written without escapes: its bytes in the dump are its value, and may be sent as they are.
-    Verbatim(&'a str),
+    Verbatim(&'a [u8]),
     /// Written with escapes: this is the value.
     Unescaped(String),
 }
 
 impl Text<'_> {
-    pub(crate) fn as_str(&self) -> &str {
+    /// Its bytes, which are UTF-8.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
             Text::Verbatim(text) => text,
-            Text::Unescaped(text) => text,
+            Text::Unescaped(text) => text.as_bytes(),
         }
     }
 }
@@ -99,7 +100,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
             }
             // The parser lends a string only if it stands in the input as it is, without escapes.
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'a>, E> {
-                Ok(Text::Verbatim(text))
+                Ok(Text::Verbatim(text.as_bytes()))
             }
             fn visit_str<E>(self, text: &str) -> Result<Text<'a>, E> {
                 Ok(Text::Unescaped(text.to_owned()))
@@ -114,7 +115,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 pub(crate) enum Texts<'a> {
     /// As it stands in the dump: not empty, without white space between its strings and without escapes in
     /// them, so that it may be sent as it is.
-    Verbatim(&'a str),
+    Verbatim(&'a [u8]),
     /// As the parser gives it.
     Parsed(Vec<Text<'a>>),
 }
@@ -128,14 +129,14 @@ impl Default for Texts<'_> {
 impl Texts<'_> {
     /// Calls `take` for each string.
     #[inline]
-    pub(crate) fn each(&self, mut take: impl FnMut(&str)) {
+    pub(crate) fn each(&self, mut take: impl FnMut(&[u8])) {
         match self {
             Texts::Verbatim(list) => scan::each_string(list, |rest| {
                 let text = scan::string(rest);
                 take(text);
                 text.len()
             }),
-            Texts::Parsed(texts) => texts.iter().for_each(|text| take(text.as_str())),
+            Texts::Parsed(texts) => texts.iter().for_each(|text| take(text.as_bytes())),
         }
     }
 }
@@ -166,13 +167,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
 
 /// A number of the dump, as written.
 #[derive(Debug)]
-pub(crate) struct Number<'a>(pub(crate) &'a str);
+pub(crate) struct Number<'a>(pub(crate) &'a [u8]);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Number<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&'a RawValue>::deserialize(deserializer)?.get();
         if raw.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
-            Ok(Number(raw))
+            Ok(Number(raw.as_bytes()))
         } else {
             Err(D::Error::custom(format_args!("invalid value: {raw}, expected a number")))
         }
@@ -183,7 +184,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Number<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Integer<'a, T> {
     /// Its digits, as they are sent.
-    Verbatim(&'a str),
+    Verbatim(&'a [u8]),
     /// As the parser gives it.
     Parsed(T),
 }

@@ -45,7 +45,7 @@ impl RecordWriter {
         self.sizes.clear();
         self.values.clear();
         let base = &package.package_base;
-        let is_named_as_base = base.as_str() == package.name.as_str();
+        let is_named_as_base = base.as_bytes() == package.name.as_bytes();
         // In the order of [`Field::KEPT`], so that each place is a constant.
         self.text(Field::Description, package.description.as_ref());
         self.integer(Field::FirstSubmitted, Some(&package.first_submitted));
@@ -58,7 +58,7 @@ impl RecordWriter {
         self.text(Field::PackageBase, Some(base).filter(|_| !is_named_as_base));
         self.integer(Field::PackageBaseId, Some(&package.package_base_id));
         self.value(Field::Popularity, |values| {
-            values.extend_from_slice(popularity(package.popularity.0).as_bytes())
+            values.extend_from_slice(popularity(package.popularity.0))
         });
         self.text(Field::Url, package.url.as_ref());
         self.text(Field::Version, Some(&package.version));
@@ -77,12 +77,13 @@ impl RecordWriter {
         size_of::<u32>() + 1 + self.sizes.len() + self.values.len()
     }
 
-    /// Appends the record that was encoded last to `out`.
-    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.bits.to_le_bytes());
-        out.push(self.sizes.len() as u8);
-        out.extend_from_slice(&self.sizes);
-        out.extend_from_slice(&self.values);
+    /// Writes the record that was encoded last to `out`, which has its size.
+    pub(crate) fn write_to(&self, out: &mut [u8]) {
+        let (head, values) = out.split_at_mut(size_of::<u32>() + 1 + self.sizes.len());
+        head[..4].copy_from_slice(&self.bits.to_le_bytes());
+        head[4] = self.sizes.len() as u8;
+        head[5..].copy_from_slice(&self.sizes);
+        values.copy_from_slice(&self.values);
     }
 
     #[inline(always)]
@@ -97,7 +98,7 @@ impl RecordWriter {
     #[inline(always)]
     fn integer(&mut self, field: Field, integer: Option<&Integer<'_, impl serde::Serialize>>) {
         self.value(field, |values| match integer {
-            Some(Integer::Verbatim(digits)) => values.extend_from_slice(digits.as_bytes()),
+            Some(Integer::Verbatim(digits)) => values.extend_from_slice(digits),
             Some(Integer::Parsed(value)) => write_json(value, values),
             None => {}
         });
@@ -124,9 +125,10 @@ impl RecordWriter {
 }
 
 /// The interface gives a popularity of nothing as the integer, everything else as in the dump.
-fn popularity(written: &str) -> &str {
-    let is_zero = written.trim_start_matches('-').bytes().all(|byte| matches!(byte, b'0' | b'.'));
-    if is_zero { "0" } else { written }
+fn popularity(written: &[u8]) -> &[u8] {
+    let digits = written.strip_prefix(b"-").unwrap_or(written);
+    let is_zero = digits.iter().all(|byte| matches!(byte, b'0' | b'.'));
+    if is_zero { b"0" } else { written }
 }
 
 fn write_size(mut size: usize, out: &mut Vec<u8>) {
@@ -145,7 +147,7 @@ fn write_text(text: &Text<'_>, out: &mut Vec<u8>) {
     match text {
         Text::Verbatim(text) => {
             out.push(b'"');
-            out.extend_from_slice(text.as_bytes());
+            out.extend_from_slice(text);
             out.push(b'"');
         }
         Text::Unescaped(text) => write_json(text, out),
@@ -154,7 +156,7 @@ fn write_text(text: &Text<'_>, out: &mut Vec<u8>) {
 
 fn write_texts(texts: &Texts<'_>, out: &mut Vec<u8>) {
     let texts = match texts {
-        Texts::Verbatim(list) => return out.extend_from_slice(list.as_bytes()),
+        Texts::Verbatim(list) => return out.extend_from_slice(list),
         Texts::Parsed(texts) => texts,
     };
     let Some((first, rest)) = texts.split_first() else { return };
@@ -411,11 +413,9 @@ mod tests {
     #[track_caller]
     fn check(package: &str, shape: Shape, expected: &str) {
         let package: Package<'_> = serde_json::from_str(package).expect("a package");
-        let mut bytes = Vec::new();
         let mut writer = RecordWriter::default();
-        let size = writer.encode(&package);
-        writer.append_to(&mut bytes);
-        assert_eq!(bytes.len(), size);
+        let mut bytes = vec![0; writer.encode(&package)];
+        writer.write_to(&mut bytes);
         let mut out = Sheet::default();
         Record::at(&bytes).render(shape, &mut out);
         assert_eq!(std::str::from_utf8(out.as_bytes()).expect("UTF-8"), expected);
@@ -426,7 +426,7 @@ mod tests {
         out.clear();
         out.push(b"[");
         Record::at(&bytes).render(shape, &mut out);
-        assert_eq!(String::from_utf8(out.finish()).expect("UTF-8"), format!("[{expected}"));
+        assert_eq!(std::str::from_utf8(&out.finish()).expect("UTF-8"), format!("[{expected}"));
     }
 
     #[test]
@@ -465,7 +465,7 @@ mod tests {
             ("0.000044", "0.000044"),
             ("100.0", "100.0"),
         ] {
-            assert_eq!(popularity(written), sent);
+            assert_eq!(popularity(written.as_bytes()), sent.as_bytes());
         }
     }
 }

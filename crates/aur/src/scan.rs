@@ -10,7 +10,7 @@ use crate::words;
 
 /// The record at the start of `text`, and its size in bytes; `None` if the parser is to read it.
 pub(crate) fn record(text: &str) -> Option<(Package<'_>, usize)> {
-    let mut scanner = Scanner { text, at: 0 };
+    let mut scanner = Scanner { text: text.as_bytes(), at: 0 };
     // Fields are read in the order in which they stand here: that of the exports.
     let package = Package {
         id: scanner.integer("{\"ID\":")?,
@@ -48,15 +48,19 @@ pub(crate) fn record(text: &str) -> Option<(Package<'_>, usize)> {
 
 /// Reads on, piece by piece. `None` is what the parser is to look at; a key, given with what stands before
 /// it and its colon, is taken only with a value that is wanted there.
+///
+/// What reads a value is not inlined: thirty bodies of it would push everything else out of the processor's
+/// instruction cache.
 struct Scanner<'a> {
-    text: &'a str,
+    /// What is cut out of it begins and ends beside ASCII, so it is UTF-8 as well.
+    text: &'a [u8],
     at: usize,
 }
 
 impl<'a> Scanner<'a> {
     #[inline(always)]
     fn rest(&self) -> &'a [u8] {
-        &self.text.as_bytes()[self.at..]
+        &self.text[self.at..]
     }
 
     /// Whether these bytes come next; they are taken if so.
@@ -82,7 +86,7 @@ impl<'a> Scanner<'a> {
         self.string().map(Some)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn string(&mut self) -> Option<Text<'a>> {
         if !self.constant("\"") {
             return None;
@@ -107,23 +111,23 @@ impl<'a> Scanner<'a> {
     }
 
     /// A number of up to 18 digits, which every type of integer holds, without sign.
-    #[inline(always)]
+    #[inline(never)]
     fn whole_number<T>(&mut self) -> Option<Integer<'a, T>> {
         let digits = self.digits()?;
-        let is_zero_led = digits.len() > 1 && digits.starts_with('0');
+        let is_zero_led = digits.len() > 1 && digits[0] == b'0';
         let is_whole = !matches!(self.rest().first(), Some(b'.' | b'e' | b'E'));
         (digits.len() <= 18 && !is_zero_led && is_whole).then_some(Integer::Verbatim(digits))
     }
 
     /// A number (RFC 8259, 6) without sign.
-    #[inline(always)]
+    #[inline(never)]
     fn number(&mut self, key: &'static str) -> Option<Number<'a>> {
         if !self.constant(key) {
             return None;
         }
         let start = self.at;
         let digits = self.digits()?;
-        if digits.len() > 1 && digits.starts_with('0') {
+        if digits.len() > 1 && digits[0] == b'0' {
             return None;
         }
         if self.constant(".") {
@@ -137,15 +141,15 @@ impl<'a> Scanner<'a> {
     }
 
     /// One digit or more.
-    #[inline(always)]
-    fn digits(&mut self) -> Option<&'a str> {
+    #[inline(never)]
+    fn digits(&mut self) -> Option<&'a [u8]> {
         let start = self.at;
         self.at += words::unmarked(self.rest(), words::non_digits);
         (self.at > start).then_some(&self.text[start..self.at])
     }
 
     /// A list of strings as it stands; the empty one if there is none.
-    #[inline(always)]
+    #[inline(never)]
     fn list(&mut self, key: &'static str) -> Option<Texts<'a>> {
         if !self.constant(key) || self.constant("[]") {
             return Some(Texts::default());
@@ -169,20 +173,20 @@ impl<'a> Scanner<'a> {
 /// Calls `take` for each string of a list that [`record`] gave, with the list from its first character on. It
 /// gives how many bytes of the string it has seen.
 #[inline(always)]
-pub(crate) fn each_string<'a>(list: &'a str, mut take: impl FnMut(&'a str) -> usize) {
+pub(crate) fn each_string<'a>(list: &'a [u8], mut take: impl FnMut(&'a [u8]) -> usize) {
     // The bracket or comma and the quote before a string; the quote behind the last and the bracket.
     let mut rest = list.get(2..).unwrap_or_default();
     while !rest.is_empty() {
         let seen = take(rest);
-        let end = seen + words::unmarked(&rest.as_bytes()[seen..], words::quotes);
+        let end = seen + words::unmarked(&rest[seen..], words::quotes);
         rest = rest.get(end + 3..).unwrap_or_default();
     }
 }
 
 /// The string that [`each_string`] gave the beginning of.
 #[inline(always)]
-pub(crate) fn string(rest: &str) -> &str {
-    &rest[..words::unmarked(rest.as_bytes(), words::quotes)]
+pub(crate) fn string(rest: &[u8]) -> &[u8] {
+    &rest[..words::unmarked(rest, words::quotes)]
 }
 
 #[cfg(test)]
@@ -193,11 +197,10 @@ mod tests {
     use crate::record::RecordWriter;
 
     /// What is kept of a package, and the terms of its lists.
-    fn kept(package: &Package<'_>) -> (Vec<u8>, Vec<String>) {
-        let mut record = Vec::new();
+    fn kept(package: &Package<'_>) -> (Vec<u8>, Vec<Vec<u8>>) {
         let mut writer = RecordWriter::default();
-        writer.encode(package);
-        writer.append_to(&mut record);
+        let mut record = vec![0; writer.encode(package)];
+        writer.write_to(&mut record);
         let mut terms = Vec::new();
         for list in [&package.depends, &package.conflicts, &package.keywords] {
             list.each(|text| terms.push(text.to_owned()));

@@ -10,7 +10,9 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use postings::{DocId, TermIndex, TermIndexBuilder, TextColumn, TrigramIndex};
+use postings::{
+    Block, DocId, HUGE_PAGE_BYTES, TermIndex, TermIndexBuilder, TextColumn, TrigramIndex,
+};
 
 use crate::field::{By, Field};
 use crate::fold::{fold, fold_into, fold_until, lower};
@@ -18,13 +20,13 @@ use crate::package::{Package, Text, Texts};
 use crate::record::{Record, RecordWriter};
 use crate::{scan, words};
 
-/// Records lie in blocks of this size, so that growing never copies them. A record is smaller than
-/// a block: the reader of dumps bounds it.
-const BLOCK_BYTES: usize = 2 << 20;
+/// Records lie in blocks of this size, so that growing never copies them. A larger record would have a
+/// block to itself; the reader of dumps allows none.
+const BLOCK_BYTES: usize = HUGE_PAGE_BYTES;
 
 /// Every package of one dump, with the indexes over them.
 pub struct Snapshot {
-    blocks: Vec<Vec<u8>>,
+    blocks: Vec<Block>,
     /// Where each package's record is: block number times [`BLOCK_BYTES`] plus the place in it.
     records: Box<[u64]>,
     /// Folded names, ascending.
@@ -196,17 +198,24 @@ fn write_lower(folded: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Whether the lower case of the folded form of `name` is `name` itself, and needs no escape in JSON.
-fn is_plain(name: &str) -> bool {
-    name.bytes().all(|byte| {
+fn is_plain(name: &[u8]) -> bool {
+    name.iter().all(|byte| {
         matches!(byte, b' '..=b'~') && !byte.is_ascii_uppercase() && !matches!(byte, b'"' | b'\\')
     })
 }
 
+/// Room for what the AUR has, a fifth more than in 2026: packages, and bytes of a name and of a description.
+/// Memory that is asked for and not written to costs nothing; growing means copying.
+const PACKAGES: usize = 128 << 10;
+const NAME_BYTES: usize = 24;
+const DESCRIPTION_BYTES: usize = 72;
+
 /// Collects packages in any order.
-#[derive(Default)]
 pub struct SnapshotBuilder {
     writer: RecordWriter,
-    blocks: Vec<Vec<u8>>,
+    blocks: Vec<Block>,
+    /// What of the last block has been written.
+    block_bytes: usize,
     records: Vec<u64>,
     names: Texts32,
     plain_names: Vec<bool>,
@@ -217,7 +226,6 @@ pub struct SnapshotBuilder {
 }
 
 /// Texts in the order they came, in one allocation.
-#[derive(Default)]
 struct Texts32 {
     /// Bytes of UTF-8.
     text: Vec<u8>,
@@ -225,7 +233,12 @@ struct Texts32 {
 }
 
 impl Texts32 {
-    fn push_folded(&mut self, text: &str) {
+    /// With room for the texts of [`PACKAGES`].
+    fn of_bytes(bytes: usize) -> Texts32 {
+        Texts32 { text: Vec::with_capacity(PACKAGES * bytes), ends: Vec::with_capacity(PACKAGES) }
+    }
+
+    fn push_folded(&mut self, text: &[u8]) {
         fold_into(text, &mut self.text);
         self.ends.push(u32::try_from(self.text.len()).expect("texts of one dump exceed 4 GiB"));
     }
@@ -254,72 +267,93 @@ impl Texts32 {
     }
 }
 
+impl Default for SnapshotBuilder {
+    fn default() -> SnapshotBuilder {
+        SnapshotBuilder {
+            writer: RecordWriter::default(),
+            blocks: Vec::new(),
+            block_bytes: 0,
+            records: Vec::with_capacity(PACKAGES),
+            names: Texts32::of_bytes(NAME_BYTES),
+            plain_names: Vec::with_capacity(PACKAGES),
+            descriptions: Texts32::of_bytes(DESCRIPTION_BYTES),
+            bases: Texts32::of_bytes(NAME_BYTES),
+            plain_bases: Vec::with_capacity(PACKAGES),
+            terms: TermIndexBuilder::with_capacity(PACKAGES),
+        }
+    }
+}
+
 impl SnapshotBuilder {
     pub(crate) fn add(&mut self, package: &Package<'_>) {
         let size = self.writer.encode(package);
-        let fits = self.blocks.last().is_some_and(|block| block.len() + size <= BLOCK_BYTES);
-        if !fits {
-            self.blocks.push(Vec::with_capacity(BLOCK_BYTES));
+        if self.blocks.is_empty() || self.block_bytes + size > BLOCK_BYTES {
+            self.blocks.push(Block::zeroed(BLOCK_BYTES.max(size)));
+            self.block_bytes = 0;
         }
         let number = self.blocks.len() - 1;
-        let block = &mut self.blocks[number];
-        self.records.push((number * BLOCK_BYTES + block.len()) as u64);
-        self.writer.append_to(block);
+        self.records.push((number * BLOCK_BYTES + self.block_bytes) as u64);
+        let place = self.block_bytes..self.block_bytes + size;
+        self.writer.write_to(&mut self.blocks[number][place]);
+        self.block_bytes += size;
 
-        self.names.push_folded(package.name.as_str());
-        self.plain_names.push(is_plain(package.name.as_str()));
-        self.descriptions.push_folded(package.description.as_ref().map_or("", Text::as_str));
-        self.bases.push_folded(package.package_base.as_str());
-        self.plain_bases.push(is_plain(package.package_base.as_str()));
+        self.names.push_folded(package.name.as_bytes());
+        self.plain_names.push(is_plain(package.name.as_bytes()));
+        self.descriptions
+            .push_folded(package.description.as_ref().map_or(&b""[..], Text::as_bytes));
+        self.bases.push_folded(package.package_base.as_bytes());
+        self.plain_bases.push(is_plain(package.package_base.as_bytes()));
 
-        let maintainer = package.maintainer.as_ref().map_or("", Text::as_str);
-        self.add_term(By::Maintainer, maintainer);
+        let maintainer = package.maintainer.as_ref().map_or(&b""[..], Text::as_bytes);
+        self.add_person(By::Maintainer, maintainer);
         if let Some(submitter) = &package.submitter {
-            self.add_term(By::Submitter, submitter.as_str());
+            self.add_person(By::Submitter, submitter.as_bytes());
         }
         for (by, texts) in [
             (By::Depends, &package.depends),
             (By::MakeDepends, &package.make_depends),
             (By::CheckDepends, &package.check_depends),
-            (By::Provides, &package.provides),
-            (By::Conflicts, &package.conflicts),
             (By::Replaces, &package.replaces),
         ] {
-            self.add_terms(by, texts, words::relation_signs);
+            self.add_shared(by, texts, words::relation_signs);
         }
-        package.opt_depends.each(|text| self.add_term(By::OptDepends, optional_name(text)));
-        self.add_terms(By::Keywords, &package.keywords, |_| 0);
-        self.add_terms(By::Groups, &package.groups, |_| 0);
-        self.add_terms(By::CoMaintainers, &package.co_maintainers, |_| 0);
+        // These tell a package from others: hardly another one has the same.
+        self.add_terms(By::Provides, &package.provides, words::relation_signs);
+        self.add_terms(By::Conflicts, &package.conflicts, words::relation_signs);
+        package
+            .opt_depends
+            .each(|text| add_term(&mut self.terms, By::OptDepends, optional_name(text)));
+        self.add_shared(By::Keywords, &package.keywords, |_| 0);
+        self.add_shared(By::Groups, &package.groups, |_| 0);
+        self.add_shared(By::CoMaintainers, &package.co_maintainers, |_| 0);
         self.terms.end_document();
+    }
+
+    /// The same as [`SnapshotBuilder::add_terms`], for lists that several packages have as they are: those of
+    /// one base, say, which follow each other.
+    #[inline(always)]
+    fn add_shared(&mut self, by: By, texts: &Texts<'_>, marks: impl Fn(u64) -> u64) {
+        match texts {
+            Texts::Verbatim(list) => {
+                self.terms.add_from(by as u8, list, |terms| add_listed(terms, by, list, marks));
+            }
+            Texts::Parsed(_) => self.add_terms(by, texts, marks),
+        }
     }
 
     /// Takes as a term, of each text, what stands before the first byte that `marks` marks.
     #[inline(always)]
     fn add_terms(&mut self, by: By, texts: &Texts<'_>, marks: impl Fn(u64) -> u64) {
         match texts {
-            // Folded from where it stands: that finds its end as well.
-            Texts::Verbatim(list) => scan::each_string(list, |rest| {
-                let mut size = 0;
-                self.terms.add_with(by as u8, |term| {
-                    let start = term.len();
-                    size = fold_until(rest, |word| words::quotes(word) | marks(word), term);
-                    trim_end(term, start);
-                });
-                size
-            }),
-            Texts::Parsed(texts) => texts.iter().map(Text::as_str).for_each(|text| {
-                self.add_term(by, &text[..words::unmarked(text.as_bytes(), &marks)]);
+            Texts::Verbatim(list) => add_listed(&mut self.terms, by, list, marks),
+            Texts::Parsed(texts) => texts.iter().map(Text::as_bytes).for_each(|text| {
+                add_term(&mut self.terms, by, &text[..words::unmarked(text, &marks)]);
             }),
         }
     }
 
-    fn add_term(&mut self, by: By, text: &str) {
-        self.terms.add_with(by as u8, |term| {
-            let start = term.len();
-            fold_into(text, term);
-            trim_end(term, start);
-        });
+    fn add_person(&mut self, by: By, name: &[u8]) {
+        self.terms.add_from(by as u8, name, |terms| add_term(terms, by, name));
     }
 
     /// Whether no package was added yet.
@@ -327,10 +361,7 @@ impl SnapshotBuilder {
         self.records.is_empty()
     }
 
-    pub(crate) fn build(mut self) -> Snapshot {
-        if let Some(block) = self.blocks.last_mut() {
-            block.shrink_to_fit();
-        }
+    pub(crate) fn build(self) -> Snapshot {
         let mut order = self.names.sorted();
         // Names that differ in accents alone: brought into an order that is not that of the dump, with
         // equal names side by side, the later record last.
@@ -354,8 +385,8 @@ impl SnapshotBuilder {
         let names = TextColumn::from_ascending(order.iter().map(|&place| self.names.get(place)));
         let descriptions =
             TextColumn::from_texts(order.iter().map(|&place| self.descriptions.get(place)));
-        self.names = Texts32::default();
-        self.descriptions = Texts32::default();
+        drop(self.names);
+        drop(self.descriptions);
         let plain_names =
             DocSet::from_bools(order.iter().map(|&place| self.plain_names[place as usize]));
         let records = order.iter().map(|&place| self.records[place as usize]).collect();
@@ -390,7 +421,7 @@ impl SnapshotBuilder {
         let plain_bases =
             DocSet::from_bools(bases.iter().map(|&place| self.plain_bases[place as usize]));
         let bases = TextColumn::from_ascending(bases.iter().map(|&place| self.bases.get(place)));
-        self.bases = Texts32::default();
+        drop(self.bases);
 
         let terms = self.terms.build(&order);
         Snapshot {
@@ -417,6 +448,30 @@ impl SnapshotBuilder {
     }
 }
 
+/// Takes as a term, of each text of a list as it stands in the dump, what stands before the first byte that `marks` marks.
+#[inline(always)]
+fn add_listed(terms: &mut TermIndexBuilder, by: By, list: &[u8], marks: impl Fn(u64) -> u64) {
+    // Folded from where it stands: that finds its end as well.
+    scan::each_string(list, |rest| {
+        let mut size = 0;
+        terms.add_with(by as u8, |term| {
+            let start = term.len();
+            size = fold_until(rest, |word| words::quotes(word) | marks(word), term);
+            trim_end(term, start);
+        });
+        size
+    });
+}
+
+/// Takes a text as a term.
+fn add_term(terms: &mut TermIndexBuilder, by: By, text: &[u8]) {
+    terms.add_with(by as u8, |term| {
+        let start = term.len();
+        fold_into(text, term);
+        trim_end(term, start);
+    });
+}
+
 /// Takes away the spaces at the end of the term that begins at `start`: the collation ignores them in
 /// comparisons for equality.
 #[inline]
@@ -428,9 +483,9 @@ fn trim_end(term: &mut Vec<u8>, start: usize) {
 
 /// The name in an optional dependency, without version condition and without the description that older dumps
 /// give it.
-fn optional_name(relation: &str) -> &str {
-    let name = &relation[..words::unmarked(relation.as_bytes(), words::relation_signs)];
-    let end = name.as_bytes().windows(2).position(|pair| pair == b": ");
+fn optional_name(relation: &[u8]) -> &[u8] {
+    let name = &relation[..words::unmarked(relation, words::relation_signs)];
+    let end = name.windows(2).position(|pair| pair == b": ");
     &name[..end.unwrap_or(name.len())]
 }
 
@@ -450,7 +505,7 @@ mod tests {
         builder.add(&scan::record(&json).expect("a record").0);
         let terms = builder.build().terms;
         assert_eq!(terms.terms(By::Depends as u8).collect::<Vec<_>>(), [fold(name).as_bytes()]);
-        assert_eq!(optional_name(relation), name, "{relation}");
+        assert_eq!(optional_name(relation.as_bytes()), name.as_bytes(), "{relation}");
     }
 
     #[test]
@@ -465,7 +520,7 @@ mod tests {
         ] {
             check(relation, name);
         }
-        assert_eq!(optional_name("gtk: for the window"), "gtk");
-        assert_eq!(optional_name("lib:gtk>=3"), "lib:gtk");
+        assert_eq!(optional_name(b"gtk: for the window"), b"gtk");
+        assert_eq!(optional_name(b"lib:gtk>=3"), b"lib:gtk");
     }
 }

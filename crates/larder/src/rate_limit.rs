@@ -4,17 +4,17 @@
 //! headers of the response. A client's window begins with its first request; `limit` requests fit into it, and the
 //! next one is refused until the window is over. Every request counts, refused ones too.
 //!
-//! Memory is a fixed table made at the start: nobody can make it grow. Where more clients come than fit, those whose
-//! windows are over are forgotten first, then those with the fewest requests, so a flood of new addresses never
-//! helps anyone out of a limit that they have reached. The price is that in such a flood some small counts start anew:
-//! the limiter then errs on the client's side.
+//! Memory is a fixed table, made when there is something to count: nobody can make it grow. Where more clients come
+//! than fit, those whose windows are over are forgotten first, then those with the fewest requests, so a flood of new
+//! addresses never helps anyone out of a limit that they have reached. The price is that in such a flood some small
+//! counts start anew: the limiter then errs on the client's side.
 //!
 //! The table never waits on anything while it is locked, reads no clock (time is an argument), and writes nothing down.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -57,8 +57,9 @@ pub struct RateLimiter {
     /// Instants are kept as milliseconds since this one, in half the space.
     epoch: Instant,
     hasher: RandomState,
-    /// One lock each: two requests meet only if their clients share a bucket.
-    buckets: Box<[Mutex<Bucket>]>,
+    bucket_count: usize,
+    /// One lock each: two requests meet only if their clients share a bucket. None before the first is counted.
+    buckets: OnceLock<Box<[Mutex<Bucket>]>>,
     /// Clients in the table.
     clients: AtomicUsize,
 }
@@ -87,7 +88,7 @@ impl fmt::Debug for RateLimiter {
 
 impl RateLimiter {
     /// A limiter of `limit` requests per `window` (0: no limit) that remembers about `clients_max` clients, 8 at least.
-    /// Takes 33 bytes per client at once, and none later.
+    /// Takes 33 bytes per client when the first request is counted, and none later.
     pub fn new(limit: u32, window: Duration, clients_max: usize) -> Self {
         let limiter = Self {
             limit: AtomicU32::new(limit),
@@ -95,9 +96,8 @@ impl RateLimiter {
             policy: ArcSwap::from_pointee(HeaderValue::from_static("")),
             epoch: Instant::now(),
             hasher: RandomState::new(),
-            buckets: (0..clients_max.div_ceil(BUCKET_CLIENTS).max(1))
-                .map(|_| Mutex::default())
-                .collect(),
+            bucket_count: clients_max.div_ceil(BUCKET_CLIENTS).max(1),
+            buckets: OnceLock::new(),
             clients: AtomicUsize::new(0),
         };
         limiter.set_window(window);
@@ -198,7 +198,7 @@ impl RateLimiter {
 
     fn remove(&self, is_unwanted: impl Fn(&Window) -> bool) -> usize {
         let mut removed = 0;
-        for bucket in &self.buckets {
+        for bucket in self.buckets.get().into_iter().flatten() {
             for place in lock(bucket).iter_mut() {
                 if place.as_ref().is_some_and(&is_unwanted) {
                     *place = None;
@@ -213,8 +213,11 @@ impl RateLimiter {
     fn bucket(&self, key: ClientKey) -> MutexGuard<'_, Bucket> {
         // The hash is keyed at random, so that nobody can choose addresses that fall together.
         let hash = self.hasher.hash_one(key);
-        let index = (u128::from(hash) * self.buckets.len() as u128) >> 64;
-        lock(&self.buckets[index as usize])
+        let index = (u128::from(hash) * self.bucket_count as u128) >> 64;
+        let buckets = self.buckets.get_or_init(|| {
+            std::iter::repeat_with(Mutex::default).take(self.bucket_count).collect()
+        });
+        lock(&buckets[index as usize])
     }
 
     fn milliseconds(&self, instant: Instant) -> u64 {

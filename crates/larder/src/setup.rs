@@ -107,13 +107,14 @@ pub async fn initialize(
     if stored.accounts.user(&account::UserName::root()).is_some() {
         return Ok(None);
     }
+    let is_random = password.is_none();
     let password = match password {
         Some(password) => password,
         None => accounts::random_password()?,
     };
     let salt = accounts::random()?;
     let make = || {
-        let hash = password.hash(salt);
+        let hash = if is_random { password.hash_of_random(salt) } else { password.hash(salt) };
         change::create_first_administrator(&stored.accounts, hash, Timestamp::now())
     };
     let batch = tokio::task::block_in_place(make)?;

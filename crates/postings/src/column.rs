@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::DocId;
+use memchr::memmem::Finder;
+
+use crate::{Block, DocId};
 
 /// A byte that no UTF-8 text contains: it ends each text, so no match can cross two texts.
 const END: u8 = 0xff;
@@ -10,7 +12,7 @@ const END: u8 = 0xff;
 /// One text per document, in doc id order.
 #[derive(Debug)]
 pub struct TextColumn {
-    bytes: Box<[u8]>,
+    bytes: Block,
     /// Where each text starts; one more entry than there are texts.
     starts: Box<[u32]>,
     /// The head of every so manyth text, if the texts are known to ascend: a search among these needs
@@ -41,19 +43,18 @@ impl TextColumn {
         let texts = texts.into_iter();
         // Gone through twice, so that nothing is ever moved.
         let bytes_total = texts.clone().map(|text| text.as_ref().len() + 1).sum();
-        let mut bytes = Vec::with_capacity(bytes_total);
+        let mut bytes = Block::zeroed(bytes_total);
+        let mut end = 0;
         let mut starts = Vec::with_capacity(texts.size_hint().0 + 1);
         starts.push(0);
         for text in texts {
-            bytes.extend_from_slice(text.as_ref());
-            bytes.push(END);
-            starts.push(u32::try_from(bytes.len()).expect("texts of one column exceed 4 GiB"));
+            let text = text.as_ref();
+            bytes[end..end + text.len()].copy_from_slice(text);
+            end += text.len() + 1;
+            bytes[end - 1] = END;
+            starts.push(u32::try_from(end).expect("texts of one column exceed 4 GiB"));
         }
-        TextColumn {
-            bytes: bytes.into_boxed_slice(),
-            starts: starts.into_boxed_slice(),
-            heads: Box::default(),
-        }
+        TextColumn { bytes, starts: starts.into_boxed_slice(), heads: Box::default() }
     }
 
     /// The same for texts in ascending order, in which prefixes are then found faster.
@@ -89,6 +90,25 @@ impl TextColumn {
     pub fn text(&self, doc: DocId) -> &[u8] {
         let at = doc.0 as usize;
         &self.bytes[self.starts[at] as usize..self.starts[at + 1] as usize - 1]
+    }
+
+    /// Whether the text of `doc` contains what `finder` finds.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such document.
+    #[inline]
+    pub fn contains(&self, doc: DocId, finder: &Finder<'_>) -> bool {
+        /// A finder is at its best where there are so many bytes besides those of its needle.
+        const ROOM_BYTES: usize = 32;
+
+        let at = doc.0 as usize;
+        let (start, end) = (self.starts[at] as usize, self.starts[at + 1] as usize - 1);
+        let needle_bytes = finder.needle().len();
+        // What stands behind a text has no part in it: the end mark is in no needle.
+        let last = (start + needle_bytes + ROOM_BYTES).min(self.bytes.len()).max(end);
+        let found = finder.find(&self.bytes[start..last]);
+        found.is_some_and(|place| start + place + needle_bytes <= end)
     }
 
     /// The documents whose text begins with `prefix`. The texts must be in ascending order.

@@ -32,11 +32,13 @@
 //! The index matches bytes. Folding of case and accents is done by whoever fills the columns, to
 //! texts and needles alike.
 
+mod block;
 mod column;
 mod list;
 mod term;
 mod trigram;
 
+pub use block::{Block, HUGE_PAGE_BYTES};
 pub use column::TextColumn;
 pub use list::{DocId, Documents, PostingList, Postings};
 pub use term::{TermIndex, TermIndexBuilder};

@@ -1,5 +1,9 @@
 //! Sorted doc ids, stored as differences: the form in which every index here keeps its postings.
 
+use std::sync::OnceLock;
+
+use crate::Block;
+
 /// Position of a document in one snapshot: dense, from 0, without meaning in any other snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocId(pub u32);
@@ -8,6 +12,8 @@ pub struct DocId(pub u32);
 #[derive(Clone, Copy, Debug)]
 pub struct PostingList<'a> {
     bytes: &'a [u8],
+    /// Its bits, if it is long.
+    bits: Option<&'a Bits>,
 }
 
 impl<'a> PostingList<'a> {
@@ -34,7 +40,58 @@ impl<'a> PostingList<'a> {
     pub fn iter(&self) -> PostingIter<'a> {
         PostingIter { bytes: self.bytes, previous: BEFORE_FIRST }
     }
+
+    /// What it costs to [retain](PostingList::retain_in) some of `count` documents, in doc ids to decode.
+    pub fn cost(&self, count: usize) -> usize {
+        if self.bits.is_some() { count } else { self.bytes.len() }
+    }
+
+    /// Retains those of `docs`, which ascend, that are in this list.
+    pub fn retain_in(&self, docs: &mut Vec<DocId>) {
+        let Some(bits) = self.bits else {
+            let mut others = self.iter();
+            let mut other = others.next();
+            return docs.retain(|&doc| {
+                while other.is_some_and(|candidate| candidate < doc) {
+                    other = others.next();
+                }
+                other == Some(doc)
+            });
+        };
+        let words = bits.words.get_or_init(|| {
+            let mut words = vec![0; bits.word_count];
+            self.add_to(&mut words);
+            words.into_boxed_slice()
+        });
+        // Without a branch: which documents stay follows no pattern.
+        let mut count = 0;
+        for at in 0..docs.len() {
+            let doc = docs[at];
+            docs[count] = doc;
+            count += (words[doc.0 as usize / 64] >> (doc.0 % 64) & 1) as usize;
+        }
+        docs.truncate(count);
+    }
+
+    /// Sets the bits of the doc ids in `words`, which have one for each document.
+    pub fn add_to(&self, words: &mut [u64]) {
+        for doc in self.iter() {
+            words[doc.0 as usize / 64] |= 1 << (doc.0 % 64);
+        }
+    }
 }
+
+/// A bit for each document, of a list that is long: whether a document is in it is seen at once, without decoding
+/// what stands before it. Made when it is first asked for; most lists are never searched.
+#[derive(Debug)]
+struct Bits {
+    list: u32,
+    word_count: usize,
+    words: OnceLock<Box<[u64]>>,
+}
+
+/// A list is long if its bits take no more than so many times what its differences take.
+const BITS_FACTOR: usize = 4;
 
 impl<'a> IntoIterator for PostingList<'a> {
     type Item = DocId;
@@ -98,7 +155,11 @@ pub trait Documents {
 pub struct Postings {
     /// Where each list starts in `bytes`; one more entry than there are lists.
     offsets: Box<[u32]>,
-    bytes: Box<[u8]>,
+    bytes: Block,
+    /// Of each list that is long, ascending.
+    bits: Box<[Bits]>,
+    /// The least that such a list takes, in bytes.
+    long_bytes: usize,
 }
 
 impl Postings {
@@ -125,14 +186,21 @@ impl Postings {
         let mut offsets = Vec::with_capacity(list_count + 1);
         let mut end = 0_u32;
         offsets.push(0);
-        for (last, size) in &mut lists {
+        let word_count = doc_count.div_ceil(u64::BITS) as usize;
+        let long_bytes = (word_count * size_of::<u64>()).div_ceil(BITS_FACTOR).max(1);
+        let mut bits = Vec::new();
+        for (list, (last, size)) in (0_u32..).zip(&mut lists) {
+            if *size as usize >= long_bytes {
+                bits.push(Bits { list, word_count, words: OnceLock::new() });
+            }
             let start = end;
             end = end.checked_add(*size).expect("posting lists of one index exceed 4 GiB");
             offsets.push(end);
             *last = BEFORE_FIRST;
             *size = start;
         }
-        let mut bytes = vec![0_u8; end as usize].into_boxed_slice();
+        let mut block = Block::zeroed(end as usize);
+        let bytes = &mut block[..];
         for doc in 0..doc_count {
             documents.each_list(DocId(doc), |list| {
                 let (last, write_at) = &mut lists[list as usize];
@@ -155,7 +223,12 @@ impl Postings {
                 *write_at = at as u32 + 1;
             });
         }
-        Postings { offsets: offsets.into_boxed_slice(), bytes }
+        Postings {
+            offsets: offsets.into_boxed_slice(),
+            bytes: block,
+            bits: bits.into_boxed_slice(),
+            long_bytes,
+        }
     }
 
     /// The list with this number.
@@ -166,7 +239,13 @@ impl Postings {
     #[inline]
     pub fn list(&self, list: u32) -> PostingList<'_> {
         let at = list as usize;
-        PostingList { bytes: &self.bytes[self.offsets[at] as usize..self.offsets[at + 1] as usize] }
+        let bytes = &self.bytes[self.offsets[at] as usize..self.offsets[at + 1] as usize];
+        let bits = if bytes.len() < self.long_bytes {
+            None
+        } else {
+            self.bits.binary_search_by_key(&list, |bits| bits.list).ok().map(|at| &self.bits[at])
+        };
+        PostingList { bytes, bits }
     }
 
     /// Number of lists, empty ones included.
@@ -213,6 +292,15 @@ mod tests {
             assert_eq!(found, expected, "list {list}");
             let count_min = postings.list(list).count_min(documents.len() as u32);
             assert!(count_min <= expected.len(), "list {list}: {count_min}");
+            for step in [1, 3] {
+                let mut docs: Vec<DocId> =
+                    (0..documents.len() as u32).step_by(step).map(DocId).collect();
+                postings.list(list).retain_in(&mut docs);
+                let retained: Vec<u32> = docs.iter().map(|doc| doc.0).collect();
+                let expected: Vec<u32> =
+                    expected.iter().copied().filter(|doc| doc % step as u32 == 0).collect();
+                assert_eq!(retained, expected, "list {list}, every {step}");
+            }
         }
     }
 
@@ -234,6 +322,23 @@ mod tests {
         let found: Vec<u32> = postings.list(0).iter().map(|doc| doc.0).collect();
         assert_eq!(found, gaps);
         assert!(postings.list(0).count_min(2_200_001) <= gaps.len());
+    }
+
+    #[test]
+    fn a_long_list_costs_what_the_documents_do() {
+        let every = |step: usize| -> Vec<u32> { (0..100_000).step_by(step).collect() };
+        for (step, is_long) in [(1, true), (30, true), (34, false), (1_000, false)] {
+            let postings = Postings::build(1, 100_000, &Gaps(&every(step)));
+            let list = postings.list(0);
+            assert_eq!(list.cost(7) == 7, is_long, "every {step}");
+            // Asked twice, as bits are made once.
+            for _ in 0..2 {
+                let mut docs = vec![DocId(0), DocId(step as u32), DocId(99_999)];
+                list.retain_in(&mut docs);
+                assert_eq!(docs.contains(&DocId(99_999)), step == 1);
+                assert!(docs.starts_with(&[DocId(0), DocId(step as u32)]));
+            }
+        }
     }
 
     #[test]

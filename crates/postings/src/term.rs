@@ -97,12 +97,18 @@ struct Batch {
     bytes: Vec<u8>,
     /// Where each ends.
     ends: Vec<u32>,
+    /// Places of earlier terms that come once more, and before which of these terms.
+    repeats: Vec<(u32, Range<u32>)>,
     tags: Vec<u32>,
     candidates: Vec<Option<u32>>,
     places: Vec<Range<u32>>,
 }
 
 impl Batch {
+    fn is_full(&self) -> bool {
+        self.ends.len() >= BATCH_TERMS || self.repeats.len() >= BATCH_TERMS
+    }
+
     /// Looks all terms up, appends their numbers to `terms`, and is empty again.
     fn look_up(&mut self, dictionary: &mut Dictionary, terms: &mut Vec<u32>) {
         // Each step for all terms before the next one, which needs what the last one fetched.
@@ -126,9 +132,13 @@ impl Batch {
         });
         std::hint::black_box(fetched);
         let mut start = 0;
-        for (((&end, &tag), candidate), place) in
-            self.ends.iter().zip(&self.tags).zip(&self.candidates).zip(&self.places)
+        let mut repeats = self.repeats.drain(..).peekable();
+        for (at, (((&end, &tag), candidate), place)) in
+            (0_u32..).zip(self.ends.iter().zip(&self.tags).zip(&self.candidates).zip(&self.places))
         {
+            while let Some((_, places)) = repeats.next_if(|&(before, _)| before == at) {
+                terms.extend_from_within(places.start as usize..places.end as usize);
+            }
             let key = &self.bytes[start as usize..end as usize];
             start = end;
             terms.push(match *candidate {
@@ -141,23 +151,87 @@ impl Batch {
                 _ => dictionary.intern(tag, key),
             });
         }
+        for (_, places) in repeats {
+            terms.extend_from_within(places.start as usize..places.end as usize);
+        }
         self.bytes.clear();
         self.ends.clear();
     }
 }
+
+/// Most sources of one namespace that are remembered, one for each remainder of their size.
+const RECENT_PER_NAMESPACE: usize = 16;
+
+/// Namespaces that have places of their own; the others share them.
+const RECENT_NAMESPACES: usize = 16;
+
+/// Longer sources are not remembered: all of them together are to stay in the processor's nearer caches.
+const RECENT_SOURCE_BYTES_MAX: usize = 512;
+
+/// What terms were made of lately, and where those terms are: documents that follow each other have much in
+/// common.
+#[derive(Debug)]
+struct Recent(Box<[RecentTerms]>);
+
+#[derive(Clone, Debug, Default)]
+struct RecentTerms {
+    /// Namespace and text of the source; nothing at all if there was none yet.
+    source: Vec<u8>,
+    /// Its terms' places among those of all documents.
+    places: Range<u32>,
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent(vec![RecentTerms::default(); RECENT_PER_NAMESPACE * RECENT_NAMESPACES].into())
+    }
+}
+
+impl Recent {
+    /// Where a source is remembered.
+    #[inline]
+    fn place(&mut self, namespace: u8, source: &[u8]) -> &mut RecentTerms {
+        let size = source.len() % RECENT_PER_NAMESPACE;
+        let namespace = namespace as usize % RECENT_NAMESPACES;
+        &mut self.0[namespace * RECENT_PER_NAMESPACE + size]
+    }
+}
+
+/// Room for what documents usually have, per document: terms, different ones, and the bytes of those. Memory
+/// that is asked for and not written to costs nothing; growing means copying.
+const TERMS_PER_DOCUMENT: usize = 16;
+const DIFFERENT_PER_DOCUMENT: usize = 2;
+const BYTES_PER_DOCUMENT: usize = 48;
 
 /// Collects terms, document by document, before doc ids are known.
 #[derive(Debug, Default)]
 pub struct TermIndexBuilder {
     dictionary: Dictionary,
     batch: Batch,
+    recent: Recent,
     /// Terms of all documents in the order they were added, but for those in the batch.
     terms: Vec<u32>,
+    /// How many terms have been added, those in the batch included.
+    count: u32,
     /// Where each document's terms end in `terms`.
     ends: Vec<u32>,
 }
 
 impl TermIndexBuilder {
+    /// A builder with room for about so many documents.
+    pub fn with_capacity(documents: usize) -> TermIndexBuilder {
+        let mut builder = TermIndexBuilder {
+            terms: Vec::with_capacity(documents * TERMS_PER_DOCUMENT),
+            ends: Vec::with_capacity(documents),
+            ..TermIndexBuilder::default()
+        };
+        let dictionary = &mut builder.dictionary;
+        dictionary.bytes.reserve(documents * BYTES_PER_DOCUMENT);
+        dictionary.ends.reserve(documents * DIFFERENT_PER_DOCUMENT);
+        dictionary.table.reserve(documents * DIFFERENT_PER_DOCUMENT, |&(tag, _)| spread(tag));
+        builder
+    }
+
     /// Notes that the current document has the term `text` in `namespace` (a field, say).
     pub fn add(&mut self, namespace: u8, text: &[u8]) {
         self.add_with(namespace, |bytes| bytes.extend_from_slice(text));
@@ -171,15 +245,44 @@ impl TermIndexBuilder {
         append(&mut batch.bytes);
         let end = u32::try_from(batch.bytes.len()).expect("the terms of one batch exceed 4 GiB");
         batch.ends.push(end);
-        if batch.ends.len() == BATCH_TERMS {
-            batch.look_up(&mut self.dictionary, &mut self.terms);
+        self.count_more(1);
+    }
+
+    /// The same for all terms that follow from `source`, which `add` adds: where the same source came in this
+    /// namespace lately its terms are taken again, and nothing is asked of `add`.
+    #[inline]
+    pub fn add_from(&mut self, namespace: u8, source: &[u8], add: impl FnOnce(&mut Self)) {
+        if source.len() > RECENT_SOURCE_BYTES_MAX {
+            return add(self);
+        }
+        let recent = self.recent.place(namespace, source);
+        if recent.source.split_first() == Some((&namespace, source)) {
+            let places = recent.places.clone();
+            let count = places.end - places.start;
+            self.batch.repeats.push((self.batch.ends.len() as u32, places));
+            return self.count_more(count);
+        }
+        let start = self.count;
+        add(self);
+        let end = self.count;
+        let recent = self.recent.place(namespace, source);
+        recent.source.clear();
+        recent.source.push(namespace);
+        recent.source.extend_from_slice(source);
+        recent.places = start..end;
+    }
+
+    #[inline]
+    fn count_more(&mut self, count: u32) {
+        self.count = self.count.checked_add(count).expect("postings of one index exceed 2^32");
+        if self.batch.is_full() {
+            self.batch.look_up(&mut self.dictionary, &mut self.terms);
         }
     }
 
     /// Ends the current document; documents are numbered from 0 as they end.
     pub fn end_document(&mut self) {
-        let count = self.terms.len() + self.batch.ends.len();
-        self.ends.push(u32::try_from(count).expect("postings of one index exceed 2^32"));
+        self.ends.push(self.count);
     }
 
     /// Builds the index. `order[doc]` is the number under which the document `doc` was added.
@@ -193,6 +296,7 @@ impl TermIndexBuilder {
         let postings = Postings::build(self.dictionary.ends.len(), order.len() as u32, &documents);
         self.dictionary.bytes.shrink_to_fit();
         self.dictionary.ends.shrink_to_fit();
+        self.dictionary.table.shrink_to_fit(|&(tag, _)| spread(tag));
         TermIndex { dictionary: self.dictionary, postings }
     }
 }
@@ -276,22 +380,73 @@ mod tests {
         assert_eq!(index.terms(1).collect::<Vec<_>>(), [b"a"]);
     }
 
+    #[test]
+    fn a_source_is_asked_once_while_it_is_remembered() {
+        let mut builder = TermIndexBuilder::with_capacity(9);
+        let mut asked = Vec::new();
+        let long = "x".repeat(RECENT_SOURCE_BYTES_MAX + 1);
+        // The sixth has the size of the first, which is forgotten for it.
+        for (namespace, source) in [
+            (0, "a"),
+            (0, "a"),
+            (1, "a"),
+            (0, ""),
+            (0, ""),
+            (0, "b"),
+            (0, "a"),
+            (2, &long),
+            (2, &long),
+        ] {
+            builder.add_from(namespace, source.as_bytes(), |builder| {
+                asked.push((namespace, source));
+                builder.add(namespace, source.as_bytes());
+            });
+            builder.end_document();
+        }
+        let expected = [(0, "a"), (1, "a"), (0, ""), (0, "b"), (0, "a"), (2, &long), (2, &long)];
+        assert_eq!(asked, expected);
+        let index = builder.build(&[0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        let found = |namespace, text: &str| -> Vec<u32> {
+            index.documents(namespace, text.as_bytes(), 9).iter().map(|doc| doc.0).collect()
+        };
+        assert_eq!(found(0, "a"), [0, 1, 6]);
+        assert_eq!(found(1, "a"), [2]);
+        assert_eq!(found(0, ""), [3, 4]);
+        assert_eq!(found(0, "b"), [5]);
+        assert_eq!(found(2, &long), [7, 8]);
+    }
+
     proptest::proptest! {
         #[test]
         fn equals_a_naive_scan(documents in proptest::collection::vec(
-            proptest::collection::vec((0_u8..3, "[ab]{0,3}"), 0..6), 0..60)) {
+            proptest::collection::vec((0_u8..3, proptest::collection::vec("[ab]{0,3}", 0..5)), 0..6), 0..200)) {
             let mut builder = TermIndexBuilder::default();
             for document in &documents {
-                document.iter().for_each(|(namespace, text)| builder.add(*namespace, text.as_bytes()));
+                for (at, (namespace, texts)) in document.iter().enumerate() {
+                    let add = |builder: &mut TermIndexBuilder| {
+                        texts.iter().for_each(|text| builder.add(*namespace, text.as_bytes()));
+                    };
+                    // From a source, or one by one.
+                    if at % 3 == 2 {
+                        add(&mut builder);
+                    } else {
+                        builder.add_from(*namespace, format!("{texts:?}").as_bytes(), add);
+                    }
+                }
                 builder.end_document();
             }
             let order: Vec<u32> = (0..documents.len() as u32).rev().collect();
             let index = builder.build(&order);
-            for (namespace, text) in documents.iter().flatten() {
-                let expected: Vec<DocId> = (0_u32..).zip(&order)
-                    .filter(|(_, added)| documents[**added as usize].contains(&(*namespace, text.clone())))
-                    .map(|(doc, _)| DocId(doc)).collect();
-                proptest::prop_assert_eq!(index.documents(*namespace, text.as_bytes(), usize::MAX), expected);
+            for (namespace, texts) in documents.iter().flatten() {
+                for text in texts {
+                    let has = |document: &Vec<(u8, Vec<String>)>| {
+                        document.iter().any(|(other, texts)| other == namespace && texts.contains(text))
+                    };
+                    let expected: Vec<DocId> = (0_u32..).zip(&order)
+                        .filter(|(_, added)| has(&documents[**added as usize]))
+                        .map(|(doc, _)| DocId(doc)).collect();
+                    proptest::prop_assert_eq!(index.documents(*namespace, text.as_bytes(), usize::MAX), expected);
+                }
             }
             proptest::prop_assert!(index.postings(7, b"a").is_none());
         }

@@ -142,7 +142,7 @@ impl TrigramIndex {
         let finder = memmem::Finder::new(needle);
         candidates
             .into_iter()
-            .filter(|&doc| finder.find(self.column.text(doc)).is_some())
+            .filter(|&doc| self.column.contains(doc, &finder))
             .take(limit)
             .collect()
     }
@@ -151,9 +151,7 @@ impl TrigramIndex {
     fn union(&self, first: u32, count: usize) -> Vec<DocId> {
         let mut bits = vec![0_u64; self.column.len().div_ceil(64) as usize];
         for list in first..first + count as u32 {
-            for doc in self.postings.list(list) {
-                bits[doc.0 as usize / 64] |= 1 << (doc.0 % 64);
-            }
+            self.postings.list(list).add_to(&mut bits);
         }
         let mut docs = Vec::new();
         for (at, &word) in bits.iter().enumerate() {
@@ -193,17 +191,9 @@ impl TrigramIndex {
         let Some(rarest) = lists.next() else { return Vec::new() };
         let mut docs: Vec<DocId> = rarest.iter().take(limit).collect();
         for list in lists {
-            if docs.is_empty() || list.size_bytes() > docs.len() * CHECK_COST_IN_POSTINGS {
-                break;
+            if list.cost(docs.len()) <= docs.len() * CHECK_COST_IN_POSTINGS {
+                list.retain_in(&mut docs);
             }
-            let mut others = list.iter();
-            let mut other = others.next();
-            docs.retain(|&doc| {
-                while other.is_some_and(|candidate| candidate < doc) {
-                    other = others.next();
-                }
-                other == Some(doc)
-            });
         }
         docs
     }
