@@ -250,14 +250,14 @@ impl Texts32 {
 
     /// The places of all texts, in ascending order of the texts; equal texts in the order they came.
     fn sorted(&self) -> Vec<u32> {
-        // Comparing the first eight bytes as one number decides most pairs without touching the texts.
-        let mut places: Vec<(u64, u32)> = (0..self.ends.len() as u32)
+        // Comparing the first sixteen bytes as one number decides most pairs without touching the texts.
+        let mut places: Vec<(u128, u32)> = (0..self.ends.len() as u32)
             .map(|place| {
                 let text = self.get(place);
-                let mut head = [0; 8];
-                let size = text.len().min(8);
+                let mut head = [0; 16];
+                let size = text.len().min(16);
                 head[..size].copy_from_slice(&text[..size]);
-                (u64::from_be_bytes(head), place)
+                (u128::from_be_bytes(head), place)
             })
             .collect();
         places.sort_by(|one, other| {

@@ -91,7 +91,7 @@ struct Bits {
 }
 
 /// A list is long if its bits take no more than so many times what its differences take.
-const BITS_FACTOR: usize = 4;
+const BITS_FACTOR: usize = 8;
 
 impl<'a> IntoIterator for PostingList<'a> {
     type Item = DocId;
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_long_list_costs_what_the_documents_do() {
         let every = |step: usize| -> Vec<u32> { (0..100_000).step_by(step).collect() };
-        for (step, is_long) in [(1, true), (30, true), (34, false), (1_000, false)] {
+        for (step, is_long) in [(1, true), (60, true), (68, false), (1_000, false)] {
             let postings = Postings::build(1, 100_000, &Gaps(&every(step)));
             let list = postings.list(0);
             assert_eq!(list.cost(7) == 7, is_long, "every {step}");

@@ -187,10 +187,12 @@ impl TrigramIndex {
         let mut lists: Vec<PostingList<'_>> =
             trigrams.into_iter().map(|trigram| self.postings.list(trigram)).collect();
         lists.sort_unstable_by_key(PostingList::size_bytes);
-        let mut lists = lists.into_iter().take(LISTS_MAX);
-        let Some(rarest) = lists.next() else { return Vec::new() };
+        lists.truncate(LISTS_MAX);
+        let Some((rarest, others)) = lists.split_first_mut() else { return Vec::new() };
         let mut docs: Vec<DocId> = rarest.iter().take(limit).collect();
-        for list in lists {
+        // What costs least comes first: it may leave so few documents that the rest is not worth it.
+        others.sort_by_key(|list| list.cost(docs.len()));
+        for list in others {
             if list.cost(docs.len()) <= docs.len() * CHECK_COST_IN_POSTINGS {
                 list.retain_in(&mut docs);
             }
