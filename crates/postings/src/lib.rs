@@ -25,7 +25,9 @@
 //! # What it costs
 //!
 //! A posting takes one or two bytes (the difference to the previous document, as a variable-length
-//! number); a [`TrigramIndex`] adds one table of 262,145 offsets (1 MiB) and the texts themselves.
+//! number); a [`TrigramIndex`] adds one table of 262,145 offsets (1 MiB) and the texts themselves. A
+//! list of one document in 64 or more takes a bit for every document besides, once it has been
+//! searched: with the 107,000 packages of the AUR, 13 KB for each of some 800 lists at most.
 //!
 //! # Quirks
 //!

@@ -27,8 +27,7 @@ use crate::import::writer::{Plan, Writer};
 use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::keeping::counted;
 use crate::release_metadata;
-use crate::stored::ATTEMPTS_MAX;
-use crate::stored::Stored;
+use crate::stored::{ATTEMPTS_MAX, Stored};
 
 /// A release or a file that is to be imported.
 pub(super) struct Item {

@@ -66,8 +66,7 @@ fn check_round(response: &Response, round: usize) {
 /// A decision on an older state is made again on the next one, and not for ever.
 #[test]
 fn a_write_is_decided_anew() {
-    use larder::stored::ATTEMPTS_MAX;
-    use larder::stored::WriteFailure;
+    use larder::stored::{ATTEMPTS_MAX, WriteFailure};
     use record::{Batch, Expected, Key, Serial};
 
     let server = wiki();
