@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use postings::DocId;
-use reply::Reply;
+use reply::{Etag, Reply};
 
 use crate::error::QueryError;
 use crate::field::By;
@@ -75,8 +75,19 @@ impl Answer {
         outcome: Outcome,
     ) -> Answer {
         let json = json.into();
+        let etag = Etag::of(&json);
+        Answer::finish_tagged(json, etag, content_type, callback, outcome)
+    }
+
+    fn finish_tagged(
+        json: Bytes,
+        etag: Etag,
+        content_type: &'static str,
+        callback: Option<&str>,
+        outcome: Outcome,
+    ) -> Answer {
         let Some(callback) = callback else {
-            return Answer { reply: Reply::tagged(content_type, json), outcome };
+            return Answer { reply: Reply::with_tag(content_type, json, etag), outcome };
         };
         let mut body = Vec::with_capacity(json.len() + callback.len() + 6);
         body.extend_from_slice(b"/**/");
@@ -84,7 +95,7 @@ impl Answer {
         body.push(b'(');
         body.extend_from_slice(&json);
         body.push(b')');
-        Answer { reply: Reply::wrapped(JAVASCRIPT, body, json), outcome }
+        Answer { reply: Reply::wrapped(JAVASCRIPT, body, json, etag), outcome }
     }
 }
 
@@ -130,7 +141,8 @@ impl Snapshot {
                 if found.len() > results_max {
                     return too_many(query);
                 }
-                return Answer::finish(self.render(query, &found), JSON, callback, outcome);
+                let (json, etag) = self.render(query, &found);
+                return Answer::finish_tagged(json, etag, JSON, callback, outcome);
             }
             Kind::Suggest
             | Kind::OpensearchSuggest
@@ -304,7 +316,8 @@ impl Snapshot {
         json
     }
 
-    fn render(&self, query: &Query, found: &[DocId]) -> Bytes {
+    /// The packages as JSON, and the tag of it: made of what determines the JSON, which is less to read.
+    fn render(&self, query: &Query, found: &[DocId]) -> (Bytes, Etag) {
         let (type_, shape, version) = match (query.kind, query.version) {
             (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
             (Kind::Info, Version::V6) => ("multiinfo", Shape::Version6, 6),
@@ -316,6 +329,7 @@ impl Snapshot {
             _ => SEARCH_RECORD_BYTES,
         };
         let mut json = Sheet::with_capacity(ENVELOPE_BYTES + found.len() * record_bytes);
+        let mut determined_by = Vec::with_capacity(ENVELOPE_BYTES + found.len() * size_of::<u64>());
         json.push(b"{\"resultcount\":");
         json.push(found.len().to_string().as_bytes());
         json.push(b",\"results\":[");
@@ -324,6 +338,7 @@ impl Snapshot {
                 self.warm_up(docs);
             }
             for &doc in docs {
+                determined_by.extend_from_slice(&self.digest(doc).to_le_bytes());
                 self.record(doc).render(shape, &mut json);
                 json.push(b",");
             }
@@ -335,7 +350,11 @@ impl Snapshot {
         json.push(type_.as_bytes());
         json.push(b"\",\"version\":");
         json.push(&[b'0' + version, b'}']);
-        json.finish()
+        determined_by.extend_from_slice(type_.as_bytes());
+        determined_by.push(version);
+        // Another release may write the same packages otherwise.
+        determined_by.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
+        (json.finish(), Etag::of(&determined_by))
     }
 }
 

@@ -30,6 +30,9 @@ pub(crate) enum Shape {
     Metadata,
 }
 
+/// What stands before the sizes: the bits, and how many bytes the sizes take.
+const HEAD_BYTES: usize = size_of::<u32>() + 1;
+
 /// Encodes packages one after another; keeps its buffers from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct RecordWriter {
@@ -74,15 +77,15 @@ impl RecordWriter {
         self.texts(Field::Provides, &package.provides);
         self.texts(Field::Replaces, &package.replaces);
         self.text(Field::Submitter, package.submitter.as_ref());
-        size_of::<u32>() + 1 + self.sizes.len() + self.values.len()
+        HEAD_BYTES + self.sizes.len() + self.values.len()
     }
 
     /// Writes the record that was encoded last to `out`, which has its size.
     pub(crate) fn write_to(&self, out: &mut [u8]) {
-        let (head, values) = out.split_at_mut(size_of::<u32>() + 1 + self.sizes.len());
+        let (head, values) = out.split_at_mut(HEAD_BYTES + self.sizes.len());
         head[..4].copy_from_slice(&self.bits.to_le_bytes());
         head[4] = self.sizes.len() as u8;
-        head[5..].copy_from_slice(&self.sizes);
+        head[HEAD_BYTES..].copy_from_slice(&self.sizes);
         values.copy_from_slice(&self.values);
     }
 
@@ -190,6 +193,12 @@ impl<'a> Record<'a> {
         let (bits, rest) = bytes.split_first_chunk::<4>().expect("a record starts with its bits");
         let (sizes, values) = rest[1..].split_at(rest[0] as usize);
         Record { bits: u32::from_le_bytes(*bits), sizes, values }
+    }
+
+    /// How many bytes the record takes.
+    pub(crate) fn size_bytes(self) -> usize {
+        let values: u32 = self.places(Field::KEPT.len()).iter().map(|&(_, size)| size).sum();
+        HEAD_BYTES + self.sizes.len() + values as usize
     }
 
     /// Where the first `count` values are.

@@ -7,12 +7,14 @@
 
 use std::fmt;
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use postings::{
     Block, DocId, HUGE_PAGE_BYTES, TermIndex, TermIndexBuilder, TextColumn, TrigramIndex,
 };
+use twox_hash::XxHash3_64;
 
 use crate::field::{By, Field};
 use crate::fold::{fold, fold_into, fold_until, lower};
@@ -27,8 +29,7 @@ const BLOCK_BYTES: usize = HUGE_PAGE_BYTES;
 /// Every package of one dump, with the indexes over them.
 pub struct Snapshot {
     blocks: Vec<Block>,
-    /// Where each package's record is: block number times [`BLOCK_BYTES`] plus the place in it.
-    records: Box<[u64]>,
+    records: Box<[Placed]>,
     /// Folded names, ascending.
     names: TrigramIndex,
     /// The packages whose name is its folded form in lower case, byte for byte: nearly all.
@@ -46,6 +47,14 @@ pub struct Snapshot {
     /// Exact terms: one namespace for each [`By`].
     terms: TermIndex,
     duplicate_count: u32,
+}
+
+/// Where a package's record is.
+struct Placed {
+    /// Block number times [`BLOCK_BYTES`] plus the place in it.
+    place: u64,
+    /// The record's digest, or 0 as long as no answer has shown it: most are never shown.
+    digest: AtomicU64,
 }
 
 impl fmt::Debug for Snapshot {
@@ -75,8 +84,29 @@ impl Snapshot {
     }
 
     pub(crate) fn record(&self, doc: DocId) -> Record<'_> {
-        let place = self.records[doc.0 as usize] as usize;
-        Record::at(&self.blocks[place / BLOCK_BYTES][place % BLOCK_BYTES..])
+        Record::at(self.bytes_from(doc))
+    }
+
+    /// The bytes of the package's record, and whatever lies behind them.
+    fn bytes_from(&self, doc: DocId) -> &[u8] {
+        let place = self.records[doc.0 as usize].place as usize;
+        &self.blocks[place / BLOCK_BYTES][place % BLOCK_BYTES..]
+    }
+
+    /// The same for packages that are alike in every value, in every process.
+    pub(crate) fn digest(&self, doc: DocId) -> u64 {
+        match self.records[doc.0 as usize].digest.load(Relaxed) {
+            0 => self.first_digest(doc),
+            digest => digest,
+        }
+    }
+
+    #[cold]
+    fn first_digest(&self, doc: DocId) -> u64 {
+        let bytes = self.bytes_from(doc);
+        let digest = XxHash3_64::oneshot(&bytes[..Record::at(bytes).size_bytes()]);
+        self.records[doc.0 as usize].digest.store(digest, Relaxed);
+        digest
     }
 
     /// Reads from where these records are, so that they are near when they are needed: the processor
@@ -88,7 +118,7 @@ impl Snapshot {
 
         let mut sum = 0_u8;
         for doc in docs {
-            let place = self.records[doc.0 as usize] as usize;
+            let place = self.records[doc.0 as usize].place as usize;
             let rest = self.blocks[place / BLOCK_BYTES].get(place % BLOCK_BYTES..);
             // The last records of a block have fewer lines behind them.
             if let Some(lines) = rest.and_then(|rest| rest.first_chunk::<{ LINES * LINE_BYTES }>())
@@ -389,7 +419,10 @@ impl SnapshotBuilder {
         drop(self.descriptions);
         let plain_names =
             DocSet::from_bools(order.iter().map(|&place| self.plain_names[place as usize]));
-        let records = order.iter().map(|&place| self.records[place as usize]).collect();
+        let records = order
+            .iter()
+            .map(|&place| Placed { place: self.records[place as usize], digest: AtomicU64::new(0) })
+            .collect();
 
         let hasher = RandomState::default();
         let mut docs_by_name = HashTable::with_capacity(order.len());

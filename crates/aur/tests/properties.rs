@@ -3,6 +3,7 @@
 //! random [`Record`]s -> dump text -> [`aur::dump::read`] -> answers, which must equal those that a loop over
 //! all records gives. The loop knows [`aur::fold`] and nothing else of the engine.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Read, Write};
 
@@ -256,6 +257,12 @@ fn query_string(pairs: &[(&str, &str)]) -> String {
 
 /// The body of the answer, once its form has been checked.
 fn ask(snapshot: &Snapshot, pairs: &[(&str, &str)], results_max: usize) -> Value {
+    let answer = answer(snapshot, pairs, results_max);
+    let text = String::from_utf8(answer.reply.body.to_vec()).expect("UTF-8");
+    check_form(&text)
+}
+
+fn answer(snapshot: &Snapshot, pairs: &[(&str, &str)], results_max: usize) -> Answer {
     // A query string is split after it was decoded: an argument with `&` can only be sent in a path or a body.
     let path = PathParams {
         arg: pairs.iter().find(|(key, _)| *key == "arg").map(|(_, value)| (*value).to_owned()),
@@ -264,9 +271,7 @@ fn ask(snapshot: &Snapshot, pairs: &[(&str, &str)], results_max: usize) -> Value
     let others: Vec<(&str, &str)> =
         pairs.iter().filter(|(key, _)| *key != "arg").copied().collect();
     let params = Params::from_query(path, Some(&query_string(&others)));
-    let answer = Answer::to(params, snapshot, true, results_max);
-    let text = String::from_utf8(answer.reply.body.to_vec()).expect("UTF-8");
-    check_form(&text)
+    Answer::to(params, snapshot, true, results_max)
 }
 
 /// One line of JSON with ascending keys, which counts its results.
@@ -623,6 +628,35 @@ proptest! {
         for is_escaped in [false, true] {
             let snapshot = read(dump(&records, &order, is_escaped).as_bytes());
             prop_assert_eq!(portrait(&snapshot, &records), expected.clone(), "escaped: {}", is_escaped);
+        }
+    }
+
+    /// Equal tags mean equal bodies, and the same catalogue gives the same tags.
+    #[test]
+    fn tags_name_what_is_answered((records, order) in catalogue().prop_flat_map(|records| {
+        let order: Vec<usize> = (0..records.len()).collect();
+        (Just(records), Just(order).prop_shuffle())
+    }), other in record(), pick in any::<Index>()) {
+        let mut changed = records.clone();
+        let at = pick.index(records.len());
+        changed[at] = Record { name: records[at].name.clone(), ..other };
+        let snapshots =
+            [load(&records), read(dump(&records, &order, true).as_bytes()), load(&changed)];
+        let mut bodies = HashMap::new();
+        for version in ["5", "6"] {
+            for type_ in ["info", "search", "suggest"] {
+                for arg in records.iter().map(|record| record.name.as_str()).chain(["a", "b"]) {
+                    let question = [("v", version), ("type", type_), ("by", "name"), ("arg", arg)];
+                    let [tag, same, _] = snapshots.each_ref().map(|snapshot| {
+                        let reply = answer(snapshot, &question, PLENTY).reply;
+                        let tag = reply.etag.expect("a tag").to_string();
+                        let body = bodies.entry(tag.clone()).or_insert_with(|| reply.body.clone());
+                        assert_eq!(*body, reply.body, "{question:?} {tag}");
+                        tag
+                    });
+                    prop_assert_eq!(tag, same, "{:?}", question);
+                }
+            }
         }
     }
 

@@ -12,9 +12,10 @@ use crate::Encoding;
 pub struct Etag(u128);
 
 impl Etag {
-    /// The tag of these bytes: equal bytes have equal tags, in every process and after a restart.
-    pub fn of(body: &[u8]) -> Etag {
-        Etag(XxHash3_128::oneshot(body))
+    /// The tag of these bytes, a body or all that determines one: equal bytes have equal tags, in every
+    /// process and after a restart.
+    pub fn of(bytes: &[u8]) -> Etag {
+        Etag(XxHash3_128::oneshot(bytes))
     }
 
     /// The header's value for a body sent in `encoding`, quotes included.

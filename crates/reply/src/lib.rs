@@ -29,7 +29,13 @@ impl Reply {
     /// A reply whose tag is the digest of its body.
     pub fn tagged(content_type: &'static str, body: impl Into<Bytes>) -> Reply {
         let body = body.into();
-        Reply { content_type, etag: Some(Etag::of(&body)), body, core: None }
+        let etag = Etag::of(&body);
+        Reply::with_tag(content_type, body, etag)
+    }
+
+    /// A reply with a tag that was made of what determines its body.
+    pub fn with_tag(content_type: &'static str, body: impl Into<Bytes>, etag: Etag) -> Reply {
+        Reply { content_type, body: body.into(), etag: Some(etag), core: None }
     }
 
     /// A reply without a tag: it is always sent whole.
@@ -37,9 +43,14 @@ impl Reply {
         Reply { content_type, etag: None, body: body.into(), core: None }
     }
 
-    /// A reply whose tag is the digest of its `core`: JSON in a wrapping that the request chose.
-    pub fn wrapped(content_type: &'static str, body: impl Into<Bytes>, core: Bytes) -> Reply {
-        Reply { content_type, etag: Some(Etag::of(&core)), body: body.into(), core: Some(core) }
+    /// A reply whose `etag` names its `core`: JSON in a wrapping that the request chose.
+    pub fn wrapped(
+        content_type: &'static str,
+        body: impl Into<Bytes>,
+        core: Bytes,
+        etag: Etag,
+    ) -> Reply {
+        Reply { core: Some(core), ..Reply::with_tag(content_type, body, etag) }
     }
 
     /// Whether an `If-None-Match` header with this value says that the client has this reply.
