@@ -11,6 +11,7 @@
 
 mod client;
 mod front;
+mod kept;
 mod listener;
 mod open_files;
 mod progress;

@@ -3,25 +3,27 @@
 //! Timeouts are short and nothing is timed: a test that waits for the wrong thing hangs until [`PATIENCE`] ends it.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::routing::{get, post};
+use http::Response;
+use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use larder::config::ListenAddress;
 use larder::net::{
-    ClientAddress, Counters, Limits, Listener, Peer, Reload, Server, TlsReloader, TrustedProxies,
-    bind, install_crypto_provider, sockets_from_systemd,
+    ClientAddress, Counters, Limits, Listener, Peer, Reload, Routes, Server, Shortcut, Shortened,
+    TlsReloader, TrustedProxies, bind, install_crypto_provider, sockets_from_systemd,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -78,6 +80,31 @@ fn router(gate: Gate) -> Router {
         .route("/refuse", post(|| async { (StatusCode::PAYLOAD_TOO_LARGE, "too large") }))
 }
 
+/// Bodies that stay where they are, with nothing that repeats in them.
+static KEPT: LazyLock<[Bytes; 3]> = LazyLock::new(|| {
+    [33_000_u64, 300_000, 1_000_000].map(|size| {
+        let byte = |at: u64| ((at + size).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+        (0..size).map(byte).collect()
+    })
+});
+
+/// Answers with them at `/kept/0` and so on.
+struct KeptBodies;
+
+impl Shortcut for KeptBodies {
+    fn answer(&self, head: &Parts, _: &Peer) -> Option<Shortened> {
+        let number: usize = head.uri.path().strip_prefix("/kept/")?.parse().ok()?;
+        Some(Shortened::Kept(Response::new(Body::from(KEPT[number].clone()))))
+    }
+}
+
+/// How many files in memory hold bodies.
+fn files_of_bodies() -> usize {
+    let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+    let targets = descriptors.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    targets.filter(|target| target.to_string_lossy().contains("larder-body")).count()
+}
+
 struct Running {
     address: ListenAddress,
     counters: Counters,
@@ -106,7 +133,7 @@ impl Running {
         let served = tokio::spawn(server.serve(
             listener,
             tls,
-            router(gate.clone()),
+            Routes { router: router(gate.clone()), shortcut: Some(Arc::new(KeptBodies)) },
             shutdown.clone(),
             grace,
         ));
@@ -185,6 +212,11 @@ async fn until(condition: impl Fn() -> bool) {
     .await;
 }
 
+fn http2_client() -> reqwest::Client {
+    let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge();
+    client.timeout(PATIENCE).build().unwrap()
+}
+
 fn http1_client() -> reqwest::Client {
     install_crypto_provider();
     reqwest::Client::builder().no_proxy().http1_only().timeout(PATIENCE).build().unwrap()
@@ -212,14 +244,56 @@ async fn many_requests_on_one_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn kept_bodies_are_the_same_from_files() {
+    let server = Running::start(limits());
+    let mut client = server.connect();
+    // So little room that the server has to wait within each body.
+    socket2::SockRef::from(&client).set_recv_buffer_size(32 << 10).unwrap();
+    // All are asked for before any is read: the next is under way while the last is being written.
+    let numbers: Vec<usize> = (0..40).map(|at| at * at % 7 % 3).collect();
+    let requests: String = numbers
+        .iter()
+        .map(|number| format!("GET /kept/{number} HTTP/1.1\r\nhost: x\r\n\r\n"))
+        .collect();
+    blocking(move || {
+        client.write_all(requests.as_bytes()).unwrap();
+        let mut answers = std::io::BufReader::with_capacity(1500, client);
+        for (at, number) in numbers.into_iter().enumerate() {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                assert!(answers.read_until(b'\n', &mut head).unwrap() > 0);
+            }
+            let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+            let length = format!("content-length: {}\r\n", KEPT[number].len());
+            assert!(head.starts_with("http/1.1 200 ok\r\n") && head.contains(&length), "{head}");
+            let mut body = vec![0; KEPT[number].len()];
+            answers.read_exact(&mut body).unwrap();
+            assert!(body == KEPT[number], "answer {at}, body {number}");
+        }
+    })
+    .await;
+    assert_eq!(files_of_bodies(), KEPT.len());
+    // Whoever asks for the head alone, or breaks off, gets in nobody's way.
+    server.exchange("HEAD /kept/1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    for _ in 0..20 {
+        let mut client = server.connect();
+        client.write_all(b"GET /kept/2 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        blocking(move || client.read_exact(&mut [0; 1000]).unwrap()).await;
+    }
+    for version in [http1_client(), http2_client()] {
+        for number in 0..KEPT.len() {
+            let url = format!("http://{}/kept/{number}", server.tcp());
+            let body = version.get(url).send().await.unwrap().bytes().await.unwrap();
+            assert!(body == KEPT[number], "body {number}");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn http2_with_prior_knowledge() {
     let server = Running::start(limits());
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .http2_prior_knowledge()
-        .timeout(PATIENCE)
-        .build()
-        .unwrap();
+    let client = http2_client();
     let url = format!("http://{}/peer", server.tcp());
     assert_eq!(
         client.get(&url).send().await.unwrap().text().await.unwrap(),

@@ -15,8 +15,9 @@ use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tower::Service as _;
 
-use super::Peer;
+use super::client::ClientAddress;
 use super::progress::{Counted, Handling, Progress, Responding, Waits};
+use super::{Peer, kept};
 
 /// Size of the largest HTTP/2 frame that clients accept by default: smaller pieces would make more frames.
 const HTTP2_PIECE_BYTES: usize = 16 * 1024;
@@ -54,6 +55,8 @@ pub trait Shortcut: Send + Sync {
 pub enum Shortened {
     /// It is there.
     Now(Response<Body>),
+    /// It is there, and its body is one that is kept: these very bytes, at this place in memory, will be sent again.
+    Kept(Response<Body>),
     /// It is being made.
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
@@ -77,7 +80,8 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
         if url_bytes > self.url_bytes_max {
             let text = url_too_long(self.url_bytes_max);
-            return Answer { source: refused(StatusCode::URI_TOO_LONG, text), handling };
+            let source = refused(StatusCode::URI_TOO_LONG, text);
+            return Answer { source, is_kept: false, handling };
         }
         let (mut head, body) = request.into_parts();
         if head.method != Method::GET {
@@ -94,20 +98,25 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                         Some(Shortened::Now(response))
                     })
             });
+            let is_plain_tcp = !self.peer.tls && self.peer.address != ClientAddress::Unix;
+            let is_kept = is_plain_tcp && matches!(answer, Some(Shortened::Kept(_)));
             let source = match answer {
-                Some(Shortened::Now(response)) => Some(Source::Ready(Some(response))),
+                Some(Shortened::Now(response) | Shortened::Kept(response)) => {
+                    Some(Source::Ready(Some(response)))
+                }
                 Some(Shortened::Later(making)) => Some(Source::Later(making)),
                 None => None,
             };
             if let Some(source) = source {
-                return Answer { source, handling };
+                return Answer { source, is_kept, handling };
             }
             Body::empty()
         } else if let Some(coding) = unknown_coding(&head.headers) {
             // Nothing would undo it, and the body would be kept as it came (RFC 9112, 6.1).
             let text =
                 format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
-            return Answer { source: refused(StatusCode::NOT_IMPLEMENTED, text), handling };
+            let source = refused(StatusCode::NOT_IMPLEMENTED, text);
+            return Answer { source, is_kept: false, handling };
         } else {
             Body::new(Inbound {
                 body,
@@ -120,6 +129,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         head.extensions.insert(self.peer);
         Answer {
             source: Source::Route(self.routes.router.clone().call(Request::from_parts(head, body))),
+            is_kept: false,
             handling,
         }
     }
@@ -146,6 +156,7 @@ fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
 /// A response in the making.
 pub(super) struct Answer {
     source: Source,
+    is_kept: bool,
     /// Present until the response is there.
     handling: Option<Handling>,
 }
@@ -170,7 +181,13 @@ impl Future for Answer {
         };
         let responding =
             this.handling.take().expect("an answer is not polled after it is there").responds();
-        Poll::Ready(Ok(response.map(|body| Outgoing { body, rest: Bytes::new(), responding })))
+        let is_kept = this.is_kept;
+        Poll::Ready(Ok(response.map(|body| Outgoing {
+            body,
+            is_kept,
+            rest: Bytes::new(),
+            responding,
+        })))
     }
 }
 
@@ -228,6 +245,8 @@ impl Drop for Inbound {
 /// A response's body, which tells whether the client or the handler is the slower one.
 pub(super) struct Outgoing {
     body: Body,
+    /// It is [`Shortened::Kept`], and the connection can send files.
+    is_kept: bool,
     /// What is left of a frame that is handed out in pieces.
     rest: Bytes,
     responding: Responding,
@@ -238,10 +257,17 @@ impl Outgoing {
     /// body. In pieces, it stays with us until the client has taken nearly all of it. Over HTTP/1.1, where the socket
     /// itself tells, large writes are cheaper.
     fn piece(&mut self, mut bytes: Bytes) -> Bytes {
-        if bytes.len() > HTTP2_PIECE_BYTES && self.responding.progress().is_http2() {
-            self.rest = bytes.split_off(HTTP2_PIECE_BYTES);
+        let progress = self.responding.progress();
+        if progress.is_http2() {
+            if bytes.len() > HTTP2_PIECE_BYTES {
+                self.rest = bytes.split_off(HTTP2_PIECE_BYTES);
+            }
+        } else if self.is_kept
+            && let Some(file) = kept::of(&bytes)
+        {
+            progress.announce_kept(file);
         }
-        self.responding.progress().record_body_sent(bytes.len());
+        progress.record_body_sent(bytes.len());
         bytes
     }
 }

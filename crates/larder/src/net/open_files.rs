@@ -4,8 +4,9 @@ use std::io;
 
 use rlimit::Resource;
 
-/// File descriptors beside the connections: listeners, data files, logs, upstream connections, the runtime's own.
-const OTHER_FILES: u64 = 256;
+/// File descriptors beside the connections: listeners, data files, logs, upstream connections, the runtime's own, and
+/// up to 512 bodies as files in memory.
+const OTHER_FILES: u64 = 768;
 
 /// Limits on open files after [`raise_open_files_limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,12 @@
 //! looks at it through a [`Watch`]. Nothing here reads a clock on behalf of a request: time exists only at the sweep.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::Limits;
+use super::kept::KeptFile;
 
 /// What one connection has done so far. Written by its tasks, read by the sweep; no field depends on another.
 #[derive(Debug, Default)]
@@ -49,6 +50,9 @@ pub(super) struct Progress {
     pub(super) is_done: AtomicBool,
     closes: AtomicBool,
     waker: OnceLock<Waker>,
+    /// The file of the body that is to be written next, if it has one.
+    kept: Mutex<Option<Arc<KeptFile>>>,
+    has_kept: AtomicBool,
 }
 
 impl Progress {
@@ -97,6 +101,22 @@ impl Progress {
 
     pub(super) fn record_body_sent(&self, bytes: usize) {
         self.body_bytes_sent.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// The body that is to be written next is in this file, too.
+    pub(super) fn announce_kept(&self, kept: Arc<KeptFile>) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        self.has_kept.store(true, Relaxed);
+    }
+
+    /// What was announced last, once.
+    pub(super) fn take_kept(&self) -> Option<Arc<KeptFile>> {
+        // Asked at each write; both are done by the connection's own task.
+        if !self.has_kept.load(Relaxed) {
+            return None;
+        }
+        self.has_kept.store(false, Relaxed);
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn record_handshake(&self, is_running: bool) {

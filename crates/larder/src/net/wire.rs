@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use super::kept::KeptFile;
 use super::progress::Progress;
 
 /// What a request line holds beside the URL: the method and the version, generously.
@@ -101,6 +102,14 @@ pub(super) enum Layer {
 forward_io!(Layer { Plain, Tls });
 
 impl Layer {
+    /// The TCP socket that bytes go through as they are.
+    fn plain_tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Plain(Stream::Tcp(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
     fn socket(&self) -> &Stream {
         match self {
             Self::Plain(stream) => stream,
@@ -151,6 +160,8 @@ pub(super) struct Wire {
     parking: Parking,
     line: RequestLine,
     is_flush_blocked: bool,
+    /// The body that is being written, if it has a file.
+    kept: Option<Arc<KeptFile>>,
 }
 
 impl Wire {
@@ -166,11 +177,31 @@ impl Wire {
             is_open: true,
             is_before_head: true,
         };
-        Self { layer: Some(layer), progress, parking, line, is_flush_blocked: false }
+        Self { layer: Some(layer), progress, parking, line, is_flush_blocked: false, kept: None }
     }
 
     fn layer(&mut self) -> Pin<&mut Layer> {
         Pin::new(self.layer.as_mut().expect("the layer is there until the wire is dropped"))
+    }
+
+    /// Writes from the file of a kept body; `None` if there is none, or nothing of that body among these slices.
+    fn poll_write_kept(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Option<Poll<io::Result<usize>>> {
+        let announced = self.progress.take_kept();
+        let stream = self.layer.as_ref()?.plain_tcp()?;
+        if let Some(kept) = announced {
+            self.kept = Some(kept);
+        }
+        let written = self.kept.as_ref()?.poll_write(stream, cx, slices)?;
+        Some(written.map_ok(|(bytes, is_at_end)| {
+            if is_at_end {
+                self.kept = None;
+            }
+            bytes
+        }))
     }
 
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -244,7 +275,10 @@ impl AsyncWrite for Wire {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = this.layer().poll_write_vectored(cx, slices);
+        let written = match this.poll_write_kept(cx, slices) {
+            Some(written) => written,
+            None => this.layer().poll_write_vectored(cx, slices),
+        };
         this.wrote(written)
     }
 

@@ -1,0 +1,174 @@
+//! Large bodies that are kept and sent again and again: from files in memory, which the kernel sends without
+//! copying them.
+//!
+//! A shortcut answers with a body that is kept ([`Shortened::Kept`](super::Shortened::Kept)) -> [`of`] has the file, or
+//! makes it when the body is sent for the third time -> [`Progress`](super::progress::Progress) -> the wire, told by
+//! hyper to write bytes of that very body, sends them from the file. hyper knows nothing of it. Over TLS, over HTTP/2
+//! and on systems without such files the bytes are written as ever.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use quick_cache::sync::Cache;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// Copying less than this costs less than sending a file does.
+const BYTES_MIN: usize = 32 << 10;
+
+/// Larger bodies are downloads, whose clients are slower than a copy.
+const BYTES_MAX: usize = 1 << 20;
+
+/// A body that is sent for this many times gets a file.
+const SENT_MIN: u32 = 3;
+
+/// What all bodies that have a file, or may get one, take together; the files take as much again.
+const CACHE_BYTES_MAX: u64 = 16 << 20;
+
+/// The bodies that are sent most, by where they are in memory: nothing else can be there as long as they are held here.
+static FILES: LazyLock<Cache<(usize, usize), Arc<KeptFile>, Weight>> = LazyLock::new(|| {
+    let bodies = CACHE_BYTES_MAX as usize / BYTES_MIN;
+    Cache::with_weighter(bodies, CACHE_BYTES_MAX, Weight)
+});
+
+#[derive(Clone)]
+struct Weight;
+
+impl quick_cache::Weighter<(usize, usize), Arc<KeptFile>> for Weight {
+    fn weight(&self, _: &(usize, usize), kept: &Arc<KeptFile>) -> u64 {
+        kept.bytes.len() as u64
+    }
+}
+
+/// The file of a body that is about to be sent, if it has been sent often enough to have one.
+pub(super) fn of(body: &Bytes) -> Option<Arc<KeptFile>> {
+    if !(BYTES_MIN..=BYTES_MAX).contains(&body.len()) {
+        return None;
+    }
+    let place = (body.as_ptr().addr(), body.len());
+    let Some(kept) = FILES.get(&place) else {
+        let (sent, file) = (AtomicU32::new(1), OnceLock::new());
+        FILES.insert(place, Arc::new(KeptFile { bytes: body.clone(), sent, file }));
+        return None;
+    };
+    let is_worth_it = kept.file.get().is_some() || kept.sent.fetch_add(1, Relaxed) + 1 >= SENT_MIN;
+    (is_worth_it && kept.descriptor().is_some()).then_some(kept)
+}
+
+/// A body, and a file that holds the same.
+#[derive(Debug)]
+pub(super) struct KeptFile {
+    bytes: Bytes,
+    /// How often the body was sent before it had a file.
+    sent: AtomicU32,
+    /// `None` if the system gave none.
+    file: OnceLock<Option<OwnedFd>>,
+}
+
+impl KeptFile {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        use std::os::fd::AsFd;
+        self.file.get_or_init(|| memory_file(&self.bytes)).as_ref().map(AsFd::as_fd)
+    }
+
+    /// Where in the body these bytes are: they are told by their place in memory.
+    fn place(&self, bytes: &[u8]) -> Option<usize> {
+        let at = bytes.as_ptr().addr().checked_sub(self.bytes.as_ptr().addr())?;
+        (!bytes.is_empty() && at + bytes.len() <= self.bytes.len()).then_some(at)
+    }
+
+    /// Writes `slices` up to the end of the first that lies in the body, or a part of them, and tells whether the
+    /// body has been written to its end; `None` if no slice lies in it.
+    pub(super) fn poll_write(
+        &self,
+        stream: &TcpStream,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Option<Poll<io::Result<(usize, bool)>>> {
+        let descriptor = self.descriptor()?;
+        let (before, place) =
+            slices.iter().enumerate().find_map(|(at, slice)| Some((at, self.place(slice)?)))?;
+        let size = slices[before].len();
+        let write = || {
+            let head_bytes: usize = slices[..before].iter().map(|slice| slice.len()).sum();
+            let head_sent =
+                if head_bytes == 0 { 0 } else { send_first(stream, &slices[..before])? };
+            if head_sent < head_bytes {
+                return Ok((head_sent, false));
+            }
+            match send_file(stream, descriptor, place, size) {
+                Ok(sent) => Ok((head_sent + sent, place + sent == self.bytes.len())),
+                // It comes again with the next write.
+                Err(_) if head_sent > 0 => Ok((head_sent, false)),
+                Err(error) => Err(error),
+            }
+        };
+        Some(loop {
+            match stream.poll_write_ready(cx) {
+                Poll::Pending => break Poll::Pending,
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) => {}
+            }
+            match stream.try_io(Interest::WRITABLE, write) {
+                // The runtime did not know yet: now it does, and says when.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => break Poll::Ready(written),
+            }
+        })
+    }
+}
+
+/// A file in memory that holds `bytes`.
+#[cfg(target_os = "linux")]
+fn memory_file(bytes: &[u8]) -> Option<OwnedFd> {
+    use std::io::Write;
+
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    let made = memfd_create("larder-body", MemfdFlags::CLOEXEC).map_err(io::Error::from);
+    let written = made.and_then(|descriptor| {
+        let mut file = std::fs::File::from(descriptor);
+        file.write_all(bytes)?;
+        Ok(OwnedFd::from(file))
+    });
+    written.inspect_err(|error| tracing::debug!(%error, "no file in memory for a body")).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn memory_file(_: &[u8]) -> Option<OwnedFd> {
+    None
+}
+
+/// Sends what comes before a file, and tells the kernel that more follows: both then share their packets.
+#[cfg(target_os = "linux")]
+fn send_first(stream: &TcpStream, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+
+    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+    Ok(sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), flags)?)
+}
+
+/// Sends `size` bytes of a file from `place` on, or some of them.
+#[cfg(target_os = "linux")]
+fn send_file(
+    stream: &TcpStream,
+    file: BorrowedFd<'_>,
+    place: usize,
+    size: usize,
+) -> io::Result<usize> {
+    Ok(rustix::fs::sendfile(stream, file, Some(&mut (place as u64)), size)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send_first(_: &TcpStream, _: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send_file(_: &TcpStream, _: BorrowedFd<'_>, _: usize, _: usize) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
