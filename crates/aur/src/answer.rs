@@ -36,6 +36,10 @@ const ENVELOPE_BYTES: usize = 128;
 /// How many records are warmed up together: what is read of them stays in the nearest cache.
 const WARM_UP_RECORDS: usize = 32;
 
+/// The JSON of so many records, just written, is read again sooner than the digests of all records are gathered
+/// when they are first asked for.
+const READ_AGAIN_RECORDS_MAX: usize = 32;
+
 /// A finished answer, and what became of the question.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -316,7 +320,7 @@ impl Snapshot {
         json
     }
 
-    /// The packages as JSON, and the tag of it: made of what determines the JSON, which is less to read.
+    /// The packages as JSON, and the tag of it.
     fn render(&self, query: &Query, found: &[DocId]) -> (Bytes, Etag) {
         let (type_, shape, version) = match (query.kind, query.version) {
             (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
@@ -329,7 +333,13 @@ impl Snapshot {
             _ => SEARCH_RECORD_BYTES,
         };
         let mut json = Sheet::with_capacity(ENVELOPE_BYTES + found.len() * record_bytes);
-        let mut determined_by = Vec::with_capacity(ENVELOPE_BYTES + found.len() * size_of::<u64>());
+        // The tag is that of the JSON or, where there is much of it, of what determines it.
+        let is_long = found.len() > READ_AGAIN_RECORDS_MAX;
+        let mut determined_by = Vec::with_capacity(if is_long {
+            ENVELOPE_BYTES + found.len() * size_of::<u64>()
+        } else {
+            0
+        });
         json.push(b"{\"resultcount\":");
         json.push(found.len().to_string().as_bytes());
         json.push(b",\"results\":[");
@@ -338,7 +348,9 @@ impl Snapshot {
                 self.warm_up(docs);
             }
             for &doc in docs {
-                determined_by.extend_from_slice(&self.digest(doc).to_le_bytes());
+                if is_long {
+                    determined_by.extend_from_slice(&self.digest(doc).to_le_bytes());
+                }
                 self.record(doc).render(shape, &mut json);
                 json.push(b",");
             }
@@ -350,11 +362,16 @@ impl Snapshot {
         json.push(type_.as_bytes());
         json.push(b"\",\"version\":");
         json.push(&[b'0' + version, b'}']);
+        let json = json.finish();
+        if !is_long {
+            let etag = Etag::of(&json);
+            return (json, etag);
+        }
         determined_by.extend_from_slice(type_.as_bytes());
         determined_by.push(version);
         // Another release may write the same packages otherwise.
         determined_by.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
-        (json.finish(), Etag::of(&determined_by))
+        (json, Etag::of(&determined_by))
     }
 }
 

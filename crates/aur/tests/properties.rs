@@ -633,7 +633,11 @@ proptest! {
 
     /// Equal tags mean equal bodies, and the same catalogue gives the same tags.
     #[test]
-    fn tags_name_what_is_answered((records, order) in catalogue().prop_flat_map(|records| {
+    fn tags_name_what_is_answered((records, order) in catalogue().prop_flat_map(|mut records| {
+        // Tags of long lists are made in another way.
+        for number in 0..40 {
+            records.push(Record { name: format!("a{number}"), ..records[number % 2].clone() });
+        }
         let order: Vec<usize> = (0..records.len()).collect();
         (Just(records), Just(order).prop_shuffle())
     }), other in record(), pick in any::<Index>()) {
