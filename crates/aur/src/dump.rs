@@ -5,6 +5,7 @@
 //! name the file's own gzip as content encoding, as nothing, or apply a second one.
 
 use std::io::{self, BufReader, Read};
+use std::mem;
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -160,6 +161,10 @@ fn error_offset(error: &serde_json::Error, text: &str) -> usize {
     (line_start + error.column()).min(text.len())
 }
 
+fn line_breaks(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}
+
 /// A window on the dump that moves forward, and knows where it is.
 struct Input<'a> {
     source: Box<dyn Read + Send + 'a>,
@@ -173,8 +178,12 @@ struct Input<'a> {
     filled: usize,
     is_at_end: bool,
     bytes_read: u64,
-    /// Line breaks, and bytes since the last one, in what has left the buffer.
-    lines_gone: u64,
+    /// Up to where in the buffer line breaks have been counted: a record that was read the short way has none, so
+    /// most of a dump need not be searched for them.
+    counted: usize,
+    /// How many there are before that, what has left the buffer included.
+    lines: u64,
+    /// Bytes since the last line break, in what has left the buffer.
     column_gone: u64,
 }
 
@@ -189,14 +198,16 @@ impl<'a> Input<'a> {
             filled: 0,
             is_at_end: false,
             bytes_read: 0,
-            lines_gone: 0,
+            counted: 0,
+            lines: 0,
             column_gone: 0,
         }
     }
 
     /// Reads on; drops what has been taken first.
     fn fill(&mut self) -> Result<(), DumpError> {
-        (self.lines_gone, self.column_gone) = self.position_after(self.taken);
+        (self.lines, self.column_gone) = self.position_after(self.taken);
+        self.counted = 0;
         self.buffer.copy_within(self.taken..self.filled, 0);
         self.valid -= self.taken;
         self.filled -= self.taken;
@@ -283,10 +294,13 @@ impl<'a> Input<'a> {
         mut next: Next,
         mut take: impl FnMut(&Package<'_>),
     ) -> Result<Next, DumpError> {
+        let mut lines = line_breaks(&self.buffer[self.counted..self.taken]);
         let text = std::str::from_utf8(&self.buffer[self.taken..self.valid]).unwrap_or_default();
         let mut rest = text;
         let stopped: Option<Stop> = loop {
-            rest = rest.trim_ascii_start();
+            let blank = rest.len() - rest.trim_ascii_start().len();
+            lines += line_breaks(&rest.as_bytes()[..blank]);
+            rest = &rest[blank..];
             match (next, rest.as_bytes().first()) {
                 (Next::Nothing, _) => break None,
                 (_, None) => break None,
@@ -304,6 +318,8 @@ impl<'a> Input<'a> {
                         && size <= self.limits.record_bytes_max
                     {
                         take(&package);
+                        // It owns nothing: looking for what to free would take as long as reading a field.
+                        mem::forget(package);
                         rest = &rest[size..];
                         next = Next::Separator;
                         continue;
@@ -317,6 +333,7 @@ impl<'a> Input<'a> {
                                 break Some(Stop::TooLong);
                             }
                             take(&package);
+                            lines += line_breaks(&rest.as_bytes()[..size]);
                             rest = &rest[size..];
                             next = Next::Separator;
                         }
@@ -328,6 +345,8 @@ impl<'a> Input<'a> {
         };
         let left = rest.len();
         self.taken = self.valid - left;
+        self.counted = self.taken;
+        self.lines += lines;
         match stopped {
             Some(Stop::NoSeparator) => {
                 return Err(self.malformed("expected `,` or `]` after a record"));
@@ -369,14 +388,12 @@ impl<'a> Input<'a> {
 
     /// Line breaks and bytes since the last one, from the start of the dump to `end` in the buffer.
     fn position_after(&self, end: usize) -> (u64, u64) {
-        let passed = &self.buffer[..end];
-        match memchr::memrchr(b'\n', passed) {
-            Some(last) => {
-                let lines = memchr::memchr_iter(b'\n', passed).count() as u64;
-                (self.lines_gone + lines, (end - last - 1) as u64)
-            }
-            None => (self.lines_gone, self.column_gone + end as u64),
-        }
+        let lines = self.lines + line_breaks(&self.buffer[self.counted..end]);
+        let column = match memchr::memrchr(b'\n', &self.buffer[..end]) {
+            Some(last) => end - last - 1,
+            None => self.column_gone as usize + end,
+        };
+        (lines, column as u64)
     }
 
     fn truncated(&self, expected: &'static str) -> DumpError {
