@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use postings::{
-    Block, DocId, HUGE_PAGE_BYTES, TermIndex, TermIndexBuilder, TextColumn, TrigramIndex,
+    Block, DocId, DocSet, HUGE_PAGE_BYTES, TermIndex, TermIndexBuilder, TextColumn, TrigramIndex,
 };
 use twox_hash::XxHash3_64;
 
@@ -196,24 +196,6 @@ impl Snapshot {
     /// A package of the base at this place in [`Snapshot::bases`].
     pub(crate) fn package_of_base(&self, base: u32) -> DocId {
         self.packages_of_bases[base as usize]
-    }
-}
-
-/// A bit for each document.
-struct DocSet(Box<[u64]>);
-
-impl DocSet {
-    fn from_bools(bools: impl ExactSizeIterator<Item = bool>) -> DocSet {
-        let mut words = vec![0; bools.len().div_ceil(64)];
-        for (at, is_in) in bools.enumerate() {
-            words[at / 64] |= u64::from(is_in) << (at % 64);
-        }
-        DocSet(words.into_boxed_slice())
-    }
-
-    #[inline]
-    fn has(&self, doc: DocId) -> bool {
-        self.0[doc.0 as usize / 64] >> (doc.0 % 64) & 1 == 1
     }
 }
 

@@ -11,10 +11,10 @@
 
 mod client;
 mod front;
-mod kept;
 mod listener;
 mod open_files;
 mod progress;
+mod sendfile;
 mod serve;
 mod tls;
 mod wire;

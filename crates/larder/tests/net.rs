@@ -81,20 +81,20 @@ fn router(gate: Gate) -> Router {
 }
 
 /// Bodies that stay where they are, with nothing that repeats in them.
-static KEPT: LazyLock<[Bytes; 3]> = LazyLock::new(|| {
+static FINISHED: LazyLock<[Bytes; 3]> = LazyLock::new(|| {
     [33_000_u64, 300_000, 1_000_000].map(|size| {
         let byte = |at: u64| ((at + size).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
         (0..size).map(byte).collect()
     })
 });
 
-/// Answers with them at `/kept/0` and so on.
-struct KeptBodies;
+/// Answers with them at `/finished/0` and so on.
+struct FinishedBodies;
 
-impl Shortcut for KeptBodies {
+impl Shortcut for FinishedBodies {
     fn answer(&self, head: &Parts, _: &Peer) -> Option<Shortened> {
-        let number: usize = head.uri.path().strip_prefix("/kept/")?.parse().ok()?;
-        Some(Shortened::Kept(Response::new(Body::from(KEPT[number].clone()))))
+        let number: usize = head.uri.path().strip_prefix("/finished/")?.parse().ok()?;
+        Some(Shortened::Finished(Response::new(Body::from(FINISHED[number].clone()))))
     }
 }
 
@@ -133,7 +133,7 @@ impl Running {
         let served = tokio::spawn(server.serve(
             listener,
             tls,
-            Routes { router: router(gate.clone()), shortcut: Some(Arc::new(KeptBodies)) },
+            Routes { router: router(gate.clone()), shortcut: Some(Arc::new(FinishedBodies)) },
             shutdown.clone(),
             grace,
         ));
@@ -244,7 +244,7 @@ async fn many_requests_on_one_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kept_bodies_are_the_same_from_files() {
+async fn finished_bodies_are_the_same_from_files() {
     let server = Running::start(limits());
     let mut client = server.connect();
     // So little room that the server has to wait within each body.
@@ -253,7 +253,7 @@ async fn kept_bodies_are_the_same_from_files() {
     let numbers: Vec<usize> = (0..40).map(|at| at * at % 7 % 3).collect();
     let requests: String = numbers
         .iter()
-        .map(|number| format!("GET /kept/{number} HTTP/1.1\r\nhost: x\r\n\r\n"))
+        .map(|number| format!("GET /finished/{number} HTTP/1.1\r\nhost: x\r\n\r\n"))
         .collect();
     blocking(move || {
         client.write_all(requests.as_bytes()).unwrap();
@@ -264,27 +264,27 @@ async fn kept_bodies_are_the_same_from_files() {
                 assert!(answers.read_until(b'\n', &mut head).unwrap() > 0);
             }
             let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-            let length = format!("content-length: {}\r\n", KEPT[number].len());
+            let length = format!("content-length: {}\r\n", FINISHED[number].len());
             assert!(head.starts_with("http/1.1 200 ok\r\n") && head.contains(&length), "{head}");
-            let mut body = vec![0; KEPT[number].len()];
+            let mut body = vec![0; FINISHED[number].len()];
             answers.read_exact(&mut body).unwrap();
-            assert!(body == KEPT[number], "answer {at}, body {number}");
+            assert!(body == FINISHED[number], "answer {at}, body {number}");
         }
     })
     .await;
-    assert_eq!(files_of_bodies(), KEPT.len());
+    assert_eq!(files_of_bodies(), FINISHED.len());
     // Whoever asks for the head alone, or breaks off, gets in nobody's way.
-    server.exchange("HEAD /kept/1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    server.exchange("HEAD /finished/1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     for _ in 0..20 {
         let mut client = server.connect();
-        client.write_all(b"GET /kept/2 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        client.write_all(b"GET /finished/2 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
         blocking(move || client.read_exact(&mut [0; 1000]).unwrap()).await;
     }
     for version in [http1_client(), http2_client()] {
-        for number in 0..KEPT.len() {
-            let url = format!("http://{}/kept/{number}", server.tcp());
+        for number in 0..FINISHED.len() {
+            let url = format!("http://{}/finished/{number}", server.tcp());
             let body = version.get(url).send().await.unwrap().bytes().await.unwrap();
-            assert!(body == KEPT[number], "body {number}");
+            assert!(body == FINISHED[number], "body {number}");
         }
     }
     server.stop().await;

@@ -37,11 +37,13 @@
 mod block;
 mod column;
 mod list;
+mod set;
 mod term;
 mod trigram;
 
 pub use block::{Block, HUGE_PAGE_BYTES};
 pub use column::TextColumn;
 pub use list::{DocId, Documents, PostingList, Postings};
+pub use set::DocSet;
 pub use term::{TermIndex, TermIndexBuilder};
 pub use trigram::TrigramIndex;

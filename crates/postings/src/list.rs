@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::Block;
+use crate::{Block, DocSet};
 
 /// Position of a document in one snapshot: dense, from 0, without meaning in any other snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,26 +58,19 @@ impl<'a> PostingList<'a> {
                 other == Some(doc)
             });
         };
-        let words = bits.words.get_or_init(|| {
-            let mut words = vec![0; bits.word_count];
-            self.add_to(&mut words);
-            words.into_boxed_slice()
+        let set = bits.set.get_or_init(|| {
+            let mut set = DocSet::empty(bits.doc_count);
+            set.extend(self.iter());
+            set
         });
         // Without a branch: which documents stay follows no pattern.
         let mut count = 0;
         for at in 0..docs.len() {
             let doc = docs[at];
             docs[count] = doc;
-            count += (words[doc.0 as usize / 64] >> (doc.0 % 64) & 1) as usize;
+            count += usize::from(set.has(doc));
         }
         docs.truncate(count);
-    }
-
-    /// Sets the bits of the doc ids in `words`, which have one for each document.
-    pub fn add_to(&self, words: &mut [u64]) {
-        for doc in self.iter() {
-            words[doc.0 as usize / 64] |= 1 << (doc.0 % 64);
-        }
     }
 }
 
@@ -86,8 +79,8 @@ impl<'a> PostingList<'a> {
 #[derive(Debug)]
 struct Bits {
     list: u32,
-    word_count: usize,
-    words: OnceLock<Box<[u64]>>,
+    doc_count: u32,
+    set: OnceLock<DocSet>,
 }
 
 /// A list is long if its bits take no more than so many times what its differences take.
@@ -186,12 +179,11 @@ impl Postings {
         let mut offsets = Vec::with_capacity(list_count + 1);
         let mut end = 0_u32;
         offsets.push(0);
-        let word_count = doc_count.div_ceil(u64::BITS) as usize;
-        let long_bytes = (word_count * size_of::<u64>()).div_ceil(BITS_FACTOR).max(1);
+        let long_bytes = (doc_count.div_ceil(u8::BITS) as usize).div_ceil(BITS_FACTOR).max(1);
         let mut bits = Vec::new();
         for (list, (last, size)) in (0_u32..).zip(&mut lists) {
             if *size as usize >= long_bytes {
-                bits.push(Bits { list, word_count, words: OnceLock::new() });
+                bits.push(Bits { list, doc_count, set: OnceLock::new() });
             }
             let start = end;
             end = end.checked_add(*size).expect("posting lists of one index exceed 4 GiB");

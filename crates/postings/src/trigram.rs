@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use crate::{DocId, Documents, PostingList, Postings, TextColumn};
+use crate::{DocId, DocSet, Documents, PostingList, Postings, TextColumn};
 
 /// Bytes fall into 64 symbols, so that a trigram is an 18-bit number and all trigrams fit a table.
 const SYMBOL_BITS: u32 = 6;
@@ -149,19 +149,11 @@ impl TrigramIndex {
 
     /// The documents of `count` lists from `first` on: all trigrams with the same beginning.
     fn union(&self, first: u32, count: usize) -> Vec<DocId> {
-        let mut bits = vec![0_u64; self.column.len().div_ceil(64) as usize];
+        let mut docs = DocSet::empty(self.column.len());
         for list in first..first + count as u32 {
-            self.postings.list(list).add_to(&mut bits);
+            docs.extend(self.postings.list(list).iter());
         }
-        let mut docs = Vec::new();
-        for (at, &word) in bits.iter().enumerate() {
-            let mut word = word;
-            while word != 0 {
-                docs.push(DocId(at as u32 * 64 + word.trailing_zeros()));
-                word &= word - 1;
-            }
-        }
-        docs
+        docs.to_vec()
     }
 
     /// Documents that have the rarest trigrams of `needle` (three bytes or more): a superset of

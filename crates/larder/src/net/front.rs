@@ -17,7 +17,7 @@ use tower::Service as _;
 
 use super::client::ClientAddress;
 use super::progress::{Counted, Handling, Progress, Responding, Waits};
-use super::{Peer, kept};
+use super::{Peer, sendfile};
 
 /// Size of the largest HTTP/2 frame that clients accept by default: smaller pieces would make more frames.
 const HTTP2_PIECE_BYTES: usize = 16 * 1024;
@@ -55,8 +55,8 @@ pub trait Shortcut: Send + Sync {
 pub enum Shortened {
     /// It is there.
     Now(Response<Body>),
-    /// It is there, and its body is one that is kept: these very bytes, at this place in memory, will be sent again.
-    Kept(Response<Body>),
+    /// It is there, and its body is a finished one: these very bytes, at this place in memory, will be sent again.
+    Finished(Response<Body>),
     /// It is being made.
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
@@ -81,7 +81,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         if url_bytes > self.url_bytes_max {
             let text = url_too_long(self.url_bytes_max);
             let source = refused(StatusCode::URI_TOO_LONG, text);
-            return Answer { source, is_kept: false, handling };
+            return Answer { source, is_finished: false, handling };
         }
         let (mut head, body) = request.into_parts();
         if head.method != Method::GET {
@@ -99,16 +99,16 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                     })
             });
             let is_plain_tcp = !self.peer.tls && self.peer.address != ClientAddress::Unix;
-            let is_kept = is_plain_tcp && matches!(answer, Some(Shortened::Kept(_)));
+            let is_finished = is_plain_tcp && matches!(answer, Some(Shortened::Finished(_)));
             let source = match answer {
-                Some(Shortened::Now(response) | Shortened::Kept(response)) => {
+                Some(Shortened::Now(response) | Shortened::Finished(response)) => {
                     Some(Source::Ready(Some(response)))
                 }
                 Some(Shortened::Later(making)) => Some(Source::Later(making)),
                 None => None,
             };
             if let Some(source) = source {
-                return Answer { source, is_kept, handling };
+                return Answer { source, is_finished, handling };
             }
             Body::empty()
         } else if let Some(coding) = unknown_coding(&head.headers) {
@@ -116,7 +116,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             let text =
                 format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
             let source = refused(StatusCode::NOT_IMPLEMENTED, text);
-            return Answer { source, is_kept: false, handling };
+            return Answer { source, is_finished: false, handling };
         } else {
             Body::new(Inbound {
                 body,
@@ -129,7 +129,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         head.extensions.insert(self.peer);
         Answer {
             source: Source::Route(self.routes.router.clone().call(Request::from_parts(head, body))),
-            is_kept: false,
+            is_finished: false,
             handling,
         }
     }
@@ -156,7 +156,7 @@ fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
 /// A response in the making.
 pub(super) struct Answer {
     source: Source,
-    is_kept: bool,
+    is_finished: bool,
     /// Present until the response is there.
     handling: Option<Handling>,
 }
@@ -181,10 +181,10 @@ impl Future for Answer {
         };
         let responding =
             this.handling.take().expect("an answer is not polled after it is there").responds();
-        let is_kept = this.is_kept;
+        let is_finished = this.is_finished;
         Poll::Ready(Ok(response.map(|body| Outgoing {
             body,
-            is_kept,
+            is_finished,
             rest: Bytes::new(),
             responding,
         })))
@@ -245,8 +245,8 @@ impl Drop for Inbound {
 /// A response's body, which tells whether the client or the handler is the slower one.
 pub(super) struct Outgoing {
     body: Body,
-    /// It is [`Shortened::Kept`], and the connection can send files.
-    is_kept: bool,
+    /// It is [`Shortened::Finished`], and the connection can send files.
+    is_finished: bool,
     /// What is left of a frame that is handed out in pieces.
     rest: Bytes,
     responding: Responding,
@@ -262,10 +262,10 @@ impl Outgoing {
             if bytes.len() > HTTP2_PIECE_BYTES {
                 self.rest = bytes.split_off(HTTP2_PIECE_BYTES);
             }
-        } else if self.is_kept
-            && let Some(file) = kept::of(&bytes)
+        } else if self.is_finished
+            && let Some(file) = sendfile::file_of(&bytes)
         {
-            progress.announce_kept(file);
+            progress.announce_file(file);
         }
         progress.record_body_sent(bytes.len());
         bytes

@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::Limits;
-use super::kept::KeptFile;
+use super::sendfile::BodyFile;
 
 /// What one connection has done so far. Written by its tasks, read by the sweep; no field depends on another.
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ pub(super) struct Progress {
     closes: AtomicBool,
     waker: OnceLock<Waker>,
     /// The file of the body that is to be written next, if it has one.
-    kept: Mutex<Option<Arc<KeptFile>>>,
-    has_kept: AtomicBool,
+    file: Mutex<Option<Arc<BodyFile>>>,
+    has_file: AtomicBool,
 }
 
 impl Progress {
@@ -104,19 +104,19 @@ impl Progress {
     }
 
     /// The body that is to be written next is in this file, too.
-    pub(super) fn announce_kept(&self, kept: Arc<KeptFile>) {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
-        self.has_kept.store(true, Relaxed);
+    pub(super) fn announce_file(&self, file: Arc<BodyFile>) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        self.has_file.store(true, Relaxed);
     }
 
     /// What was announced last, once.
-    pub(super) fn take_kept(&self) -> Option<Arc<KeptFile>> {
+    pub(super) fn take_file(&self) -> Option<Arc<BodyFile>> {
         // Asked at each write; both are done by the connection's own task.
-        if !self.has_kept.load(Relaxed) {
+        if !self.has_file.load(Relaxed) {
             return None;
         }
-        self.has_kept.store(false, Relaxed);
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.has_file.store(false, Relaxed);
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn record_handshake(&self, is_running: bool) {

@@ -14,8 +14,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::kept::KeptFile;
 use super::progress::Progress;
+use super::sendfile::BodyFile;
 
 /// What a request line holds beside the URL: the method and the version, generously.
 const LINE_BYTES_BESIDE_URL: usize = 64;
@@ -161,7 +161,7 @@ pub(super) struct Wire {
     line: RequestLine,
     is_flush_blocked: bool,
     /// The body that is being written, if it has a file.
-    kept: Option<Arc<KeptFile>>,
+    file: Option<Arc<BodyFile>>,
 }
 
 impl Wire {
@@ -177,28 +177,28 @@ impl Wire {
             is_open: true,
             is_before_head: true,
         };
-        Self { layer: Some(layer), progress, parking, line, is_flush_blocked: false, kept: None }
+        Self { layer: Some(layer), progress, parking, line, is_flush_blocked: false, file: None }
     }
 
     fn layer(&mut self) -> Pin<&mut Layer> {
         Pin::new(self.layer.as_mut().expect("the layer is there until the wire is dropped"))
     }
 
-    /// Writes from the file of a kept body; `None` if there is none, or nothing of that body among these slices.
-    fn poll_write_kept(
+    /// Writes from the body's file; `None` if it has none, or nothing of that body is among these slices.
+    fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Option<Poll<io::Result<usize>>> {
-        let announced = self.progress.take_kept();
+        let announced = self.progress.take_file();
         let stream = self.layer.as_ref()?.plain_tcp()?;
-        if let Some(kept) = announced {
-            self.kept = Some(kept);
+        if announced.is_some() {
+            self.file = announced;
         }
-        let written = self.kept.as_ref()?.poll_write(stream, cx, slices)?;
+        let written = self.file.as_ref()?.poll_write(stream, cx, slices)?;
         Some(written.map_ok(|(bytes, is_at_end)| {
             if is_at_end {
-                self.kept = None;
+                self.file = None;
             }
             bytes
         }))
@@ -275,7 +275,7 @@ impl AsyncWrite for Wire {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = match this.poll_write_kept(cx, slices) {
+        let written = match this.poll_send_file(cx, slices) {
             Some(written) => written,
             None => this.layer().poll_write_vectored(cx, slices),
         };

@@ -81,7 +81,7 @@ impl Shortcut for Reads {
         let revision = Shown { facts, content: content_facts, is_latest, is_open: true };
         let response = revision.whole(&head.headers, &content, stored.serial);
         app.metrics.responded(Surface::Article, response.status());
-        Some(Shortened::Kept(response))
+        Some(Shortened::Finished(response))
     }
 }
 

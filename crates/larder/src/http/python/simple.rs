@@ -62,7 +62,7 @@ impl Shortcut for Pages {
         let mut response = respond(&head.headers, &page, &wanted, encoding);
         insert_headers(response.headers_mut(), &stored);
         app.metrics.responded(Surface::Python, response.status());
-        Some(Shortened::Kept(response))
+        Some(Shortened::Finished(response))
     }
 }
 

@@ -1,14 +1,14 @@
-//! Large bodies that are kept and sent again and again: from files in memory, which the kernel sends without
+//! Large bodies that are sent again and again, by sendfile(2): from files in memory, which the kernel sends without
 //! copying them.
 //!
-//! A shortcut answers with a body that is kept ([`Shortened::Kept`](super::Shortened::Kept)) -> [`of`] has the file, or
-//! makes it when the body is sent for the third time -> [`Progress`](super::progress::Progress) -> the wire, told by
-//! hyper to write bytes of that very body, sends them from the file. hyper knows nothing of it. Over TLS, over HTTP/2
-//! and on systems without such files the bytes are written as ever.
+//! A shortcut answers with a finished body ([`Shortened::Finished`](super::Shortened::Finished)) -> [`file_of`] has the
+//! file, or makes it when the body is sent for the third time -> [`Progress`](super::progress::Progress) -> the wire,
+//! told by hyper to write bytes of that very body, sends them from the file. hyper knows nothing of it. Over TLS, over
+//! HTTP/2 and on systems without such files the bytes are written as ever.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
@@ -23,45 +23,48 @@ const BYTES_MIN: usize = 32 << 10;
 /// Larger bodies are downloads, whose clients are slower than a copy.
 const BYTES_MAX: usize = 1 << 20;
 
-/// A body that is sent for this many times gets a file.
+/// A body that is sent for the third time gets a file.
 const SENT_MIN: u32 = 3;
 
 /// What all bodies that have a file, or may get one, take together; the files take as much again.
 const CACHE_BYTES_MAX: u64 = 16 << 20;
 
 /// The bodies that are sent most, by where they are in memory: nothing else can be there as long as they are held here.
-static FILES: LazyLock<Cache<(usize, usize), Arc<KeptFile>, Weight>> = LazyLock::new(|| {
+static FILES: LazyLock<Cache<(usize, usize), Arc<BodyFile>, Weight>> = LazyLock::new(|| {
     let bodies = CACHE_BYTES_MAX as usize / BYTES_MIN;
     Cache::with_weighter(bodies, CACHE_BYTES_MAX, Weight)
 });
 
+/// The system has files in memory but does not send them, as some sandboxes do: no more are tried.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
 #[derive(Clone)]
 struct Weight;
 
-impl quick_cache::Weighter<(usize, usize), Arc<KeptFile>> for Weight {
-    fn weight(&self, _: &(usize, usize), kept: &Arc<KeptFile>) -> u64 {
-        kept.bytes.len() as u64
+impl quick_cache::Weighter<(usize, usize), Arc<BodyFile>> for Weight {
+    fn weight(&self, _: &(usize, usize), file: &Arc<BodyFile>) -> u64 {
+        file.bytes.len() as u64
     }
 }
 
 /// The file of a body that is about to be sent, if it has been sent often enough to have one.
-pub(super) fn of(body: &Bytes) -> Option<Arc<KeptFile>> {
-    if !(BYTES_MIN..=BYTES_MAX).contains(&body.len()) {
+pub(super) fn file_of(body: &Bytes) -> Option<Arc<BodyFile>> {
+    if !(BYTES_MIN..=BYTES_MAX).contains(&body.len()) || IS_REFUSED.load(Relaxed) {
         return None;
     }
     let place = (body.as_ptr().addr(), body.len());
-    let Some(kept) = FILES.get(&place) else {
+    let Some(file) = FILES.get(&place) else {
         let (sent, file) = (AtomicU32::new(1), OnceLock::new());
-        FILES.insert(place, Arc::new(KeptFile { bytes: body.clone(), sent, file }));
+        FILES.insert(place, Arc::new(BodyFile { bytes: body.clone(), sent, file }));
         return None;
     };
-    let is_worth_it = kept.file.get().is_some() || kept.sent.fetch_add(1, Relaxed) + 1 >= SENT_MIN;
-    (is_worth_it && kept.descriptor().is_some()).then_some(kept)
+    let is_worth_it = file.file.get().is_some() || file.sent.fetch_add(1, Relaxed) + 1 >= SENT_MIN;
+    (is_worth_it && file.descriptor().is_some()).then_some(file)
 }
 
 /// A body, and a file that holds the same.
 #[derive(Debug)]
-pub(super) struct KeptFile {
+pub(super) struct BodyFile {
     bytes: Bytes,
     /// How often the body was sent before it had a file.
     sent: AtomicU32,
@@ -69,9 +72,8 @@ pub(super) struct KeptFile {
     file: OnceLock<Option<OwnedFd>>,
 }
 
-impl KeptFile {
+impl BodyFile {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        use std::os::fd::AsFd;
         self.file.get_or_init(|| memory_file(&self.bytes)).as_ref().map(AsFd::as_fd)
     }
 
@@ -107,19 +109,35 @@ impl KeptFile {
                 Err(error) => Err(error),
             }
         };
-        Some(loop {
+        loop {
             match stream.poll_write_ready(cx) {
-                Poll::Pending => break Poll::Pending,
-                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => return Some(Poll::Pending),
+                Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(error))),
                 Poll::Ready(Ok(())) => {}
             }
             match stream.try_io(Interest::WRITABLE, write) {
                 // The runtime did not know yet: now it does, and says when.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => break Poll::Ready(written),
+                Err(error) if is_refusal(&error) => {
+                    IS_REFUSED.store(true, Relaxed);
+                    tracing::debug!(%error, "the system does not send files");
+                    return None;
+                }
+                written => return Some(Poll::Ready(written)),
             }
-        })
+        }
     }
+}
+
+/// Whether an error of sending a file tells of the system, not of the connection.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidInput
+            | io::ErrorKind::NotSeekable
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::Unsupported
+    )
 }
 
 /// A file in memory that holds `bytes`.
@@ -171,4 +189,40 @@ fn send_first(_: &TcpStream, _: &[io::IoSlice<'_>]) -> io::Result<usize> {
 #[cfg(not(target_os = "linux"))]
 fn send_file(_: &TcpStream, _: BorrowedFd<'_>, _: usize, _: usize) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, UnixStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn where_files_are_not_sent_the_bytes_are_left_to_be_written() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let bytes = Bytes::from(vec![b'x'; BYTES_MIN]);
+        // Nothing can be sent from a socket as from a file.
+        let (no_file, _other) = UnixStream::pair().unwrap();
+        let file = OnceLock::from(Some(OwnedFd::from(no_file.into_std().unwrap())));
+        let body = BodyFile { bytes: bytes.clone(), sent: AtomicU32::new(SENT_MIN), file };
+
+        let slices = [io::IoSlice::new(b"head"), io::IoSlice::new(&bytes)];
+        let first = poll_fn(|cx| body.poll_write(&stream, cx, &slices).unwrap()).await.unwrap();
+        assert_eq!(first, (4, false));
+        let mut head = [0; 4];
+        client.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"head");
+
+        assert!(file_of(&bytes).is_none() && !IS_REFUSED.load(Relaxed));
+        let rest = poll_fn(|cx| Poll::Ready(body.poll_write(&stream, cx, &slices[1..]).is_none()));
+        assert!(rest.await);
+        assert!(IS_REFUSED.load(Relaxed));
+        assert!((0..9).all(|_| file_of(&bytes).is_none()));
+    }
 }

@@ -1,0 +1,70 @@
+//! Sets of documents, with a bit for each document there is.
+
+use crate::DocId;
+
+/// Some of the documents of a snapshot.
+#[derive(Debug)]
+pub struct DocSet(Box<[u64]>);
+
+impl DocSet {
+    /// None of `doc_count` documents.
+    pub fn empty(doc_count: u32) -> DocSet {
+        DocSet(vec![0; doc_count.div_ceil(u64::BITS) as usize].into_boxed_slice())
+    }
+
+    /// The documents for which `is_in`, in their order, says so.
+    pub fn from_bools(is_in: impl ExactSizeIterator<Item = bool>) -> DocSet {
+        let mut words = vec![0; is_in.len().div_ceil(u64::BITS as usize)];
+        for (at, is_in) in is_in.enumerate() {
+            words[at / 64] |= u64::from(is_in) << (at % 64);
+        }
+        DocSet(words.into_boxed_slice())
+    }
+
+    /// Adds documents.
+    #[inline]
+    pub fn extend(&mut self, docs: impl Iterator<Item = DocId>) {
+        for doc in docs {
+            self.0[doc.0 as usize / 64] |= 1 << (doc.0 % 64);
+        }
+    }
+
+    /// Whether `doc` is one of them.
+    #[inline]
+    pub fn has(&self, doc: DocId) -> bool {
+        self.0[doc.0 as usize / 64] >> (doc.0 % 64) & 1 == 1
+    }
+
+    /// The documents, ascending.
+    pub fn to_vec(&self) -> Vec<DocId> {
+        let mut docs = Vec::new();
+        for (at, &word) in self.0.iter().enumerate() {
+            let mut word = word;
+            while word != 0 {
+                docs.push(DocId(at as u32 * 64 + word.trailing_zeros()));
+                word &= word - 1;
+            }
+        }
+        docs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_in_it_or_not() {
+        let bools: Vec<bool> = (0..200).map(|doc| doc % 7 == 0 || doc == 63).collect();
+        let set = DocSet::from_bools(bools.iter().copied());
+        let mut same = DocSet::empty(200);
+        same.extend((0..200).filter(|&doc| bools[doc as usize]).map(DocId));
+        for (doc, &is_in) in (0..).map(DocId).zip(&bools) {
+            assert_eq!((set.has(doc), same.has(doc)), (is_in, is_in), "{doc:?}");
+        }
+        let docs: Vec<u32> = set.to_vec().iter().map(|doc| doc.0).collect();
+        let expected: Vec<u32> = (0..200).filter(|&doc| bools[doc as usize]).collect();
+        assert_eq!(docs, expected);
+        assert!(DocSet::empty(0).to_vec().is_empty());
+    }
+}
