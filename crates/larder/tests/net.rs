@@ -82,7 +82,7 @@ fn router(gate: Gate) -> Router {
 
 /// Bodies that stay where they are, with nothing that repeats in them.
 static FINISHED: LazyLock<[Bytes; 3]> = LazyLock::new(|| {
-    [33_000_u64, 300_000, 1_000_000].map(|size| {
+    [16_384_u64, 300_000, 1_000_000].map(|size| {
         let byte = |at: u64| ((at + size).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
         (0..size).map(byte).collect()
     })

@@ -5,8 +5,8 @@ use std::io;
 use rlimit::Resource;
 
 /// File descriptors beside the connections: listeners, data files, logs, upstream connections, the runtime's own, and
-/// up to 512 bodies as files in memory.
-const OTHER_FILES: u64 = 768;
+/// up to 1,024 bodies as files in memory.
+const OTHER_FILES: u64 = 1_280;
 
 /// Limits on open files after [`raise_open_files_limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

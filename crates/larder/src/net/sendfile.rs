@@ -18,7 +18,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 /// Copying less than this costs less than sending a file does.
-const BYTES_MIN: usize = 32 << 10;
+const BYTES_MIN: usize = 16 << 10;
 
 /// Larger bodies are downloads, whose clients are slower than a copy.
 const BYTES_MAX: usize = 1 << 20;
