@@ -335,11 +335,10 @@ impl Snapshot {
         let mut json = Sheet::with_capacity(ENVELOPE_BYTES + found.len() * record_bytes);
         // The tag is that of the JSON or, where there is much of it, of what determines it.
         let is_long = found.len() > READ_AGAIN_RECORDS_MAX;
-        let mut determined_by = Vec::with_capacity(if is_long {
-            ENVELOPE_BYTES + found.len() * size_of::<u64>()
-        } else {
-            0
-        });
+        let mut determined_by = Vec::new();
+        if is_long {
+            determined_by.reserve_exact(ENVELOPE_BYTES + found.len() * size_of::<u64>());
+        }
         json.push(b"{\"resultcount\":");
         json.push(found.len().to_string().as_bytes());
         json.push(b",\"results\":[");

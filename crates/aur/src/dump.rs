@@ -521,6 +521,28 @@ mod tests {
         check(format!("[{}]", names.join(",")).as_bytes(), Ok(9_000));
     }
 
+    /// Line breaks are counted between records, within those that the parser reads, and across windows.
+    #[test]
+    fn places_far_from_the_start() {
+        let mut dump = "[\n".to_owned();
+        for number in 0..9_000 {
+            let text = record(&format!("é{number}"));
+            let text = if number % 3 == 0 { text.replace(',', ",\n ") } else { text };
+            dump.push_str(&text);
+            dump.push_str(if number % 5 == 0 { " \n\n,\r\n" } else { ",\n" });
+        }
+        assert!(dump.len() > 4 * WINDOW_BYTES);
+        let line = dump.lines().count() + 1;
+        for (end, column, problem) in [
+            ("{\"ID\":\"x\"}]", 9, "invalid type: string \"x\", expected u64"),
+            ("{\"ID\":1", 8, "the dump ends here, expected the rest of a record"),
+            ("x", 1, "expected value"),
+        ] {
+            let error = format!("line {line} column {column}: {problem}");
+            check((dump.clone() + end).as_bytes(), Err(&error));
+        }
+    }
+
     #[test]
     fn bounds() {
         let dump = format!("[{}]", record("a"));
