@@ -80,8 +80,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
         if url_bytes > self.url_bytes_max {
             let text = url_too_long(self.url_bytes_max);
-            let source = refused(StatusCode::URI_TOO_LONG, text);
-            return Answer { source, is_finished: false, handling };
+            return Answer { source: refused(StatusCode::URI_TOO_LONG, text), handling };
         }
         let (mut head, body) = request.into_parts();
         if head.method != Method::GET {
@@ -98,9 +97,11 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                         Some(Shortened::Now(response))
                     })
             });
-            let is_plain_tcp = !self.peer.tls && self.peer.address != ClientAddress::Unix;
-            let is_finished = is_plain_tcp && matches!(answer, Some(Shortened::Finished(_)));
+            let sends_files = !self.peer.tls && self.peer.address != ClientAddress::Unix;
             let source = match answer {
+                Some(Shortened::Finished(response)) if sends_files => {
+                    Some(Source::Finished(Some(response)))
+                }
                 Some(Shortened::Now(response) | Shortened::Finished(response)) => {
                     Some(Source::Ready(Some(response)))
                 }
@@ -108,15 +109,14 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                 None => None,
             };
             if let Some(source) = source {
-                return Answer { source, is_finished, handling };
+                return Answer { source, handling };
             }
             Body::empty()
         } else if let Some(coding) = unknown_coding(&head.headers) {
             // Nothing would undo it, and the body would be kept as it came (RFC 9112, 6.1).
             let text =
                 format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
-            let source = refused(StatusCode::NOT_IMPLEMENTED, text);
-            return Answer { source, is_finished: false, handling };
+            return Answer { source: refused(StatusCode::NOT_IMPLEMENTED, text), handling };
         } else {
             Body::new(Inbound {
                 body,
@@ -129,7 +129,6 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         head.extensions.insert(self.peer);
         Answer {
             source: Source::Route(self.routes.router.clone().call(Request::from_parts(head, body))),
-            is_finished: false,
             handling,
         }
     }
@@ -156,7 +155,6 @@ fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
 /// A response in the making.
 pub(super) struct Answer {
     source: Source,
-    is_finished: bool,
     /// Present until the response is there.
     handling: Option<Handling>,
 }
@@ -165,6 +163,8 @@ enum Source {
     Route(RouteFuture<Infallible>),
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
     Ready(Option<Response<Body>>),
+    /// [`Shortened::Finished`], over a connection that can send files.
+    Finished(Option<Response<Body>>),
 }
 
 impl Future for Answer {
@@ -175,13 +175,13 @@ impl Future for Answer {
         let response = match &mut this.source {
             Source::Route(route) => ready!(Pin::new(route).poll(cx))?,
             Source::Later(making) => ready!(making.as_mut().poll(cx)),
-            Source::Ready(response) => {
+            Source::Ready(response) | Source::Finished(response) => {
                 response.take().expect("an answer is not polled after it is there")
             }
         };
         let responding =
             this.handling.take().expect("an answer is not polled after it is there").responds();
-        let is_finished = this.is_finished;
+        let is_finished = matches!(this.source, Source::Finished(_));
         Poll::Ready(Ok(response.map(|body| Outgoing {
             body,
             is_finished,
@@ -245,7 +245,7 @@ impl Drop for Inbound {
 /// A response's body, which tells whether the client or the handler is the slower one.
 pub(super) struct Outgoing {
     body: Body,
-    /// It is [`Shortened::Finished`], and the connection can send files.
+    /// It may be sent as a file.
     is_finished: bool,
     /// What is left of a frame that is handed out in pieces.
     rest: Bytes,

@@ -29,21 +29,44 @@ const SENT_MIN: u32 = 3;
 /// What all bodies that have a file, or may get one, take together; the files take as much again.
 const CACHE_BYTES_MAX: u64 = 16 << 20;
 
+/// Parts of the cache, each with a lock of its own. A part must have room for the largest body several times.
+const CACHE_PARTS: usize = 4;
+
+/// The files take no more than this share of the descriptors that the process may have: connections need them, too.
+const DESCRIPTORS_SHARE: u64 = 8;
+
 /// The bodies that are sent most, by where they are in memory: nothing else can be there as long as they are held here.
 static FILES: LazyLock<Cache<(usize, usize), Arc<BodyFile>, Weight>> = LazyLock::new(|| {
-    let bodies = CACHE_BYTES_MAX as usize / BYTES_MIN;
-    Cache::with_weighter(bodies, CACHE_BYTES_MAX, Weight)
+    let weight = Weight::within(rlimit::Resource::NOFILE.get_soft().unwrap_or(0));
+    let options = quick_cache::OptionsBuilder::new()
+        .shards(CACHE_PARTS)
+        .estimated_items_capacity((CACHE_BYTES_MAX / weight.least) as usize)
+        .weight_capacity(CACHE_BYTES_MAX)
+        .build()
+        .expect("both capacities are set");
+    Cache::with_options(options, weight, Default::default(), Default::default())
 });
 
 /// The system has files in memory but does not send them, as some sandboxes do: no more are tried.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone)]
-struct Weight;
+struct Weight {
+    /// What the smallest body counts as, in bytes, so that there are not too many.
+    least: u64,
+}
+
+impl Weight {
+    /// For a process that may have so many descriptors.
+    fn within(descriptors: u64) -> Weight {
+        let files_max = (descriptors / DESCRIPTORS_SHARE).max(CACHE_BYTES_MAX / BYTES_MAX as u64);
+        Weight { least: (CACHE_BYTES_MAX / files_max).max(BYTES_MIN as u64) }
+    }
+}
 
 impl quick_cache::Weighter<(usize, usize), Arc<BodyFile>> for Weight {
     fn weight(&self, _: &(usize, usize), file: &Arc<BodyFile>) -> u64 {
-        file.bytes.len() as u64
+        (file.bytes.len() as u64).max(self.least)
     }
 }
 
@@ -199,6 +222,16 @@ mod tests {
     use tokio::net::{TcpListener, UnixStream};
 
     use super::*;
+
+    #[test]
+    fn files_leave_descriptors_for_connections() {
+        for (descriptors, files_max) in
+            [(0, 16), (256, 32), (1_024, 128), (8_192, 1_024), (1_048_576, 1_024)]
+        {
+            let weight = Weight::within(descriptors);
+            assert_eq!(CACHE_BYTES_MAX / weight.least, files_max, "of {descriptors}");
+        }
+    }
 
     #[tokio::test]
     async fn where_files_are_not_sent_the_bytes_are_left_to_be_written() {

@@ -2,8 +2,11 @@
 //!
 //! Timeouts are short and nothing is timed: a test that waits for the wrong thing hangs until [`PATIENCE`] ends it.
 
+mod sendfile;
+mod tls;
+
 use std::fs;
-use std::io::{BufRead, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -80,31 +83,6 @@ fn router(gate: Gate) -> Router {
         .route("/refuse", post(|| async { (StatusCode::PAYLOAD_TOO_LARGE, "too large") }))
 }
 
-/// Bodies that stay where they are, with nothing that repeats in them.
-static FINISHED: LazyLock<[Bytes; 3]> = LazyLock::new(|| {
-    [16_384_u64, 300_000, 1_000_000].map(|size| {
-        let byte = |at: u64| ((at + size).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
-        (0..size).map(byte).collect()
-    })
-});
-
-/// Answers with them at `/finished/0` and so on.
-struct FinishedBodies;
-
-impl Shortcut for FinishedBodies {
-    fn answer(&self, head: &Parts, _: &Peer) -> Option<Shortened> {
-        let number: usize = head.uri.path().strip_prefix("/finished/")?.parse().ok()?;
-        Some(Shortened::Finished(Response::new(Body::from(FINISHED[number].clone()))))
-    }
-}
-
-/// How many files in memory hold bodies.
-fn files_of_bodies() -> usize {
-    let descriptors = fs::read_dir("/proc/self/fd").unwrap();
-    let targets = descriptors.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
-    targets.filter(|target| target.to_string_lossy().contains("larder-body")).count()
-}
-
 struct Running {
     address: ListenAddress,
     counters: Counters,
@@ -133,7 +111,10 @@ impl Running {
         let served = tokio::spawn(server.serve(
             listener,
             tls,
-            Routes { router: router(gate.clone()), shortcut: Some(Arc::new(FinishedBodies)) },
+            Routes {
+                router: router(gate.clone()),
+                shortcut: Some(Arc::new(sendfile::FinishedBodies)),
+            },
             shutdown.clone(),
             grace,
         ));
@@ -240,53 +221,6 @@ async fn many_requests_on_one_connection() {
     })
     .await;
     assert_eq!(server.counters.connections_accepted.get(), 1);
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn finished_bodies_are_the_same_from_files() {
-    let server = Running::start(limits());
-    let mut client = server.connect();
-    // So little room that the server has to wait within each body.
-    socket2::SockRef::from(&client).set_recv_buffer_size(32 << 10).unwrap();
-    // All are asked for before any is read: the next is under way while the last is being written.
-    let numbers: Vec<usize> = (0..40).map(|at| at * at % 7 % 3).collect();
-    let requests: String = numbers
-        .iter()
-        .map(|number| format!("GET /finished/{number} HTTP/1.1\r\nhost: x\r\n\r\n"))
-        .collect();
-    blocking(move || {
-        client.write_all(requests.as_bytes()).unwrap();
-        let mut answers = std::io::BufReader::with_capacity(1500, client);
-        for (at, number) in numbers.into_iter().enumerate() {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                assert!(answers.read_until(b'\n', &mut head).unwrap() > 0);
-            }
-            let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-            let length = format!("content-length: {}\r\n", FINISHED[number].len());
-            assert!(head.starts_with("http/1.1 200 ok\r\n") && head.contains(&length), "{head}");
-            let mut body = vec![0; FINISHED[number].len()];
-            answers.read_exact(&mut body).unwrap();
-            assert!(body == FINISHED[number], "answer {at}, body {number}");
-        }
-    })
-    .await;
-    assert_eq!(files_of_bodies(), FINISHED.len());
-    // Whoever asks for the head alone, or breaks off, gets in nobody's way.
-    server.exchange("HEAD /finished/1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
-    for _ in 0..20 {
-        let mut client = server.connect();
-        client.write_all(b"GET /finished/2 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-        blocking(move || client.read_exact(&mut [0; 1000]).unwrap()).await;
-    }
-    for version in [http1_client(), http2_client()] {
-        for number in 0..FINISHED.len() {
-            let url = format!("http://{}/finished/{number}", server.tcp());
-            let body = version.get(url).send().await.unwrap().bytes().await.unwrap();
-            assert!(body == FINISHED[number], "body {number}");
-        }
-    }
     server.stop().await;
 }
 
@@ -725,133 +659,5 @@ async fn a_lack_of_file_descriptors_passes() {
     until(|| server.counters.accept_errors.get() > 0).await;
     drop(clients);
     server.is_alive().await;
-    server.stop().await;
-}
-
-/// A certificate for localhost in files.
-struct Certificate {
-    directory: tempfile::TempDir,
-}
-
-impl Certificate {
-    fn new() -> Self {
-        let certificate = Self { directory: tempfile::tempdir().unwrap() };
-        certificate.renew();
-        certificate
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// Writes a new pair.
-    fn renew(&self) {
-        let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        for (name, text) in
-            [("certificate", pair.cert.pem()), ("key", pair.signing_key.serialize_pem())]
-        {
-            fs::write(self.path("new"), text).unwrap();
-            fs::rename(self.path("new"), self.path(name)).unwrap();
-        }
-    }
-
-    fn load(&self) -> Arc<TlsReloader> {
-        TlsReloader::load(self.path("certificate"), self.path("key")).unwrap()
-    }
-
-    /// A client that trusts the certificate in the files now, and no other.
-    fn client(&self, server: &Running, is_http1_only: bool) -> reqwest::Client {
-        let root =
-            reqwest::Certificate::from_pem(&fs::read(self.path("certificate")).unwrap()).unwrap();
-        let builder = reqwest::Client::builder()
-            .no_proxy()
-            .tls_certs_only([root])
-            .resolve("localhost", server.tcp())
-            .timeout(PATIENCE);
-        if is_http1_only { builder.http1_only() } else { builder }.build().unwrap()
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn tls_speaks_http2_and_http1() {
-    install_crypto_provider();
-    let certificate = Certificate::new();
-    let server = Running::start_on(
-        tcp(),
-        limits(),
-        Some(certificate.load()),
-        TrustedProxies::default(),
-        PATIENCE,
-    );
-    let url = format!("https://localhost:{}/peer", server.tcp().port());
-    for (is_http1_only, version) in [(false, "HTTP/2.0"), (true, "HTTP/1.1")] {
-        let client = certificate.client(&server, is_http1_only);
-        let answer = client.get(&url).send().await.unwrap().text().await.unwrap();
-        assert_eq!(answer, format!("127.0.0.1 true {version}"));
-    }
-    let client = certificate.client(&server, true);
-    let large = client
-        .get(format!("https://localhost:{}/large", server.tcp().port()))
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(large.bytes().await.unwrap().len(), 64 << 20);
-    let long = format!("https://localhost:{}/{}", server.tcp().port(), "a".repeat(50_000));
-    assert_eq!(client.get(long).send().await.unwrap().status(), 414);
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_renewed_certificate_is_used_for_new_connections() {
-    install_crypto_provider();
-    let certificate = Certificate::new();
-    let reloader = certificate.load();
-    let server = Running::start_on(
-        tcp(),
-        limits(),
-        Some(reloader.clone()),
-        TrustedProxies::default(),
-        PATIENCE,
-    );
-    let url = format!("https://localhost:{}/", server.tcp().port());
-    let old = certificate.client(&server, true);
-    assert_eq!(old.get(&url).send().await.unwrap().status(), 200);
-
-    certificate.renew();
-    let new = certificate.client(&server, true);
-    assert!(new.get(&url).send().await.is_err(), "nobody has looked at the files yet");
-    let watch = tokio::spawn(reloader.watch(Duration::from_millis(10), server.shutdown.clone()));
-    within(async {
-        while new.get(&url).send().await.is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    assert_eq!(certificate.load().reload(), Reload::Unchanged);
-    assert_eq!(
-        old.get(&url).send().await.unwrap().status(),
-        200,
-        "the open connection keeps its certificate"
-    );
-    server.stop().await;
-    within(watch).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_handshake_is_counted_and_cut_off() {
-    let certificate = Certificate::new();
-    let limits = Limits { header_timeout: SHORT, ..limits() };
-    let server = Running::start_on(
-        tcp(),
-        limits,
-        Some(certificate.load()),
-        TrustedProxies::default(),
-        PATIENCE,
-    );
-    let answer = server.exchange("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    assert!(!answer.contains("HTTP/1.1 2"), "{answer}");
-    until(|| server.counters.tls_errors.get() == 1).await;
-    assert_eq!(server.exchange("").await, "", "silence");
-    assert_eq!(server.counters.tls_errors.get(), 2);
     server.stop().await;
 }
