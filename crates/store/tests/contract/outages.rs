@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,14 +41,13 @@ async fn a_lock_that_is_not_let_go_is_an_error(database: Database) {
 /// What writers were told, by number.
 type Told = Arc<Mutex<BTreeMap<u64, Result<Serial, CommitError>>>>;
 
-/// Writes pairs of keys until `patience` is over, in some tasks.
-async fn write_for(records: &Records, patience: Duration) -> Told {
-    let told = Told::default();
+/// Writes pairs of keys, in some tasks, until `events` are over.
+async fn write_during(records: &Records, told: &Told, events: impl Future<Output = ()>) {
+    let are_over = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..6)
         .map(|task| {
-            let (records, told) = (records.clone(), told.clone());
+            let (records, told, are_over) = (records.clone(), told.clone(), are_over.clone());
             tokio::spawn(async move {
-                let end = tokio::time::Instant::now() + patience;
                 for number in (task..).step_by(6) {
                     let batch = ["left", "right"].iter().fold(Batch::new(), |batch, side| {
                         let key = key(&format!("{side}/{number}"));
@@ -59,17 +58,36 @@ async fn write_for(records: &Records, patience: Duration) -> Told {
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                     told.lock().expect("no panic").insert(number, outcome);
-                    if tokio::time::Instant::now() >= end {
+                    if are_over.load(Ordering::SeqCst) {
                         break;
                     }
                 }
             })
         })
         .collect();
+    events.await;
+    are_over.store(true, Ordering::SeqCst);
     for task in tasks {
         task.await.expect("no panic");
     }
-    told
+}
+
+/// How many of what writers were told were successes, and how many were errors.
+fn tally(told: &Told) -> (usize, usize) {
+    let told = told.lock().expect("no panic");
+    let written = told.values().filter(|outcome| outcome.is_ok()).count();
+    (written, told.len() - written)
+}
+
+/// Waits, if not for ever, until what writers were told is as wanted.
+async fn until_told(told: &Told, is_wanted: impl Fn((usize, usize)) -> bool) {
+    let wanted = async {
+        while !is_wanted(tally(told)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let wanted = tokio::time::timeout(Duration::from_secs(60), wanted).await;
+    assert!(wanted.is_ok(), "writers were told {:?} successes and errors", tally(told));
 }
 
 /// What is there is what was told: a number that was refused is not there, one that was acknowledged is.
@@ -104,21 +122,22 @@ fn a_database_that_crashes_comes_back() {
         let options = RecordsOptions { database_timeout: Duration::from_secs(1), ..options() };
         let records = database.open_with(options.clone()).await;
         let follower = database.open_with(options).await;
-        let outages = tokio::task::spawn_blocking({
-            let server = server.clone();
-            move || {
-                for _ in 0..3 {
-                    std::thread::sleep(Duration::from_millis(400));
-                    server.own().crash();
-                    std::thread::sleep(Duration::from_millis(400));
-                    server.own().resume();
+        let told = Told::default();
+        let outages = async {
+            // Some that a commit under way may wait out, and some that last until a writer is refused.
+            for is_long in [false, true, false, true] {
+                let (written, refused) = tally(&told);
+                until_told(&told, |(now, _)| now > written).await;
+                tokio::task::block_in_place(|| server.own().crash());
+                if is_long {
+                    until_told(&told, |(_, now)| now > refused).await;
+                } else {
+                    tokio::time::sleep(Duration::from_millis(400)).await;
                 }
+                tokio::task::block_in_place(|| server.own().resume());
             }
-        });
-        let told = write_for(&records, Duration::from_secs(5)).await;
-        outages.await.expect("no panic");
-        let refused = told.lock().expect("no panic").values().filter(|it| it.is_err()).count();
-        assert!(refused > 0, "no writer ever met an outage");
+        };
+        write_during(&records, &told, outages).await;
         // The first use may still find a connection that died.
         let serial = tokio::time::timeout(Duration::from_secs(60), async {
             loop {
@@ -171,21 +190,18 @@ async fn check_told_but_for(records: &Records, told: &Told, text: &str) {
 fn sessions_that_are_ended_tell_the_truth() {
     run(Kind::Postgres, async |database| {
         let records = database.open().await;
-        let database = Arc::new(database);
-        let cut = tokio::spawn({
-            let database = database.clone();
-            async move {
-                for round in 0..60 {
-                    let statement = "SELECT count(pg_terminate_backend(pid)) \
-                                     FROM pg_stat_activity WHERE datname = current_database() \
-                                     AND pid <> pg_backend_pid()";
-                    database.execute(statement).await;
-                    tokio::time::sleep(Duration::from_millis(round % 23)).await;
-                }
+        let told = Told::default();
+        let cuts = async {
+            for round in 0..60 {
+                let statement = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                                 WHERE datname = current_database() AND pid <> pg_backend_pid()";
+                database.execute(statement).await;
+                tokio::time::sleep(Duration::from_millis(round % 23)).await;
             }
-        });
-        let told = write_for(&records, Duration::from_secs(2)).await;
-        cut.await.expect("no panic");
+            let (written, _) = tally(&told);
+            until_told(&told, |(now, _)| now > written).await;
+        };
+        write_during(&records, &told, cuts).await;
         tokio::time::sleep(Duration::from_millis(1100)).await;
         check_told(&records, &told).await;
     });
