@@ -12,6 +12,7 @@ use serde_json::Value;
 use store::{DatabaseLocation, Records, RecordsOptions};
 use tempfile::TempDir;
 
+use crate::SetAtEnd;
 use crate::client::Client;
 use crate::server::{ROOT, TestServer, wait_for};
 use testbed::Postgres;
@@ -149,6 +150,7 @@ fn a_backup_is_one_moment_of_a_busy_store() {
     put(&client, "a", 0, &body_of("a", 1));
     let mut seen = Vec::new();
     std::thread::scope(|scope| {
+        let _ending = SetAtEnd(&is_over);
         scope.spawn(|| {
             for revision in 1.. {
                 if is_over.load(Relaxed) {
@@ -173,7 +175,6 @@ fn a_backup_is_one_moment_of_a_busy_store() {
             place.check("verify --data-dir away/backup", 0, &["no faults"]);
             seen.push(b);
         }
-        is_over.store(true, Relaxed);
     });
     assert!(seen.is_sorted(), "{seen:?}");
     server.stop();

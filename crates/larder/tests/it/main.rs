@@ -23,6 +23,7 @@ mod store;
 mod upstream;
 mod urls;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must happen.
@@ -35,5 +36,14 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain for: {what}");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sets its flag when it goes: threads that work until then end, also where a test fails before.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{ask, store, wiki, wiki_with};
+use crate::SetAtEnd;
 use crate::client::Response;
 use crate::server::{TestServer, wait_for};
 
@@ -107,6 +108,7 @@ fn check_reader(server: &TestServer) {
     let is_over = AtomicBool::new(false);
     const VERSIONS: u64 = 60;
     std::thread::scope(|scope| {
+        let ending = SetAtEnd(&is_over);
         let readers: Vec<_> = (0..4)
             .map(|reader| {
                 let (server, is_over) = (&server, &is_over);
@@ -146,7 +148,7 @@ fn check_reader(server: &TestServer) {
             assert_eq!(read.header("x-article-version"), (version + 1).to_string());
             assert_eq!(read.header("etag"), written.header("etag"));
         }
-        is_over.store(true, Relaxed);
+        drop(ending);
         for reader in readers {
             assert!(reader.join().expect("a reader") > 0);
         }
