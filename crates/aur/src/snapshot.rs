@@ -222,6 +222,9 @@ const PACKAGES: usize = 128 << 10;
 const NAME_BYTES: usize = 24;
 const DESCRIPTION_BYTES: usize = 72;
 
+/// A catalogue that does not fit gets so many times its room, at once.
+const GROWTH: usize = 8;
+
 /// Collects packages in any order.
 pub struct SnapshotBuilder {
     writer: RecordWriter,
@@ -238,6 +241,7 @@ pub struct SnapshotBuilder {
 }
 
 /// Texts in the order they came, in one allocation.
+#[derive(Default)]
 struct Texts32 {
     /// Bytes of UTF-8.
     text: Vec<u8>,
@@ -245,9 +249,10 @@ struct Texts32 {
 }
 
 impl Texts32 {
-    /// With room for the texts of [`PACKAGES`].
-    fn of_bytes(bytes: usize) -> Texts32 {
-        Texts32 { text: Vec::with_capacity(PACKAGES * bytes), ends: Vec::with_capacity(PACKAGES) }
+    /// Makes room for so many more texts of so many bytes each.
+    fn reserve(&mut self, more: usize, bytes: usize) {
+        self.text.reserve(more * bytes);
+        self.ends.reserve(more);
     }
 
     fn push_folded(&mut self, text: &[u8]) {
@@ -281,23 +286,43 @@ impl Texts32 {
 
 impl Default for SnapshotBuilder {
     fn default() -> SnapshotBuilder {
-        SnapshotBuilder {
-            writer: RecordWriter::default(),
-            blocks: Vec::new(),
-            block_bytes: 0,
-            records: Vec::with_capacity(PACKAGES),
-            names: Texts32::of_bytes(NAME_BYTES),
-            plain_names: Vec::with_capacity(PACKAGES),
-            descriptions: Texts32::of_bytes(DESCRIPTION_BYTES),
-            bases: Texts32::of_bytes(NAME_BYTES),
-            plain_bases: Vec::with_capacity(PACKAGES),
-            terms: TermIndexBuilder::with_capacity(PACKAGES),
-        }
+        SnapshotBuilder::with_room(PACKAGES)
     }
 }
 
 impl SnapshotBuilder {
+    fn with_room(packages: usize) -> SnapshotBuilder {
+        let mut builder = SnapshotBuilder {
+            writer: RecordWriter::default(),
+            blocks: Vec::new(),
+            block_bytes: 0,
+            records: Vec::new(),
+            names: Texts32::default(),
+            plain_names: Vec::new(),
+            descriptions: Texts32::default(),
+            bases: Texts32::default(),
+            plain_bases: Vec::new(),
+            terms: TermIndexBuilder::with_capacity(packages),
+        };
+        builder.reserve(packages);
+        builder
+    }
+
+    /// Makes room for so many more packages. Room that is not used costs nothing.
+    fn reserve(&mut self, more: usize) {
+        self.records.reserve(more);
+        self.names.reserve(more, NAME_BYTES);
+        self.plain_names.reserve(more);
+        self.descriptions.reserve(more, DESCRIPTION_BYTES);
+        self.bases.reserve(more, NAME_BYTES);
+        self.plain_bases.reserve(more);
+        self.terms.reserve(more);
+    }
+
     pub(crate) fn add(&mut self, package: &Package<'_>) {
+        if self.records.len() == self.records.capacity() {
+            self.reserve(self.records.len() * (GROWTH - 1));
+        }
         let size = self.writer.encode(package);
         if self.blocks.is_empty() || self.block_bytes + size > BLOCK_BYTES {
             self.blocks.push(Block::zeroed(BLOCK_BYTES.max(size)));
@@ -508,12 +533,35 @@ fn optional_name(relation: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
+    fn record(name: &str, relation: &str) -> String {
+        format!(
+            "{{\"ID\":1,\"Name\":\"{name}\",\"PackageBaseID\":1,\"PackageBase\":\"a\",\"Version\":\"1\",\"NumVotes\":0,\
+             \"Popularity\":0,\"FirstSubmitted\":1,\"LastModified\":1,\"Depends\":[\"{relation}\",\"{relation} \"]}}"
+        )
+    }
+
+    #[test]
+    fn more_packages_come_than_there_was_room_for() {
+        for room in [0, 1, 7] {
+            let mut builder = SnapshotBuilder::with_room(room);
+            let names: Vec<String> = (10..99).map(|number| format!("p{number}")).collect();
+            for name in &names {
+                let json = record(name, &format!("of-{name}"));
+                builder.add(&scan::record(&json).expect("a record").0);
+            }
+            let snapshot = builder.build();
+            for (doc, name) in (0..).map(DocId).zip(&names) {
+                assert_eq!(snapshot.find(name), Some(doc), "{room}");
+                let term = fold(&format!("of-{name}"));
+                let docs = snapshot.terms.documents(By::Depends as u8, term.as_bytes(), 9);
+                assert_eq!(docs, [doc], "{room}");
+            }
+        }
+    }
+
     #[track_caller]
     fn check(relation: &str, name: &str) {
-        let json = format!(
-            "{{\"ID\":1,\"Name\":\"a\",\"PackageBaseID\":1,\"PackageBase\":\"a\",\"Version\":\"1\",\"NumVotes\":0,\
-             \"Popularity\":0,\"FirstSubmitted\":1,\"LastModified\":1,\"Depends\":[\"{relation}\",\"{relation} \"]}}"
-        );
+        let json = record("a", relation);
         let mut builder = SnapshotBuilder::default();
         // Both ways of reading a list give the same single term.
         builder.add(&serde_json::from_str(&json).expect("a record"));

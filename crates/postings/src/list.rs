@@ -1,5 +1,6 @@
 //! Sorted doc ids, stored as differences: the form in which every index here keeps its postings.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::{Block, DocSet};
@@ -141,6 +142,25 @@ pub trait Documents {
     /// Calls `add` for every list that `doc` belongs to, in any order and with repetitions; the
     /// same at every call.
     fn each_list(&self, doc: DocId, add: impl FnMut(u32));
+
+    /// Reads from where the lists of these documents are, which are gone through next, if that is far apart:
+    /// so the processor waits for all of them at once, not for one after the other.
+    fn warm_up(&self, _docs: Range<u32>) {}
+}
+
+/// How many documents are gone through together.
+const BATCH_DOCUMENTS: usize = 64;
+
+/// Calls `add` with every document, ascending, and each list that it belongs to.
+#[inline(always)]
+fn each_pair(doc_count: u32, documents: &impl Documents, mut add: impl FnMut(u32, u32)) {
+    for start in (0..doc_count).step_by(BATCH_DOCUMENTS) {
+        let docs = start..doc_count.min(start.saturating_add(BATCH_DOCUMENTS as u32));
+        documents.warm_up(docs.clone());
+        for doc in docs {
+            documents.each_list(DocId(doc), |list| add(doc, list));
+        }
+    }
 }
 
 /// Many posting lists, numbered from 0, in two allocations.
@@ -167,15 +187,13 @@ impl Postings {
     pub fn build(list_count: usize, doc_count: u32, documents: &impl Documents) -> Postings {
         // Per list: last doc id seen, and bytes needed so far; side by side, as they are used together.
         let mut lists = vec![(BEFORE_FIRST, 0_u32); list_count];
-        for doc in 0..doc_count {
-            documents.each_list(DocId(doc), |list| {
-                let (last, size) = &mut lists[list as usize];
-                if *last != doc {
-                    *size += coded_size(doc.wrapping_sub(*last));
-                    *last = doc;
-                }
-            });
-        }
+        each_pair(doc_count, documents, |doc, list| {
+            let (last, size) = &mut lists[list as usize];
+            if *last != doc {
+                *size += coded_size(doc.wrapping_sub(*last));
+                *last = doc;
+            }
+        });
         let mut offsets = Vec::with_capacity(list_count + 1);
         let mut end = 0_u32;
         offsets.push(0);
@@ -193,28 +211,26 @@ impl Postings {
         }
         let mut block = Block::zeroed(end as usize);
         let bytes = &mut block[..];
-        for doc in 0..doc_count {
-            documents.each_list(DocId(doc), |list| {
-                let (last, write_at) = &mut lists[list as usize];
-                if *last == doc {
-                    return;
-                }
-                let mut difference = doc.wrapping_sub(*last);
-                *last = doc;
-                let mut at = *write_at as usize;
-                while difference >= 1 << 14 {
-                    bytes[at] = difference as u8 | 0x80;
-                    difference >>= 7;
-                    at += 1;
-                }
-                // One byte or two: without a branch, as they follow no pattern. A single one is written twice.
-                let more = u32::from(difference >= 0x80);
-                bytes[at] = (difference & 0x7f | more << 7) as u8;
-                at += more as usize;
-                bytes[at] = (difference >> (7 * more)) as u8;
-                *write_at = at as u32 + 1;
-            });
-        }
+        each_pair(doc_count, documents, |doc, list| {
+            let (last, write_at) = &mut lists[list as usize];
+            if *last == doc {
+                return;
+            }
+            let mut difference = doc.wrapping_sub(*last);
+            *last = doc;
+            let mut at = *write_at as usize;
+            while difference >= 1 << 14 {
+                bytes[at] = difference as u8 | 0x80;
+                difference >>= 7;
+                at += 1;
+            }
+            // One byte or two: without a branch, as they follow no pattern. A single one is written twice.
+            let more = u32::from(difference >= 0x80);
+            bytes[at] = (difference & 0x7f | more << 7) as u8;
+            at += more as usize;
+            bytes[at] = (difference >> (7 * more)) as u8;
+            *write_at = at as u32 + 1;
+        });
         Postings {
             offsets: offsets.into_boxed_slice(),
             bytes: block,

@@ -220,16 +220,20 @@ pub struct TermIndexBuilder {
 impl TermIndexBuilder {
     /// A builder with room for about so many documents.
     pub fn with_capacity(documents: usize) -> TermIndexBuilder {
-        let mut builder = TermIndexBuilder {
-            terms: Vec::with_capacity(documents * TERMS_PER_DOCUMENT),
-            ends: Vec::with_capacity(documents),
-            ..TermIndexBuilder::default()
-        };
-        let dictionary = &mut builder.dictionary;
+        let mut builder = TermIndexBuilder::default();
+        builder.reserve(documents);
+        let table = &mut builder.dictionary.table;
+        table.reserve(documents * DIFFERENT_PER_DOCUMENT, |&(tag, _)| spread(tag));
+        builder
+    }
+
+    /// Makes room for about so many more documents, where room that is not used costs nothing.
+    pub fn reserve(&mut self, documents: usize) {
+        self.terms.reserve(documents * TERMS_PER_DOCUMENT);
+        self.ends.reserve(documents);
+        let dictionary = &mut self.dictionary;
         dictionary.bytes.reserve(documents * BYTES_PER_DOCUMENT);
         dictionary.ends.reserve(documents * DIFFERENT_PER_DOCUMENT);
-        dictionary.table.reserve(documents * DIFFERENT_PER_DOCUMENT, |&(tag, _)| spread(tag));
-        builder
     }
 
     /// Notes that the current document has the term `text` in `namespace` (a field, say).
@@ -308,11 +312,31 @@ struct Terms<'a> {
     ends: &'a [u32],
 }
 
-impl Documents for Terms<'_> {
-    fn each_list(&self, doc: DocId, add: impl FnMut(u32)) {
-        let added = self.order[doc.0 as usize] as usize;
+impl Terms<'_> {
+    /// Where the terms of the document are that was added under this number.
+    #[inline]
+    fn places(&self, added: u32) -> Range<usize> {
+        let added = added as usize;
         let start = if added == 0 { 0 } else { self.ends[added - 1] as usize };
-        self.terms[start..self.ends[added] as usize].iter().copied().for_each(add);
+        start..self.ends[added] as usize
+    }
+}
+
+impl Documents for Terms<'_> {
+    #[inline]
+    fn each_list(&self, doc: DocId, add: impl FnMut(u32)) {
+        let places = self.places(self.order[doc.0 as usize]);
+        self.terms[places].iter().copied().for_each(add);
+    }
+
+    fn warm_up(&self, docs: Range<u32>) {
+        let added = &self.order[docs.start as usize..docs.end as usize];
+        let ends = added.iter().fold(0, |sum, &added| sum ^ self.ends[added as usize]);
+        std::hint::black_box(ends);
+        let terms = added.iter().fold(0, |sum, &added| {
+            sum ^ self.terms.get(self.places(added).start).copied().unwrap_or(0)
+        });
+        std::hint::black_box(terms);
     }
 }
 
