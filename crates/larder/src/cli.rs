@@ -20,6 +20,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
 use crate::config::{self, AurSource, ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
+use crate::version;
 
 /// What the user asked for, checked.
 #[derive(Debug)]
@@ -195,7 +196,7 @@ pub fn command() -> Command {
         .subcommand(Command::new("docs").about("Print docs/config.md").hide(true));
     Command::new("larder")
         .about("Answers the read-heavy APIs of package communities from memory")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(version::text())
         .after_help("Without a command, `larder` serves: `larder serve --help` lists the flags, which may follow directly.")
         .subcommand_precedence_over_arg(true)
         .args(key_args(true))
@@ -511,24 +512,19 @@ fn describe_commands(parent: &Command, roff: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Version, and with `json` what a bug report needs.
+/// The version and its commit; with `json` all that a bug report needs.
 fn version(json: bool) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    // Set by whoever builds a release; a plain `cargo build` does not know.
-    let commit = option_env!("LARDER_BUILD_COMMIT");
-    if json {
-        let object = serde_json::json!({
-            "name": "larder",
-            "version": version,
-            "commit": commit,
-            "os": std::env::consts::OS,
-            "arch": std::env::consts::ARCH,
-        });
-        format!("{object}\n")
-    } else {
-        let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
-        format!("larder {version}{commit}\n")
+    if !json {
+        return format!("larder {}\n", version::text());
     }
+    let object = serde_json::json!({
+        "name": "larder",
+        "version": version::VERSION,
+        "commit": version::COMMIT,
+        "os": std::env::consts::OS,
+        "arch": std::env::consts::ARCH,
+    });
+    format!("{object}\n")
 }
 
 /// Gets the URL once: its body if the status is a success.

@@ -26,6 +26,7 @@ pub mod small_blobs;
 pub mod source;
 pub mod stored;
 pub mod tasks;
+pub mod version;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -205,12 +205,7 @@ impl Metrics {
                 &["version", "commit"],
             ),
         );
-        build_info
-            .with_label_values(&[
-                env!("CARGO_PKG_VERSION"),
-                option_env!("LARDER_BUILD_COMMIT").unwrap_or(""),
-            ])
-            .set(1);
+        build_info.with_label_values(&[crate::version::VERSION, crate::version::COMMIT]).set(1);
         // goaurrpc has a cache of search results; there is none here, and dashboards still ask.
         counter(
             "rpc_cache_hits",

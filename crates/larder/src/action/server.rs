@@ -32,8 +32,8 @@ fn status(context: &Context, arguments: Arguments<'_>) -> Outcome {
         describe_packages(published, now, &mut aur);
     }
     let status = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "commit": option_env!("LARDER_BUILD_COMMIT").unwrap_or(""),
+        "version": crate::version::VERSION,
+        "commit": crate::version::COMMIT,
         "uptime_seconds": app.started_at.elapsed().as_secs(),
         "ready": app.obstacles().is_empty(),
         "surfaces": {

@@ -148,6 +148,7 @@ fn the_version_is_text_or_json() {
         serde_json::from_str(&printed("version --json").unwrap()).unwrap();
     assert_eq!(json["name"], "larder");
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert!(json["commit"].is_string(), "{json}");
 }
 
 /// A server on loopback that answers one request with these bytes; gives its URL.

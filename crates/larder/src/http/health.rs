@@ -72,8 +72,8 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
 pub(super) async fn version() -> Response {
     let body = json!({
         "name": "larder",
-        "version": env!("CARGO_PKG_VERSION"),
-        "commit": option_env!("LARDER_BUILD_COMMIT").unwrap_or(""),
+        "version": crate::version::VERSION,
+        "commit": crate::version::COMMIT,
     });
     ([(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

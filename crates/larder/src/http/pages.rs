@@ -88,8 +88,8 @@ pub(super) async fn statistics(
 ) -> Response {
     let published = app.aur.snapshot_full();
     let statistics = Statistics {
-        version: env!("CARGO_PKG_VERSION"),
-        commit: option_env!("LARDER_BUILD_COMMIT").unwrap_or(""),
+        version: crate::version::VERSION,
+        commit: crate::version::COMMIT,
         packages: published
             .as_ref()
             .map_or(0, |published| published.snapshot.package_count() as usize),
