@@ -84,7 +84,7 @@ def test(work):
         desk.run("poetry", "update", cwd=project)
         check("updated", installed(project / ".venv"), expected | {"larder-app": "1.1"})
         desk.run("poetry", "add", "larder-nothing", cwd=project, status=1, says="Could not find a matching version of package larder-nothing")
-        # Of a source that is no pypi.org it looks through the list of projects itself, and asks for the page of each.
+        # Of a source that is not the public index it looks through the list of projects itself, and asks for the page of each.
         desk.run("poetry", "search", "larder-app", cwd=project, says=["larder-app 1.0 ours", "larder-app 1.1 ours"], never="larder-lib")
         desk.run("poetry", "search", "larder-nothing", cwd=project, never="ours")
 
