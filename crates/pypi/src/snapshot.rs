@@ -268,6 +268,11 @@ impl Stage {
         self.projects.get(name).filter(|project| !project.is_empty())
     }
 
+    /// The same, with its name.
+    pub(crate) fn project_entry(&self, name: &str) -> Option<(&ProjectName, &Arc<Project>)> {
+        self.projects.get_key_value(name).filter(|(_, project)| !project.is_empty())
+    }
+
     /// Its own projects, by name.
     pub fn projects(&self) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
         self.projects.iter().filter(|(_, project)| !project.is_empty())

@@ -186,14 +186,18 @@ async fn read(ask: &Ask, route: &Route) -> Result<Response, HttpError> {
     }
 }
 
-/// `POST /{user}/{index}`: a form is an upload, XML a call, and everything else JSON, whatever it says it is.
+/// `POST /{user}/{index}`: a form is an upload, XML a call, and everything else JSON, whatever it says it is; so is what
+/// begins as an object of JSON and says that it is a form.
 async fn posted(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
     let content_type = ask.header(CONTENT_TYPE).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     match media_type.to_ascii_lowercase().as_str() {
-        "multipart/form-data" | "application/x-www-form-urlencoded" => {
-            upload::upload(ask, stage, body).await
-        }
+        "multipart/form-data" => upload::upload(ask, stage, body).await,
+        // `curl -d` says that of whatever it sends.
+        "application/x-www-form-urlencoded" => match write::peeked(body).await {
+            (Some(b'{'), body) => push::release(ask, stage, body).await,
+            (_, body) => upload::upload(ask, stage, body).await,
+        },
         "text/xml" | "application/xml" => search::xml_rpc(ask, stage, body).await,
         _ => push::release(ask, stage, body).await,
     }

@@ -1,5 +1,7 @@
 //! Pushing a release from one stage to another: files, metadata, test results, documentation and logs.
 
+use std::sync::Arc;
+
 use account::UserName;
 use jiff::Timestamp;
 use record::{Batch, Expected};
@@ -14,27 +16,22 @@ use crate::{
     StageName,
 };
 
-/// What the body of a push asks for.
+/// What the body of a push asks for: a release, and what to do with it, which is read once that release is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushOrder {
     /// The project, as given.
     pub name: String,
     /// The version.
     pub version: String,
-    /// Where to.
-    pub target: PushTarget,
+    /// The other members of the body.
+    options: Map<String, Value>,
 }
 
 /// Where a push goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushTarget {
     /// To another stage.
-    Stage {
-        /// Which.
-        stage: StageName,
-        /// What of the release.
-        content: PushContent,
-    },
+    Stage(StageName),
     /// To another index, by its upload API.
     External {
         /// Where to post to.
@@ -91,43 +88,64 @@ pub enum PushOrderError {
 }
 
 impl PushOrder {
-    /// Reads the body of a push from `source`.
+    /// Reads which release a push from `source` is about.
     ///
     /// # Errors
-    /// [`PushOrderError`], by what is wrong.
-    pub fn parse(json: &Value, source: &StageName) -> Result<PushOrder, PushOrderError> {
-        let mut object = json.as_object().cloned().ok_or(PushOrderError::Shape)?;
-        let name = take_text(&mut object, "name")?.unwrap_or_default();
-        let version = take_text(&mut object, "version")?.unwrap_or_default();
+    /// [`PushOrderError::Shape`], [`PushOrderError::NotText`], [`PushOrderError::NoRelease`].
+    pub fn parse(json: Value, source: &StageName) -> Result<PushOrder, PushOrderError> {
+        let Value::Object(mut options) = json else { return Err(PushOrderError::Shape) };
+        let name = take_text(&mut options, "name")?.unwrap_or_default();
+        let version = take_text(&mut options, "version")?.unwrap_or_default();
         if name.is_empty() || version.is_empty() {
             let stage = source.clone();
             return Err(PushOrderError::NoRelease { name, version, stage });
         }
-        let target = match take_text(&mut object, "targetindex")? {
-            Some(target) => {
-                let no_docs = take_flag(&mut object, "no_docs");
-                let only_docs = take_flag(&mut object, "only_docs");
-                let content = match (no_docs, only_docs) {
-                    (true, true) => return Err(PushOrderError::Docs),
-                    (true, false) => PushContent::NoDocs,
-                    (false, true) => PushContent::OnlyDocs,
-                    (false, false) => PushContent::Everything,
-                };
-                let stage = target.parse().map_err(|_| PushOrderError::Target)?;
-                PushTarget::Stage { stage, content }
-            }
-            None => PushTarget::External {
-                url: take_text(&mut object, "posturl")?.ok_or(PushOrderError::Target)?,
-                username: take_text(&mut object, "username")?.unwrap_or_default(),
-                password: take_text(&mut object, "password")?.unwrap_or_default(),
-                register_project: take_flag(&mut object, "register_project"),
-            },
-        };
-        if !object.is_empty() {
-            let unknown: Vec<&str> = object.keys().map(String::as_str).collect();
-            return Err(PushOrderError::Unknown(unknown.join(", ")));
+        Ok(PushOrder { name, version, options })
+    }
+
+    /// What of the release is pushed.
+    ///
+    /// # Errors
+    /// [`PushOrderError::Docs`].
+    pub fn content(&self) -> Result<PushContent, PushOrderError> {
+        let is_set = |key| self.options.get(key).is_some_and(is_true);
+        match (is_set("no_docs"), is_set("only_docs")) {
+            (true, true) => Err(PushOrderError::Docs),
+            (true, false) => Ok(PushContent::NoDocs),
+            (false, true) => Ok(PushContent::OnlyDocs),
+            (false, false) => Ok(PushContent::Everything),
         }
-        Ok(PushOrder { name, version, target })
+    }
+
+    /// Where it goes.
+    ///
+    /// # Errors
+    /// [`PushOrderError::Unknown`], [`PushOrderError::Target`], [`PushOrderError::NotText`].
+    pub fn target(&self) -> Result<PushTarget, PushOrderError> {
+        let mut options = self.options.clone();
+        for key in ["no_docs", "only_docs"] {
+            options.remove(key);
+        }
+        let check_rest = |options: Map<String, Value>| {
+            if options.is_empty() {
+                return Ok(());
+            }
+            let unknown: Vec<&str> = options.keys().map(String::as_str).collect();
+            Err(PushOrderError::Unknown(unknown.join(", ")))
+        };
+        if let Some(target) = take_text(&mut options, "targetindex")? {
+            check_rest(options)?;
+            let stage = target.parse().map_err(|_| PushOrderError::Target)?;
+            return Ok(PushTarget::Stage(stage));
+        }
+        let target = PushTarget::External {
+            url: take_text(&mut options, "posturl")?.ok_or(PushOrderError::Target)?,
+            username: take_text(&mut options, "username")?.unwrap_or_default(),
+            password: take_text(&mut options, "password")?.unwrap_or_default(),
+            register_project: options.remove("register_project").is_some_and(|it| is_true(&it)),
+        };
+        check_rest(options)?;
+        Ok(target)
     }
 }
 
@@ -143,12 +161,79 @@ fn take_text(
 }
 
 /// devpi asks Python whether the value is true.
-fn take_flag(object: &mut Map<String, Value>, key: &str) -> bool {
-    match object.remove(key) {
-        None | Some(Value::Null | Value::Bool(false)) => false,
-        Some(Value::String(text)) => !text.is_empty(),
-        Some(Value::Number(number)) => number.as_f64() != Some(0.0),
-        Some(_) => true,
+fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Bool(true) => true,
+    }
+}
+
+/// A release that a stage has, to be pushed from there; its bases do not count.
+#[derive(Clone, Copy, Debug)]
+pub struct PushSource<'snapshot> {
+    /// The stage.
+    pub stage: &'snapshot Arc<Stage>,
+    /// The project.
+    pub project: &'snapshot Arc<Project>,
+    /// The release.
+    pub release: &'snapshot Release,
+    project_name: &'snapshot ProjectName,
+}
+
+impl<'snapshot> PushSource<'snapshot> {
+    /// The release that `stage` has of `name`, which may be spelled in any way.
+    ///
+    /// # Errors
+    /// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NothingToPush`].
+    pub fn find(
+        snapshot: &'snapshot Snapshot,
+        stage: &StageName,
+        name: &str,
+        version: &str,
+    ) -> Result<PushSource<'snapshot>, ChangeError> {
+        let source = writable(snapshot, stage)?;
+        let found = ProjectName::normalize(name).ok().and_then(|normalized| {
+            let (project_name, project) = source.project_entry(normalized.as_str())?;
+            let release = project.release(version)?;
+            Some(PushSource { stage: source, project, release, project_name })
+        });
+        found.ok_or_else(|| ChangeError::NothingToPush {
+            project: name.to_owned(),
+            version: version.to_owned(),
+            stage: stage.clone(),
+        })
+    }
+
+    /// What is pushed: each release file with its test results, then the documentation. Never empty.
+    ///
+    /// # Errors
+    /// [`ChangeError::NoFilesToPush`], which names the project as `name`.
+    pub fn files(
+        &self,
+        content: PushContent,
+        name: &str,
+    ) -> Result<Vec<&'snapshot ReleaseFile>, ChangeError> {
+        let version = self.release.version.as_ref();
+        let of = |role| self.project.files_of(version).filter(move |file| file.role == role);
+        let mut files: Vec<&ReleaseFile> = Vec::new();
+        if content != PushContent::OnlyDocs {
+            for file in of(FileRole::Release) {
+                files.push(file);
+                files.extend(self.project.tox_results_of(file.filename()).map(|it| &**it));
+            }
+        }
+        if content != PushContent::NoDocs {
+            files.extend(of(FileRole::Docs).map(|it| &**it));
+        }
+        if files.is_empty() {
+            let (project, version) = (name.to_owned(), version.to_owned());
+            return Err(ChangeError::NoFilesToPush { project, version });
+        }
+        Ok(files)
     }
 }
 
@@ -216,28 +301,17 @@ pub fn push(
     push: &Push<'_>,
 ) -> Result<(Option<Batch>, Vec<PushAction>), ChangeError> {
     let (name, version) = (push.name.to_owned(), push.version.to_owned());
-    let source = writable(snapshot, push.source)?;
-    let nothing = || ChangeError::NothingToPush {
-        project: name.clone(),
-        version: version.clone(),
-        stage: push.source.clone(),
-    };
-    let project_name = ProjectName::normalize(push.name).map_err(|_| nothing())?;
-    let project = source.project(project_name.as_str()).ok_or_else(nothing)?;
-    let release = project.release(push.version).ok_or_else(nothing)?;
+    let found = PushSource::find(snapshot, push.source, push.name, push.version)?;
+    let pushed = found.files(push.content, push.name)?;
+    let PushSource { stage: source, release, project_name, .. } = found;
     let target = writable(snapshot, push.target)?;
-    let pushed = pushed_files(project, push);
-    if pushed.is_empty() {
-        let (project, version) = (name.clone(), version.clone());
-        return Err(ChangeError::NoFilesToPush { project, version });
-    }
     let mut draft = Draft::default();
     draft.check_stage(source);
     draft.check_stage(target);
     // What is pushed must still be there: its bytes live as long as the records that name them.
-    let source_key = version_key(source.name(), &project_name, push.version);
+    let source_key = version_key(source.name(), project_name, push.version);
     draft.check(source_key, Expected::At(release.serial));
-    put_release(&mut draft, target, &project_name, release);
+    put_release(&mut draft, target, project_name, release);
     let register = PushAction::Register {
         name: name.clone(),
         version: version.clone(),
@@ -245,9 +319,9 @@ pub fn push(
     };
     let mut actions = vec![register];
     for file in pushed {
-        let key = file_key(source.name(), &project_name, file.filename());
+        let key = file_key(source.name(), project_name, file.filename());
         draft.check(key, Expected::At(file.serial));
-        put(&mut draft, target, &project_name, file, push)?;
+        put(&mut draft, target, project_name, file, push)?;
         let path = format!("{}/{}", push.target, file.path());
         actions.push(match file.role {
             FileRole::Release => PushAction::File { path },
@@ -261,26 +335,6 @@ pub fn push(
     }
     let batch = (!draft.is_empty()).then(|| draft.finish());
     Ok((batch, actions))
-}
-
-/// What is pushed: each release file with its test results, then the documentation.
-fn pushed_files<'project>(
-    project: &'project Project,
-    push: &Push<'_>,
-) -> Vec<&'project ReleaseFile> {
-    let mut pushed: Vec<&ReleaseFile> = Vec::new();
-    if push.content != PushContent::OnlyDocs {
-        let files = project.files_of(push.version);
-        for file in files.filter(|file| file.role == FileRole::Release) {
-            pushed.push(file);
-            pushed.extend(project.tox_results_of(file.filename()).map(|it| &**it));
-        }
-    }
-    if push.content != PushContent::NoDocs {
-        let files = project.files_of(push.version);
-        pushed.extend(files.filter(|file| file.role == FileRole::Docs).map(|it| &**it));
-    }
-    pushed
 }
 
 /// Registers the release at the target. Of one that is there already, a stage that keeps what it has keeps what is

@@ -600,22 +600,41 @@ fn a_push_of_what_is_removed_meanwhile_fails() {
 #[test]
 fn a_pushs_body() {
     let source = stage_name("alice/dev");
-    let parse = |json| PushOrder::parse(&json, &source);
+    let parse = |json| {
+        let order = PushOrder::parse(json, &source)?;
+        Ok((order.name.clone(), order.version.clone(), order.content()?, order.target()?))
+    };
     let parsed =
         parse(json!({"name": "Foo", "version": "1", "targetindex": "bob/x", "no_docs": true}));
-    let target = PushTarget::Stage { stage: stage_name("bob/x"), content: PushContent::NoDocs };
-    let expected = PushOrder { name: "Foo".into(), version: "1".into(), target };
-    assert_eq!(parsed, Ok(expected));
-    let external = parse(json!({
-        "name": "Foo", "version": "1", "posturl": "https://upstream.example/", "username": "u",
-        "password": "p", "register_project": true,
-    }));
-    let PushTarget::External { register_project, .. } = external.expect("a push").target else {
-        panic!("an external push was expected")
+    let target = PushTarget::Stage(stage_name("bob/x"));
+    assert_eq!(parsed, Ok(("Foo".into(), "1".into(), PushContent::NoDocs, target)));
+    let url = "https://upstream.example/";
+    let external = |more: (&str, serde_json::Value)| {
+        let mut order = json!({
+            "name": "Foo", "version": "1", "posturl": url, "username": "u", "password": "p",
+        });
+        order[more.0] = more.1;
+        let (_, _, content, target) = parse(order).expect("a push");
+        (content, target)
     };
-    assert!(register_project);
+    let there = |register_project| PushTarget::External {
+        url: url.into(),
+        username: "u".into(),
+        password: "p".into(),
+        register_project,
+    };
+    for (key, value, content, registers) in [
+        ("register_project", json!(true), PushContent::Everything, true),
+        ("register_project", json!(""), PushContent::Everything, false),
+        ("no_docs", json!(true), PushContent::NoDocs, false),
+        ("only_docs", json!(1), PushContent::OnlyDocs, false),
+        ("only_docs", json!([]), PushContent::Everything, false),
+    ] {
+        assert_eq!(external((key, value.clone())), (content, there(registers)), "{key} {value}");
+    }
     let check = |json, text: &str| {
-        assert_eq!(parse(json).expect_err("a refusal").to_string(), text);
+        let error: super::push::PushOrderError = parse(json).expect_err("a refusal");
+        assert_eq!(error.to_string(), text);
     };
     check(json!({"name": "Foo"}), "there are no files for Foo  on stage alice/dev");
     check(
@@ -623,8 +642,12 @@ fn a_pushs_body() {
         "can't use 'no_docs' and 'only_docs' together",
     );
     check(
-        json!({"name": "F", "version": "1", "targetindex": "b/x", "y": 1, "x": 2}),
+        json!({"name": "F", "version": "1", "targetindex": "b", "y": 1, "x": 2}),
         "unknown additional options: x, y",
+    );
+    check(
+        json!({"name": "F", "version": "1", "posturl": "https://h/", "x": 2}),
+        "unknown additional options: x",
     );
     check(
         json!({"name": "F", "version": "1", "targetindex": "b"}),

@@ -1,7 +1,8 @@
 //! Pushes: a release of a stage, into another stage or to an index elsewhere.
 //!
 //! Into a stage it is one commit, or nothing; no byte is copied, since files are named by their content.
-//! Elsewhere ([`external`]) it is one upload after another, and the answer says how each went.
+//! Elsewhere ([`external`]) it is one upload after another, and the answer says how each went. As with devpi, what is
+//! to be pushed is looked for first, then where it goes, then whether the sender may push there.
 
 mod external;
 
@@ -11,7 +12,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
-use pypi::change::push::{Push, PushContent, PushOrder, PushTarget, push};
+use pypi::change::push::{Push, PushContent, PushOrder, PushSource, PushTarget, push};
 use pypi::{ChangeError, StageName};
 use record::Batch;
 
@@ -37,13 +38,20 @@ async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused
     let source = readable(ask, stage, true).await?;
     let source = source.stages().first().ok_or_else(|| no_stage(stage))?.name();
     let json = json_body(ask, body).await?;
-    let order =
-        PushOrder::parse(&json, source).map_err(|error| rule(StatusCode::BAD_REQUEST, error))?;
-    match &order.target {
-        PushTarget::Stage { stage: target, content } => {
-            internal(ask, source, target, &order, *content).await
+    let bad = |error| rule(StatusCode::BAD_REQUEST, error);
+    let order = PushOrder::parse(json, source).map_err(bad)?;
+    let stored = auth::stored(&ask.app)?;
+    let found = PushSource::find(&stored.index, source, &order.name, &order.version);
+    let found = found.map_err(refused)?;
+    let content = order.content().map_err(bad)?;
+    let files = found.files(content, &order.name).map_err(refused)?;
+    match order.target().map_err(bad)? {
+        PushTarget::Stage(target) => internal(ask, source, &target, &order, content).await,
+        PushTarget::External { url, username, password, register_project } => {
+            let release = external::Release::find(ask, &found, &order, files).await?;
+            let target = external::Target::new(&url, &username, &password)?;
+            external::release(ask, &release, &target, register_project).await
         }
-        PushTarget::External { .. } => external::release(ask, source, &order).await,
     }
 }
 

@@ -4,6 +4,7 @@
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
 use record::Batch;
 use serde_json::Value;
@@ -66,6 +67,29 @@ pub(super) async fn optional_json_body(ask: &Ask, body: Body) -> Result<Option<V
     if bytes.is_empty() { Ok(None) } else { decoded(&bytes).map(Some) }
 }
 
+/// How much white space may come before what a body begins with.
+const PEEKED_BYTES_MAX: usize = 4 << 10;
+
+/// The first byte of a body that is not white space, and the whole body. None: it has none so soon.
+pub(super) async fn peeked(body: Body) -> (Option<u8>, Body) {
+    let mut pieces = body.into_data_stream();
+    let mut seen = Vec::new();
+    let (mut first, mut seen_bytes) = (None, 0);
+    while first.is_none() && seen_bytes < PEEKED_BYTES_MAX {
+        let Some(piece) = pieces.next().await else { break };
+        if let Ok(piece) = &piece {
+            seen_bytes += piece.len();
+            first = piece.iter().copied().find(|byte| !byte.is_ascii_whitespace());
+        }
+        let is_broken = piece.is_err();
+        seen.push(piece);
+        if is_broken {
+            break;
+        }
+    }
+    (first, Body::from_stream(stream::iter(seen).chain(pieces)))
+}
+
 /// Bytes as JSON.
 pub(super) fn decoded(bytes: &[u8]) -> Result<Value, Refused> {
     serde_json::from_slice(bytes)
@@ -105,4 +129,30 @@ pub(super) async fn commit(ask: &Ask, batch: Batch) -> Result<bool, WriteFailure
         ask.wrote(serial);
     }
     Ok(committed.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `pieces` begin with, and that nothing of them is lost.
+    async fn check(pieces: &[&'static str], expected: Option<u8>) {
+        let body = pieces
+            .iter()
+            .map(|piece| Ok::<_, std::io::Error>(Bytes::from_static(piece.as_bytes())));
+        let body = Body::from_stream(stream::iter(body.collect::<Vec<_>>()));
+        let (first, body) = peeked(body).await;
+        assert_eq!(first, expected, "{pieces:?}");
+        let whole = to_bytes(body, usize::MAX).await.expect("a body");
+        assert_eq!(whole, pieces.concat().as_bytes(), "{pieces:?}");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_looked_at_and_stays_whole() {
+        check(&[], None).await;
+        check(&["", " ", "\r\n\t"], None).await;
+        check(&["{\"a\"", ": 1}"], Some(b'{')).await;
+        check(&["", " \n", " {", "}"], Some(b'{')).await;
+        check(&[":action=submit", "&name=x"], Some(b':')).await;
+    }
 }

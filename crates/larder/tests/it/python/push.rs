@@ -64,6 +64,22 @@ fn a_release_goes_into_another_stage_with_all_that_it_has() {
         assert_eq!(result(&ask.send("POST", "/alice/dev/", into.clone()), "actionlog"), log);
     }
     assert_eq!(serial(&index), before);
+    // `curl -d` says that it sends a form, whatever it sends.
+    let form = || index.alice().with("Content-Type", "application/x-www-form-urlencoded");
+    let text = format!(" \r\n{into}");
+    for (method, target) in
+        [("POST", "/alice/dev"), ("POST", "/alice/dev/"), ("PUSH", "/alice/dev")]
+    {
+        let pushed = form().bytes(method, target, text.as_bytes());
+        assert_eq!(result(&pushed, "actionlog"), log, "{method} {target}");
+    }
+    check_message(
+        &form().json().bytes("POST", "/alice/dev", b"{"),
+        400,
+        "Bad request: could not decode json",
+    );
+    let neither = form().json().bytes("POST", "/alice/dev", b"name=p&version=1.0");
+    assert_eq!(neither.json()["code"], "400 :action field not found");
 }
 
 #[test]
@@ -122,6 +138,38 @@ fn pushes_that_are_refused() {
         "user 'bob' cannot upload to 'alice/final'",
     );
     check_message(&push(index.anybody(), into()), 401, "user None cannot upload to 'alice/final'");
+    // What is missing is told first, then where it should go, then who may.
+    for (more, status, text) in [
+        (json!({"version": "2.0", "x": 1}), 400, "there are no files for p 2.0 on stage alice/dev"),
+        (
+            json!({"version": "2.0", "targetindex": "x"}),
+            400,
+            "there are no files for p 2.0 on stage alice/dev",
+        ),
+        (
+            json!({"version": "2.0", "targetindex": "alice/none"}),
+            400,
+            "there are no files for p 2.0 on stage alice/dev",
+        ),
+        (
+            json!({"version": "2.0", "posturl": "http://h/"}),
+            400,
+            "there are no files for p 2.0 on stage alice/dev",
+        ),
+        (json!({"targetindex": "x", "x": 1}), 400, "unknown additional options: x"),
+        (json!({"targetindex": "alice/none"}), 404, "The stage alice/none could not be found."),
+    ] {
+        let mut order = into();
+        for (key, value) in more.as_object().expect("an object") {
+            order[key] = value.clone();
+        }
+        if !order["posturl"].is_null() {
+            order["targetindex"] = Value::Null;
+        }
+        for ask in [index.user("bob"), index.anybody()] {
+            check_message(&push(ask, order.clone()), status, text);
+        }
+    }
     check_message(
         &index.alice().bytes("PUSH", "/alice/dev", b"{"),
         400,
@@ -247,23 +295,103 @@ fn a_release_goes_to_a_server_elsewhere() {
     assert!(requests[2].contains(&field(":action", "doc_upload")), "{}", requests[2]);
 }
 
+/// The first lines of what each request is: its action, and the name of its file.
+fn actions(elsewhere: &Elsewhere) -> Vec<String> {
+    let of = |request: &String, start: &str| {
+        let rest = request.split(start).nth(1)?;
+        rest.split(['\r', '"']).find(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let actions = elsewhere.requests();
+    let actions = actions.iter().map(|request| {
+        let action = of(request, "name=\":action\"\r\n\r\n").unwrap_or_default();
+        let file = of(request, "filename=\"").unwrap_or_default();
+        format!("{action} {file}").trim_end().to_owned()
+    });
+    actions.collect()
+}
+
+#[test]
+fn files_or_documentation_alone_go_elsewhere_too() {
+    let (index, _) = released();
+    for (option, expected) in
+        [("no_docs", "file_upload p-1.0.zip"), ("only_docs", "doc_upload p.zip")]
+    {
+        let elsewhere = Elsewhere::answering(&[OK]);
+        let mut order = elsewhere.order();
+        order[option] = json!(true);
+        let pushed = index.alice().json().send("PUSH", "/alice/dev", order);
+        assert_eq!(result(&pushed, "actionlog").as_array().map(Vec::len), Some(1), "{option}");
+        assert_eq!(actions(&elsewhere), [expected], "{option}");
+    }
+    index.upload("alice/dev", "q-1.0.zip", &sdist("y"));
+    let order = json!({"name": "q", "version": "1.0", "posturl": "http://h/", "only_docs": true});
+    let nothing = index.alice().send("PUSH", "/alice/dev", order);
+    check_message(&nothing, 404, "no release/files found for q 1.0");
+}
+
+#[test]
+fn a_push_elsewhere_goes_on_where_that_is_of_use() {
+    let (index, _) = released();
+    let second = Upload::named("p", "1.0", "p-1.0.linux-x86_64.zip", &sdist("second"));
+    assert_eq!(index.alice().upload("alice/dev", &second).status, 200);
+    let gone = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let no = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let files = ["file_upload p-1.0.linux-x86_64.zip", "file_upload p-1.0.zip", "doc_upload p.zip"];
+    for (answers, status, told) in [
+        // Indexes of today need no registration, and say so.
+        (&[gone, OK, OK, OK][..], 200, json!([410, 200, 200, 200])),
+        (&[no], 502, json!([403])),
+        // A file that is there already does not keep the others from following.
+        (&[OK, no, OK, OK], 502, json!([200, 403, 200, 200])),
+        (&[OK, OK, OK, no], 502, json!([200, 200, 200, 403])),
+    ] {
+        let elsewhere = Elsewhere::answering(answers);
+        let mut order = elsewhere.order();
+        order["register_project"] = json!(true);
+        let pushed = index.alice().json().send("PUSH", "/alice/dev", order);
+        let statuses: Value = pushed.json()["result"]
+            .as_array()
+            .expect("a log")
+            .iter()
+            .map(|entry| entry[0].clone())
+            .collect();
+        assert_eq!((pushed.status, &statuses), (status, &told));
+        let mut expected = vec!["submit"];
+        expected.extend(&files[..answers.len() - 1]);
+        assert_eq!(actions(&elsewhere), expected);
+    }
+    // Nobody is there: the first to fail is named for what it is, and nothing else is tried.
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", nobody.local_addr().expect("an address"));
+    drop(nobody);
+    let order = order(json!({"posturl": url, "register_project": true}));
+    let refused = index.alice().json().send("PUSH", "/alice/dev", order);
+    let log = refused.json()["result"].clone();
+    assert_eq!(
+        (&log[0][0], &log[0][1], &log[1]),
+        (&json!(-1), &json!("exception on register:"), &Value::Null)
+    );
+}
+
 #[test]
 fn what_goes_wrong_elsewhere_is_told() {
     let (index, content) = released();
     let file = path("alice/dev", "p-1.0.zip", &content);
     let push = |order: Value| index.alice().json().send("PUSH", "/alice/dev", order);
     let conflict = "HTTP/1.1 409 Conflict\r\nContent-Length: 4\r\nConnection: close\r\n\r\nthere";
-    let elsewhere = Elsewhere::answering(&[conflict]);
+    let elsewhere = Elsewhere::answering(&[conflict, OK]);
     let refused = push(elsewhere.order());
     assert_eq!(refused.status, 502);
-    assert_eq!(refused.json()["result"], json!([[409, "upload", file[1..], "ther"]]));
+    let log = json!([[409, "upload", file[1..], "ther"], [200, "docfile", "p"]]);
+    assert_eq!(refused.json()["result"], log);
     // No password follows a redirect.
     let trap = Elsewhere::answering(&[OK]);
     let moved = format!(
         "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         trap.address
     );
-    let elsewhere = Elsewhere::answering(&[moved.leak()]);
+    let moved: &str = moved.leak();
+    let elsewhere = Elsewhere::answering(&[moved, moved]);
     let refused = push(elsewhere.order());
     assert_eq!((refused.status, &refused.json()["result"][0][0]), (502, &json!(307)));
     assert_eq!(trap.requests(), Vec::<String>::new());

@@ -1,7 +1,8 @@
 //! Pushes to an index elsewhere, by the upload API that all indexes have.
 //!
-//! stored metadata -> form -> registration (where it is asked for), files, documentation, one after the other,
-//! until one is refused. Bytes are streamed from the store; redirects are not followed, so that the password
+//! stored metadata -> form -> registration (where it is asked for), files, documentation, one after the other. A
+//! refused registration ends it, and so does a server that does not answer; after a refused file the others still go,
+//! since they may be the ones that are missing there. Bytes are streamed from the store; redirects are not followed, so that the password
 //! goes where the order says and nowhere else. No more of an answer is read than is told.
 
 use std::time::Duration;
@@ -11,8 +12,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::StatusCode;
-use pypi::change::push::{PushOrder, PushTarget};
-use pypi::{ChangeError, FileRole, Filename, ProjectName, ReleaseFile, Stage, StageName};
+use pypi::change::push::{PushOrder, PushSource};
+use pypi::{FileRole, Filename, ReleaseFile, Stage};
 use reqwest::multipart::{Form, Part};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
@@ -20,7 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::{refused, unauthorized};
+use super::unauthorized;
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::reply;
@@ -36,7 +37,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 const TOLD_BYTES_MAX: usize = 2_000;
 
 /// Where the uploads go.
-struct Target<'order> {
+pub(super) struct Target<'order> {
     client: Client,
     url: Url,
     username: &'order str,
@@ -54,16 +55,24 @@ impl Outcome {
     fn is_success(&self) -> bool {
         matches!(self.status, 200 | 201)
     }
+
+    /// Whether files can follow a registration that ended so. Indexes that need none answer that it is gone.
+    fn lets_files_follow(&self) -> bool {
+        self.is_success() || self.status == 410
+    }
+
+    /// Whether there was an answer at all.
+    fn is_answer(&self) -> bool {
+        self.status != 0
+    }
 }
 
 pub(super) async fn release(
     ask: &Ask,
-    source: &StageName,
-    order: &PushOrder,
+    release: &Release<'_>,
+    target: &Target<'_>,
+    register_project: bool,
 ) -> Result<Response, Refused> {
-    let PushTarget::External { url, username, password, register_project } = &order.target else {
-        return Err(rule(StatusCode::BAD_REQUEST, "targetindex not in format user/index"));
-    };
     // Nobody in particular does not make this server send anything.
     let principal = ask.principal().await?;
     if principal.user_name().is_none() || !principal.has_scope(Scope::PythonUpload) {
@@ -75,18 +84,14 @@ pub(super) async fn release(
     if !ask.app.config.python.acl_push_outside.admits(&principal, Scope::PythonUpload) {
         return Err(rule(StatusCode::FORBIDDEN, "no permission to push to other servers"));
     }
-    let stage = ask.stored.index.stage(source.as_str());
-    let stage = stage.ok_or_else(|| refused(ChangeError::NoStage(source.clone())))?;
-    let release = Release::find(ask, stage, order).await?;
-    let target = Target::new(url, username, password)?;
     let mut log: Vec<Value> = Vec::new();
-    let is_done = release.push(ask, &target, *register_project, &mut log).await;
+    let is_done = release.push(ask, target, register_project, &mut log).await;
     let status = if is_done { StatusCode::OK } else { StatusCode::BAD_GATEWAY };
     Ok(reply::result(status, "actionlog", log, None))
 }
 
 /// What is pushed.
-struct Release<'stage> {
+pub(super) struct Release<'stage> {
     name: &'stage str,
     version: &'stage str,
     stage: &'stage Stage,
@@ -96,31 +101,17 @@ struct Release<'stage> {
 }
 
 impl<'stage> Release<'stage> {
-    async fn find(
+    /// These files of the release, and what is known of it.
+    pub(super) async fn find(
         ask: &Ask,
-        stage: &'stage Stage,
+        source: &PushSource<'stage>,
         order: &'stage PushOrder,
+        all: Vec<&'stage ReleaseFile>,
     ) -> Result<Release<'stage>, Refused> {
-        let (name, version) = (order.name.as_str(), order.version.as_str());
-        let (project, text) = (name.to_owned(), version.to_owned());
-        let nothing = || {
-            refused(ChangeError::NothingToPush {
-                project: name.to_owned(),
-                version: version.to_owned(),
-                stage: stage.name().clone(),
-            })
-        };
-        let normalized = ProjectName::normalize(name).map_err(|_| nothing())?;
-        let found = stage.project(normalized.as_str()).ok_or_else(nothing)?;
-        let known = found.release(version).ok_or_else(nothing)?;
-        let of = |role| {
-            let files = found.files_of(version).map(|file| &**file);
-            files.filter(|file| file.role() == role).collect::<Vec<_>>()
-        };
+        let (name, version, stage) = (order.name.as_str(), order.version.as_str(), source.stage);
+        let of = |role| all.iter().copied().filter(|file| file.role() == role).collect();
         let (files, docs) = (of(FileRole::Release), of(FileRole::Docs));
-        if files.is_empty() && docs.is_empty() {
-            return Err(refused(ChangeError::NoFilesToPush { project, version: text }));
-        }
+        let known = source.release;
         let bytes = ask.app.keeper.blobs.bytes(known.metadata, release_metadata::BYTES_MAX).await;
         let bytes = bytes.map_err(|error| {
             tracing::error!(%error, "a release's metadata cannot be read");
@@ -131,7 +122,7 @@ impl<'stage> Release<'stage> {
         Ok(Release { name, version, stage, files, docs, metadata })
     }
 
-    /// One upload after the other until one is refused; `log` says how each went.
+    /// One upload after the other; `log` says how each went. True if all were taken.
     async fn push(
         &self,
         ask: &Ask,
@@ -142,16 +133,17 @@ impl<'stage> Release<'stage> {
         if register {
             let form = self.form("submit");
             let outcome = target.post(form, still()).await;
-            let is_success = outcome.is_success();
+            let goes_on = outcome.lets_files_follow();
             let mut entry = vec![json!("register"), json!(self.name), json!(self.version)];
-            if !is_success {
+            if !outcome.is_success() {
                 entry.push(json!(outcome.text));
             }
-            tell(log, outcome, entry, "exception on release upload:");
-            if !is_success {
+            tell(log, outcome, entry, "exception on register:");
+            if !goes_on {
                 return false;
             }
         }
+        let mut is_done = true;
         for file in &self.files {
             let outcome = match self.part(ask, file, file.filename()).await {
                 Ok((part, movement)) => {
@@ -160,12 +152,13 @@ impl<'stage> Release<'stage> {
                 }
                 Err(text) => Outcome { status: 0, text },
             };
-            let is_success = outcome.is_success();
+            let (is_success, is_answer) = (outcome.is_success(), outcome.is_answer());
             let path = format!("{}/{}", self.stage.name(), file.path());
             let text = if is_success { "" } else { outcome.text.as_str() };
             let entry = vec![json!("upload"), json!(path), json!(text)];
             tell(log, outcome, entry, "exception on release upload:");
-            if !is_success {
+            is_done &= is_success;
+            if !is_answer {
                 return false;
             }
         }
@@ -182,14 +175,11 @@ impl<'stage> Release<'stage> {
                 }
                 Err(text) => Outcome { status: 0, text },
             };
-            let is_success = outcome.is_success();
+            is_done &= outcome.is_success();
             let entry = vec![json!("docfile"), json!(self.name)];
             tell(log, outcome, entry, "exception on documentation upload:");
-            if !is_success {
-                return false;
-            }
         }
-        true
+        is_done
     }
 
     /// The stored metadata as fields; lists repeat theirs, what is empty is left out.
@@ -282,7 +272,7 @@ fn tell(log: &mut Vec<Value>, outcome: Outcome, entry: Vec<Value>, exception: &s
 }
 
 impl<'order> Target<'order> {
-    fn new(
+    pub(super) fn new(
         url: &str,
         username: &'order str,
         password: &'order str,
