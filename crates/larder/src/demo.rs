@@ -1,4 +1,8 @@
-//! The generated catalogue: written once per size, served like any dump, and what to try on it.
+//! The demonstration: a generated catalogue, written once per size and served like any dump, articles and small
+//! packages to look at, and what to try with them.
+
+mod articles;
+mod packages;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -6,11 +10,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ::demo::Recipe;
-use article::{Change, Content, Limits, Put, Revision};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
-use jiff::Timestamp;
 
 use crate::app::App;
 use crate::cli::Output;
@@ -77,49 +79,16 @@ pub fn dump(data_dir: &Path, packages: u32) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The articles of the demonstration: names and texts in Markdown.
-const ARTICLES: [(&str, &str); 3] = [
-    (
-        "welcome",
-        "# Welcome\n\nThis article is version 1. Write version 2 from it:\n\n\
-         - read it, and note `X-Article-Version`\n\
-         - send a new text to `/article/welcome/1`\n\
-         - look at `/article/welcome/diff` and `/article/welcome/history`\n\n\
-         More: [reading](guide/reading), [writing](guide/writing).\n",
-    ),
-    (
-        "guide/reading",
-        "# Reading articles\n\n`/article/guide/reading` is the latest version, `/article/guide/reading/1` stays what \
-         it is. `/articles?q=guide` finds names and titles.\n",
-    ),
-    (
-        "guide/writing",
-        "# Writing articles\n\nA text is sent to the version that it was made from. If somebody else was first, \
-         nothing is lost: the answer is 409, with both changes merged where they fit.\n",
-    ),
-];
-
-/// Writes the articles of the demonstration into a store that has none.
+/// Writes the articles and the packages of the demonstration, each into a store that has none yet.
 ///
 /// # Errors
 /// Those of the store.
-pub async fn write_articles(app: &App) -> anyhow::Result<()> {
-    let Some(stored) = app.keeper.live.snapshot_full() else { return Ok(()) };
-    if !app.config.article.enabled || !stored.articles.is_empty() {
-        return Ok(());
+pub async fn fill(app: &App) -> anyhow::Result<()> {
+    if app.config.article.enabled {
+        articles::write(app).await?;
     }
-    for (name, text) in ARTICLES {
-        let put = Put {
-            name: name.parse()?,
-            base: Revision::NONE,
-            content: Content::of(text.as_bytes(), Some("text/markdown"))?,
-            author: "root".to_owned(),
-            comment: "made for the demonstration".to_owned(),
-            at: Timestamp::now(),
-        };
-        let checked = Change::Put(put).check(&stored.articles, &Limits::default())?;
-        app.keeper.blobs.put(text.into()).await?;
-        app.keeper.commit(checked.batch).await?;
+    if app.config.python.enabled {
+        packages::write(app).await?;
     }
     Ok(())
 }
@@ -140,20 +109,24 @@ fn articles_to_try(config: &Config, curl: &str, base: &str) -> String {
     }
 }
 
-/// What to try with the Python index, where the password of `root` is known: nobody else may make an index yet.
-fn python_to_try(config: &Config, curl: &str, base: &str) -> String {
-    let Ok(password) = fs::read_to_string(config.data_dir.join(PASSWORD_FILE)) else {
-        return String::new();
-    };
+/// What to try with the Python index; uploading, where the password of `root` is known.
+fn python_to_try(config: &Config, base: &str) -> String {
     if !config.python.enabled {
         return String::new();
     }
-    let (password, stage) = (password.trim_end(), ["root", "dev"].join("/"));
-    format!(
-        "{curl} -u 'root:{password}' -X PUT --data '{{}}' '{base}/{stage}'\n  \
-         twine upload --repository-url '{base}/{stage}/' -u root -p '{password}' dist/*\n  \
-         pip install --index-url '{base}/{stage}/+simple/' yourproject\n  "
-    )
+    let simple = format!("{base}/{}/+simple/", packages::DEV);
+    let installing = format!(
+        "python3 -m venv venv && venv/bin/pip install --index-url '{simple}' larder-hello && \
+         venv/bin/python -m larder_hello\n  "
+    );
+    match fs::read_to_string(config.data_dir.join(PASSWORD_FILE)) {
+        Ok(password) => format!(
+            "{installing}twine upload --repository-url '{base}/{}/' -u root -p '{}' dist/*\n  ",
+            packages::DEV,
+            password.trim_end()
+        ),
+        Err(_) => installing,
+    }
 }
 
 /// What to try on a server that listens at `addresses`.
@@ -167,7 +140,7 @@ pub fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
         None => (String::new(), "curl".to_owned()),
     };
     let articles = articles_to_try(config, &curl, &base);
-    let python = python_to_try(config, &curl, &base);
+    let python = python_to_try(config, &base);
     format!(
         "\nLarder serves a generated catalogue of {} packages at {base}\n\n\
          Try:\n  \

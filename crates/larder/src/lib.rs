@@ -273,8 +273,8 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
             while !app.obstacles().is_empty() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            if let Err(error) = demo::write_articles(&app).await {
-                tracing::warn!(%error, "the articles of the demonstration cannot be written");
+            if let Err(error) = demo::fill(&app).await {
+                tracing::warn!(error = format!("{error:#}"), "the demonstration cannot be written");
             }
             println!("{text}");
         });

@@ -320,7 +320,22 @@ fn demo_prints_what_to_try_and_answers_it() {
         }
     }
     assert!(text.contains(&format!("{base}/docs")));
-    assert!(text.contains("+simple/' yourproject"), "the Python index is among it: {text}");
+    assert!(
+        text.contains("/root/dev/+simple/' larder-hello"),
+        "the Python index is among it: {text}"
+    );
+    // What pip would read: a stage of its own, and what it inherits.
+    for (project, file) in [
+        ("larder-hello", "larder_hello-0.2-py3-none-any.whl"),
+        ("larder-hello", "larder_hello-0.1-py3-none-any.whl"),
+        ("larder-greetings", "larder_greetings-1.1-py3-none-any.whl"),
+        ("larder-colors", "larder_colors-1.0-py3-none-any.whl"),
+    ] {
+        let page = process.client.get(&format!("/root/dev/+simple/{project}/"));
+        assert!(page.text().contains(file), "{project}: {}", page.text());
+    }
+    let articles = process.client.get("/articles?limit=100").text().matches("\"name\":").count();
+    assert_eq!(articles, 20);
     assert_eq!(process.client.get("/docs").status, 200);
     assert_eq!(
         process.client.get("/rpc/v5/info/x").find("ratelimit-limit"),
