@@ -15,7 +15,7 @@ use crate::cpu_pool::CpuPool;
 use crate::http::dumps::Dumps;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::net::TrustedProxies;
+use crate::net::{Egress, TrustedProxies};
 use crate::passwords::Passwords;
 use crate::rate_limit::RateLimiter;
 use crate::small_blobs::SmallBlobs;
@@ -79,6 +79,8 @@ pub struct App {
     pub rate_limiter: RateLimiter,
     /// Proxies whose word about their clients is taken.
     pub trusted: TrustedProxies,
+    /// Where users may have this process connect to.
+    pub egress: Egress,
     /// Most packages in one answer; can be changed while running.
     pub results_max: AtomicUsize,
     /// How often a URL is asked, in seconds; can be changed while running.
@@ -132,7 +134,8 @@ impl App {
                 aur.rate_limit_window,
                 aur.rate_limit_clients_max,
             ),
-            trusted: TrustedProxies::new(config.trusted_proxies.iter().copied()),
+            trusted: config.proxies(),
+            egress: Egress::new(config.egress_allow.iter().copied()),
             results_max: AtomicUsize::new(aur.results_max),
             refresh_seconds: AtomicUsize::new(
                 usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX),

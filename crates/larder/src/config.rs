@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use account::Acl;
+use http::HeaderName;
 use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
@@ -30,6 +31,7 @@ pub use self::value::{AurSource, ListenAddress, LogFormat, Network, Secret};
 
 use self::key::{FromTexts, Table};
 use self::resolve::Settings;
+use crate::net::TrustedProxies;
 
 /// One section of the configuration: the typed struct and the table of its keys, from the same lines.
 ///
@@ -105,10 +107,19 @@ section! {
         log_format: LogFormat = "log_format", Kind::Choice(LogFormat::NAMES), default "auto";
         /// Least severity that is logged. $RUST_LOG, where set, wins and may name modules.
         log_level: LevelFilter = "log_level", Kind::Choice(value::LEVEL_NAMES), default "info";
-        /// Proxies whose X-Forwarded-For and X-Real-IP are believed: IP addresses or networks.
+        /// Proxies that are believed: who their client is (`client_address_header`), and under which URL they were asked
+        /// (X-Outside-URL, X-Forwarded-Proto). IP addresses or networks. With the default every program on this machine is
+        /// believed.
         trusted_proxies: Vec<Network> = "trusted_proxies", Kind::Networks, default "127.0.0.1,::1";
+        /// The one header in which trusted proxies name their client: X-Forwarded-For, X-Real-IP, Forwarded, or another of
+        /// addresses. The right-most address that is no trusted proxy counts; all other such headers are ignored. The proxy
+        /// must append to it or set it.
+        client_address_header: HeaderName = "client_address_header", Kind::Header, default "x-forwarded-for";
         /// URL under which users reach this server, for links and documentation.
         public_url: Option<String> = "public_url", Kind::Url, default "";
+        /// Networks that users may have this server connect to, beside public addresses: for pushes to an index inside.
+        /// Such connections do not go through a proxy of the environment. What this file names itself needs no entry.
+        egress_allow: Vec<Network> = "egress_allow", Kind::Networks, default "";
         /// Worker threads; 0 means one per core.
         workers: usize = "workers", Kind::whole(0, 1024, "threads"), default "0";
     }
@@ -261,7 +272,7 @@ section! {
         /// Release files and metadata of up to 256 KiB kept in memory; larger files are streamed from the store.
         small_file_bytes_max: u64 = "small_file_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "67108864";
         /// Path of an internal location of nginx over the directory of the blobs, such as /larder-blobs: larger files are
-        /// then sent by nginx itself (X-Accel-Redirect). Only for a server that nobody reaches but through that nginx.
+        /// then sent by nginx itself (X-Accel-Redirect). Trusted proxies alone are told the path.
         accel_redirect: Option<PathBuf> = "accel_redirect", Kind::Path, default "";
         /// How often old versions are removed from the indexes that have a rule for it (`retention_versions`,
         /// `retention_days`); 0 leaves that to `POST /{user}/{index}/+retention`.
@@ -360,6 +371,12 @@ impl Tls {
 }
 
 impl Config {
+    /// The proxies that are believed.
+    pub fn proxies(&self) -> TrustedProxies {
+        TrustedProxies::new(self.trusted_proxies.iter().copied())
+            .reading(self.client_address_header.clone())
+    }
+
     /// Where the records are.
     pub fn database(&self) -> DatabaseLocation {
         self.database

@@ -10,6 +10,7 @@ mod auth;
 pub mod dumps;
 mod error;
 mod health;
+mod outside;
 mod pages;
 mod parts;
 mod python;

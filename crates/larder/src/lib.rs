@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, RefreshRequest};
 use crate::config::{AurSource, Config, ListenAddress, Loaded};
-use crate::net::{Listener, Server, TlsReloader, TrustedProxies};
+use crate::net::{Listener, Server, TlsReloader};
 use crate::source::{DataDirLock, Kept, Source, SourceOptions, SourceSpec};
 
 /// A server that is bound and about to serve.
@@ -104,8 +104,7 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     if let Some(tls) = &tls {
         tasks.spawn(tls.clone().watch(config.tls.reload, shutdown.clone()));
     }
-    let trusted = || TrustedProxies::new(config.trusted_proxies.iter().copied());
-    let server = Server::new(limits(config), app.metrics.connections.clone(), trusted());
+    let server = Server::new(limits(config), app.metrics.connections.clone(), app.trusted.clone());
     let routes = http::routes(app.clone());
     for listener in listeners {
         tracing::info!(address = %listener.address(), tls = tls.is_some(), "listening");
@@ -125,7 +124,8 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     if let Some(listener) = admin_listener {
         tracing::info!(address = %listener.address(), "listening for the admin API");
         // Its own bounds, so that a crowd at the front does not lock the operator out.
-        let server = Server::new(limits(config), net::Counters::unregistered(), trusted());
+        let server =
+            Server::new(limits(config), net::Counters::unregistered(), app.trusted.clone());
         let serving = server.serve(
             listener,
             None,

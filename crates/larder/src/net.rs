@@ -10,6 +10,7 @@
 //! configuration file, and never waits for one client on behalf of another.
 
 mod client;
+mod egress;
 mod front;
 mod listener;
 mod open_files;
@@ -22,6 +23,7 @@ mod wire;
 use std::time::Duration;
 
 pub use self::client::{ClientAddress, ClientKey, TrustedProxies};
+pub use self::egress::{Egress, NotPublic};
 pub use self::front::{Routes, Shortcut, Shortened};
 pub use self::listener::{Listener, bind, sockets_from_systemd};
 pub use self::open_files::{OpenFiles, raise_open_files_limit};
@@ -35,6 +37,13 @@ pub struct Peer {
     pub address: ClientAddress,
     /// Whether the connection is encrypted up to this process.
     pub tls: bool,
+}
+
+impl Peer {
+    /// Whether a request with these extensions came through one of these proxies.
+    pub fn is_trusted(extensions: &http::Extensions, trusted: &TrustedProxies) -> bool {
+        extensions.get::<Peer>().is_some_and(|peer| trusted.contains(peer.address))
+    }
 }
 
 /// What one client, or all of them together, may take. Each bound is checked per connection unless it says otherwise.

@@ -64,6 +64,8 @@ pub enum Kind {
     Addresses,
     /// A list of IP addresses and networks, possibly empty.
     Networks,
+    /// The name of a header.
+    Header,
     /// A path or an http(s) URL of a dump.
     Source,
     /// Where the records are: sqlite:PATH or postgres://….
@@ -114,6 +116,7 @@ impl Kind {
                     .to_owned()
             }
             Self::Networks => "a list of IP addresses or networks, such as 10.0.0.0/8".to_owned(),
+            Self::Header => "the name of a header, such as x-forwarded-for".to_owned(),
             Self::Source => {
                 "a path or an http(s) URL of a packages-meta-ext-v1.json(.gz)".to_owned()
             }
@@ -135,6 +138,7 @@ impl Kind {
             Self::Url => "URL",
             Self::Address | Self::Addresses => "ADDR",
             Self::Networks => "NETWORK",
+            Self::Header => "HEADER",
             Self::Source => "PATH|URL",
             Self::Database => "DATABASE",
             Self::Blobs => "DIR|URL",

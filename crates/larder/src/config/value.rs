@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use account::Acl;
+use http::HeaderName;
 use sha2::{Digest, Sha256};
 use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
@@ -110,6 +111,17 @@ impl FromText for Network {
         text.parse()
     }
 
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl FromText for HeaderName {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        text.parse().map_err(|_| expected(kind))
+    }
+
+    /// In lower case, as HTTP/2 has it.
     fn to_text(&self) -> String {
         self.to_string()
     }

@@ -1,9 +1,9 @@
 //! Who a client is: the address of a connection, or the one that a trusted proxy vouches for.
 //!
-//! peer + headers -> [`ClientAddress::resolve`] -> [`ClientAddress`] -> [`ClientKey`], under which limits count.
-//! Headers of peers that are not trusted are never looked at, and no header can name anyone whom a trusted proxy
-//! has not seen, as long as the proxies append to `X-Forwarded-For` or set `X-Real-IP`, as they do by default or by
-//! the usual line of configuration.
+//! peer + header -> [`ClientAddress::resolve`] -> [`ClientAddress`] -> [`ClientKey`], under which limits count.
+//! One header is read, which the configuration names, and only if a trusted proxy sent it. The proxy must append to it or
+//! set it; then no client can name anybody whom the proxy has not seen. A second header would be one that the proxy may
+//! pass on as the client wrote it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,6 @@ use http::{HeaderMap, HeaderName, header};
 
 use crate::config::Network;
 
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// One end of a connection.
@@ -43,30 +42,20 @@ impl fmt::Display for ClientAddress {
 impl ClientAddress {
     /// The client behind `peer`: `peer` itself unless it is trusted, else the address that it reports.
     ///
-    /// In this order, the first that says anything:
-    /// 1. `X-Real-IP`, if there is exactly one and it is an address. The proxy must set it, not pass it through.
-    /// 2. `X-Forwarded-For`, all its lines taken together.
-    /// 3. `for=` in `Forwarded` (RFC 7239).
-    ///
-    /// The lists of 2 and 3 are walked from the right, where the nearest proxy appends, past addresses of trusted
-    /// proxies, to the first other one. goaurrpc takes the left-most, which is whatever the client has written there:
-    /// with it anyone can choose to be counted as somebody else. An element that is no address (`unknown`, `_hidden`,
-    /// garbage) ends the walk, since whatever is left of it was vouched for by nobody we know; then the last trusted
-    /// address counts.
+    /// All lines of the proxies' header are one list, `for=` in the case of `Forwarded` (RFC 7239), and addresses in that
+    /// of any other. It is walked from the right, where the nearest proxy appends, past addresses of trusted proxies, to
+    /// the first other one. goaurrpc takes the left-most, which is whatever the client has written there: with it anyone
+    /// can choose to be counted as somebody else. An element that is no address (`unknown`, `_hidden`, garbage) ends the
+    /// walk, since whatever is left of it was vouched for by nobody we know; then the last trusted address counts.
     pub fn resolve(peer: Self, headers: &HeaderMap, trusted: &TrustedProxies) -> Self {
-        // A request without a proxy has none of these, and looking for each costs more than one look at all.
-        if !trusted.contains(peer) || !headers.keys().any(names_client) {
+        // Without a proxy there is none, and this is cheaper than looking it up.
+        let has_header = || headers.keys().any(|name| *name == trusted.header);
+        if !trusted.contains(peer) || !has_header() {
             return peer;
         }
-        let mut real_ips = headers.get_all(X_REAL_IP).iter();
-        if let (Some(value), None) = (real_ips.next(), real_ips.next())
-            && let Some(ip) = value.to_str().ok().and_then(parse_node)
-        {
-            return ip.into();
-        }
-        walk(list(headers, X_FORWARDED_FOR, parse_forwarded_for), trusted)
-            .or_else(|| walk(list(headers, header::FORWARDED, parse_forwarded), trusted))
-            .unwrap_or(peer)
+        let parse =
+            if trusted.header == header::FORWARDED { parse_forwarded } else { parse_addresses };
+        walk(list(headers, &trusted.header, parse), trusted).unwrap_or(peer)
     }
 
     /// The key under which this client is counted.
@@ -105,23 +94,35 @@ impl fmt::Display for ClientKey {
     }
 }
 
-/// The proxies whose word on their client's address is taken.
-#[derive(Clone, Debug, Default)]
+/// The proxies whose word is taken: on their client's address, in one header, and on the URL that they were asked for.
+#[derive(Clone, Debug)]
 pub struct TrustedProxies {
     networks: Box<[Network]>,
     trusts_this_machine: bool,
+    header: HeaderName,
+}
+
+impl Default for TrustedProxies {
+    fn default() -> Self {
+        Self::new([])
+    }
 }
 
 impl TrustedProxies {
     /// Trusts these networks. Whoever trusts 127.0.0.1 or ::1 trusts processes of this machine, and so the peers of
-    /// unix sockets too. An empty list trusts nobody.
+    /// unix sockets too. An empty list trusts nobody. They name their client in `X-Forwarded-For`.
     pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
         let networks: Box<[Network]> = networks.into_iter().collect();
         let trusts_this_machine = networks.iter().any(|network| {
             network.contains(Ipv4Addr::LOCALHOST.into())
                 || network.contains(Ipv6Addr::LOCALHOST.into())
         });
-        Self { networks, trusts_this_machine }
+        Self { networks, trusts_this_machine, header: X_FORWARDED_FOR }
+    }
+
+    /// The same proxies, which name their client in this header.
+    pub fn reading(self, header: HeaderName) -> Self {
+        Self { header, ..self }
     }
 
     /// Whether `address` is one of them.
@@ -133,15 +134,10 @@ impl TrustedProxies {
     }
 }
 
-/// Whether a header of this name can say who sent the request.
-fn names_client(name: &HeaderName) -> bool {
-    matches!(name.as_str(), "x-real-ip" | "x-forwarded-for" | "forwarded")
-}
-
 /// All lines of a list header, one element after the other; `None` for an element that names no address.
 fn list(
     headers: &HeaderMap,
-    name: HeaderName,
+    name: &HeaderName,
     parse: fn(&str, &mut Vec<Option<IpAddr>>),
 ) -> Vec<Option<IpAddr>> {
     let mut nodes = Vec::new();
@@ -168,7 +164,7 @@ fn walk(nodes: Vec<Option<IpAddr>>, trusted: &TrustedProxies) -> Option<ClientAd
     client
 }
 
-fn parse_forwarded_for(text: &str, nodes: &mut Vec<Option<IpAddr>>) {
+fn parse_addresses(text: &str, nodes: &mut Vec<Option<IpAddr>>) {
     // RFC 9110, 5.6.1: empty elements of a list count for nothing.
     nodes.extend(text.split(',').map(str::trim).filter(|node| !node.is_empty()).map(parse_node));
 }
@@ -221,9 +217,16 @@ mod tests {
         TrustedProxies::new(networks.split_whitespace().map(|network| network.parse().unwrap()))
     }
 
-    /// `headers` has one `name: value` per line; 10.0.0.0/8, loopback and 2001:db8:ffff::/48 are trusted.
+    /// `headers` has one `name: value` per line; the first name is the one that is read. 10.0.0.0/8, loopback and
+    /// 2001:db8:ffff::/48 are trusted.
     #[track_caller]
     fn check(peer: &str, headers: &str, client: &str) {
+        let first = headers.split_once(':').map_or("x-forwarded-for", |(name, _)| name);
+        check_reading(first, peer, headers, client);
+    }
+
+    #[track_caller]
+    fn check_reading(header: &str, peer: &str, headers: &str, client: &str) {
         let peer = if peer == "unix" {
             ClientAddress::Unix
         } else {
@@ -238,6 +241,7 @@ mod tests {
             );
         }
         let proxies = trusted("10.0.0.0/8 127.0.0.1 ::1 2001:db8:ffff::/48");
+        let proxies = proxies.reading(header.parse().unwrap());
         assert_eq!(ClientAddress::resolve(peer, &map, &proxies).to_string(), client);
     }
 
@@ -253,18 +257,30 @@ mod tests {
         check("10.1.2.3", "", "10.1.2.3");
         check("10.1.2.3", "x-real-ip: 192.0.2.9", "192.0.2.9");
         check("10.1.2.3", "x-forwarded-for: 192.0.2.9", "192.0.2.9");
+        check("10.1.2.3", "x-client-of-ours: 192.0.2.9", "192.0.2.9");
         check("10.1.2.3", "forwarded: for=192.0.2.9;proto=https;by=10.1.2.3", "192.0.2.9");
         check("::ffff:10.1.2.3", "x-real-ip: ::ffff:192.0.2.9", "192.0.2.9");
         check("unix", "x-real-ip: 192.0.2.9", "192.0.2.9");
         check("2001:db8:ffff::1", "x-real-ip: 2001:db8::9", "2001:db8::9");
     }
 
+    /// A proxy sets or appends to one header; the others come as the client wrote them.
     #[test]
-    fn x_real_ip_comes_first_unless_it_is_garbage() {
-        check("10.1.2.3", "x-forwarded-for: 192.0.2.8\nx-real-ip: 192.0.2.9", "192.0.2.9");
-        check("10.1.2.3", "x-forwarded-for: 192.0.2.8\nx-real-ip: localhost", "192.0.2.8");
-        check("10.1.2.3", "x-real-ip: 192.0.2.7\nx-real-ip: 192.0.2.9", "10.1.2.3");
-        check("10.1.2.3", "x-forwarded-for: unknown\nforwarded: for=192.0.2.9", "192.0.2.9");
+    fn only_the_header_of_the_configuration_is_read() {
+        let all = "x-real-ip: 8.8.8.1\nx-forwarded-for: 8.8.8.2\nforwarded: for=8.8.8.3\nx-client: 8.8.8.4";
+        for (header, client) in [
+            ("x-real-ip", "8.8.8.1"),
+            ("x-forwarded-for", "8.8.8.2"),
+            ("forwarded", "8.8.8.3"),
+            ("x-client", "8.8.8.4"),
+            ("cf-connecting-ip", "10.1.2.3"),
+        ] {
+            check_reading(header, "10.1.2.3", all, client);
+        }
+        // Also where the one that counts says nothing.
+        let all = "x-forwarded-for: unknown\nx-real-ip: 8.8.8.1\nforwarded: for=8.8.8.3";
+        check("10.1.2.3", all, "10.1.2.3");
+        check("10.1.2.3", "x-forwarded-for: \nx-real-ip: 8.8.8.1", "10.1.2.3");
     }
 
     #[test]
@@ -272,9 +288,11 @@ mod tests {
         check("10.1.2.3", "x-forwarded-for: 8.8.8.8, 192.0.2.9", "192.0.2.9");
         check("10.1.2.3", "x-forwarded-for: 8.8.8.8, 192.0.2.9, 10.9.9.9, 127.0.0.1", "192.0.2.9");
         check("10.1.2.3", "x-forwarded-for: 8.8.8.8\nx-forwarded-for: 192.0.2.9", "192.0.2.9");
+        check("10.1.2.3", "x-real-ip: 8.8.8.8\nx-real-ip: 192.0.2.9", "192.0.2.9");
         check("10.1.2.3", "x-forwarded-for: 8.8.8.8, ghost, 10.9.9.9", "10.9.9.9");
         check("10.1.2.3", "x-forwarded-for: 8.8.8.8, ghost", "10.1.2.3");
         check("10.1.2.3", "forwarded: for=8.8.8.8, for=\"_hidden\"", "10.1.2.3");
+        check("10.1.2.3", "forwarded: for=8.8.8.8, by=10.1.2.3", "10.1.2.3");
     }
 
     #[test]
@@ -335,11 +353,12 @@ mod tests {
         #[test]
         fn no_header_makes_a_stranger_of_someone_else_or_panics(value in "[ -~]{0,80}", name in 0..3_usize) {
             let mut headers = HeaderMap::new();
-            let name = [X_REAL_IP, X_FORWARDED_FOR, header::FORWARDED][name].clone();
-            headers.insert(name, HeaderValue::from_str(&value).unwrap());
+            let name = [HeaderName::from_static("x-real-ip"), X_FORWARDED_FOR, header::FORWARDED][name].clone();
+            headers.insert(name.clone(), HeaderValue::from_str(&value).unwrap());
             let stranger = ClientAddress::Ip("192.0.2.1".parse().unwrap());
-            prop_assert_eq!(ClientAddress::resolve(stranger, &headers, &trusted("10.0.0.0/8")), stranger);
-            ClientAddress::resolve(ClientAddress::Unix, &headers, &trusted("127.0.0.1"));
+            let proxies = |networks| trusted(networks).reading(name.clone());
+            prop_assert_eq!(ClientAddress::resolve(stranger, &headers, &proxies("10.0.0.0/8")), stranger);
+            ClientAddress::resolve(ClientAddress::Unix, &headers, &proxies("127.0.0.1"));
         }
 
         #[test]

@@ -14,6 +14,7 @@ mod health;
 mod import;
 mod keeping;
 mod lifecycle;
+mod nginx;
 mod process;
 mod python;
 mod reload;

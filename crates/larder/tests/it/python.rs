@@ -257,7 +257,7 @@ impl Upload {
 }
 
 /// A zip of these members, not compressed.
-fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
     let (mut body, mut directory) = (Vec::new(), Vec::new());
     for (name, content) in members {
         let mut crc = flate2::Crc::new();

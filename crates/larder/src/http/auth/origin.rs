@@ -15,12 +15,10 @@ use http::{HeaderMap, Method, StatusCode};
 
 use crate::app::App;
 use crate::http::error::HttpError;
+use crate::http::outside::outside_url;
 
 /// What a browser says of the page that made it send a request.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// What a proxy may say of the URL that this server is known under.
-const X_OUTSIDE_URL: HeaderName = HeaderName::from_static("x-outside-url");
 
 /// Refuses with 403 what a page of another origin makes a browser send, unless it changes nothing.
 pub(in crate::http) async fn refuse_foreign_pages(
@@ -33,7 +31,8 @@ pub(in crate::http) async fn refuse_foreign_pages(
         let text = |name: HeaderName| head.get(name).and_then(|value| value.to_str().ok());
         // HTTP/2 has the host in the URL.
         let authority = request.uri().authority().map(Authority::as_str);
-        let own = [text(HOST).or(authority), text(X_OUTSIDE_URL), app.config.public_url.as_deref()];
+        let outside = outside_url(&app, head, request.extensions());
+        let own = [text(HOST).or(authority), outside, app.config.public_url.as_deref()];
         if let Some(foreign) = foreign_origin(head, &own) {
             let own = own.into_iter().flatten().collect::<Vec<_>>().join("` or `");
             let detail =

@@ -11,12 +11,10 @@ use record::Serial;
 
 use crate::app::App;
 use crate::http::error::HttpError;
+use crate::http::outside::{outside_scheme, outside_url};
 use crate::http::{auth, serial};
 use crate::net::Peer;
 use crate::stored::Stored;
-
-const X_OUTSIDE_URL: HeaderName = HeaderName::from_static("x-outside-url");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What pip and its kin call themselves; they get pages for machines at the URLs of people.
 const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv/"];
@@ -128,22 +126,20 @@ pub(super) fn is_installer(user_agent: &str) -> bool {
     user_agent.split(' ').any(|word| INSTALLERS.iter().any(|name| word.starts_with(name)))
 }
 
-/// What URLs of this server begin with: what a proxy says, else what is configured, else what was asked for.
+/// What URLs of this server begin with: what a trusted proxy says, else what is configured, else what was asked for.
 fn root_url(app: &App, head: &Parts) -> String {
-    let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(url) = text(X_OUTSIDE_URL).filter(|url| url.contains("://")) {
-        return url.trim_end_matches('/').to_owned();
+    if let Some(url) = outside_url(app, &head.headers, &head.extensions) {
+        return url.to_owned();
     }
     if let Some(url) = &app.config.public_url {
         return url.clone();
     }
-    let peer = head.extensions.get::<Peer>();
-    let forwarded = text(X_FORWARDED_PROTO)
-        .filter(|_| peer.is_some_and(|peer| app.trusted.contains(peer.address)))
-        .filter(|scheme| matches!(*scheme, "http" | "https"));
-    let own = if peer.is_some_and(|peer| peer.tls) { "https" } else { "http" };
-    let host = text(HOST).or_else(|| head.uri.authority().map(|authority| authority.as_str()));
-    format!("{}://{}", forwarded.unwrap_or(own), host.unwrap_or("localhost"))
+    let has_tls = head.extensions.get::<Peer>().is_some_and(|peer| peer.tls);
+    let own = if has_tls { "https" } else { "http" };
+    let scheme = outside_scheme(app, &head.headers, &head.extensions).unwrap_or(own);
+    let host = head.headers.get(HOST).and_then(|value| value.to_str().ok());
+    let host = host.or_else(|| head.uri.authority().map(|authority| authority.as_str()));
+    format!("{scheme}://{}", host.unwrap_or("localhost"))
 }
 
 /// The path without the prefix of the outside URL, and with one slash at its start.

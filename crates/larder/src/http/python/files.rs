@@ -26,6 +26,7 @@ use super::write::{Refused, committed, decoded, rule, whole_body};
 use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use crate::net::Peer;
 
 /// What nginx takes for: send this file of an internal location instead.
 const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
@@ -162,8 +163,12 @@ enum Source {
     Store(BlobReader),
 }
 
-/// Where a proxy in front finds the blob, if it is to send files itself and they lie in a directory.
+/// Where a proxy in front finds the blob, if it is to send files itself and they lie in a directory. Others could do
+/// nothing with the place.
 fn accelerated(ask: &Ask, digest: &Digest) -> Option<String> {
+    if !Peer::is_trusted(&ask.head.extensions, &ask.app.trusted) {
+        return None;
+    }
     let prefix = ask.app.config.python.accel_redirect.as_ref()?.to_str()?;
     ask.app.keeper.blobs.local_path(*digest)?;
     let text = digest.to_string();

@@ -49,7 +49,7 @@ async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused
         PushTarget::Stage(target) => internal(ask, source, &target, &order, content).await,
         PushTarget::External { url, username, password, register_project } => {
             let release = external::Release::find(ask, &found, &order, files).await?;
-            let target = external::Target::new(&url, &username, &password)?;
+            let target = external::Target::new(&ask.app.egress, &url, &username, &password)?;
             external::release(ask, &release, &target, register_project).await
         }
     }

@@ -62,16 +62,50 @@ fn seconds(time: Timestamp) -> f64 {
 
 /// `/+authcheck`, with the URL in `X-Original-URI`: 200 if whoever asks may read it. 401 for nobody in
 /// particular, so that a browser asks for a password, but 403 for devpi's client, which would log out.
+///
+/// The URL is judged by every path that it may stand for: as it is, and below the prefix of each URL that this server is
+/// known under. Whoever may not read what one of them leads to is refused: so whatever a client has a proxy pass on
+/// can only make the answer stricter.
 pub(super) async fn auth_check(ask: &Ask) -> Result<Response, HttpError> {
     let forbidden = || Ok(reply::forbidden(ask, "reading this"));
-    let Some(uri) = ask.header(X_ORIGINAL_URI) else { return Ok(StatusCode::OK.into_response()) };
+    let mut uris = ask.head.headers.get_all(X_ORIGINAL_URI).iter();
+    let uri = match (uris.next(), uris.next()) {
+        (None, _) => return Ok(StatusCode::OK.into_response()),
+        // Bytes beyond ASCII are legal in a query; in a name they become one that nothing has.
+        (Some(uri), None) => String::from_utf8_lossy(uri.as_bytes()),
+        // One of them is the proxy's, and which is not known.
+        (Some(_), Some(_)) => return forbidden(),
+    };
+    let path = path_of(&uri);
+    let public_url = ask.app.config.public_url.as_deref().unwrap_or_default();
+    let readings = ["", public_url, &ask.root_url].map(|root| Route::parse(&below(path, root)));
+    if readings.iter().all(Option::is_none) {
+        return forbidden();
+    }
+    let is_client = ask.header(USER_AGENT).is_some_and(|agent| agent.starts_with("devpi-client"));
+    for (at, route) in readings.iter().enumerate() {
+        let Some(route) = route.as_ref().filter(|_| !readings[..at].contains(&readings[at])) else {
+            continue;
+        };
+        match may_read(ask, route).await {
+            Ok(()) => {}
+            Err(_) if is_client => return forbidden(),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(StatusCode::OK.into_response())
+}
+
+/// The path of a URL, which some proxies send whole.
+fn path_of(uri: &str) -> &str {
     let path = uri.split(['?', '#']).next().unwrap_or_default();
-    // Some proxies send the whole URL.
-    let path = path
-        .split_once("://")
-        .map_or(path, |(_, rest)| rest.find('/').map_or("/", |at| &rest[at..]));
-    let Some(route) = Route::parse(&below(path, &ask.root_url)) else { return forbidden() };
-    let Some(stage) = route.stage() else { return Ok(StatusCode::OK.into_response()) };
+    let whole = ["http://", "https://"].iter().find_map(|scheme| path.strip_prefix(scheme));
+    whole.map_or(path, |rest| rest.find('/').map_or("/", |at| &rest[at..]))
+}
+
+/// Whether whoever asks may read what a path leads to. What is not there is answered by whoever is asked next.
+async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
+    let Some(stage) = route.stage() else { return Ok(()) };
     let index = &ask.stored.index;
     let order = match route {
         Route::File { .. } | Route::ExternalFile { .. } | Route::FileYank { .. } => {
@@ -79,12 +113,23 @@ pub(super) async fn auth_check(ask: &Ask) -> Result<Response, HttpError> {
         }
         _ => ResolutionOrder::of(index, stage),
     };
-    // What is not there is answered by whoever is asked next.
-    let Some(order) = order else { return Ok(StatusCode::OK.into_response()) };
-    let is_client = ask.header(USER_AGENT).is_some_and(|agent| agent.starts_with("devpi-client"));
-    match admit(ask, &order).await {
-        Ok(()) => Ok(StatusCode::OK.into_response()),
-        Err(_) if is_client => forbidden(),
-        Err(error) => Err(error),
+    match order {
+        Some(order) => admit(ask, &order).await,
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::path_of;
+
+    #[test]
+    fn the_path_of_a_url() {
+        let check = |uri: &str, path: &str| assert_eq!(path_of(uri), path, "{uri}");
+        check("/u/i/?x=1", "/u/i/");
+        check("http://h/u/i#x", "/u/i");
+        check("https://h:1?x", "/");
+        check("/u/i/p/1/+doc/http://h/+api", "/u/i/p/1/+doc/http://h/+api");
+        check("/u/i/?next=http://h/+api", "/u/i/");
     }
 }

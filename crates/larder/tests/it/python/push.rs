@@ -10,7 +10,15 @@ use super::{Index, Upload, check_message, path, result, sdist, zip};
 
 /// A stage with a release: a file that was tested, and documentation.
 fn released() -> (Index, Vec<u8>) {
-    let index = Index::start();
+    released_with("127.0.0.1")
+}
+
+/// The same on a server that pushes into these networks, too.
+fn released_with(egress_allow: &str) -> (Index, Vec<u8>) {
+    let index = Index::start_with(|config| {
+        let networks = egress_allow.split_whitespace();
+        config.egress_allow = networks.map(|network| network.parse().expect("a network")).collect();
+    });
     index.stage("alice/dev", json!({}));
     index.stage("alice/final", json!({"volatile": false, "acl_upload": ["alice"]}));
     let content = sdist("x");
@@ -378,12 +386,32 @@ fn what_goes_wrong_elsewhere_is_told() {
     let (index, content) = released();
     let file = path("alice/dev", "p-1.0.zip", &content);
     let push = |order: Value| index.alice().json().send("PUSH", "/alice/dev", order);
-    let conflict = "HTTP/1.1 409 Conflict\r\nContent-Length: 4\r\nConnection: close\r\n\r\nthere";
-    let elsewhere = Elsewhere::answering(&[conflict, OK]);
+    // The reason is told, cleaned and bounded; the body is not, nor are headers.
+    let long = "y".repeat(300);
+    for (line, reason) in [
+        ("409 Conflict", "Conflict".to_owned()),
+        ("400 File already exists", "File already exists".to_owned()),
+        ("400 a\tb<", "a?b<".to_owned()),
+        ("400 caf\u{e9}", String::new()),
+        (&format!("403 {long}"), long[..200].to_owned()),
+        ("403 ", String::new()),
+    ] {
+        let answer = format!(
+            "HTTP/1.1 {line}\r\nX-Secret: hidden\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhidden"
+        );
+        let elsewhere = Elsewhere::answering(&[answer.leak(), OK]);
+        let refused = push(elsewhere.order());
+        assert_eq!(refused.status, 502);
+        let status: u16 = line[..3].parse().expect("a status");
+        let log = json!([[status, "upload", file[1..], reason], [200, "docfile", "p"]]);
+        assert_eq!(refused.json()["result"], log);
+        assert!(!refused.text().contains("hidden"), "{}", refused.text());
+    }
+    // What is no answer at all is not told either.
+    let elsewhere = Elsewhere::answering(&["220 hidden.inside SMTP\r\n"]);
     let refused = push(elsewhere.order());
-    assert_eq!(refused.status, 502);
-    let log = json!([[409, "upload", file[1..], "ther"], [200, "docfile", "p"]]);
-    assert_eq!(refused.json()["result"], log);
+    let entry = json!([[-1, "exception on release upload:", "the upload failed"]]);
+    assert_eq!((refused.status, &refused.json()["result"]), (502, &entry));
     // No password follows a redirect.
     let trap = Elsewhere::answering(&[OK]);
     let moved = format!(
@@ -414,6 +442,50 @@ fn what_goes_wrong_elsewhere_is_told() {
     assert_eq!(anonymous.status, 401, "{}", anonymous.text());
     let nothing = order(json!({"posturl": "http://h/", "version": "9"}));
     check_message(&push(nothing), 400, "there are no files for p 9 on stage alice/dev");
+}
+
+/// A push is no way to reach what only the server can: neither by address, in any spelling, nor by name.
+#[test]
+fn pushes_stay_outside() {
+    let (index, _) = released_with("");
+    let inside = Elsewhere::answering(&[OK]);
+    let port = inside.address.port();
+    let push = |url: &str, register: bool| {
+        let order = order(json!({"posturl": url, "register_project": register}));
+        index.alice().json().send("PUSH", "/alice/dev", order)
+    };
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "0.0.0.0",
+        "localhost",
+        "localhost.",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "u:p@127.0.0.1",
+    ] {
+        for register in [false, true] {
+            let refused = push(&format!("http://{host}:{port}/legacy/"), register);
+            assert_eq!(refused.status, 502, "{host}: {}", refused.text());
+            let entry = &refused.json()["result"][0];
+            let text = entry[2].as_str().expect("a text");
+            assert!(
+                entry[0] == -1 && text.starts_with("no public address is known for `"),
+                "{host}: {entry}"
+            );
+        }
+    }
+    for url in ["http://169.254.169.254/latest/", "http://[fd00::1]/", "https://10.0.0.1/"] {
+        assert!(push(url, false).text().contains("no public address is known for `"), "{url}");
+    }
+    assert_eq!(inside.requests(), Vec::<String>::new());
+    // By name, where the setting names what the name leads to.
+    let (index, _) = released_with("127.0.0.0/8 ::1");
+    let url = format!("http://localhost:{port}/legacy/");
+    let pushed = index.alice().json().send("PUSH", "/alice/dev", order(json!({"posturl": url})));
+    assert_eq!(inside.requests().len(), 1, "{}", pushed.text());
 }
 
 #[test]

@@ -107,5 +107,69 @@ fn status_and_what_may_be_read() {
     check("/alice/secret/+f/abc/0123456789abc/x.zip", 401);
     check("/%2e%2e/x", 403);
     check("/alice/dev/+nothing", 403);
+    // Only the path decides, whatever stands behind it.
+    check("/alice/secret/+simple/?next=http://h/+api", 401);
+    check("/alice/secret/p/1.0/+doc/http://h/+api", 403);
+    check("http://h/alice/secret/+simple/", 401);
+    check("/alice/secret/+simple/?x=\u{ff}", 401);
+    check("/alice/dev/+simple/?x=\u{ff}", 200);
+    check("/alice/dev/../secret/+simple/", 403);
+    check("/alice//secret/+simple/", 403);
     assert_eq!(index.anybody().get("/+authcheck").status, 200);
+    let twice = index.anybody().with("X-Original-URI", "/alice/secret/+simple/");
+    let twice = twice.with("X-Original-URI", "/+api").get("/+authcheck");
+    assert_eq!(twice.status, 403);
+}
+
+/// Even a proxy that passes on whatever the client sends, as this test's address counts as one.
+#[test]
+fn no_header_opens_what_is_closed() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.stage("alice/secret", json!({"acl_read": ["alice"]}));
+    let check = |ask: super::Ask<'_>, outside: &str, path: &str, expected: u16| {
+        let ask = ask.with("X-Outside-URL", outside).with("X-Original-URI", path);
+        assert_eq!(ask.get("/+authcheck").status, expected, "{outside} {path}");
+    };
+    let secret = "/alice/secret/+f/abc/0123456789abc/x.zip";
+    for outside in [
+        "http://h/alice",
+        "http://h/alice/secret",
+        "http://h/alice/secret/+f",
+        "http://h/alice/secret/+f/abc/0123456789abc",
+        "http://h/pre",
+        "x://h/alice/secret",
+        "//alice/secret",
+    ] {
+        check(index.anybody(), outside, secret, 401);
+        check(index.alice(), outside, secret, 200);
+        check(index.anybody(), outside, "/alice/dev/+simple/", 200);
+    }
+    // Below a prefix, where the proxy says so.
+    check(index.anybody(), "http://h/pre", &format!("/pre{secret}"), 401);
+    check(index.alice(), "http://h/pre", &format!("/pre{secret}"), 200);
+    // A prefix that is the name of a user, too.
+    index.stage("bob/alice", json!({"acl_read": ["bob"]}));
+    check(index.anybody(), "http://h/x", "/x/bob/alice/+simple/", 401);
+    check(index.anybody(), "http://h/bob", "/bob/alice/+simple/", 401);
+    check(index.anybody(), "http://h/bob", "/bob/alice/dev/+simple/p/", 200);
+}
+
+/// What a client says of the URL counts only from a proxy that is trusted.
+#[test]
+fn strangers_name_no_urls() {
+    let index = Index::start_with(|config| config.trusted_proxies.clear());
+    index.stage("alice/dev", json!({}));
+    let ask = || {
+        let ask = index.anybody().json().with("X-Outside-URL", "https://evil.example/pre");
+        ask.with("X-Forwarded-Proto", "https")
+    };
+    let api = result(&ask().get("/alice/dev/+api"), "apiconfig");
+    let own = format!("http://{}", index.client().address);
+    assert_eq!(api["login"], format!("{own}/+login"));
+    assert_eq!(ask().get("/pre/alice/dev/+api").status, 404);
+    assert_eq!(ask().get("/alice/dev/P").header("location"), format!("{own}/alice/dev/p"));
+    let write = index.alice().with("Origin", "https://evil.example");
+    let write = write.with("X-Outside-URL", "https://evil.example/pre");
+    assert_eq!(write.send("PUT", "/alice/other", json!({})).status, 403);
 }

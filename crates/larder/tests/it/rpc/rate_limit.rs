@@ -102,8 +102,30 @@ fn clients_behind_a_trusted_proxy_are_told_apart() {
     check("2001:db8:1:2::1", 200);
     check("2001:db8:1:2:ffff::99", 429);
     check("2001:db8:1:3::1", 200);
-    let real = |address| server.client.get_with(QUESTION, &[("X-Real-IP", address)]).status;
-    assert_eq!((real("192.0.2.2"), real("192.0.2.3")), (429, 200));
+}
+
+/// Whatever else a proxy passes on, the client has written it.
+#[test]
+fn one_header_names_the_client() {
+    let server = limited(1);
+    assert_eq!(ask(&server, "192.0.2.1").status, 200);
+    for (name, value) in [
+        ("X-Real-IP", "192.0.2.9"),
+        ("Forwarded", "for=192.0.2.9"),
+        ("X-Client-IP", "192.0.2.9"),
+        ("True-Client-IP", "192.0.2.9"),
+        ("X-Forwarded-For", "192.0.2.9, 192.0.2.1"),
+    ] {
+        let headers = [(name, value), ("X-Forwarded-For", "192.0.2.1")];
+        assert_eq!(server.client.get_with(QUESTION, &headers).status, 429, "{name}");
+    }
+    let server = TestServer::serving_with(&catalogue::small(), |config| {
+        config.aur.rate_limit = 1;
+        config.client_address_header = "X-Real-IP".parse().expect("a name");
+    });
+    let headers = |client| [("X-Forwarded-For", "192.0.2.9"), ("X-Real-IP", client)];
+    let ask = |client| server.client.get_with(QUESTION, &headers(client)).status;
+    assert_eq!((ask("192.0.2.1"), ask("192.0.2.1"), ask("192.0.2.2")), (200, 429, 200));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! stored metadata -> form -> registration (where it is asked for), files, documentation, one after the other. A
 //! refused registration ends it, and so does a server that does not answer; after a refused file the others still go,
-//! since they may be the ones that are missing there. Bytes are streamed from the store; redirects are not followed, so that the password
-//! goes where the order says and nowhere else. No more of an answer is read than is told.
+//! since they may be the ones that are missing there. Bytes are streamed from the store; redirects are not followed, so
+//! that the password goes where the order says and nowhere else. Connections go where [`Egress`] admits them, and of an
+//! answer only its status and reason are told: a push is no way to read what only this machine can reach.
 
 use std::time::Duration;
 
@@ -12,11 +13,11 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::StatusCode;
+use hyper::ext::ReasonPhrase;
 use pypi::change::push::{PushOrder, PushSource};
 use pypi::{FileRole, Filename, ReleaseFile, Stage};
 use reqwest::multipart::{Form, Part};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Url};
+use reqwest::{Client, Response as Answer, Url};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -26,6 +27,7 @@ use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::reply;
 use crate::http::python::write::{Refused, rule};
+use crate::net::{Egress, NotPublic};
 use crate::release_metadata;
 
 /// Time to connect, and time without a byte in either direction until the push is given up. A file may take as long
@@ -33,11 +35,12 @@ use crate::release_metadata;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What is told of an answer at most.
-const TOLD_BYTES_MAX: usize = 2_000;
+/// What is told of an answer's reason at most, in characters.
+const REASON_CHARS_MAX: usize = 200;
 
 /// Where the uploads go.
 pub(super) struct Target<'order> {
+    egress: &'order Egress,
     client: Client,
     url: Url,
     username: &'order str,
@@ -273,6 +276,7 @@ fn tell(log: &mut Vec<Value>, outcome: Outcome, entry: Vec<Value>, exception: &s
 
 impl<'order> Target<'order> {
     pub(super) fn new(
+        egress: &'order Egress,
         url: &str,
         username: &'order str,
         password: &'order str,
@@ -281,13 +285,7 @@ impl<'order> Target<'order> {
         let url = url.ok_or_else(|| {
             rule(StatusCode::BAD_REQUEST, "posturl was expected to be an http or https URL")
         })?;
-        let builder = || {
-            Client::builder()
-                .user_agent(concat!("larder/", env!("CARGO_PKG_VERSION")))
-                .connect_timeout(CONNECT_TIMEOUT)
-                .redirect(Policy::none())
-                .referer(false)
-        };
+        let builder = || egress.client().connect_timeout(CONNECT_TIMEOUT);
         let client = match builder().build() {
             // A machine without CA certificates can still send over plain http.
             Err(_) if url.scheme() == "http" => builder().tls_certs_only([]).build(),
@@ -297,10 +295,14 @@ impl<'order> Target<'order> {
             tracing::error!(%error, "no client for pushes can be made");
             HttpError::unavailable("nothing can be sent to other servers now", 5)
         })?;
-        Ok(Target { client, url, username, password, stall_timeout: STALL_TIMEOUT })
+        Ok(Target { egress, client, url, username, password, stall_timeout: STALL_TIMEOUT })
     }
 
     async fn post(&self, form: Form, movement: Movement) -> Outcome {
+        // At each upload, since the client keeps no connection for ever.
+        if let Err(refused) = self.egress.check(&self.url) {
+            return Outcome { status: 0, text: refused.to_string() };
+        }
         let request = self.client.post(self.url.clone()).multipart(form);
         let request = match self.username.is_empty() {
             true => request,
@@ -308,39 +310,69 @@ impl<'order> Target<'order> {
         };
         // The client's own timeout for reads would count the time that a long body takes.
         let sent = tokio::select! {
-            sent = request.send() => sent.map_err(|error| causes(&error)),
+            sent = request.send() => sent.map_err(|error| cause(&error)),
             () = stalled(movement, self.stall_timeout) => Err(LATE.to_owned()),
         };
-        let mut response = match sent {
-            Ok(response) => response,
+        let answer = match sent {
+            Ok(answer) => answer,
             Err(text) => return Outcome { status: 0, text },
         };
-        let status = response.status();
-        if status.is_redirection() {
-            let text = "the server answered with a redirect, which is not followed with a password";
-            return Outcome { status: status.as_u16(), text: text.to_owned() };
-        }
-        let mut told = Vec::new();
-        while told.len() < TOLD_BYTES_MAX {
-            match timeout(self.stall_timeout, response.chunk()).await {
-                Ok(Ok(Some(chunk))) => told.extend_from_slice(&chunk),
-                Ok(Ok(None) | Err(_)) | Err(_) => break,
-            }
-        }
-        told.truncate(TOLD_BYTES_MAX);
-        Outcome { status: status.as_u16(), text: String::from_utf8_lossy(&told).into_owned() }
+        let status = answer.status();
+        let text = match status.is_redirection() {
+            true => "the server answered with a redirect, which is not followed with a password"
+                .to_owned(),
+            false => reason(&answer),
+        };
+        Outcome { status: status.as_u16(), text }
     }
+}
+
+/// The reason that a server gives beside its status, bounded and in printable ASCII.
+fn reason(answer: &Answer) -> String {
+    let given = answer.extensions().get::<ReasonPhrase>().map(|given| given.as_bytes());
+    let usual = answer.status().canonical_reason().unwrap_or_default().as_bytes();
+    let printable = given.unwrap_or(usual).iter().copied().take(REASON_CHARS_MAX).map(char::from);
+    printable.map(|char| if matches!(char, ' '..='~') { char } else { '?' }).collect()
 }
 
 const LATE: &str = "the server did not answer in time";
 
+/// Why nothing was answered, in words of this server: those of a library may hold what a stranger sent.
+fn cause(error: &reqwest::Error) -> String {
+    tracing::info!(error = %causes(error), "a push to a server elsewhere failed");
+    if error.is_timeout() {
+        return LATE.to_owned();
+    }
+    let beginning = || match error.is_connect() {
+        true => "no connection to the server",
+        false => "the upload failed",
+    };
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        if let Some(refused) = cause.downcast_ref::<NotPublic>() {
+            return refused.to_string();
+        }
+        if let Some(broken) = cause.downcast_ref::<std::io::Error>() {
+            let inner = broken.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            match inner {
+                Some(rustls::Error::InvalidCertificate(_)) => {
+                    return "the server's certificate is not valid here".to_owned();
+                }
+                Some(_) => return "no TLS connection to the server".to_owned(),
+                None if broken.raw_os_error().is_some() => {
+                    return format!("{}: {}", beginning(), broken.kind());
+                }
+                None => {}
+            }
+        }
+        next = cause.source();
+    }
+    beginning().to_owned()
+}
+
 /// An error with its causes, without the URL, which may have a password in it.
 fn causes(error: &reqwest::Error) -> String {
-    let mut text = match (error.is_connect(), error.is_timeout()) {
-        (_, true) => LATE.to_owned(),
-        (true, _) => "no connection to the server".to_owned(),
-        _ => "the upload failed".to_owned(),
-    };
+    let mut text = String::from("the request");
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         text.push_str(&format!(": {error}"));
@@ -379,7 +411,8 @@ mod tests {
                 }
             }
         });
-        let mut target = match Target::new(&url, "", "") {
+        let egress = Egress::new(["127.0.0.1".parse().expect("a network")]);
+        let mut target = match Target::new(&egress, &url, "", "") {
             Ok(target) => target,
             Err(_) => panic!("{url} is a target"),
         };
@@ -400,7 +433,7 @@ mod tests {
         // Longer than the timeout on the whole, but never without a byte for so long.
         let interval = Duration::from_millis(400);
         tokio::join!(
-            check(interval, true, (200, "ok")),
+            check(interval, true, (200, "OK")),
             check(interval, false, (0, LATE)),
             check(Duration::from_secs(30), true, (0, LATE)),
         );

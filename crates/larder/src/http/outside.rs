@@ -1,0 +1,74 @@
+//! The URL that this server is known under outside, as a proxy says it: only those that are trusted are believed.
+
+use http::header::HeaderName;
+use http::{Extensions, HeaderMap};
+
+use crate::app::App;
+use crate::net::Peer;
+
+const X_OUTSIDE_URL: HeaderName = HeaderName::from_static("x-outside-url");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// The URL in `X-Outside-URL`, without slashes at its end, where a trusted proxy sent one.
+pub(super) fn outside_url<'head>(
+    app: &App,
+    headers: &'head HeaderMap,
+    extensions: &Extensions,
+) -> Option<&'head str> {
+    let url = only(headers, &X_OUTSIDE_URL)?;
+    let is_believed = Peer::is_trusted(extensions, &app.trusted) && is_url(url);
+    is_believed.then(|| url.trim_end_matches('/'))
+}
+
+/// The scheme in `X-Forwarded-Proto`, where a trusted proxy sent one.
+pub(super) fn outside_scheme<'head>(
+    app: &App,
+    headers: &'head HeaderMap,
+    extensions: &Extensions,
+) -> Option<&'head str> {
+    let scheme = only(headers, &X_FORWARDED_PROTO)?;
+    let is_believed = Peer::is_trusted(extensions, &app.trusted);
+    (is_believed && matches!(scheme, "http" | "https")).then_some(scheme)
+}
+
+/// The value of a header that comes once: of several, the proxy's own is not known.
+fn only<'head>(headers: &'head HeaderMap, name: &HeaderName) -> Option<&'head str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    }
+}
+
+/// Whether links can begin with this.
+fn is_url(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\^`{|}?#".contains(&byte);
+    let has_scheme = text.starts_with("http://") || text.starts_with("https://");
+    has_scheme && text.bytes().all(is_plain) && reqwest::Url::parse(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_links_can_begin_with() {
+        for url in ["http://h", "https://h.example:8443/pre/", "http://[::1]:80", "http://u@h/"] {
+            assert!(is_url(url), "{url}");
+        }
+        for text in [
+            "",
+            "h.example",
+            "ftp://h/",
+            "javascript://h/%0aalert(1)",
+            "http://",
+            "http://h/\"><script>",
+            "http://h/ x",
+            "http://h/?x",
+            "http://h/#x",
+            "http://h:port/",
+        ] {
+            assert!(!is_url(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A real nginx in front, with the lines that the documentation gives, and clients that lie to it.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use larder::config::{AurSource, Config};
+use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
+use testbed::Nginx;
+
+use crate::client::Response;
+use crate::server::{ROOT, TestServer};
+use crate::{PATIENCE, catalogue};
+
+/// All that a client may claim to be, or to have been asked under.
+const LIES: [(&str, &str); 10] = [
+    ("X-Forwarded-For", "192.0.2.9"),
+    ("X-Real-IP", "192.0.2.9"),
+    ("Forwarded", "for=192.0.2.9;proto=https;host=evil.example"),
+    ("X-Client-IP", "192.0.2.9"),
+    ("X-Forwarded-Proto", "https"),
+    ("X-Forwarded-Host", "evil.example"),
+    ("X-Outside-URL", "https://evil.example/alice"),
+    ("X-Original-URI", "/+api"),
+    ("X-Accel-Redirect", "/larder-blobs/"),
+    ("Via", "1.1 evil.example"),
+];
+
+/// The blocks for nginx in a page of the documentation.
+fn snippets(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let text = fs::read_to_string(&path).expect("a page of the documentation");
+    let mut blocks = text.split("```nginx\n").skip(1);
+    let found: Vec<String> = blocks
+        .by_ref()
+        .map(|rest| rest.split("```").next().expect("it has an end").to_owned())
+        .collect();
+    assert!(!found.is_empty(), "{page} has no lines for nginx");
+    found
+}
+
+/// A server, and a real nginx in front of it.
+struct Fronted {
+    server: TestServer,
+    nginx: Nginx,
+}
+
+impl Fronted {
+    /// With all lines of a page; none where nginx is not installed.
+    fn start(page: &str, change: impl FnOnce(&mut Config)) -> Option<Fronted> {
+        let mut lines = snippets(page).concat();
+        let server = TestServer::start_in(
+            std::sync::Arc::new(tempfile::tempdir().expect("a directory")),
+            |config, directory| {
+                let source = directory.path().join("source.json");
+                fs::write(&source, catalogue::small()).expect("a dump");
+                config.aur.source = Some(AurSource::File(source));
+                config.aur.rate_limit = 3;
+                change(config);
+            },
+        );
+        server.wait_until_ready();
+        let blobs = server.app.config.data_dir.join("blobs");
+        for (written, meant) in [
+            ("127.0.0.1:8080", server.client.address.to_string()),
+            ("/var/lib/larder/blobs", blobs.display().to_string()),
+        ] {
+            assert!(lines.contains(written) || page != "operating.md", "{written} in {page}");
+            lines = lines.replace(written, &meant);
+        }
+        Some(Fronted { server, nginx: Nginx::start(&lines)? })
+    }
+
+    /// One request to nginx from the client at 127.0.0.`client`.
+    fn send(
+        &self,
+        client: u8,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Response {
+        let mut request = format!(
+            "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
+            self.nginx.address
+        );
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !body.is_empty() {
+            request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        request.push_str("\r\n");
+        let mut bytes = request.into_bytes();
+        bytes.extend_from_slice(body);
+        let mut stream = connect_from(client, self.nginx.address);
+        // A server that refuses a body may close before it has been sent.
+        let _ = stream.write_all(&bytes);
+        Response::read(&mut stream, false)
+    }
+
+    fn get(&self, client: u8, target: &str, headers: &[(&str, &str)]) -> Response {
+        self.send(client, "GET", target, headers, b"")
+    }
+
+    /// What an index of Alice's is made of, through nginx.
+    fn make_index(&self, content: &[u8]) -> String {
+        let json = [ROOT, ("Content-Type", "application/json")];
+        let user = br#"{"password":"open-sesame"}"#;
+        assert_eq!(self.send(9, "PUT", "/alice", &json, user).status, 201);
+        let alice = format!("Basic {}", BASE64_STANDARD.encode("alice:open-sesame"));
+        let alice = ("Authorization", alice.as_str());
+        for (name, config) in [("dev", "{}"), ("secret", r#"{"acl_read":["alice"]}"#)] {
+            let made = self.send(9, "PUT", &format!("/alice/{name}"), &[alice], config.as_bytes());
+            assert_eq!(made.status, 200, "{}", made.text());
+        }
+        let mut form = Vec::new();
+        for (name, value) in [(":action", "file_upload"), ("name", "p"), ("version", "1.0")] {
+            let part = "--B\r\nContent-Disposition: form-data; name=";
+            form.extend_from_slice(format!("{part}\"{name}\"\r\n\r\n{value}\r\n").as_bytes());
+        }
+        let head = "--B\r\nContent-Disposition: form-data; name=\"content\"; filename=\"p-1.0.zip\"\r\n\r\n";
+        form.extend_from_slice(head.as_bytes());
+        form.extend_from_slice(content);
+        form.extend_from_slice(b"\r\n--B--\r\n");
+        let headers = [alice, ("Content-Type", "multipart/form-data; boundary=B")];
+        let uploaded = self.send(9, "POST", "/alice/dev/", &headers, &form);
+        assert_eq!(uploaded.status, 200, "{}", uploaded.text());
+        let digest = record::Digest::of(content).to_string();
+        format!("/alice/dev/+f/{}/{}/p-1.0.zip", &digest[..3], &digest[3..16])
+    }
+}
+
+/// A connection from an address of this machine that is not a trusted one.
+fn connect_from(client: u8, address: SocketAddr) -> TcpStream {
+    assert_ne!(client, 1, "127.0.0.1 is trusted");
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let own = SocketAddr::from((Ipv4Addr::new(127, 0, 0, client), 0));
+    socket.bind(&own.into()).expect("an address of this machine");
+    socket.connect(&address.into()).expect("nginx listens");
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+/// Each client has its own limit, whatever it says.
+fn check_limit(fronted: &Fronted) {
+    const QUESTION: &str = "/rpc?v=5&type=info&arg=attest";
+    for remaining in ["2", "1", "0"] {
+        let answer = fronted.get(2, QUESTION, &[]);
+        assert_eq!((answer.status, answer.header("ratelimit-remaining")), (200, remaining));
+    }
+    for (name, value) in LIES {
+        assert_eq!(fronted.get(2, QUESTION, &[(name, value)]).status, 429, "{name}");
+    }
+    assert_eq!(fronted.get(2, QUESTION, &LIES).status, 429);
+    for attempt in 0..20 {
+        let address = format!("198.51.100.{attempt}");
+        let each = [("X-Forwarded-For", &*address), ("X-Real-IP", &address)];
+        assert_eq!(fronted.get(2, QUESTION, &each).status, 429, "{address}");
+    }
+    assert_eq!(fronted.get(3, QUESTION, &[]).header("ratelimit-remaining"), "2");
+    let limiter = fronted.server.metric("larder_rate_limit_clients");
+    assert_eq!(limiter, 2.0, "two clients have asked");
+}
+
+/// Links begin with what nginx was asked for, whatever a client says.
+fn check_urls(fronted: &Fronted) {
+    let own = format!("http://{}", fronted.nginx.address);
+    let json = ("Accept", "application/json");
+    for lies in [&[][..], &LIES] {
+        let headers: Vec<_> = [json].into_iter().chain(lies.iter().copied()).collect();
+        let api: Value = fronted.get(4, "/alice/dev/+api", &headers).json();
+        assert_eq!(api["result"]["index"], json!(format!("{own}/alice/dev")));
+        assert_eq!(api["result"]["login"], json!(format!("{own}/+login")));
+        let moved = fronted.get(4, "/alice/dev/P", &headers);
+        assert_eq!(moved.header("location"), format!("{own}/alice/dev/p"));
+        assert_eq!(fronted.get(4, "/alice/secret/+simple/", lies).status, 401);
+    }
+    let uri = ("X-Original-URI", "/alice/secret/+simple/");
+    let outside = ("X-Outside-URL", "http://h/alice");
+    assert_eq!(fronted.get(4, "/+authcheck", &[uri, outside]).status, 401);
+}
+
+#[test]
+fn as_operating_says() {
+    let Some(fronted) = Fronted::start("operating.md", |config| {
+        config.python.accel_redirect = Some("/larder-blobs".into());
+    }) else {
+        return;
+    };
+    check_limit(&fronted);
+    // Too large to be kept in memory, so nginx sends it.
+    let content = large_archive();
+    let file = fronted.make_index(&content);
+    check_urls(&fronted);
+    let whole = fronted.get(5, &file, &[]);
+    assert_eq!((whole.status, whole.body == content), (200, true), "{}", fronted.nginx.log());
+    assert_eq!(whole.find("x-accel-redirect"), None, "nobody is told the place");
+    let part = fronted.get(5, &file, &[("Range", "bytes=1000-1999")]);
+    assert_eq!((part.status, part.body == content[1000..2000]), (206, true));
+    let digest = record::Digest::of(&content).to_string();
+    let place = format!("/larder-blobs/sha256/{}/{}/{digest}", &digest[..2], &digest[2..4]);
+    assert_eq!(fronted.get(5, &place, &[]).status, 404, "the location is internal");
+    // nginx did send it: Larder answers those that it trusts with the place alone.
+    let told = fronted.server.get(&file);
+    assert_eq!((told.header("x-accel-redirect"), told.body.len()), (place.as_str(), 0));
+    // An address that is not trusted gets the bytes.
+    let mut stream = connect_from(6, fronted.server.client.address);
+    let request = format!("GET {file} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let direct = Response::read(&mut stream, false);
+    assert_eq!((direct.find("x-accel-redirect"), direct.body == content), (None, true));
+    for path in ["/metrics", "/rpc/metrics", "//metrics", "/%6detrics"] {
+        assert_eq!(fronted.get(7, path, &[]).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn as_coming_from_devpi_says() {
+    let Some(fronted) = Fronted::start("coming-from-devpi.md", |_| ()) else { return };
+    check_limit(&fronted);
+    let content = large_archive();
+    let file = fronted.make_index(&content);
+    check_urls(&fronted);
+    assert!(fronted.get(5, &file, &[]).body == content);
+}
+
+#[test]
+fn as_coming_from_goaurrpc_says() {
+    let Some(fronted) = Fronted::start("coming-from-goaurrpc.md", |_| ()) else { return };
+    check_limit(&fronted);
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    let posted = fronted.send(8, "POST", "/rpc.php", &form, b"v=5&type=info&arg[]=attest");
+    assert_eq!((posted.status, posted.names()), (200, "attest".to_owned()));
+}
+
+/// A source archive that no memory keeps: what is in it cannot be compressed.
+fn large_archive() -> Vec<u8> {
+    let mut state: u32 = 1;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    })
+    .take(600_000)
+    .collect();
+    crate::python::zip(&[
+        ("p-1.0/PKG-INFO", b"Metadata-Version: 2.1\nName: p\nVersion: 1.0\n"),
+        ("p-1.0/noise", &noise),
+    ])
+}
