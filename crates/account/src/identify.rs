@@ -3,7 +3,7 @@
 //! Tokens and logins are settled at once. A password is handed back as a [`PasswordCheck`], for the
 //! caller to run where slow work belongs, or to skip when its [fingerprint](PasswordCheck::fingerprint)
 //! was checked a moment ago. An unknown user's password is checked as well, in vain: the time that an
-//! answer takes does not tell who exists.
+//! answer takes does not tell who exists. A disabled user's right password is answered as a wrong one is.
 
 use std::sync::Arc;
 
@@ -41,13 +41,14 @@ pub struct PasswordCheck {
 /// of such credentials for anonymous.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No such user, a user without a password, or another password; devpi's text.
+    /// No such user, a user without a password, another password, or that of a disabled user; devpi's text.
     #[error("user '{user}' could not be authenticated")]
     Password {
         /// Who it was said to be.
         user: UserName,
     },
-    /// A user whose credentials are refused for now.
+    /// A user whose credentials are refused for now. Told to those who show a token or a login: whoever guesses
+    /// passwords is not told that one was right.
     #[error("user '{user}' is disabled")]
     Disabled {
         /// Who.
@@ -146,12 +147,21 @@ fn by_login(
     if let Some(said) = said.filter(|said| **said != user.name) {
         return Err(Refusal::LoginOfAnother { user: said.clone() });
     }
-    admitted(user, Means::Login, Scopes::ALL)
+    let expires_at = login.expires_at().ok_or(LoginTokenError::Notation)?;
+    admitted(user, Means::Login { expires_at }, Scopes::ALL)
 }
 
-fn admitted(user: &Arc<User>, means: Means, scopes: Scopes) -> Result<Identity, Refusal> {
+pub(crate) fn admitted(
+    user: &Arc<User>,
+    means: Means,
+    scopes: Scopes,
+) -> Result<Identity, Refusal> {
     if user.is_disabled {
-        return Err(Refusal::Disabled { user: user.name.clone() });
+        let user = user.name.clone();
+        return Err(match means {
+            Means::Password => Refusal::Password { user },
+            _ => Refusal::Disabled { user },
+        });
     }
     Ok(Identity { user: Arc::clone(user), means, scopes })
 }
@@ -165,7 +175,7 @@ impl PasswordCheck {
     /// Checks the password. Slow: tens of milliseconds of a core, and tens of megabytes.
     ///
     /// # Errors
-    /// [`Refusal::Password`], and for a right password [`Refusal::Disabled`].
+    /// [`Refusal::Password`].
     pub fn run(&self) -> Result<Principal, Refusal> {
         if self.hash.verify(&self.password) {
             return self.passed();
@@ -177,7 +187,8 @@ impl PasswordCheck {
     /// that succeeded. Of anything else it is the caller's mistake to ask this.
     ///
     /// # Errors
-    /// [`Refusal::Disabled`]; [`Refusal::Password`] if there is no such user with a password.
+    /// [`Refusal::Password`] if there is no such user with a password, or they are disabled: then the caller runs
+    /// the check all the same, so that the time that it takes does not tell.
     pub fn passed(&self) -> Result<Principal, Refusal> {
         self.outcome.clone().map(Principal::User)
     }
@@ -270,7 +281,7 @@ mod tests {
         check_password(&[], "alice:secret", wrong);
         check_password(&[user("alice", &[])], "alice:", wrong);
         let disabled = User { is_disabled: true, ..alice() };
-        check_password(slice::from_ref(&disabled), "alice:secret", "user 'alice' is disabled");
+        check_password(slice::from_ref(&disabled), "alice:secret", wrong);
         check_password(&[disabled], "alice:guess", wrong);
     }
 
@@ -360,12 +371,80 @@ mod tests {
             let credentials = Credentials::Login { user: said.map(name), login: login.clone() };
             assert_eq!(settled(snapshot, &credentials, 1), outcome);
         };
-        check(&with_secret, None, "alice by Login for *");
-        check(&with_secret, Some("alice"), "alice by Login for *");
+        let good = format!("alice by Login {{ expires_at: {:?} }} for *", at(36_000));
+        check(&with_secret, None, &good);
+        check(&with_secret, Some("alice"), &good);
         check(&with_secret, Some("bob"), "this login is not of user 'bob'");
         check(&snapshot, None, "this login was not issued by this server");
         let disabled = User { is_disabled: true, ..alice() };
         let (disabled, _) = snapshot_of(&[disabled]).apply(&records);
         check(&disabled, None, "user 'alice' is disabled");
+    }
+
+    /// What becomes of a proof when the accounts have changed under it.
+    #[track_caller]
+    fn check_later(proved: &Principal, later: &Snapshot, second: i64, outcome: &str) {
+        let found = match proved.as_of(later, at(second)) {
+            Ok(Principal::User(identity)) => {
+                let groups: Vec<&str> = identity.user.groups.iter().map(|it| it.as_str()).collect();
+                format!("{} in {groups:?} for {}", identity.user.name, identity.scopes)
+            }
+            Ok(Principal::Anonymous) => "anonymous".into(),
+            Err(refusal) => refusal.to_string(),
+        };
+        assert_eq!(found, outcome);
+    }
+
+    #[test]
+    fn a_proof_is_asked_again_of_a_later_snapshot() {
+        let (text, token) = token_of(&alice());
+        let first = with_token(&snapshot_of(&[alice()]), &token);
+        let proved = |credentials: &Credentials| match identify(&first, credentials, at(0)) {
+            Identified::Known(principal) => principal,
+            Identified::NeedsPasswordCheck(check) => check.run().expect("it is right"),
+            Identified::Refused(refusal) => panic!("{refusal}"),
+        };
+        let by_token = proved(&Credentials::Token { user: None, token: text });
+        let password = Credentials::from_user_and_password("alice", "secret");
+        let by_password = proved(&password.expect("credentials"));
+        let expires_at = at(20);
+        let Principal::User(identity) = &by_password else { panic!("a user") };
+        let by_login =
+            Principal::User(Identity { means: Means::Login { expires_at }, ..identity.clone() });
+        let with = |user: User| with_token(&snapshot_of(&[user]), &token);
+        let hash = Password::attempt("other").hash([1; 16]);
+        let unknown = "the token `larder_72cd6e8422c4_…` is not known here: it was revoked, or is \
+                       another server's";
+        let wrong = "user 'alice' could not be authenticated";
+        let ended = "the login of user 'alice' ended with their password";
+        let disabled = "user 'alice' is disabled";
+        let all = [&by_token, &by_password, &by_login];
+        let check = |later: &Snapshot, outcomes: [&str; 3]| {
+            for (proved, outcome) in all.into_iter().zip(outcomes) {
+                check_later(proved, later, 1, outcome);
+            }
+        };
+        let [good_token, good] =
+            ["python:upload", "*"].map(|it| format!("alice in [\"team\"] for {it}"));
+        check(&first, [&good_token, &good, &good]);
+        check(&with(User { is_disabled: true, ..alice() }), [disabled, wrong, disabled]);
+        check(&with(User { created_at: at(1), ..alice() }), [unknown, wrong, ended]);
+        check(&with(user("bob", &[])), [unknown, wrong, ended]);
+        let changed = with(User { password_hash: Some(hash), ..alice() });
+        check(&changed, [&good_token, wrong, ended]);
+        check(&snapshot_of(&[alice()]), [unknown, &good, &good]);
+        let left = with(User { groups: Default::default(), ..alice() });
+        check(&left, ["alice in [] for python:upload", "alice in [] for *", "alice in [] for *"]);
+        let expired = format!("the token `larder_72cd6e8422c4_…` expired at {}", at(10));
+        check_later(&by_token, &first, 10, &expired);
+        let expired = format!("the login of user 'alice' expired at {}", at(20));
+        check_later(&by_login, &first, 20, &expired);
+        check_later(&Principal::Anonymous, &first, 0, "anonymous");
+        let keys = |proved: &Principal| {
+            proved.rests_on().iter().map(|(key, it)| format!("{key} {it}")).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&by_token), ["user/alice at serial 1", "token/72cd6e8422c4 present"]);
+        assert_eq!(keys(&by_login), ["user/alice at serial 1"]);
+        assert_eq!(keys(&Principal::Anonymous), [""; 0]);
     }
 }

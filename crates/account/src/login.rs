@@ -146,6 +146,12 @@ impl LoginText {
         &self.user
     }
 
+    /// From when on it is refused, as it says itself; none if it is of another form.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        let (_, expires_at, _) = head(&self.signed)?;
+        Some(Timestamp::from_second(expires_at).unwrap_or(Timestamp::MAX))
+    }
+
     /// The text to hand out.
     pub fn reveal(&self) -> String {
         let bytes = [self.signed.as_slice(), self.mac.as_slice()].concat();

@@ -2,7 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::{GroupName, Scope, Scopes, TokenId, User, UserName};
+use jiff::Timestamp;
+use record::{Expected, Key};
+
+use crate::identify::admitted;
+use crate::{
+    GroupName, LoginTokenError, Refusal, Scope, Scopes, Snapshot, TokenId, User, UserName,
+    token_key, user_key,
+};
 
 /// Who a request comes from, for as long as it lasts. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -31,7 +38,10 @@ pub enum Means {
     /// Their password.
     Password,
     /// What they got for their password a while ago.
-    Login,
+    Login {
+        /// From when on it is refused.
+        expires_at: Timestamp,
+    },
     /// A token.
     Token(TokenId),
     /// Access to the machine: the command line.
@@ -42,6 +52,56 @@ impl Principal {
     /// `user` on their own behalf, with nothing to limit them: for the command line, and for tests.
     pub fn on_the_machine(user: Arc<User>) -> Principal {
         Principal::User(Identity { user, means: Means::Machine, scopes: Scopes::ALL })
+    }
+
+    /// The same sender as of another snapshot, at `now`: what was shown is not shown again, but it must still hold.
+    /// The user is there and not disabled; a password or a login is still that of the user; a token is there, and its
+    /// time is not over. Groups and scopes are those of `snapshot`. Costs a few lookups: no password is hashed.
+    ///
+    /// # Errors
+    /// [`Refusal`]: what was shown holds no longer.
+    pub fn as_of(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Principal, Refusal> {
+        let Principal::User(proved) = self else { return Ok(Principal::Anonymous) };
+        let name = &proved.user.name;
+        let found = snapshot.user(name).filter(|user| user.created_at == proved.user.created_at);
+        let with_same_password =
+            found.filter(|user| user.password_hash == proved.user.password_hash);
+        let (user, scopes) = match proved.means {
+            Means::Password => (with_same_password, Scopes::ALL),
+            Means::Machine => (found, Scopes::ALL),
+            Means::Login { expires_at } if expires_at <= now => {
+                let user = name.clone();
+                return Err(LoginTokenError::Expired { user, expired_at: expires_at }.into());
+            }
+            Means::Login { .. } => {
+                let ended = || LoginTokenError::Ended { user: name.clone() };
+                (Some(with_same_password.ok_or_else(ended)?), Scopes::ALL)
+            }
+            Means::Token(id) => {
+                let token = snapshot.token(id);
+                let token = token.filter(|token| found.is_some_and(|user| token.belongs_to(user)));
+                let token = token.ok_or(Refusal::TokenUnknown { id })?;
+                if let Some(expired_at) = token.expires_at.filter(|_| token.is_expired(now)) {
+                    return Err(Refusal::TokenExpired { id, expired_at });
+                }
+                (found, token.scopes)
+            }
+        };
+        let user = user.ok_or_else(|| Refusal::Password { user: name.clone() })?;
+        admitted(user, proved.means.clone(), scopes).map(Principal::User)
+    }
+
+    /// The records that this proof rests on, as the snapshot had them that it was last asked of: where one of them
+    /// has changed, [`Principal::as_of`] is to be asked again. None for anonymous.
+    pub fn rests_on(&self) -> Vec<(Key, Expected)> {
+        let Principal::User(identity) = self else { return Vec::new() };
+        let user = &identity.user;
+        let mut records = vec![(user_key(&user.name), Expected::At(user.serial))];
+        // A token is made and revoked, and never changed.
+        if let Means::Token(id) = identity.means {
+            records.push((token_key(id), Expected::Present));
+        }
+        records
     }
 
     /// The identity, unless anonymous.

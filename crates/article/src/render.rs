@@ -139,6 +139,15 @@ pub fn revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
     json(&WireRevision::of(name, facts))
 }
 
+/// The same for somebody who may write and not read: of a content that they restored, and so have not seen, nothing.
+pub fn blind_revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
+    let shown = WireRevision::of(name, facts);
+    if shown.restored_from.is_none() {
+        return json(&shown);
+    }
+    json(&WireRevision { size_bytes: None, sha256: None, content_type: None, title: None, ..shown })
+}
+
 /// Some of an article's revisions, latest first, as [`crate::Snapshot::history`] gives them:
 /// `{"name", "latest", "deleted", "versions": […], "next_before"}`.
 pub fn history(article: &Article, versions: &[Arc<RevisionFacts>]) -> Bytes {

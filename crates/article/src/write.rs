@@ -226,6 +226,35 @@ pub struct Stale {
 const AUTHOR_BYTES_MAX: usize = 255;
 
 impl WriteError {
+    /// What it says to somebody who may write and not read: the versions, and not who wrote the latest, or when.
+    pub fn blind(&self) -> String {
+        let (WriteError::Stale(stale)
+        | WriteError::Precondition(stale)
+        | WriteError::AlreadyExists(stale)
+        | WriteError::Deleted(stale)) = self
+        else {
+            return self.to_string();
+        };
+        let (name, latest, base) = (&stale.name, stale.latest.revision, stale.base);
+        match self {
+            WriteError::Precondition(_) => format!(
+                "`{name}` is at version {latest}, which is not what the request's precondition names"
+            ),
+            WriteError::AlreadyExists(_) => {
+                format!(
+                    "`{name}` exists, at version {latest}; version 0 as the base creates a new article"
+                )
+            }
+            WriteError::Deleted(_) => format!(
+                "`{name}` was deleted as version {latest}; a write from version {latest} or a restoration \
+                 brings it back"
+            ),
+            _ => format!(
+                "`{name}` is at version {latest}, but this write was made from version {base}"
+            ),
+        }
+    }
+
     /// A word for programs, the same for all errors of a kind.
     pub fn code(&self) -> &'static str {
         match self {

@@ -64,8 +64,11 @@ impl Passwords {
     /// [`TooMany`] if the queue is full.
     pub async fn check(&self, check: PasswordCheck) -> Result<Result<Principal, Refusal>, TooMany> {
         let fingerprint = check.fingerprint(&self.secret);
-        if self.right.get(&fingerprint).is_some_and(|since| since.elapsed() < self.remembered_for) {
-            return Ok(check.passed());
+        let is_remembered =
+            self.right.get(&fingerprint).is_some_and(|since| since.elapsed() < self.remembered_for);
+        // Who was disabled meanwhile waits for a hash, as for a wrong password.
+        if is_remembered && let Ok(principal) = check.passed() {
+            return Ok(Ok(principal));
         }
         let outcome = self.run(move || check.run()).await?;
         if outcome.is_ok() && !self.remembered_for.is_zero() {

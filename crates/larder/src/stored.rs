@@ -1,13 +1,17 @@
 //! Everything that comes out of the store, as of one serial, and the way of a write.
 //!
-//! decided change ([`Keeper::decided`]) -> [`Keeper::commit`] -> the store -> its serial -> the tail
+//! who asks -> [`Basis`] -> a change, decided on it -> [`Keeper::decided`] -> the store -> its serial -> the tail
 //! ([`crate::tasks::store_tail`]) -> [`Stored`] published -> the write is acknowledged.
+//! Rights are judged on the basis as well, and the store refuses what it rests on where that has changed: so a right
+//! that is taken away while a body arrives, or between the decision and the commit, is gone for that write.
+//! Larder's own tasks write by [`Keeper::commit_as_system`] and its kin, the command line to [`Records`] itself.
 //! A write is never applied by the request that made it: it returns through the tail as those of other
 //! processes do, so that what is served cannot differ from what is kept.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use account::{Principal, Refusal};
 use http::HeaderValue;
 use jiff::Timestamp;
 use record::{Batch, Record, Serial};
@@ -59,6 +63,31 @@ impl Stored {
             .and_then(|record| HeaderValue::from_bytes(record.body.as_deref()?).ok())
             .or_else(|| self.identity.clone());
         Stored { serial, accounts, articles: articles.snapshot, index: index.snapshot, identity }
+    }
+}
+
+/// What a write is decided on: the published state, and who asks, as of that very state. Nothing is written for a
+/// request without one: whether its sender may is judged by what this says, not by what held when it came.
+pub struct Basis {
+    stored: Arc<Stored>,
+    principal: Principal,
+    refusal: Option<Refusal>,
+}
+
+impl Basis {
+    /// The state.
+    pub fn stored(&self) -> &Arc<Stored> {
+        &self.stored
+    }
+
+    /// Who asks; nobody in particular, if their credentials hold no longer.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Why credentials that held when the request came hold no longer, if so.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 }
 
@@ -129,11 +158,69 @@ impl Keeper {
         }
     }
 
-    /// Writes `batch`, and returns once every page of this process shows it.
+    /// What a request's write is decided on now. `proved`: who its credentials were proved to be when it came.
+    ///
+    /// # Errors
+    /// [`WriteFailure::NotLoaded`].
+    pub fn basis(&self, proved: &Principal) -> Result<Basis, WriteFailure> {
+        let stored = self.live.snapshot_full().ok_or(WriteFailure::NotLoaded)?;
+        let (principal, refusal) = match proved.as_of(&stored.accounts, Timestamp::now()) {
+            Ok(principal) => (principal, None),
+            Err(refusal) => (Principal::Anonymous, Some(refusal)),
+        };
+        Ok(Basis { stored, principal, refusal })
+    }
+
+    /// Decides, commits, and decides anew where another write came first, or a right was changed, which is waited for
+    /// for `patience` at most. `decide` judges whether the sender may, and gives what to write, if anything, and what
+    /// to say of it once it is written: that is returned, with the serial of the commit, if there was one.
+    ///
+    /// # Errors
+    /// What `decide` refuses; [`WriteFailure`], of which [`WriteFailure::Overtaken`] comes after [`ATTEMPTS_MAX`]
+    /// decisions.
+    pub async fn decided<T, E: From<WriteFailure>>(
+        &self,
+        proved: &Principal,
+        patience: Duration,
+        mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, T), E>,
+    ) -> Result<(T, Option<Serial>), E> {
+        for _ in 0..ATTEMPTS_MAX {
+            let basis = self.basis(proved)?;
+            let (batch, outcome) = decide(&basis)?;
+            let Some(batch) = batch.filter(|batch| !batch.writes.is_empty()) else {
+                return Ok((outcome, None));
+            };
+            if let Some(serial) = self.commit_decided(basis, batch, patience).await? {
+                return Ok((outcome, Some(serial)));
+            }
+        }
+        Err(WriteFailure::Overtaken.into())
+    }
+
+    /// A step of [`Keeper::decided`], for decisions that take waiting: commits what was decided on `basis`, or waits
+    /// for the write that came first to be published, for `patience` at most. None: nothing was written, and it is to
+    /// be decided anew, on a new basis.
+    ///
+    /// # Errors
+    /// [`WriteFailure`]; no mismatch, but [`WriteFailure::Overtaken`] by a write that is not published in time.
+    pub async fn commit_decided(
+        &self,
+        basis: Basis,
+        mut batch: Batch,
+        patience: Duration,
+    ) -> Result<Option<Serial>, WriteFailure> {
+        batch.checks.extend(basis.principal.rests_on());
+        // A snapshot that nobody else holds need not wait for the store to be freed.
+        drop(basis);
+        self.commit_as_system_unless_overtaken(batch, patience).await
+    }
+
+    /// Writes what Larder itself decided, for nobody's sake: background tasks. Returns once every page of this process
+    /// shows it.
     ///
     /// # Errors
     /// [`WriteFailure`]; on [`WriteFailure::Commit`] nothing was written.
-    pub async fn commit(&self, batch: Batch) -> Result<Serial, WriteFailure> {
+    pub async fn commit_as_system(&self, batch: Batch) -> Result<Serial, WriteFailure> {
         let serial = self.records.commit(batch).await?;
         if self.wait_for(serial, VISIBLE_TIMEOUT).await {
             Ok(serial)
@@ -142,43 +229,16 @@ impl Keeper {
         }
     }
 
-    /// Decides on the published state, commits, and decides anew where another write came first, which is waited for
-    /// for `patience` at most. `decide` gives what to write, if anything, and what to say of it once it is written:
-    /// that is returned, with the serial of the commit, if there was one.
+    /// The same; where another write came first, that is waited for as in [`Keeper::commit_decided`].
     ///
     /// # Errors
-    /// What `decide` refuses; [`WriteFailure`], of which [`WriteFailure::Overtaken`] comes after [`ATTEMPTS_MAX`]
-    /// decisions.
-    pub async fn decided<T, E: From<WriteFailure>>(
-        &self,
-        patience: Duration,
-        mut decide: impl FnMut(&Stored) -> Result<(Option<Batch>, T), E>,
-    ) -> Result<(T, Option<Serial>), E> {
-        for _ in 0..ATTEMPTS_MAX {
-            let stored = self.live.snapshot_full().ok_or(WriteFailure::NotLoaded)?;
-            let (batch, outcome) = decide(&stored)?;
-            drop(stored);
-            let Some(batch) = batch.filter(|batch| !batch.writes.is_empty()) else {
-                return Ok((outcome, None));
-            };
-            if let Some(serial) = self.commit_unless_overtaken(batch, patience).await? {
-                return Ok((outcome, Some(serial)));
-            }
-        }
-        Err(WriteFailure::Overtaken.into())
-    }
-
-    /// A step of [`Keeper::decided`], for decisions that take waiting: commits, or waits for the write that came first
-    /// to be published, for `patience` at most. None: nothing was written, and it is to be decided anew.
-    ///
-    /// # Errors
-    /// [`WriteFailure`]; no mismatch, but [`WriteFailure::Overtaken`] by a write that is not published in time.
-    pub async fn commit_unless_overtaken(
+    /// As [`Keeper::commit_decided`].
+    pub async fn commit_as_system_unless_overtaken(
         &self,
         batch: Batch,
         patience: Duration,
     ) -> Result<Option<Serial>, WriteFailure> {
-        match self.commit(batch).await {
+        match self.commit_as_system(batch).await {
             Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
                 // What is not visible by then, the next decision would not see either.
                 match self.wait_for(mismatch.found.serial, patience.max(PATIENCE_MIN)).await {

@@ -8,9 +8,10 @@
 
 mod tox_report;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use account::{Principal, User, UserName};
+use account::{Acl, AclEntry, Principal, Scope, User, UserName};
 use bytes::Bytes;
 use jiff::Timestamp;
 use record::Digest;
@@ -22,7 +23,8 @@ use crate::change::push::PushAction;
 use crate::inherit::{Part, ProjectView, VersionView};
 use crate::simple::encoded;
 use crate::{
-    FileRole, LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageName,
+    FileRole, LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageConfig,
+    StageKind, StageName,
 };
 
 pub use self::tox_report::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus};
@@ -97,40 +99,115 @@ fn path(stage: &StageName) -> String {
     format!("{}/{}", encoded(stage.user()), encoded(stage.index()))
 }
 
+/// Who looks at users and stages, and where: what is nobody else's business is left out.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'snapshot> {
+    /// Where the stages are.
+    pub snapshot: &'snapshot Snapshot,
+    /// Who asks.
+    pub principal: &'snapshot Principal,
+    /// Whether everybody sees everything but the stages that they may not read, as with devpi.
+    pub shows_all: bool,
+}
+
+impl<'snapshot> View<'snapshot> {
+    /// Whether they may know that there is this user: themselves, whoever has a stage that they see, and for an
+    /// administrator everybody.
+    pub fn knows(self, user: &User) -> bool {
+        let principal = self.principal;
+        self.shows_all
+            || principal.user_name() == Some(&user.name)
+            || self.sees_private(user)
+            || self.snapshot.stages_of(user.name.as_str()).any(|stage| self.sees(stage))
+    }
+
+    /// Whether they see what a user tells of themselves that is not for everybody: their address, and what their
+    /// tools keep.
+    fn sees_private(self, user: &User) -> bool {
+        self.shows_all || self.principal.acts_for(&user.name, Scope::UserAdmin)
+    }
+
+    /// Whether they see the stage: who may read or change it.
+    fn sees(self, stage: &Stage) -> bool {
+        stage.may_read(self.principal) || stage.may_modify(self.principal)
+    }
+
+    /// Whether they see every stage that an entry of a log names; `own` is that of the file.
+    fn sees_named(self, entry: &LogEntry, own: &StageName) -> bool {
+        let sees = |name: &StageName| {
+            let stage = || self.snapshot.stage(name.as_str());
+            name == own || self.shows_all || stage().is_some_and(|stage| self.sees(stage))
+        };
+        match entry {
+            LogEntry::Upload { target, .. } => sees(target),
+            LogEntry::Push { source, target, .. } => sees(source) && sees(target),
+            LogEntry::Overwrite { .. } => true,
+        }
+    }
+
+    /// The configuration of a stage as they see it. Whoever may change it sees it as it is. Others are not told of
+    /// bases that they may not read or that are gone, and strangers not which users and groups its lists name.
+    fn config(self, stage: &'snapshot Stage) -> Cow<'snapshot, StageConfig> {
+        let config = stage.config();
+        if self.shows_all || stage.may_modify(self.principal) {
+            return Cow::Borrowed(config);
+        }
+        let mut shown = config.clone();
+        let is_stranger = self.principal.identity().is_none();
+        let hide = |list: &mut Acl| {
+            if is_stranger {
+                let own = AclEntry::User(stage.name().user_name());
+                let is_known = |entry: &&AclEntry| {
+                    matches!(entry, AclEntry::Everybody | AclEntry::EveryUser) || **entry == own
+                };
+                *list = list.entries().iter().filter(is_known).cloned().collect();
+            }
+        };
+        if let StageKind::Stage(settings) = &mut shown.kind {
+            hide(&mut settings.acl_upload);
+            hide(&mut settings.acl_toxresult_upload);
+            let index = self.snapshot;
+            settings
+                .bases
+                .retain(|base| index.stage(base.as_str()).is_some_and(|it| self.sees(it)));
+        }
+        Cow::Owned(shown)
+    }
+}
+
 /// A user with their stages, type `userconfig`; borrowed from what it shows.
 #[derive(Clone, Copy, Debug)]
 pub struct UserConfig<'snapshot> {
     /// The user.
     pub user: &'snapshot User,
-    /// Where their stages are.
-    pub snapshot: &'snapshot Snapshot,
     /// Who asks: stages that they may neither read nor change are left out.
-    pub principal: &'snapshot Principal,
+    pub view: View<'snapshot>,
 }
 
 impl Serialize for UserConfig<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let UserConfig { user, snapshot, principal } = *self;
+        let UserConfig { user, view } = *self;
+        let sees_private = view.sees_private(user);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("username", user.name.as_str())?;
         map.serialize_entry("created", &seconds(user.created_at))?;
         if let Some(modified_at) = user.modified_at {
             map.serialize_entry("modified", &seconds(modified_at))?;
         }
-        let texts =
-            [("email", &user.email), ("title", &user.title), ("description", &user.description)];
-        for (key, text) in texts {
+        let email = user.email.as_ref().filter(|_| sees_private);
+        let (title, description) = (user.title.as_ref(), user.description.as_ref());
+        for (key, text) in [("email", email), ("title", title), ("description", description)] {
             if let Some(text) = text {
                 map.serialize_entry(key, text)?;
             }
         }
-        if let Some(custom_data) = &user.custom_data {
+        if let Some(custom_data) = user.custom_data.as_ref().filter(|_| sees_private) {
             map.serialize_entry("custom_data", custom_data)?;
         }
-        let stages = snapshot.stages_of(user.name.as_str());
-        let shown = stages.filter(|it| it.may_read(principal) || it.may_modify(principal));
+        let stages = view.snapshot.stages_of(user.name.as_str());
+        let shown = stages.filter(|stage| view.sees(stage));
         let indexes: BTreeMap<&str, _> =
-            shown.map(|stage| (stage.name().index(), stage.config())).collect();
+            shown.map(|stage| (stage.name().index(), view.config(stage))).collect();
         map.serialize_entry("indexes", &indexes)?;
         map.end()
     }
@@ -141,13 +218,13 @@ fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Every user with their stages, type `list:userconfig`: an object by name.
+/// Every user whom the asker may know of, with their stages, type `list:userconfig`: an object by name.
 pub fn user_list<'snapshot>(
     users: impl IntoIterator<Item = &'snapshot User>,
-    snapshot: &'snapshot Snapshot,
-    principal: &'snapshot Principal,
+    view: View<'snapshot>,
 ) -> BTreeMap<&'snapshot str, UserConfig<'snapshot>> {
-    let configs = users.into_iter().map(|user| UserConfig { user, snapshot, principal });
+    let known = users.into_iter().filter(|user| view.knows(user));
+    let configs = known.map(|user| UserConfig { user, view });
     configs.map(|config| (config.user.name.as_str(), config)).collect()
 }
 
@@ -158,6 +235,8 @@ pub struct IndexConfig<'snapshot> {
     pub stage: &'snapshot Stage,
     /// Whether `projects` is among it.
     pub has_projects: bool,
+    /// Who asks.
+    pub view: View<'snapshot>,
 }
 
 impl Serialize for IndexConfig<'_> {
@@ -165,12 +244,12 @@ impl Serialize for IndexConfig<'_> {
         #[derive(Serialize)]
         struct Flat<'stage> {
             #[serde(flatten)]
-            config: &'stage crate::StageConfig,
+            config: Cow<'stage, StageConfig>,
             #[serde(skip_serializing_if = "Option::is_none")]
             projects: Option<Names<'stage>>,
         }
         let projects = self.has_projects.then_some(Names(self.stage));
-        Flat { config: self.stage.config(), projects }.serialize(serializer)
+        Flat { config: self.view.config(self.stage), projects }.serialize(serializer)
     }
 }
 
@@ -207,10 +286,10 @@ pub fn project_config(
     project: &ProjectName,
     root_url: &str,
     metadata: &MetadataBytes,
+    viewer: View<'_>,
 ) -> impl Serialize + use<> {
-    let entries = versions
-        .iter()
-        .map(|view| (view.version.to_string(), version_data(view, project, root_url, metadata)));
+    let data = |view| version_data(view, project, root_url, metadata, viewer);
+    let entries = versions.iter().map(|view| (view.version.to_string(), data(view)));
     Ordered(entries.collect())
 }
 
@@ -223,17 +302,19 @@ impl Serialize for Ordered {
 }
 
 /// One version, type `versiondata`: its metadata, `+links`, and the same version of stages farther away
-/// in `+shadowing`.
+/// in `+shadowing`. What a file's log says of stages that the viewer may not read is left out.
 pub fn version_data(
     view: &VersionView<'_>,
     project: &ProjectName,
     root_url: &str,
     metadata: &MetadataBytes,
+    viewer: View<'_>,
 ) -> Value {
+    let version = view.version.as_str();
     let mut parts = view
         .parts
         .iter()
-        .map(|part| one_version(*part, project, view.version.as_str(), root_url, metadata));
+        .map(|part| one_version(*part, project, version, root_url, metadata, viewer));
     let mut nearest = parts.next().unwrap_or_default();
     let shadowed: Vec<Value> = parts.map(Value::Object).collect();
     if !shadowed.is_empty() {
@@ -248,6 +329,7 @@ fn one_version(
     version: &str,
     root_url: &str,
     metadata: &MetadataBytes,
+    viewer: View<'_>,
 ) -> Map<String, Value> {
     let stored = part.project.release(version).and_then(|it| metadata.get(&it.metadata));
     let stored = stored.and_then(|bytes| serde_json::from_slice(bytes).ok());
@@ -257,7 +339,8 @@ fn one_version(
     let mut files: Vec<&ReleaseFile> = part.project.files_of(version).map(|it| &**it).collect();
     // Stable: by name within a role.
     files.sort_by_key(|file| file.role());
-    let links: Vec<Value> = files.iter().map(|file| link(part.stage, file, root_url)).collect();
+    let links = files.iter().map(|file| link(part.stage, file, root_url, viewer));
+    let links: Vec<Value> = links.collect();
     if !links.is_empty() {
         object.insert("+links".to_owned(), links.into());
     }
@@ -273,10 +356,12 @@ fn url(root_url: &str, stage: &StageName, file: &ReleaseFile, filename: &str) ->
     format!("{root_url}/{}/+f/{}/{}", path(stage), file.directory(), encoded(filename))
 }
 
-fn link(stage: &Stage, file: &ReleaseFile, root_url: &str) -> Value {
+fn link(stage: &Stage, file: &ReleaseFile, root_url: &str, viewer: View<'_>) -> Value {
     let name = stage.name();
     let sha256 = file.digest().to_string();
-    let log: Vec<Value> = file.log(name).iter().map(log_entry).collect();
+    let log = file.log(name);
+    let told = log.iter().filter(|entry| viewer.sees_named(entry, name));
+    let log: Vec<Value> = told.map(log_entry).collect();
     let mut link = json!({
         "rel": file.role().as_str(),
         "href": file_url(root_url, name, file),

@@ -21,6 +21,13 @@ impl Stage {
         settings.is_some_and(|settings| settings.acl_upload.admits(principal, Scope::PythonUpload))
     }
 
+    /// Whether `principal` may put other contents in the place of a file, where the stage is volatile: whom
+    /// `acl_upload` names, with credentials that may be used for removing, too.
+    pub fn may_replace(&self, principal: &Principal) -> bool {
+        let settings = self.config().upload();
+        settings.is_some_and(|settings| settings.acl_upload.admits(principal, Scope::PythonAdmin))
+    }
+
     /// Whether `principal` may add test results.
     pub fn may_upload_tox_results(&self, principal: &Principal) -> bool {
         let settings = self.config().upload();

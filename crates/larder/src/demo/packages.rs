@@ -147,7 +147,7 @@ pub(super) async fn write(app: &App) -> anyhow::Result<()> {
         let edit = ConfigEdit::parse(&json!({ "bases": bases }))?;
         let stored = app.keeper.live.snapshot_full().context("the store is not loaded")?;
         let (batch, _) = stage::create(&stored.index, name, &edit)?;
-        app.keeper.commit(batch).await?;
+        app.keeper.commit_as_system(batch).await?;
     }
     for release in &RELEASES {
         let what = || format!("{} {}", release.name, release.version);
@@ -186,7 +186,7 @@ async fn upload(app: &App, release: &Release) -> anyhow::Result<()> {
     let stored = app.keeper.live.snapshot_full().context("the store is not loaded")?;
     if let Some(batch) = upload::file(&stored.index, &upload)?.batch() {
         drop(stored);
-        app.keeper.commit(batch).await?;
+        app.keeper.commit_as_system(batch).await?;
     }
     Ok(())
 }

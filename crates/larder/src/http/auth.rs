@@ -17,7 +17,7 @@ use store::CommitError;
 
 use super::error::HttpError;
 use crate::app::App;
-use crate::stored::{Stored, WriteFailure};
+use crate::stored::{Basis, Stored, WriteFailure};
 
 pub(super) use origin::refuse_foreign_pages;
 
@@ -83,12 +83,23 @@ pub(super) async fn proved(
     Ok(outcome.map_err(|refusal| refusal.to_string()))
 }
 
-/// Lets those pass whom the list names.
+/// Who asks, as of the state that a write is decided on.
+///
+/// # Errors
+/// 401 for credentials that held when the request came, and do no longer.
+pub(super) fn still(basis: &Basis) -> Result<&Principal, HttpError> {
+    match basis.refusal() {
+        None => Ok(basis.principal()),
+        Some(refusal) => Err(HttpError::unauthorized(refusal.to_string())),
+    }
+}
+
+/// Lets those pass whom the list named `called` names.
 ///
 /// # Errors
 /// 401 for nobody in particular, 403 for a user who may not.
 pub(super) fn admit(
-    list: &Acl,
+    (called, list): (&str, &Acl),
     principal: &Principal,
     scope: Scope,
     purpose: &str,
@@ -96,24 +107,29 @@ pub(super) fn admit(
     if list.admits(principal, scope) {
         return Ok(());
     }
-    if principal.identity().is_some() && !principal.has_scope(scope) {
-        let detail =
-            format!("this token may not {purpose}: it lacks the scope `{}`", scope.as_str());
-        return Err(HttpError::new(StatusCode::FORBIDDEN, detail));
-    }
-    Err(denied(principal, purpose))
+    let name = principal.user_name().map_or("nobody", |name| name.as_str());
+    Err(denied(principal, scope, purpose, &format!("`{name}` is not in `{called}`")))
 }
 
-/// The answer to somebody who may not: 401 for nobody in particular, 403 for a user.
-pub(super) fn denied(principal: &Principal, purpose: &str) -> HttpError {
-    match principal.user_name() {
-        None => HttpError::unauthorized(format!(
-            "to {purpose}, a user and a password or a token are needed"
-        )),
-        Some(name) => {
-            HttpError::new(StatusCode::FORBIDDEN, format!("user '{name}' may not {purpose}"))
+/// The answer to somebody who may not: 401 for nobody in particular; 403 for a user, with the cause: what their token
+/// lacks, else `reason`.
+pub(super) fn denied(
+    principal: &Principal,
+    scope: Scope,
+    purpose: &str,
+    reason: &str,
+) -> HttpError {
+    let detail = match principal.user_name() {
+        None => {
+            let detail = format!("to {purpose}, a user and a password or a token are needed");
+            return HttpError::unauthorized(detail);
         }
-    }
+        Some(_) if !principal.has_scope(scope) => {
+            format!("this token may not {purpose}: it lacks the scope `{}`", scope.as_str())
+        }
+        Some(name) => format!("user '{name}' may not {purpose}: {reason}"),
+    };
+    HttpError::new(StatusCode::FORBIDDEN, detail)
 }
 
 /// The answer to a writer whose write is not acknowledged.

@@ -9,6 +9,7 @@ mod files;
 mod project;
 mod push;
 mod reply;
+mod rights;
 mod route;
 mod search;
 mod simple;
@@ -146,7 +147,7 @@ async fn read(ask: &Ask, route: &Route) -> Result<Response, HttpError> {
     match route {
         Route::Root if ask.wants_json() => users::list(ask).await,
         Route::Root => Err(error::nothing_at(ask.head.uri.path())),
-        Route::Status => Ok(status::status(ask)),
+        Route::Status => status::status(ask).await,
         Route::Api { user, index } => stages::api(ask, user.as_deref(), index.as_deref()).await,
         Route::AuthCheck => status::auth_check(ask).await,
         Route::Search => search::search(ask).await,

@@ -24,7 +24,7 @@ use super::error::HttpError;
 use super::{auth, serial};
 use crate::accounts::{self, Expiry};
 use crate::app::App;
-use crate::stored::Stored;
+use crate::stored::{Basis, Stored};
 
 /// Size of the request for a token.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -103,9 +103,6 @@ async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpErr
     let owner = owner(head, &principal)?;
     POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
     let wish = wish(&head.headers, body).await?;
-    // A body may take its time: who has lost the right meanwhile, has lost it.
-    let principal = asking(app, &head.headers).await?;
-    POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
     let unusable = |error: &dyn std::fmt::Display| {
         HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
     };
@@ -119,9 +116,11 @@ async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpErr
             .and_then(|expiry| expiry.at(now))
             .map_err(|error| unusable(&error))?,
     };
-    POLICY.create_token(&principal, &owner, scopes).map_err(|error| refused(&principal, &error))?;
     let new = change::NewToken { user: owner, comment: wish.comment, scopes, expires_at };
-    let ((text, token), serial) = commit(app, |stored| {
+    let ((text, token), serial) = commit(app, &principal, |stored, principal| {
+        POLICY
+            .create_token(principal, &new.user, scopes)
+            .map_err(|error| refused(principal, &error))?;
         found(stored, &new.user)?;
         let secret = accounts::random().map_err(|error| {
             tracing::error!(%error, "no random numbers");
@@ -150,10 +149,11 @@ async fn revoke(app: &App, head: &Parts) -> Result<Response, HttpError> {
     // A user who may manage their own is not told which others there are.
     let own = principal.user_name().cloned().ok_or_else(unidentified)?;
     POLICY.manage_tokens(&principal, &own).map_err(|error| refused(&principal, &error))?;
-    let ((), serial) = commit(app, |stored| {
+    let ((), serial) = commit(app, &principal, |stored, principal| {
+        POLICY.manage_tokens(principal, &own).map_err(|error| refused(principal, &error))?;
         let none = || HttpError::new(StatusCode::NOT_FOUND, change::NoToken(id).to_string());
         let token = stored.accounts.token(id).ok_or_else(none)?;
-        POLICY.manage_tokens(&principal, &token.user).map_err(|_| none())?;
+        POLICY.manage_tokens(principal, &token.user).map_err(|_| none())?;
         let batch = change::revoke_token(&stored.accounts, id).map_err(|_| none())?;
         Ok((batch, ()))
     })
@@ -237,17 +237,19 @@ async fn wish(headers: &HeaderMap, body: Body) -> Result<Wish, HttpError> {
     serde_json::from_slice(&bytes).map_err(|error| bad(&error))
 }
 
-/// Commits what `decide` makes of what is there, decided anew where another write came first: what it says of it, and
-/// the serial.
+/// Commits what `decide` makes of what is there for who asks, as of then; decided anew where another write came first:
+/// what it says of it, and the serial.
 async fn commit<T>(
     app: &App,
-    mut decide: impl FnMut(&Stored) -> Result<(record::Batch, T), HttpError>,
+    proved: &Principal,
+    mut decide: impl FnMut(&Stored, &Principal) -> Result<(record::Batch, T), HttpError>,
 ) -> Result<(T, Serial), HttpError> {
-    let decide = |stored: &Stored| {
-        let (batch, outcome) = decide(stored)?;
+    let patience = app.config.store.wait_for_serial;
+    let decide = |basis: &Basis| {
+        let (batch, outcome) = decide(basis.stored(), auth::still(basis)?)?;
         Ok::<_, HttpError>((Some(batch), outcome))
     };
-    let (outcome, serial) = app.keeper.decided(app.config.store.wait_for_serial, decide).await?;
+    let (outcome, serial) = app.keeper.decided(proved, patience, decide).await?;
     Ok((outcome, serial.unwrap_or_default()))
 }
 

@@ -88,7 +88,7 @@ async fn sweep_leftovers(app: &App) {
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
     let records = batch.writes.len();
-    match app.keeper.commit(batch).await {
+    match app.keeper.commit_as_system(batch).await {
         // Kept as well, and shown as soon as the store can be read again.
         Ok(_) | Err(WriteFailure::NotVisible(_)) => {
             tracing::info!(records, "deleted records that a deleted index left behind");

@@ -93,7 +93,7 @@ async fn apply_to(app: &App, name: &StageName) -> anyhow::Result<Vec<Removal>> {
         };
         let Some(batch) = plan.batch else { return Ok(vec![]) };
         let patience = app.config.store.wait_for_serial;
-        match app.keeper.commit_unless_overtaken(batch, patience).await {
+        match app.keeper.commit_as_system_unless_overtaken(batch, patience).await {
             // Kept as well, and shown as soon as the store can be read again.
             Ok(Some(_)) | Err(WriteFailure::NotVisible(_)) => return Ok(plan.removals),
             Ok(None) => {}

@@ -18,6 +18,7 @@ mod nginx;
 mod process;
 mod python;
 mod reload;
+mod rights;
 mod rpc;
 mod server;
 mod store;

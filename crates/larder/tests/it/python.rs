@@ -185,7 +185,7 @@ fn basic(user: &str, password: &str) -> String {
 
 /// A form with a file.
 #[derive(Clone)]
-struct Upload {
+pub(crate) struct Upload {
     fields: Vec<(String, String)>,
     filename: String,
     content: Vec<u8>,
@@ -193,7 +193,7 @@ struct Upload {
 
 impl Upload {
     /// Of a release file, whose name tells project and version.
-    fn of(filename: &str, content: &[u8]) -> Upload {
+    pub(crate) fn of(filename: &str, content: &[u8]) -> Upload {
         let (project, rest) = filename.split_once('-').expect("a project");
         let version = rest.split(['-']).next().expect("a version");
         let version = version.trim_end_matches(".zip").trim_end_matches(".tar.gz");
@@ -218,7 +218,7 @@ impl Upload {
     }
 
     /// Of documentation.
-    fn docs(project: &str, version: &str, content: &[u8]) -> Upload {
+    pub(crate) fn docs(project: &str, version: &str, content: &[u8]) -> Upload {
         Upload::named(project, version, &format!("{project}.zip"), content)
             .set(":action", "doc_upload")
     }
@@ -235,7 +235,7 @@ impl Upload {
     }
 
     /// Content type and body.
-    fn form(&self) -> (String, Vec<u8>) {
+    pub(crate) fn form(&self) -> (String, Vec<u8>) {
         let boundary = "f0e1d2c3b4a5";
         let mut body = Vec::new();
         for (key, value) in &self.fields {
@@ -297,7 +297,7 @@ pub(crate) fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 /// A source archive that differs by `text`.
-fn sdist(text: &str) -> Vec<u8> {
+pub(crate) fn sdist(text: &str) -> Vec<u8> {
     zip(&[("p/setup.py", text.as_bytes())])
 }
 
@@ -319,7 +319,7 @@ fn wheel(name: &str, version: &str) -> (Vec<u8>, String) {
 }
 
 /// The path of a file with this content.
-fn path(stage: &str, filename: &str, content: &[u8]) -> String {
+pub(crate) fn path(stage: &str, filename: &str, content: &[u8]) -> String {
     let digest = Digest::of(content).to_string();
     format!("/{stage}/+f/{}/{}/{filename}", &digest[..3], &digest[3..16])
 }

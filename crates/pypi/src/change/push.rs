@@ -337,6 +337,19 @@ pub fn push(
     Ok((batch, actions))
 }
 
+/// The name of a file at the target in whose place the push would put other contents, if there is one.
+pub fn replaced(snapshot: &Snapshot, push: &Push<'_>) -> Option<String> {
+    let found = PushSource::find(snapshot, push.source, push.name, push.version).ok()?;
+    let target =
+        snapshot.stage(push.target.as_str())?.project_trace(found.project_name.as_str())?;
+    let is_replaced = |file: &&ReleaseFile| {
+        let known = target.file(file.filename());
+        known.is_some_and(|known| known.digest != file.digest || known.role != file.role)
+    };
+    let files = found.files(push.content, push.name).ok()?;
+    Some(files.into_iter().find(is_replaced)?.filename().to_owned())
+}
+
 /// Registers the release at the target. Of one that is there already, a stage that keeps what it has keeps what is
 /// known of it, too; and in no stage does a push take back a yank, which somebody pronounced there.
 fn put_release(draft: &mut Draft, target: &Stage, project: &ProjectName, release: &Release) {

@@ -139,6 +139,14 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     Ok(Decision::Commit(draft.finish()))
 }
 
+/// Whether the upload would put other contents in the place of a file that is there, which is more than to add one.
+pub fn replaces(snapshot: &Snapshot, upload: &FileUpload<'_>) -> bool {
+    let stage = snapshot.stage(upload.stage.as_str());
+    let project = stage.and_then(|stage| stage.project_trace(upload.project.as_str()));
+    let known = project.and_then(|project| project.file(upload.filename.as_str()));
+    known.is_some_and(|known| known.digest != upload.digest || known.role != upload.role)
+}
+
 /// How often a file was overwritten, by its log.
 pub(super) fn overwrites(log: &[LogEntry]) -> u32 {
     let counts = log.iter().map(|entry| match entry {

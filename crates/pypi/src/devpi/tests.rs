@@ -55,11 +55,60 @@ fn what_the_server_can_do_at_the_root_and_at_a_stage() {
 fn a_stage_with_its_own_projects() {
     let world = world();
     let stage = world.snapshot.stage("alice/dev").expect("a stage");
-    let text =
-        |has_projects| serde_json::to_string(&IndexConfig { stage, has_projects }).expect("JSON");
+    let view = viewed_by(&world, &Principal::Anonymous);
+    let text = |has_projects| {
+        serde_json::to_string(&IndexConfig { stage, has_projects, view }).expect("JSON")
+    };
     let config = r#"{"type":"stage","volatile":true,"acl_upload":["alice"],"acl_toxresult_upload":[":ANONYMOUS:"],"bases":["alice/base"],"mirror_whitelist":[],"mirror_whitelist_inheritance":"intersection""#;
     assert_eq!(text(false), format!("{config}}}"));
     assert_eq!(text(true), format!("{config},\"projects\":[\"foo\"]}}"));
+}
+
+fn viewed_by<'world>(world: &'world World, principal: &'world Principal) -> View<'world> {
+    View { snapshot: &world.snapshot, principal, shows_all: false }
+}
+
+/// What strangers learn of an index, and who keeps it; and everybody, where the server is devpi's twin.
+#[test]
+fn private_names_are_shown_to_those_who_may_know_them() {
+    let mut world = world();
+    world.create("bob/secret", json!({"acl_read": "bob"}));
+    let bases = ["bob/secret", "alice/base"];
+    world.create("alice/open", json!({"bases": bases, "acl_upload": "alice,ci,:ops"}));
+    let stage = world.snapshot.stage("alice/open").expect("a stage");
+    let config = |who: &Principal, shows_all: bool| {
+        let view = View { shows_all, ..viewed_by(&world, who) };
+        let config = serde_json::to_value(IndexConfig { stage, has_projects: false, view });
+        let config = config.expect("JSON");
+        (config["bases"].clone(), config["acl_upload"].clone())
+    };
+    let (own, uploaders) = (json!(["alice/base"]), json!(["alice", "ci", ":ops"]));
+    assert_eq!(config(&Principal::Anonymous, false), (own.clone(), json!(["alice"])));
+    assert_eq!(config(&principal("carol"), false), (own, uploaders.clone()));
+    for (who, shows_all) in [("bob", false), ("alice", false), ("root", false), ("carol", true)] {
+        let found = config(&principal(who), shows_all);
+        assert_eq!(found, (json!(bases), uploaders.clone()), "{who}");
+    }
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| User {
+        email: Some(format!("{name}@host.example")),
+        ..User::new(user_name(name), now())
+    });
+    let known = |who: &Principal, shows_all: bool| {
+        let view = View { shows_all, ..viewed_by(&world, who) };
+        let list = serde_json::to_value(user_list([&alice, &bob, &carol], view)).expect("JSON");
+        let list = list.as_object().expect("an object").clone();
+        let names = list.iter().map(|(name, config)| match config.get("email") {
+            Some(_) => format!("{name} with address"),
+            None => name.clone(),
+        });
+        names.collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(known(&Principal::Anonymous, false), "alice");
+    assert_eq!(known(&principal("carol"), false), "alice, carol with address");
+    assert_eq!(known(&principal("bob"), false), "alice, bob with address");
+    let all = "alice with address, bob with address, carol with address";
+    assert_eq!(known(&principal("root"), false), all);
+    assert_eq!(known(&Principal::Anonymous, true), all);
 }
 
 #[test]
@@ -70,7 +119,7 @@ fn a_user_with_the_stages_that_one_may_see() {
     user.email = Some("a@host.example".to_owned());
     user.modified_at = Some(now());
     let config = |principal: &Principal| {
-        let config = UserConfig { user: &user, snapshot: &world.snapshot, principal };
+        let config = UserConfig { user: &user, view: viewed_by(&world, principal) };
         serde_json::to_value(config).expect("JSON")
     };
     let own = config(&principal("alice"));
@@ -82,8 +131,10 @@ fn a_user_with_the_stages_that_one_may_see() {
     };
     assert_eq!(names(&own), ["base", "dev", "secret"]);
     assert_eq!(names(&config(&Principal::Anonymous)), ["base", "dev"]);
+    assert!(config(&Principal::Anonymous).get("email").is_none());
     assert!(own.get("pwhash").is_none() && own.get("title").is_none());
-    check(user_list([&user], &world.snapshot, &principal("alice")), json!({"alice": own}));
+    let alice = principal("alice");
+    check(user_list([&user], viewed_by(&world, &alice)), json!({"alice": own}));
 }
 
 /// The metadata that is needed, as the caller has it.
@@ -132,7 +183,7 @@ fn a_version_with_its_links_and_what_it_shadows() {
     };
     let result = Digest::of(b"{}");
     check(
-        version_data(&versions[1], &foo, ROOT, &metadata),
+        version_data(&versions[1], &foo, ROOT, &metadata, viewed_by(&world, &Principal::Anonymous)),
         json!({
             "name": "foo",
             "version": "1.0",
@@ -164,7 +215,13 @@ fn a_project_is_its_versions_newest_first() {
     let project = |is_alone| {
         let versions = versions(&world.snapshot, "alice/dev", "foo", is_alone).expect("a project");
         let foo = ProjectName::parse("foo").expect("a name");
-        let config = project_config(&versions, &foo, ROOT, &known(&versions));
+        let config = project_config(
+            &versions,
+            &foo,
+            ROOT,
+            &known(&versions),
+            viewed_by(&world, &Principal::Anonymous),
+        );
         serde_json::to_string(&config).expect("JSON")
     };
     let both = project(false);

@@ -144,9 +144,9 @@ pub(crate) async fn put(
         comment: new.comment.unwrap_or_default(),
         body: Body::from(new.body),
     };
-    match write::store(app, headers, &writer, new).await {
-        Ok(written) => Ok((render::revision(&written.name, &written.facts), written.serial)),
-        Err(Undone::Refused(it)) => Err(HttpError::new(it.status(), it.error.to_string())),
+    match write::store(app, &writer, new).await {
+        Ok(written) => Ok((written.rendered(), written.serial)),
+        Err(Undone::Refused(it)) => Err(HttpError::new(it.status(), it.detail())),
         Err(Undone::Failed(error)) => Err(error),
     }
 }

@@ -138,7 +138,8 @@ async fn admitted(
 pub(super) async fn admit(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
     if !is_open(app) {
         let principal = auth::principal(app, headers).await?;
-        auth::admit(&app.config.article.acl_read, &principal, Scope::ArticleRead, "read articles")?;
+        let readers = ("article.acl_read", &app.config.article.acl_read);
+        auth::admit(readers, &principal, Scope::ArticleRead, "read articles")?;
     }
     Ok(())
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use account::{Principal, Scope};
 use article::{
     ArticleName, Change, Content as Facts, ContentType, Delete, DifferenceError, DifferenceLimits,
-    Inspector, Limits, Merge, MergeSides, NotMergeable, Put, Restore, Revision, RevisionFacts,
-    Side, WriteError, merge, render, resolve_base,
+    Inspector, Kind, Limits, Merge, MergeSides, NotMergeable, Put, Restore, Revision,
+    RevisionFacts, Side, WriteError, merge, render, resolve_base,
 };
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -35,7 +35,7 @@ use crate::app::App;
 use crate::contents::Content;
 use crate::http::error::HttpError;
 use crate::http::{auth, serial};
-use crate::stored::{ATTEMPTS_MAX, Stored, WriteFailure};
+use crate::stored::{ATTEMPTS_MAX, Basis, Stored, WriteFailure};
 
 /// What is escaped in a path, besides what is not ASCII.
 const PATH: &AsciiSet = &CONTROLS
@@ -75,6 +75,7 @@ pub(super) struct Written {
     pub(super) name: ArticleName,
     pub(super) facts: Arc<RevisionFacts>,
     pub(super) serial: Serial,
+    may_read: bool,
 }
 
 /// A write that is not.
@@ -150,7 +151,7 @@ pub(super) async fn put(
             let said = said.filter(|said| !said.eq_ignore_ascii_case(UNSAID));
             let content_type = said.map(Cow::into_owned);
             let new = NewText { name, base, content_type, comment, body };
-            store(&app, &head.headers, &writer, new).await
+            store(&app, &writer, new).await
         }
     };
     answered(outcome)
@@ -167,12 +168,11 @@ pub(super) async fn delete(
     let [comment] = parameters(head.uri.query(), ["comment"])?;
     let (author, comment, at) = (author(&writer), comment.unwrap_or_default(), Timestamp::now());
     let base = Base::of(&head.headers, version);
-    let may_read = read::may_read(&app, &writer);
     let change = |base| {
         let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
         Change::Delete(Delete { name, base, author, comment, at })
     };
-    answered(commit(&app, &name, &base, change, None, may_read).await)
+    answered(commit(&app, &writer, &name, &base, change, None).await)
 }
 
 async fn restore(
@@ -201,16 +201,15 @@ async fn restore(
         let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
         Change::Restore(Restore { name, base, from: Some(from), author, comment, at })
     };
-    commit(app, &name, &base, change, None, may_read).await
+    commit(app, writer, &name, &base, change, None).await
 }
 
-/// Stores a text for `writer`, whose request has these headers.
+/// Stores a text for `writer`.
 ///
 /// # Errors
 /// What refuses or prevents it. 401 and 403 also for who lost the right while the body came.
 pub(super) async fn store(
     app: &Arc<App>,
-    headers: &HeaderMap,
     writer: &Principal,
     new: NewText,
 ) -> Result<Written, Undone> {
@@ -241,15 +240,14 @@ pub(super) async fn store(
     let base_type = base_type.map(|content| content.content_type.clone());
     drop(stored);
     let received = receive(app, content_type.as_deref(), base_type.as_ref(), body).await?;
-    // A body may take its time: who has lost the right meanwhile, has lost it.
-    self::writer(app, headers).await?;
     if let Some(error) = failed {
-        let stored = auth::stored(app)?;
-        return Err(overtaken(app, &stored, error, Some(&received), may_read).await);
+        let basis = app.keeper.basis(writer)?;
+        let may_read = read::may_read(app, check_writer(app, &basis)?);
+        return Err(overtaken(app, basis.stored(), error, Some(&received), may_read).await);
     }
     let content = received.facts.clone();
     let change = |base| change(base, content.clone());
-    commit(app, &name, &base, change, Some(received), may_read).await
+    commit(app, writer, &name, &base, change, Some(received)).await
 }
 
 /// Whoever may write.
@@ -259,8 +257,20 @@ pub(super) async fn store(
 pub(super) async fn writer(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
     serial::wait_for_seen(app, headers).await?;
     let principal = auth::principal(app, headers).await?;
-    auth::admit(&app.config.article.acl_write, &principal, Scope::ArticleWrite, "write articles")?;
+    admit(app, &principal)?;
     Ok(principal)
+}
+
+/// The same as of the state that the write is decided on.
+fn check_writer<'basis>(app: &App, basis: &'basis Basis) -> Result<&'basis Principal, HttpError> {
+    let principal = auth::still(basis)?;
+    admit(app, principal)?;
+    Ok(principal)
+}
+
+fn admit(app: &App, principal: &Principal) -> Result<(), HttpError> {
+    let writers = ("article.acl_write", &app.config.article.acl_write);
+    auth::admit(writers, principal, Scope::ArticleWrite, "write articles")
 }
 
 fn author(writer: &Principal) -> String {
@@ -351,30 +361,31 @@ fn unwritable(error: BlobError) -> HttpError {
     HttpError::unavailable("the content cannot be kept now; nothing was written", 5)
 }
 
-/// Checks, commits, and checks again where another write came first. What the request said of its base is looked at
-/// again, too: a precondition is one of the moment of the commit.
+/// Checks, commits, and checks again where another write came first. Whether `writer` may write, and what the request
+/// said of its base, is looked at again, too: both are conditions of the moment of the commit.
 async fn commit(
     app: &Arc<App>,
+    writer: &Principal,
     name: &ArticleName,
     base: &Base,
     change: impl Fn(Revision) -> Change,
     mut received: Option<Received>,
-    may_read: bool,
 ) -> Result<Written, Undone> {
     let mut staged = received.as_mut().and_then(|received| received.staged.take());
     for _ in 0..ATTEMPTS_MAX {
-        let stored = auth::stored(app)?;
-        let checked = base.resolve(&stored, name);
+        let basis = app.keeper.basis(writer)?;
+        let may_read = read::may_read(app, check_writer(app, &basis)?);
+        let stored = basis.stored();
+        let checked = base.resolve(stored, name);
         let checked = checked.and_then(|base| change(base).check(&stored.articles, &limits(app)));
         let checked = match checked {
             Ok(checked) => checked,
             Err(error) => {
-                return Err(overtaken(app, &stored, error, received.as_ref(), may_read).await);
+                return Err(overtaken(app, stored, error, received.as_ref(), may_read).await);
             }
         };
         let latest = stored.articles.latest(name).and_then(|facts| facts.content());
         let is_hot = latest.is_some_and(|it| app.contents.at_hand(&it.digest).is_some());
-        drop(stored);
         if let Some(staged) = staged.take() {
             let digest = staged.digest;
             staged.keep().await.map_err(unwritable)?;
@@ -389,9 +400,9 @@ async fn commit(
             }
         }
         let patience = app.config.store.wait_for_serial;
-        let committed = app.keeper.commit_unless_overtaken(checked.batch, patience).await?;
+        let committed = app.keeper.commit_decided(basis, checked.batch, patience).await?;
         if let Some(serial) = committed {
-            return written(app, name, checked.revision, serial);
+            return written(app, name, checked.revision, serial, may_read);
         }
     }
     Err(WriteFailure::Overtaken.into())
@@ -403,13 +414,14 @@ fn written(
     name: &ArticleName,
     revision: Revision,
     serial: Serial,
+    may_read: bool,
 ) -> Result<Written, Undone> {
     let stored = auth::stored(app)?;
     let facts = stored.articles.revision(name, revision).cloned();
     let lost = || {
         HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the write is kept, but cannot be shown")
     };
-    Ok(Written { name: name.clone(), facts: facts.ok_or_else(lost)?, serial })
+    Ok(Written { name: name.clone(), facts: facts.ok_or_else(lost)?, serial, may_read })
 }
 
 /// The answer to a write.
@@ -421,11 +433,22 @@ fn answered(outcome: Result<Written, Undone>) -> Result<Response, HttpError> {
     }
 }
 
+impl Written {
+    /// The new revision, as its writer may see it.
+    pub(super) fn rendered(&self) -> Bytes {
+        match self.may_read {
+            true => render::revision(&self.name, &self.facts),
+            false => render::blind_revision(&self.name, &self.facts),
+        }
+    }
+}
+
 impl IntoResponse for Written {
     fn into_response(self) -> Response {
-        let Written { name, facts, serial } = self;
+        let body = self.rendered();
+        let Written { name, facts, serial, may_read } = self;
         let status = if facts.is_deleted() { StatusCode::OK } else { StatusCode::CREATED };
-        let mut response = (status, render::revision(&name, &facts)).into_response();
+        let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let path = utf8_percent_encode(name.as_str(), PATH);
@@ -433,7 +456,9 @@ impl IntoResponse for Written {
         if let Ok(location) = HeaderValue::try_from(location) {
             headers.insert(LOCATION, location);
         }
+        let is_restored = matches!(facts.kind, Kind::Restored { .. });
         if !facts.is_deleted()
+            && (may_read || !is_restored)
             && let Ok(etag) = HeaderValue::try_from(facts.tag.header_value(Encoding::Identity))
         {
             headers.insert(ETAG, etag);
@@ -464,6 +489,11 @@ async fn overtaken(
 }
 
 impl Refused {
+    /// What it says to this writer.
+    pub(super) fn detail(&self) -> String {
+        if self.may_read { self.error.to_string() } else { self.error.blind() }
+    }
+
     pub(super) fn status(&self) -> StatusCode {
         match self.error {
             WriteError::Stale(_)
@@ -489,8 +519,8 @@ impl Refused {
         if !may_read {
             members.retain(|name, _| !matches!(name.as_str(), "latest" | "same_content" | "merge"));
         }
-        let detail = error.to_string();
-        let mut response = HttpError::new(self.status(), detail).with(members).into_response();
+        let mut response =
+            HttpError::new(self.status(), self.detail()).with(members).into_response();
         let headers = response.headers_mut();
         if let Some(stale) = error.stale()
             && *may_read

@@ -7,14 +7,16 @@ use account::Principal;
 use http::Method;
 use http::header::{ACCEPT, HOST, HeaderName, USER_AGENT};
 use http::request::Parts;
+use pypi::devpi::View;
 use record::Serial;
+use tokio::sync::OnceCell;
 
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::outside::{outside_scheme, outside_url};
 use crate::http::{auth, serial};
 use crate::net::Peer;
-use crate::stored::Stored;
+use crate::stored::{Basis, Stored};
 
 /// What pip and its kin call themselves; they get pages for machines at the URLs of people.
 const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv/"];
@@ -31,6 +33,8 @@ pub(super) struct Ask {
     pub(super) root_url: String,
     /// The last commit that this request made; zero: none.
     written: Arc<AtomicU64>,
+    /// What its credentials are worth, once somebody wanted to know: a password is hashed once.
+    proved: OnceCell<Result<Principal, String>>,
 }
 
 impl Ask {
@@ -45,7 +49,8 @@ impl Ask {
         let stored = auth::stored(&app)?;
         let root_url = root_url(&app, &head);
         let path = below(head.uri.path(), &root_url);
-        Ok(Ask { app, head, path, stored, root_url, written })
+        let proved = OnceCell::new();
+        Ok(Ask { app, head, path, stored, root_url, written, proved })
     }
 
     /// Notes a commit of this request, which its response names.
@@ -117,7 +122,29 @@ impl Ask {
     /// # Errors
     /// 503 while too many passwords are being checked.
     pub(super) async fn principal(&self) -> Result<Principal, HttpError> {
-        Ok(auth::identified(&self.app, &self.head.headers).await?.unwrap_or_default())
+        Ok(self.identified().await?.clone().unwrap_or_default())
+    }
+
+    /// The same; the inner error is why the credentials do not hold.
+    ///
+    /// # Errors
+    /// 503 while too many passwords are being checked.
+    pub(super) async fn identified(&self) -> Result<&Result<Principal, String>, HttpError> {
+        self.proved.get_or_try_init(|| auth::identified(&self.app, &self.head.headers)).await
+    }
+
+    /// What somebody sees of users and stages; with devpi's defaults, what everybody sees there.
+    pub(super) fn view<'view>(&'view self, principal: &'view Principal) -> View<'view> {
+        let shows_all = self.app.config.python.devpi_defaults;
+        View { snapshot: &self.stored.index, principal, shows_all }
+    }
+
+    /// What a write of this request is decided on now: its sender as of the newest state.
+    ///
+    /// # Errors
+    /// 503 while too many passwords are being checked.
+    pub(super) async fn basis(&self) -> Result<Basis, HttpError> {
+        Ok(self.app.keeper.basis(&self.principal().await?)?)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use account::Scope;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -19,11 +18,10 @@ use record::Digest;
 use store::BlobReader;
 
 use super::ask::Ask;
-use super::project::{no_stage, remover};
 use super::reply;
+use super::rights::{remover, tester, unreadable};
 use super::stages::refused;
-use super::write::{Refused, committed, decoded, rule, whole_body};
-use crate::http::auth;
+use super::write::{Refused, committed, decoded, whole_body};
 use crate::http::error::HttpError;
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::net::Peer;
@@ -45,12 +43,11 @@ pub(super) async fn file(ask: &Ask, stage: &str, path: &[String]) -> Result<Resp
     let [first, second, filename] = path else { return none() };
     let Some(directory) = Directory::parse(first, second) else { return none() };
     let found = stage.file(directory, filename);
-    let readers = &stage.config().acl_read;
     let is_public = stage.config().is_public();
     if !is_public {
         let principal = ask.principal().await?;
-        if !readers.admits(&principal, Scope::PythonRead) {
-            return Err(auth::denied(&principal, "read this index"));
+        if !stage.may_read(&principal) {
+            return Err(unreadable(&principal, stage));
         }
     }
     match found {
@@ -84,14 +81,18 @@ pub(super) async fn file(ask: &Ask, stage: &str, path: &[String]) -> Result<Resp
 
 /// `DELETE` of a file; a test result and documentation, too.
 pub(super) async fn remove(ask: &Ask, stage: &str, path: &[String]) -> Result<Response, HttpError> {
+    const PURPOSE: &str = "removing a file";
     let removing = async {
-        let stage = remover(ask, stage, "removing a file").await?.name();
+        let principal = ask.principal().await?;
+        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
         let shown = format!("{stage}/+f/{}", path.join("/"));
         let missing = || refused(ChangeError::NoFile { path: shown.clone() });
         let [first, second, filename] = path else { return Err(missing()) };
         let directory = Directory::parse(first, second).ok_or_else(missing)?;
         let force = ask.has_flag("force");
-        committed(ask, |stored| {
+        committed(ask, |basis| {
+            let stored = basis.stored();
+            remover(ask, stored, basis.principal(), stage.as_str(), PURPOSE)?;
             let batch = remove::file(&stored.index, stage, directory, filename, force);
             Ok((Some(batch.map_err(refused)?), ()))
         })
@@ -109,16 +110,8 @@ pub(super) async fn add_tox_result(
     body: Body,
 ) -> Result<Response, HttpError> {
     let adding = async {
-        let found = ask.stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
         let principal = ask.principal().await?;
-        if !found.may_read(&principal) {
-            return Err(auth::denied(&principal, "read this index").into());
-        }
-        if !found.may_upload_tox_results(&principal) {
-            let text = "No permission to upload tox results. You can use the devpi test --no-upload \
-                        option to skip the upload.";
-            return Err(rule(StatusCode::FORBIDDEN, text));
-        }
+        let found = tester(ask, &ask.stored, &principal, stage)?;
         let (stage, shown) = (found.name(), format!("{}/+f/{}", found.name(), path.join("/")));
         let missing = || refused(ChangeError::NoReleaseFile { path: shown.clone() });
         let [first, second, filename] = path else { return Err(missing()) };
@@ -134,7 +127,9 @@ pub(super) async fn add_tox_result(
             tracing::error!(%error, "a test result cannot be kept");
             HttpError::unavailable("the test result cannot be kept now; nothing was written", 5)
         })?;
-        let path = committed(ask, |stored| {
+        let path = committed(ask, |basis| {
+            let stored = basis.stored();
+            tester(ask, stored, basis.principal(), stage.as_str())?;
             let upload = ToxUpload {
                 stage,
                 directory,
@@ -142,7 +137,7 @@ pub(super) async fn add_tox_result(
                 name: None,
                 digest: blob.digest,
                 size_bytes: blob.size_bytes,
-                who: principal.user_name(),
+                who: basis.principal().user_name(),
                 at: Timestamp::now(),
                 log: &[],
             };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use account::Scope;
+use account::Principal;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -11,18 +11,18 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use pypi::change::remove;
-use pypi::devpi::{self, MetadataBytes};
-use pypi::{ProjectName, ResolutionOrder, Stage, StageName, VersionView};
+use pypi::devpi::{self, MetadataBytes, View};
+use pypi::{ProjectName, ResolutionOrder, VersionView};
 use serde_json::Value;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::ask::Ask;
+use super::rights::{check_reader, remover};
 use super::stages::refused;
 use super::write::{Refused, committed, rule};
 use super::{reply, simple};
 use crate::app::App;
-use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::release_metadata;
 
@@ -32,15 +32,10 @@ const AT_ONCE: usize = 16;
 
 /// Refuses whoever may not read all that these stages show.
 pub(super) async fn admit(ask: &Ask, order: &ResolutionOrder<'_>) -> Result<(), HttpError> {
-    let readers = order.readers();
-    if readers.is_empty() {
+    if order.stages().iter().all(|stage| stage.config().is_public()) {
         return Ok(());
     }
-    let principal = ask.principal().await?;
-    match readers.iter().all(|list| list.admits(&principal, Scope::PythonRead)) {
-        true => Ok(()),
-        false => Err(auth::denied(&principal, "read this index")),
-    }
+    check_reader(&ask.principal().await?, order)
 }
 
 /// The stages that answer for `stage`, for somebody who may read them all.
@@ -122,23 +117,33 @@ async fn show_project(ask: &Ask, stage: &str, project: &str) -> Result<Response,
         };
     };
     let versions = view.versions();
+    let principal = ask.principal().await?;
     if versions.len() > AT_ONCE {
-        return Ok(streamed(ask, stage, name, is_alone));
+        return Ok(streamed(ask, principal, stage, name, is_alone));
     }
     let metadata = metadata(&ask.app, &versions).await?;
-    let config = devpi::project_config(&versions, &name, &ask.root_url, &metadata);
+    let viewer = ask.view(&principal);
+    let config = devpi::project_config(&versions, &name, &ask.root_url, &metadata, viewer);
     Ok(reply::result(StatusCode::OK, "projectconfig", config, None))
 }
 
 /// The same body in portions.
-fn streamed(ask: &Ask, stage: &str, project: ProjectName, is_alone: bool) -> Response {
+fn streamed(
+    ask: &Ask,
+    principal: Principal,
+    stage: &str,
+    project: ProjectName,
+    is_alone: bool,
+) -> Response {
     let (app, stored) = (ask.app.clone(), ask.stored.clone());
+    let shows_all = app.config.python.devpi_defaults;
     let (stage, root_url) = (stage.to_owned(), ask.root_url.clone());
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let versions = devpi::versions(&stored.index, &stage, project.as_str(), is_alone);
         let mut text = "{\n  \"result\": {".to_owned();
         let mut separator = "";
+        let viewer = View { snapshot: &stored.index, principal: &principal, shows_all };
         for portion in versions.unwrap_or_default().chunks(AT_ONCE) {
             let metadata = match metadata(&app, portion).await {
                 Ok(metadata) => metadata,
@@ -151,7 +156,7 @@ fn streamed(ask: &Ask, stage: &str, project: ProjectName, is_alone: bool) -> Res
             };
             for view in portion {
                 let version = Value::from(view.version.as_str());
-                let value = devpi::version_data(view, &project, &root_url, &metadata);
+                let value = devpi::version_data(view, &project, &root_url, &metadata, viewer);
                 // No text has a line feed of its own: JSON escapes them.
                 let value = format!("{value:#}").replace('\n', "\n    ");
                 text.push_str(&format!("{separator}\n    {version}: {value}"));
@@ -231,22 +236,10 @@ async fn show_version(
     let wanted = versions.iter().find(|view| view.version.as_str() == version);
     let wanted = wanted.ok_or_else(missing)?;
     let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
-    let data = devpi::version_data(wanted, &name, &ask.root_url, &metadata);
-    Ok(reply::result(StatusCode::OK, "versiondata", data, None))
-}
-
-/// The stage, for somebody who may remove from it.
-pub(super) async fn remover<'ask>(
-    ask: &'ask Ask,
-    stage: &str,
-    purpose: &str,
-) -> Result<&'ask Arc<Stage>, Refused> {
-    let found = ask.stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
     let principal = ask.principal().await?;
-    match found.may_remove(&principal) {
-        true => Ok(found),
-        false => Err(Refused::from(reply::forbidden(ask, purpose))),
-    }
+    let viewer = ask.view(&principal);
+    let data = devpi::version_data(wanted, &name, &ask.root_url, &metadata, viewer);
+    Ok(reply::result(StatusCode::OK, "versiondata", data, None))
 }
 
 /// `DELETE /{user}/{index}/{project}`
@@ -255,11 +248,15 @@ pub(super) async fn remove(ask: &Ask, stage: &str, project: &str) -> Result<Resp
 }
 
 async fn remove_project(ask: &Ask, stage: &str, project: &str) -> Result<Response, Refused> {
-    let stage = remover(ask, stage, "removing a project").await?.name();
+    const PURPOSE: &str = "removing a project";
+    let principal = ask.principal().await?;
+    let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
     let missing = |_| rule(StatusCode::NOT_FOUND, "project not found");
     let name = ProjectName::normalize(project).map_err(missing)?;
     let force = ask.has_flag("force");
-    committed(ask, |stored| {
+    committed(ask, |basis| {
+        let stored = basis.stored();
+        remover(ask, stored, basis.principal(), stage.as_str(), PURPOSE)?;
         let batch = remove::project(&stored.index, stage, &name, force).map_err(refused)?;
         Ok((Some(batch), ()))
     })
@@ -275,12 +272,16 @@ pub(super) async fn remove_version(
     project: &str,
     version: &str,
 ) -> Result<Response, HttpError> {
+    const PURPOSE: &str = "removing a version";
     let removing = async {
-        let stage: &StageName = remover(ask, stage, "removing a version").await?.name();
+        let principal = ask.principal().await?;
+        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
         let missing = |_| no_version(project, version);
         let name = ProjectName::normalize(project).map_err(missing)?;
         let force = ask.has_flag("force");
-        committed(ask, |stored| {
+        committed(ask, |basis| {
+            let stored = basis.stored();
+            remover(ask, stored, basis.principal(), stage.as_str(), PURPOSE)?;
             let batch = remove::version(&stored.index, stage, &name, version, force);
             Ok((Some(batch.map_err(refused)?), ()))
         })

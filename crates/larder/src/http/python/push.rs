@@ -6,24 +6,26 @@
 
 mod external;
 
+use std::sync::Arc;
+
+use account::{Principal, Scope};
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
-use pypi::change::push::{Push, PushContent, PushOrder, PushSource, PushTarget, push};
-use pypi::{ChangeError, StageName};
+use pypi::change::push::{Push, PushContent, PushOrder, PushSource, PushTarget, push, replaced};
+use pypi::{ChangeError, Stage, StageName};
 use record::Batch;
 
 use super::ask::Ask;
-use super::project::{no_stage, readable};
 use super::reply;
+use super::rights::{cause, no_replacing, not_listed, readable};
 use super::stages::{refused, status};
 use super::write::{Refused, commit, json_body, rule};
-use crate::http::auth;
 use crate::http::error::HttpError;
-use crate::stored::{ATTEMPTS_MAX, WriteFailure};
+use crate::stored::{ATTEMPTS_MAX, Stored, WriteFailure};
 
 /// Blobs whose age is made new at once.
 const TOUCHED_AT_ONCE: usize = 16;
@@ -34,13 +36,15 @@ pub(super) async fn release(ask: &Ask, stage: &str, body: Body) -> Result<Respon
 }
 
 async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
-    // Its bases do not count.
-    let source = readable(ask, stage, true).await?;
-    let source = source.stages().first().ok_or_else(|| no_stage(stage))?.name();
+    let principal = ask.principal().await?;
+    let source = readable(&ask.stored, &principal, stage)?.name();
     let json = json_body(ask, body).await?;
     let bad = |error| rule(StatusCode::BAD_REQUEST, error);
     let order = PushOrder::parse(json, source).map_err(bad)?;
-    let stored = auth::stored(&ask.app)?;
+    // The body may have taken its time: who may not read any more, pushes nothing.
+    let basis = ask.basis().await?;
+    let stored = basis.stored();
+    readable(stored, basis.principal(), stage)?;
     let found = PushSource::find(&stored.index, source, &order.name, &order.version);
     let found = found.map_err(refused)?;
     let content = order.content().map_err(bad)?;
@@ -50,7 +54,8 @@ async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused
         PushTarget::External { url, username, password, register_project } => {
             let release = external::Release::find(ask, &found, &order, files).await?;
             let target = external::Target::new(&ask.app.egress, &url, &username, &password)?;
-            external::release(ask, &release, &target, register_project).await
+            let principal = basis.principal();
+            external::release(ask, principal, &release, &target, register_project).await
         }
     }
 }
@@ -62,17 +67,11 @@ async fn internal(
     order: &PushOrder,
     content: PushContent,
 ) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    let stage = ask.stored.index.stage(target.as_str());
-    let stage = stage.ok_or_else(|| refused(ChangeError::NoStage(target.clone())))?;
-    if !stage.may_upload(&principal) {
-        return Err(unauthorized(match principal.user_name() {
-            Some(name) => format!("user '{name}' cannot upload to '{target}'"),
-            None => format!("user None cannot upload to '{target}'"),
-        }));
-    }
     for _ in 0..ATTEMPTS_MAX {
-        let stored = auth::stored(&ask.app)?;
+        let basis = ask.basis().await?;
+        let (stored, principal) = (basis.stored(), basis.principal());
+        readable(stored, principal, source.as_str())?;
+        check_target(ask, stored, principal, target)?;
         let pushed = Push {
             source,
             target,
@@ -82,16 +81,43 @@ async fn internal(
             who: principal.user_name(),
             at: Timestamp::now(),
         };
+        let is_volatile = |stage: &Arc<Stage>| stage.config().volatile;
+        let adds_only = stored.index.stage(target.as_str()).filter(|stage| is_volatile(stage));
+        if adds_only.is_some_and(|stage| !stage.may_replace(principal))
+            && let Some(filename) = replaced(&stored.index, &pushed)
+        {
+            return Err(rule(StatusCode::FORBIDDEN, no_replacing(&filename)));
+        }
         let (batch, actions) = push(&stored.index, &pushed).map_err(told)?;
         let Some(batch) = batch else {
             return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
         };
         touch(ask, &batch).await?;
-        if commit(ask, batch).await? {
+        if commit(ask, basis, batch).await? {
             return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
         }
     }
     Err(WriteFailure::Overtaken.into())
+}
+
+/// Refuses whoever may not push into the stage.
+fn check_target(
+    ask: &Ask,
+    stored: &Stored,
+    principal: &Principal,
+    target: &StageName,
+) -> Result<(), Refused> {
+    let stage = stored.index.stage(target.as_str());
+    let stage = stage.ok_or_else(|| refused(ChangeError::NoStage(target.clone())))?;
+    if stage.may_upload(principal) {
+        return Ok(());
+    }
+    let list = || not_listed(principal, "acl_upload", target);
+    let cause = cause(ask, principal, Scope::PythonUpload, list);
+    Err(unauthorized(match principal.user_name() {
+        Some(name) => format!("user '{name}' cannot upload to '{target}'{cause}"),
+        None => format!("user None cannot upload to '{target}'"),
+    }))
 }
 
 /// What forbids a push; a file that stays as it is, is in the reason phrase as well.

@@ -51,9 +51,9 @@ pub(super) fn refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
     page(ask, status, &shortened(text))
 }
 
-/// A refusal of somebody who may not, as devpi gives it to everybody alike, known or not.
-pub(super) fn forbidden(ask: &Ask, purpose: &str) -> Response {
-    let text = format!("Unauthorized: {purpose} failed permission check");
+/// A refusal of somebody who may not, as devpi gives it to everybody alike, known or not; with its `cause`, if any.
+pub(super) fn forbidden(ask: &Ask, purpose: &str, cause: &str) -> Response {
+    let text = format!("Unauthorized: {purpose} failed permission check{cause}");
     if ask.wants_json() {
         let body = json!({"message": text, "code": "403 Forbidden", "title": "Forbidden"});
         return typed(StatusCode::FORBIDDEN, body.to_string(), JSON);

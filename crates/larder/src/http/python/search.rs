@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 use store::BlobError;
 
 use super::ask::Ask;
-use super::project::readable;
+use super::project::{no_stage, readable};
 use super::reply;
+use super::rights::check_reader;
 use super::write::{Refused, whole_body};
 use crate::app::App;
 use crate::http::error::HttpError;
@@ -211,8 +212,12 @@ pub(super) async fn xml_rpc(ask: &Ask, stage: &str, body: Body) -> Result<Respon
 }
 
 async fn called(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
-    let order = readable(ask, stage, false).await?;
+    readable(ask, stage, false).await?;
     let body = whole_body(body, XML_BYTES_MAX).await?;
+    // A body may take its time: the answer is of what may be read now.
+    let basis = ask.basis().await?;
+    let order = ResolutionOrder::of(&basis.stored().index, stage).ok_or_else(|| no_stage(stage))?;
+    check_reader(basis.principal(), &order)?;
     let query = match xml_rpc::Query::read(&body) {
         Ok(query) => query,
         Err(error) => return Ok(xml(xml_rpc::fault(&error))),

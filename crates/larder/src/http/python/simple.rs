@@ -15,11 +15,12 @@ use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOr
 
 use super::ask::{Ask, is_installer};
 use super::project::admit;
+use super::rights::refused_reader;
 use super::{insert_headers, reply};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::respond::{Conditions, respond_now};
-use crate::http::{auth, serial};
+use crate::http::serial;
 use crate::metrics::Surface;
 use crate::net::{Peer, Shortcut, Shortened};
 
@@ -208,7 +209,7 @@ async fn page(
     if !page.is_public() {
         let principal = ask.principal().await?;
         if !page.admits(&principal) {
-            return Err(auth::denied(&principal, "read this index"));
+            return Err(refused_reader(&principal, index.stage(stage).map(|own| &**own)));
         }
     }
     if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {

@@ -1,17 +1,16 @@
 //! Stages ("indexes" to devpi's clients): made, shown, changed and removed.
 
-use account::{Principal, Scope};
 use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
 use pypi::change::stage as change;
 use pypi::devpi::{self, IndexConfig};
-use pypi::{ChangeError, ConfigEdit, Refusal, StageName, may_own};
+use pypi::{ChangeError, ConfigEdit, Refusal, StageName};
 
 use super::ask::Ask;
 use super::reply;
+use super::rights::{check_keeper, unreadable};
 use super::write::{Refused, committed, json_body, rule};
-use crate::http::auth;
 use crate::http::error::HttpError;
 
 /// `/+api`, `/{user}/+api`, `/{user}/{index}/+api`
@@ -68,26 +67,16 @@ pub(super) fn named(stage: &str) -> Result<StageName, Refused> {
     stage.parse().map_err(|error: pypi::StageNameError| rule(StatusCode::BAD_REQUEST, error))
 }
 
-/// Whether this is somebody who may make, change and remove the stage.
-pub(super) fn may_keep(ask: &Ask, principal: &Principal, stage: &StageName) -> bool {
-    let keepers = &ask.app.config.python.restrict_modify;
-    if keepers.entries().is_empty() {
-        return may_own(stage, principal);
-    }
-    keepers.admits(principal, Scope::PythonAdmin)
-}
-
 async fn show(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let text = || format!("The stage {stage} could not be found.");
     let missing = || HttpError::new(StatusCode::NOT_FOUND, text());
     let found = ask.stored.index.stage(stage).ok_or_else(missing)?;
-    if !found.config().is_public() {
-        let principal = ask.principal().await?;
-        if !found.may_read(&principal) && !found.may_modify(&principal) {
-            return Err(auth::denied(&principal, "read this index").into());
-        }
+    let principal = ask.principal().await?;
+    if !found.may_read(&principal) && !found.may_modify(&principal) {
+        return Err(unreadable(&principal, found).into());
     }
-    let config = IndexConfig { stage: found, has_projects: !ask.has_flag("no_projects") };
+    let has_projects = !ask.has_flag("no_projects");
+    let config = IndexConfig { stage: found, has_projects, view: ask.view(&principal) };
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
@@ -103,12 +92,11 @@ async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
     if ask.stored.accounts.user(&user).is_none() {
         return Err(rule(StatusCode::NOT_FOUND, format_args!("no user '{user}'")));
     }
-    if !may_keep(ask, &principal, &name) {
-        let text = format!("no permission to create index {name}");
-        return Err(rule(StatusCode::FORBIDDEN, text));
-    }
+    check_keeper(ask, &principal, &name, "create")?;
     let edit = parsed_edit(ask, body).await?;
-    let config = committed(ask, |stored| {
+    let config = committed(ask, |basis| {
+        check_keeper(ask, basis.principal(), &name, "create")?;
+        let stored = basis.stored();
         if stored.accounts.user(&user).is_none() {
             return Err(rule(StatusCode::NOT_FOUND, format_args!("no user '{user}'")));
         }
@@ -125,14 +113,13 @@ async fn modify(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
     let principal = ask.principal().await?;
     let name = named(stage)?;
     ask.stored.index.stage_to_change(&name).map_err(refused)?;
-    if !may_keep(ask, &principal, &name) {
-        let text = format!("no permission to modify index {name}");
-        return Err(rule(StatusCode::FORBIDDEN, text));
-    }
+    check_keeper(ask, &principal, &name, "modify")?;
     let edit = parsed_edit(ask, body).await?;
     let is_noop_an_error = ask.has_flag("error_on_noop");
-    let config = committed(ask, |stored| {
-        change::modify(&stored.index, &name, &edit, is_noop_an_error).map_err(refused)
+    let config = committed(ask, |basis| {
+        check_keeper(ask, basis.principal(), &name, "modify")?;
+        let index = &basis.stored().index;
+        change::modify(index, &name, &edit, is_noop_an_error).map_err(refused)
     })
     .await?;
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
@@ -142,13 +129,11 @@ async fn delete(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let name = named(stage)?;
     ask.stored.index.stage_to_change(&name).map_err(refused)?;
-    if !may_keep(ask, &principal, &name) {
-        let text = format!("no permission to delete index {name}");
-        return Err(rule(StatusCode::FORBIDDEN, text));
-    }
+    check_keeper(ask, &principal, &name, "delete")?;
     let force = ask.has_flag("force");
-    committed(ask, |stored| {
-        let batch = change::delete(&stored.index, &name, force).map_err(refused)?;
+    committed(ask, |basis| {
+        check_keeper(ask, basis.principal(), &name, "delete")?;
+        let batch = change::delete(&basis.stored().index, &name, force).map_err(refused)?;
         Ok((Some(batch), ()))
     })
     .await?;

@@ -1,5 +1,6 @@
 //! What the server says of itself, and whether somebody may read a URL, for a proxy that asks first.
 
+use account::Scope;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{HeaderName, USER_AGENT};
@@ -17,9 +18,12 @@ use crate::http::error::HttpError;
 const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 
 /// `GET /+status`
-pub(super) fn status(ask: &Ask) -> Response {
+pub(super) async fn status(ask: &Ask) -> Result<Response, HttpError> {
     let app = &ask.app;
-    let (host, port) = match app.config.listen.first() {
+    let sees_all = app.config.python.devpi_defaults
+        || ask.principal().await?.is_administrator(Scope::ServerAdmin);
+    // Where it listens inside is its administrators' business.
+    let (host, port) = match app.config.listen.first().filter(|_| sees_all) {
         Some(ListenAddress::Tcp(address)) => (address.ip().to_string(), address.port()),
         Some(ListenAddress::Unix(path)) => (format!("unix:{}", path.display()), 0),
         None => (String::new(), 0),
@@ -52,7 +56,7 @@ pub(super) fn status(ask: &Ask) -> Response {
         "role": "MASTER",
         "polling_replicas": {},
     });
-    reply::result(StatusCode::OK, "status", result, None)
+    Ok(reply::result(StatusCode::OK, "status", result, None))
 }
 
 /// Seconds since 1970, with a fraction.
@@ -67,7 +71,7 @@ fn seconds(time: Timestamp) -> f64 {
 /// known under. Whoever may not read what one of them leads to is refused: so whatever a client has a proxy pass on
 /// can only make the answer stricter.
 pub(super) async fn auth_check(ask: &Ask) -> Result<Response, HttpError> {
-    let forbidden = || Ok(reply::forbidden(ask, "reading this"));
+    let forbidden = || Ok(reply::forbidden(ask, "reading this", ""));
     let mut uris = ask.head.headers.get_all(X_ORIGINAL_URI).iter();
     let uri = match (uris.next(), uris.next()) {
         (None, _) => return Ok(StatusCode::OK.into_response()),

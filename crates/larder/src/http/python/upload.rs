@@ -6,7 +6,7 @@
 
 mod form;
 
-use account::{Principal, UserName};
+use account::{Principal, Scope};
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use bytes::Bytes;
@@ -25,12 +25,12 @@ use store::{BlobError, Staged};
 
 use self::form::Form;
 use super::ask::Ask;
+use super::rights::{cause, no_replacing, not_listed};
 use super::write::commit;
 use super::{reply, stages};
-use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::release_metadata;
-use crate::stored::{ATTEMPTS_MAX, Stored, WriteFailure};
+use crate::stored::{ATTEMPTS_MAX, Basis, Stored, WriteFailure};
 
 /// Text fields in one form, and their bytes together: a long description and hundreds of classifiers fit.
 const FIELDS_MAX: usize = 10_000;
@@ -108,16 +108,15 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
         let text = "cannot submit to mirror index".to_owned();
         return Err(Refused::Upload(StatusCode::NOT_FOUND, text));
     }
-    uploader(ask, found).await?;
+    let (principal, reason) = match ask.identified().await? {
+        Ok(principal) => (principal.clone(), None),
+        Err(reason) => (Principal::Anonymous, Some(reason.as_str())),
+    };
+    check_uploader(ask, found, &principal, reason)?;
     let name = found.name().clone();
     let arrived = arrive(ask, body).await?;
-    // A body may take its time: who has lost the right meanwhile, has lost it.
-    let stored = auth::stored(&ask.app)?;
-    let who = match stored.index.stage(stage) {
-        Some(found) => uploader(ask, found).await?,
-        None => None,
-    };
-    drop(stored);
+    // Nothing is looked into for somebody who has lost the right while the body came.
+    basis(ask, &name).await?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let form = UploadForm::read(fields, arrived.content.is_some()).map_err(bad)?;
     match form.action {
@@ -125,33 +124,44 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
         UploadAction::FileUpload | UploadAction::DocUpload => {
             // The form was read with a content.
             let content = arrived.content.ok_or_else(|| bad("content file field not found"))?;
-            file(ask, &name, &form, content, who.as_ref()).await
+            file(ask, &name, &form, content).await
         }
     }
 }
 
-/// Who uploads, if they may.
-async fn uploader(ask: &Ask, stage: &Stage) -> Result<Option<UserName>, Refused> {
-    let proved = auth::identified(&ask.app, &ask.head.headers).await?;
-    // Credentials that do not hold are those of nobody, whom some stages let upload.
-    let (principal, reason) = match proved {
-        Ok(principal) => (principal, None),
-        Err(reason) => (Principal::Anonymous, Some(reason)),
-    };
-    if !stage.may_upload(&principal) {
-        return Err(match principal.user_name() {
-            None => {
-                let needed = || {
-                    // Clients look for the word in the reason phrase.
-                    "Unauthorized: to upload, a user and a password or a token are needed"
-                        .to_owned()
-                };
-                Refused::Upload(StatusCode::UNAUTHORIZED, reason.unwrap_or_else(needed))
-            }
-            Some(_) => Refused::Upload(StatusCode::FORBIDDEN, "no permission to submit".to_owned()),
-        });
+/// What an upload into that stage is decided on, for somebody who may.
+async fn basis(ask: &Ask, stage: &StageName) -> Result<Basis, Refused> {
+    let basis = ask.basis().await?;
+    // A stage that is gone is the decision's business.
+    if let Some(stage) = basis.stored().index.stage(stage.as_str()) {
+        let lost = basis.refusal().map(ToString::to_string);
+        let never = ask.identified().await?.as_ref().err();
+        let reason = lost.as_ref().or(never).map(String::as_str);
+        check_uploader(ask, stage, basis.principal(), reason)?;
     }
-    Ok(principal.user_name().cloned())
+    Ok(basis)
+}
+
+/// Refuses whoever may not upload. Credentials that do not hold, for this `reason`, are those of nobody, whom some
+/// stages let upload.
+fn check_uploader(
+    ask: &Ask,
+    stage: &Stage,
+    principal: &Principal,
+    reason: Option<&str>,
+) -> Result<(), Refused> {
+    if stage.may_upload(principal) {
+        return Ok(());
+    }
+    if principal.identity().is_none() {
+        // Clients look for the word in the reason phrase.
+        let needed = "Unauthorized: to upload, a user and a password or a token are needed";
+        let text = reason.unwrap_or(needed).to_owned();
+        return Err(Refused::Upload(StatusCode::UNAUTHORIZED, text));
+    }
+    let list = || not_listed(principal, "acl_upload", stage.name());
+    let cause = cause(ask, principal, Scope::PythonUpload, list);
+    Err(Refused::Upload(StatusCode::FORBIDDEN, format!("no permission to submit{cause}")))
 }
 
 /// Takes the form in: fields into memory, the file into a spool.
@@ -247,10 +257,11 @@ async fn submit(ask: &Ask, stage: &StageName, form: &UploadForm) -> Result<Respo
     let metadata = form.metadata.clone().with_empty_fields();
     let digest = put_json(ask, &metadata).await?;
     for _ in 0..ATTEMPTS_MAX {
-        let stored = auth::stored(&ask.app)?;
-        let decision = change::submit(&stored.index, stage, &form.project, version, digest);
+        let basis = basis(ask, stage).await?;
+        let index = &basis.stored().index;
+        let decision = change::submit(index, stage, &form.project, version, digest);
         let Some(batch) = decision.map_err(refused)?.batch() else { return Ok(accepted()) };
-        if commit(ask, batch).await? {
+        if commit(ask, basis, batch).await? {
             return Ok(accepted());
         }
     }
@@ -263,13 +274,13 @@ async fn file(
     stage: &StageName,
     form: &UploadForm,
     content: Content,
-    who: Option<&UserName>,
 ) -> Result<Response, Refused> {
     form.digests.verify(&content.digests).map_err(bad)?;
     let version = match &form.version {
         Some(version) => version.clone(),
         None => {
-            latest(&*auth::stored(&ask.app)?, stage, form.project.as_str()).ok_or_else(|| {
+            let basis = basis(ask, stage).await?;
+            latest(basis.stored(), stage, form.project.as_str()).ok_or_else(|| {
                 let name = form.metadata.text("name");
                 bad(format_args!(
                     "doczip has no version and '{name}' has no releases to derive one from"
@@ -305,38 +316,60 @@ async fn file(
         },
         core_metadata: core_metadata.as_ref().map(|bytes| Digest::of(bytes)),
         metadata: registers.then(|| Digest::of(b"")),
-        who,
+        who: None,
         at: Timestamp::now(),
         log: &[],
     };
     // A conflict is told before anything is kept; by what is there now, since the body may have taken its time.
-    let stored = auth::stored(&ask.app)?;
+    let first = basis(ask, stage).await?;
+    check_adding(&first, &upload)?;
+    let stored = first.stored();
     if let Decision::AlreadyThere = change::file(&stored.index, &upload).map_err(refused)?
-        && !is_volatile(&stored, stage)
+        && !is_volatile(stored, stage)
     {
         return Ok(identical());
     }
-    drop(stored);
+    drop(first);
     staged.keep().await.map_err(|error| unwritable(error, 0))?;
     if let Some(bytes) = core_metadata {
         put(ask, bytes).await?;
     }
     for _ in 0..ATTEMPTS_MAX {
-        let stored = auth::stored(&ask.app)?;
+        let basis = basis(ask, stage).await?;
+        let stored = basis.stored();
         let metadata = match registers {
-            true => Some(merged(ask, &stored, stage, form, &version).await?),
+            true => Some(merged(ask, stored, stage, form, &version).await?),
             false => None,
         };
-        let upload = change::FileUpload { metadata, ..upload };
+        let who = basis.principal().user_name();
+        let upload = change::FileUpload { metadata, who, ..upload };
+        check_adding(&basis, &upload)?;
         let decision = change::file(&stored.index, &upload).map_err(refused)?;
         let Some(batch) = decision.batch() else {
-            return Ok(if is_volatile(&stored, stage) { accepted() } else { identical() });
+            return Ok(if is_volatile(stored, stage) { accepted() } else { identical() });
         };
-        if commit(ask, batch).await? {
+        if commit(ask, basis, batch).await? {
             return Ok(accepted());
         }
     }
     Err(WriteFailure::Overtaken.into())
+}
+
+/// Refuses credentials that may add, and would replace. Where the stage keeps what it has, nobody replaces anything:
+/// that is the decision's business.
+fn check_adding(basis: &Basis, upload: &change::FileUpload<'_>) -> Result<(), Refused> {
+    let stored = basis.stored();
+    let stage = stored.index.stage(upload.stage.as_str());
+    let stage = stage.filter(|stage| stage.config().volatile);
+    match stage {
+        Some(stage)
+            if !stage.may_replace(basis.principal()) && change::replaces(&stored.index, upload) =>
+        {
+            let text = no_replacing(upload.filename.as_str());
+            Err(Refused::Upload(StatusCode::FORBIDDEN, text))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn is_volatile(stored: &Stored, stage: &StageName) -> bool {

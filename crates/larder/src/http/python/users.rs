@@ -2,15 +2,15 @@
 
 use account::change::{self, CreateUserError, DeleteUserError};
 use account::{
-    Credentials, EditError, EditRules, Forbidden, PasswordHash, User, UserEdit, UserName,
-    UserPolicy,
+    Credentials, EditError, EditRules, Forbidden, PasswordHash, Principal, Scope, User, UserEdit,
+    UserName, UserPolicy,
 };
 use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use pypi::change::stage;
-use pypi::devpi::{UserConfig, user_list};
+use pypi::devpi::{UserConfig, View, user_list};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
@@ -20,6 +20,7 @@ use crate::accounts;
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
+use crate::stored::Basis;
 
 /// Who may make and change users.
 fn policy(app: &App) -> UserPolicy {
@@ -31,11 +32,11 @@ fn policy(app: &App) -> UserPolicy {
     }
 }
 
-/// `/`: all users.
+/// `/`: the users whom one may know of.
 pub(super) async fn list(ask: &Ask) -> Result<Response, HttpError> {
     let principal = ask.principal().await?;
     let users = ask.stored.accounts.users().map(|user| &**user);
-    let list = user_list(users, &ask.stored.index, &principal);
+    let list = user_list(users, ask.view(&principal));
     Ok(reply::result(StatusCode::OK, "list:userconfig", list, None))
 }
 
@@ -63,8 +64,16 @@ fn known(user: &str) -> Result<UserName, Refused> {
     user.parse().map_err(|_| missing(user))
 }
 
-fn forbidden(error: Forbidden) -> Refused {
-    rule(StatusCode::FORBIDDEN, error)
+/// What somebody may not; with what their token lacks, if that is why.
+fn forbidden(principal: &Principal, error: Forbidden) -> Refused {
+    let scope = Scope::UserAdmin;
+    let text = match principal.identity() {
+        Some(_) if !principal.has_scope(scope) => {
+            format!("{error}: this token lacks the scope `{}`", scope.as_str())
+        }
+        _ => error.to_string(),
+    };
+    rule(StatusCode::FORBIDDEN, text)
 }
 
 async fn show(ask: &Ask, user: &str) -> Result<Response, Refused> {
@@ -72,8 +81,9 @@ async fn show(ask: &Ask, user: &str) -> Result<Response, Refused> {
     // Nobody asked for JSON who looks for something else here: the house answers.
     let missing = || HttpError::new(StatusCode::NOT_FOUND, format!("no user '{user}'"));
     let name: UserName = user.parse().map_err(|_| missing())?;
-    let user = ask.stored.accounts.user(&name).ok_or_else(missing)?;
-    let config = UserConfig { user, snapshot: &ask.stored.index, principal: &principal };
+    let view = ask.view(&principal);
+    let user = ask.stored.accounts.user(&name).filter(|user| view.knows(user));
+    let config = UserConfig { user: user.ok_or_else(missing)?, view };
     Ok(reply::result(StatusCode::OK, "userconfig", config, None))
 }
 
@@ -103,15 +113,18 @@ async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
     let principal = ask.principal().await?;
     let name: UserName =
         user.parse().map_err(|error: account::NameError| rule(StatusCode::BAD_REQUEST, error))?;
-    // As with devpi, whoever makes what there is learns so before the rest.
-    if ask.stored.accounts.user(&name).is_some() {
+    let policy = policy(&ask.app);
+    let may_create = policy.create_user(&principal, &name);
+    let may_create = may_create.map_err(|error| forbidden(&principal, error));
+    // With devpi, whoever makes what there is learns so before the rest.
+    if !ask.app.config.python.devpi_defaults {
+        may_create?;
+    } else if ask.stored.accounts.user(&name).is_some() {
         return Err(rule(StatusCode::CONFLICT, CreateUserError::Exists));
+    } else {
+        may_create?;
     }
-    policy(&ask.app).create_user(&principal, &name).map_err(forbidden)?;
     let edit = edit(ask, body, true).await?;
-    // A body may take its time: who has lost the right meanwhile, has lost it.
-    let principal = ask.principal().await?;
-    policy(&ask.app).create_user(&principal, &name).map_err(forbidden)?;
     let hash = hashed(ask, &edit).await?;
     if hash.is_none() {
         return Err(rule(StatusCode::BAD_REQUEST, "password needs to be set"));
@@ -119,37 +132,37 @@ async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
     let mut user = User::new(name, Timestamp::now());
     user.password_hash = hash;
     edit.profile.apply(&mut user);
-    committed(ask, |stored| match change::create_user(&stored.accounts, &user) {
-        Ok(batch) => Ok((Some(batch), ())),
-        Err(error @ CreateUserError::Exists) => Err(rule(StatusCode::CONFLICT, error)),
-        Err(error @ CreateUserError::Reserved(_)) => Err(rule(StatusCode::BAD_REQUEST, error)),
+    let principal = committed(ask, |basis| {
+        let may_create = policy.create_user(basis.principal(), &user.name);
+        may_create.map_err(|error| forbidden(basis.principal(), error))?;
+        match change::create_user(&basis.stored().accounts, &user) {
+            Ok(batch) => Ok((Some(batch), basis.principal().clone())),
+            Err(error @ CreateUserError::Exists) => Err(rule(StatusCode::CONFLICT, error)),
+            Err(error @ CreateUserError::Reserved(_)) => Err(rule(StatusCode::BAD_REQUEST, error)),
+        }
     })
     .await?;
-    let config = UserConfig { user: &user, snapshot: &ask.stored.index, principal: &principal };
+    // Whoever made them said all this.
+    let view = View { shows_all: true, ..ask.view(&principal) };
+    let config = UserConfig { user: &user, view };
     Ok(reply::result(StatusCode::CREATED, "userconfig", config, None))
 }
 
 async fn modify(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
     let name = known(user)?;
-    if ask.stored.accounts.user(&name).is_none() {
+    if ask.app.config.python.devpi_defaults && ask.stored.accounts.user(&name).is_none() {
         return Err(missing(&name));
     }
-    let policy = policy(&ask.app);
-    // What it changes says who may; and a body may take its time, so it is asked who that is when it has come.
+    // What it changes says who may.
     let edit = edit(ask, body, false).await?;
-    let principal = ask.principal().await?;
-    if edit.password.is_some() {
-        let stored = auth::stored(&ask.app)?;
-        let current = stored.accounts.user(&name).ok_or_else(|| missing(&name))?;
-        policy.change_password(&principal, current).map_err(forbidden)?;
-    }
-    if !edit.is_password_only() {
-        policy.modify_user(&principal, &name).map_err(forbidden)?;
-    }
+    let basis = ask.basis().await?;
+    check_editor(ask, &basis, &name, &edit)?;
+    drop(basis);
     let hash = hashed(ask, &edit).await?;
     let is_password = hash.is_some();
-    committed(ask, |stored| {
-        let now = Timestamp::now();
+    committed(ask, |basis| {
+        check_editor(ask, basis, &name, &edit)?;
+        let (stored, now) = (basis.stored(), Timestamp::now());
         let batch = change::modify_user(&stored.accounts, &name, &edit.profile, hash.clone(), now);
         Ok((batch.map_err(|_| missing(&name))?, ()))
     })
@@ -164,15 +177,49 @@ async fn modify(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
     Ok(reply::message(StatusCode::OK, "user updated"))
 }
 
-async fn delete(ask: &Ask, user: &str) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    let name = known(user)?;
-    if ask.stored.accounts.user(&name).is_none() {
-        return Err(missing(&name));
+/// Refuses whoever may not change this of that user. Whether there is one, those who may not are not told.
+fn check_editor(ask: &Ask, basis: &Basis, name: &UserName, edit: &UserEdit) -> Result<(), Refused> {
+    let (policy, principal) = (policy(&ask.app), basis.principal());
+    let current = basis.stored().accounts.user(name);
+    if edit.password.is_some() {
+        let may_change = match current {
+            Some(current) => policy.change_password(principal, current),
+            None => policy
+                .modify_user(principal, name)
+                .map_err(|_| Forbidden::ChangePassword(name.clone())),
+        };
+        may_change.map_err(|error| forbidden(principal, error))?;
     }
-    policy(&ask.app).delete_user(&principal, &name).map_err(forbidden)?;
+    if !edit.is_password_only() {
+        let may_modify = policy.modify_user(principal, name);
+        may_modify.map_err(|error| forbidden(principal, error))?;
+    }
+    current.map(drop).ok_or_else(|| missing(name))
+}
+
+/// Refuses whoever may not delete that user; as [`check_editor`].
+fn check_deleter(
+    ask: &Ask,
+    accounts: &account::Snapshot,
+    principal: &Principal,
+    name: &UserName,
+) -> Result<(), Refused> {
+    let is_there = accounts.user(name).is_some();
+    if ask.app.config.python.devpi_defaults && !is_there {
+        return Err(missing(name));
+    }
+    let may_delete = policy(&ask.app).delete_user(principal, name);
+    may_delete.map_err(|error| forbidden(principal, error))?;
+    if is_there { Ok(()) } else { Err(missing(name)) }
+}
+
+async fn delete(ask: &Ask, user: &str) -> Result<Response, Refused> {
+    let name = known(user)?;
+    check_deleter(ask, &ask.stored.accounts, &ask.principal().await?, &name)?;
     let force = ask.has_flag("force");
-    committed(ask, |stored| {
+    committed(ask, |basis| {
+        let stored = basis.stored();
+        check_deleter(ask, &stored.accounts, basis.principal(), &name)?;
         let mut batch = match change::delete_user(&stored.accounts, &name) {
             Ok(batch) => batch,
             Err(DeleteUserError::NoUser(_)) => return Err(missing(&name)),

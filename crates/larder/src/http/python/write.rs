@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::ask::Ask;
 use super::reply;
 use crate::http::error::HttpError;
-use crate::stored::{Stored, WriteFailure};
+use crate::stored::{Basis, WriteFailure};
 
 /// A write that a rule forbids is answered as devpi words it; one that fails, as the house does.
 pub(super) enum Refused {
@@ -106,25 +106,26 @@ pub(super) async fn whole_body(body: Body, bytes_max: usize) -> Result<Bytes, Re
     })
 }
 
-/// Decides on the state as it is, commits, and returns what was decided once everybody sees it. `decide` gives
-/// what to commit, if anything.
+/// Decides on the state as it is, commits, and returns what was decided once everybody sees it. `decide` judges
+/// whether the sender may, and gives what to commit, if anything.
 pub(super) async fn committed<T>(
     ask: &Ask,
-    decide: impl FnMut(&Stored) -> Result<(Option<Batch>, T), Refused>,
+    decide: impl FnMut(&Basis) -> Result<(Option<Batch>, T), Refused>,
 ) -> Result<T, Refused> {
+    let proved = ask.principal().await?;
     let patience = ask.app.config.store.wait_for_serial;
-    let (outcome, serial) = ask.app.keeper.decided(patience, decide).await?;
+    let (outcome, serial) = ask.app.keeper.decided(&proved, patience, decide).await?;
     if let Some(serial) = serial {
         ask.wrote(serial);
     }
     Ok(outcome)
 }
 
-/// A step of [`committed`], for decisions that take waiting: commits what was decided. False if another write came first,
-/// and all is to be decided again.
-pub(super) async fn commit(ask: &Ask, batch: Batch) -> Result<bool, WriteFailure> {
+/// A step of [`committed`], for decisions that take waiting: commits what was decided on `basis`. False if another write
+/// came first, and all is to be decided again, the right as well, on a new [`Ask::basis`].
+pub(super) async fn commit(ask: &Ask, basis: Basis, batch: Batch) -> Result<bool, WriteFailure> {
     let patience = ask.app.config.store.wait_for_serial;
-    let committed = ask.app.keeper.commit_unless_overtaken(batch, patience).await?;
+    let committed = ask.app.keeper.commit_decided(basis, batch, patience).await?;
     if let Some(serial) = committed {
         ask.wrote(serial);
     }

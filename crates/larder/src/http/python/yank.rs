@@ -16,13 +16,13 @@ use pypi::{
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
-use super::project::{no_stage, readable, remover};
+use super::project::readable;
 use super::reply;
-use super::stages::{may_keep, refused};
+use super::rights::{remover, retainer};
+use super::stages::refused;
 use super::write::{Refused, commit, committed, optional_json_body, rule};
-use crate::http::auth;
 use crate::http::error::HttpError;
-use crate::stored::{ATTEMPTS_MAX, Stored, WriteFailure};
+use crate::stored::{ATTEMPTS_MAX, Basis, WriteFailure};
 
 /// A reason is shown by installers in a line or two.
 const REASON_BYTES_MAX: usize = 1_000;
@@ -35,12 +35,16 @@ pub(super) async fn release(
     version: &str,
     body: Body,
 ) -> Result<Response, HttpError> {
+    const PURPOSE: &str = "yanking a release";
     let yanking = async {
-        let stage = remover(ask, stage, "yanking a release").await?.name();
+        let principal = ask.principal().await?;
+        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
         let name = normalized(project)?;
         let reason = reason(ask, body).await?;
-        decided(ask, |stored| {
-            yank::release(&stored.index, stage, &name, version, reason.as_deref())
+        decided(ask, |basis| {
+            remover(ask, basis.stored(), basis.principal(), stage.as_str(), PURPOSE)?;
+            let index = &basis.stored().index;
+            yank::release(index, stage, &name, version, reason.as_deref()).map_err(refused)
         })
         .await?;
         Ok(said(&format!("project '{name}' version '{version}'"), reason.is_some()))
@@ -55,24 +59,28 @@ pub(super) async fn file(
     path: &[String],
     body: Body,
 ) -> Result<Response, HttpError> {
+    const PURPOSE: &str = "yanking a file";
     let yanking = async {
-        let stage = remover(ask, stage, "yanking a file").await?;
+        let principal = ask.principal().await?;
+        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?;
         let shown = || format!("{}/+f/{}", stage.name(), path.join("/"));
         let missing = || refused(ChangeError::NoFile { path: shown() });
         let [first, second, filename] = path else { return Err(missing()) };
         let directory = Directory::parse(first, second).ok_or_else(missing)?;
         let reason = reason(ask, body).await?;
-        decided(ask, |stored| {
+        decided(ask, |basis| {
             // Looked up anew each time: it may be replaced meanwhile.
-            let stage = stored.index.stage(stage.name().as_str()).unwrap_or(stage);
+            let stored = basis.stored();
+            let stage = remover(ask, stored, basis.principal(), stage.name().as_str(), PURPOSE)?;
             let project = match stage.file(directory, filename) {
                 FileLookup::Found { project, .. } => project,
-                FileLookup::Gone => return Err(ChangeError::FileGone { path: shown() }),
-                FileLookup::CoreMetadata { .. } | FileLookup::Absent => {
-                    return Err(ChangeError::NoFile { path: shown() });
+                FileLookup::Gone => {
+                    return Err(refused(ChangeError::FileGone { path: shown() }));
                 }
+                FileLookup::CoreMetadata { .. } | FileLookup::Absent => return Err(missing()),
             };
-            yank::file(&stored.index, stage.name(), &project, filename, reason.as_deref())
+            let reason = reason.as_deref();
+            yank::file(&stored.index, stage.name(), &project, filename, reason).map_err(refused)
         })
         .await?;
         Ok(said(&format!("package '{}'", shown()), reason.is_some()))
@@ -82,9 +90,9 @@ pub(super) async fn file(
 
 async fn decided(
     ask: &Ask,
-    decide: impl Fn(&Stored) -> Result<Decision, ChangeError>,
+    decide: impl Fn(&Basis) -> Result<Decision, Refused>,
 ) -> Result<(), Refused> {
-    committed(ask, |stored| Ok((decide(stored).map_err(refused)?.batch(), ()))).await
+    committed(ask, |basis| Ok((decide(basis)?.batch(), ()))).await
 }
 
 fn said(what: &str, is_yanked: bool) -> Response {
@@ -147,6 +155,7 @@ pub(super) async fn project_status(
     project: &str,
     body: Body,
 ) -> Result<Response, HttpError> {
+    const PURPOSE: &str = "changing a project's status";
     let answering = async {
         let name = normalized(project)?;
         if ask.is_read() {
@@ -155,13 +164,16 @@ pub(super) async fn project_status(
             let found = found.ok_or_else(|| refused(ChangeError::NoProject(name)))?;
             return Ok(status_result(&found.status().cloned().unwrap_or_default()));
         }
-        let stage = remover(ask, stage, "changing a project's status").await?.name();
+        let principal = ask.principal().await?;
+        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
         let status = match ask.head.method {
             Method::DELETE => None,
             _ => Some(status_in(&members(ask, body, &["status", "reason"]).await?)?),
         };
-        decided(ask, |stored| {
-            yank::set_project_status(&stored.index, stage, &name, status.as_ref())
+        decided(ask, |basis| {
+            remover(ask, basis.stored(), basis.principal(), stage.as_str(), PURPOSE)?;
+            let index = &basis.stored().index;
+            yank::set_project_status(index, stage, &name, status.as_ref()).map_err(refused)
         })
         .await?;
         Ok(status_result(&status.unwrap_or_default()))
@@ -188,12 +200,8 @@ fn status_result(status: &ProjectStatus) -> Response {
 /// `?dry_run` only says what that would be.
 pub(super) async fn retain(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
     let retaining = async {
-        let found = ask.stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
-        let name = found.name();
         let principal = ask.principal().await?;
-        if !may_keep(ask, &principal, name) {
-            return Err(Refused::from(reply::forbidden(ask, "removing old versions")));
-        }
+        let name = retainer(ask, &ask.stored, &principal, stage)?.name();
         let object = members(ask, body, &["versions", "days"]).await?;
         let own = match object.is_empty() {
             true => None,
@@ -235,7 +243,9 @@ async fn retained(
     is_dry: bool,
 ) -> Result<(RetentionRule, Vec<Removal>), Refused> {
     for _ in 0..ATTEMPTS_MAX {
-        let (stored, name) = (auth::stored(&ask.app)?, name.clone());
+        let basis = ask.basis().await?;
+        retainer(ask, basis.stored(), basis.principal(), name.as_str())?;
+        let (stored, name) = (basis.stored().clone(), name.clone());
         // A large stage takes its time.
         let planning = tokio::task::spawn_blocking(move || planned(&stored.index, &name, own));
         let (rule, plan) = match planning.await {
@@ -243,7 +253,7 @@ async fn retained(
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
         let Some(batch) = plan.batch.filter(|_| !is_dry) else { return Ok((rule, plan.removals)) };
-        if commit(ask, batch).await? {
+        if commit(ask, basis, batch).await? {
             return Ok((rule, plan.removals));
         }
     }

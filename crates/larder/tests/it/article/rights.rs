@@ -23,7 +23,7 @@ fn make_user(server: &TestServer, name: &str, password: &str) {
     let hash = Password::new(password).expect("a password").hash([7; 16]);
     let user = User { password_hash: Some(hash), ..user };
     let batch = change::create_user(&stored.accounts, &user).expect("a new user");
-    wait_for(server.app.keeper.commit(batch)).expect("a commit");
+    wait_for(server.app.keeper.commit_as_system(batch)).expect("a commit");
 }
 
 /// Makes a token of this user, good for these.
@@ -38,7 +38,7 @@ fn make_token(server: &TestServer, user: &str, scopes: &[Scope]) -> String {
     let secret = [scopes.len() as u8; 32];
     let made = change::create_token(&stored.accounts, new, secret, Timestamp::now());
     let (text, _, batch) = made.expect("a new token");
-    wait_for(server.app.keeper.commit(batch)).expect("a commit");
+    wait_for(server.app.keeper.commit_as_system(batch)).expect("a commit");
     format!("Bearer {}", text.reveal())
 }
 
@@ -185,7 +185,22 @@ fn what_is_closed_shows_nowhere() {
             response.text()
         );
         assert_eq!(response.find("etag"), None);
+        assert!(!response.text().contains("by root"), "who wrote it: {}", response.text());
     }
+    let put = r#"{"actions":{"article.put":{"name":"secret-name","version":1,"text":"x"}}}"#;
+    let headers = [("Authorization", bob.as_str()), ("Content-Type", "application/json")];
+    let response = server.client.send("POST", "/actions", &headers, put.as_bytes());
+    assert_eq!(response.status, 409, "{}", response.text());
+    assert!(!response.text().contains("by root"), "who wrote it: {}", response.text());
+    // What they restore they have not seen.
+    let restored = send(&server, "POST", "/article/secret-name/2?restore=1", &bob);
+    assert_eq!(restored.status, 201, "{}", restored.text());
+    let facts = restored.json();
+    assert_eq!((&facts["version"], &facts["author"]), (&3.into(), &"bob".into()));
+    for member in ["title", "size_bytes", "sha256", "content_type"] {
+        assert_eq!(facts[member], serde_json::Value::Null, "{member}");
+    }
+    assert_eq!(restored.find("etag"), None);
     let response = server.client.send(
         "PUT",
         "/article/secret-name",

@@ -67,6 +67,7 @@ fn check_round(response: &Response, round: usize) {
 /// A decision on an older state is made again on the next one, and not for ever.
 #[test]
 fn a_write_is_decided_anew() {
+    use account::Principal;
     use larder::stored::{ATTEMPTS_MAX, WriteFailure};
     use record::{Batch, Expected, Key, Serial};
 
@@ -80,9 +81,9 @@ fn a_write_is_decided_anew() {
     let check = |wrong: u32, decisions: u32| {
         let mut decided = 0;
         let mut serials = Vec::new();
-        let outcome = wait_for(keeper.decided(patience, |stored| {
+        let outcome = wait_for(keeper.decided(&Principal::Anonymous, patience, |basis| {
             decided += 1;
-            serials.push(stored.serial);
+            serials.push(basis.stored().serial);
             let never = Expected::At(Serial(u64::MAX));
             let expected = if decided <= wrong { never } else { Expected::Anything };
             Ok::<_, WriteFailure>((Some(batch(expected)), decided))
@@ -93,7 +94,9 @@ fn a_write_is_decided_anew() {
     assert_eq!(check(0, 1).expect("a commit"), (1, true));
     assert_eq!(check(2, 3).expect("a commit"), (3, true));
     assert!(matches!(check(u32::MAX, ATTEMPTS_MAX), Err(WriteFailure::Overtaken)));
-    let nothing = keeper.decided(patience, |_| Ok::<_, WriteFailure>((Some(Batch::new()), ())));
+    let nothing = keeper.decided(&Principal::Anonymous, patience, |_| {
+        Ok::<_, WriteFailure>((Some(Batch::new()), ()))
+    });
     assert_eq!(wait_for(nothing).expect("nothing to commit"), ((), None));
 }
 

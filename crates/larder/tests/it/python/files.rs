@@ -99,7 +99,8 @@ fn test_results_lie_beside_what_was_tested() {
     check_message(
         &index.user("bob").send("POST", &strict, tox.clone()),
         403,
-        "No permission to upload tox results. You can use the devpi test --no-upload option to skip the upload.",
+        "No permission to upload tox results: `bob` is not in `acl_toxresult_upload` of alice/strict. You can use the \
+         devpi test --no-upload option to skip the upload.",
     );
     check_message(
         &index.anybody().bytes("POST", &target, b"{"),

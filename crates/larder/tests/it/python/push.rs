@@ -143,7 +143,7 @@ fn pushes_that_are_refused() {
     check_message(
         &push(index.user("bob"), into()),
         401,
-        "user 'bob' cannot upload to 'alice/final'",
+        "user 'bob' cannot upload to 'alice/final': `bob` is not in `acl_upload` of alice/final",
     );
     check_message(&push(index.anybody(), into()), 401, "user None cannot upload to 'alice/final'");
     // What is missing is told first, then where it should go, then who may.
@@ -497,6 +497,8 @@ fn who_may_push_elsewhere_is_a_setting() {
     index.upload("alice/dev", "p-1.0.zip", &super::sdist("x"));
     let elsewhere = Elsewhere::answering(&[]);
     let push = |user: &str| index.user(user).send("PUSH", "/alice/dev", elsewhere.order());
-    check_message(&push("alice"), 403, "no permission to push to other servers");
+    let text =
+        "no permission to push to other servers: `alice` is not in `python.acl_push_outside`";
+    check_message(&push("alice"), 403, text);
     assert_eq!(elsewhere.requests(), Vec::<String>::new());
 }

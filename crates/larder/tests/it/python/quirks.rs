@@ -222,7 +222,7 @@ fn configuration_in_every_form() {
         (&made["bases"], &made["acl_upload"], &made["volatile"]),
         (&json!(["alice/base"]), &json!(["alice", "bob"]), &json!(false))
     );
-    let whole = index.anybody().json().get("/alice/dev").json();
+    let whole = index.alice().json().get("/alice/dev").json();
     let patched = index.alice().send("PATCH", "/alice/dev", whole.clone());
     assert_eq!(patched.status, 200, "{}", patched.text());
     check_message(
@@ -245,7 +245,7 @@ fn configuration_in_every_form() {
     user["email"] = json!("a@example.org");
     let patched = index.alice().send("PATCH", "/alice", user);
     assert_eq!((patched.status, patched.json()), (200, json!({"message": "user updated"})));
-    let user = result(&index.anybody().json().get("/alice"), "userconfig");
+    let user = result(&index.alice().json().get("/alice"), "userconfig");
     assert_eq!(
         (&user["email"], user["indexes"].as_object().map(serde_json::Map::len)),
         (&json!("a@example.org"), Some(2))
@@ -385,7 +385,8 @@ fn refusals_say_why_to_those_who_accept_json() {
         check_message(&index.anybody().json().get(page), 401, text);
     }
     let refused = index.user("bob").json().get("/alice/secret");
-    check_message(&refused, 403, "user 'bob' may not read this index");
+    let text = "user 'bob' may not read this index: `bob` is not in `acl_read` of alice/secret";
+    check_message(&refused, 403, text);
     let refused = index.alice().json().send("PUT", "/+login", Value::Null);
     check_message(&refused, 405, "`PUT` is not a method of `/+login`, expected one of: POST");
     assert_eq!(refused.header("allow"), "POST");

@@ -19,7 +19,7 @@ fn what_a_deleted_stage_left_behind_is_swept() {
     let deletion = stage::delete(&state(), &name, false).expect("a stage");
     // Decided on, and not committed yet.
     index.upload("alice/dev", "p-1.zip", &sdist("1"));
-    wait_for(app.keeper.commit(deletion)).expect("no conflict");
+    wait_for(app.keeper.commit_as_system(deletion)).expect("no conflict");
     assert!(stage::sweep_leftovers(&state()).is_some());
     wait_for(sweep(app));
     assert_eq!(stage::sweep_leftovers(&state()), None);

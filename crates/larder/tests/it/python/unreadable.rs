@@ -15,7 +15,7 @@ fn a_stage_that_cannot_be_read_stays_as_it_is() {
     let write = |body: &'static str| {
         let key = pypi::stage_key(&"alice/dev".parse().expect("a name"));
         let batch = Batch::new().put(key, Expected::Anything, body, Vec::new());
-        wait_for(keeper.commit(batch)).expect("a commit");
+        wait_for(keeper.commit_as_system(batch)).expect("a commit");
     };
     write(r#"{"v":2,"settings":[]}"#);
     assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);

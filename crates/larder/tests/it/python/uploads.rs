@@ -168,7 +168,7 @@ fn who_may_not_upload() {
     let refused = index.user("bob").json().upload("alice/dev", &upload);
     assert_eq!(
         (refused.status, &refused.json()["message"]),
-        (403, &json!("no permission to submit"))
+        (403, &json!("no permission to submit: `bob` is not in `acl_upload` of alice/dev"))
     );
     let wrong = basic("alice", "wrong");
     for ask in [index.anybody(), index.anybody().with("Authorization", &wrong)] {

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use account::Scope;
+use account::{Principal, Scope};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
@@ -26,6 +26,7 @@ use super::unauthorized;
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::reply;
+use crate::http::python::rights;
 use crate::http::python::write::{Refused, rule};
 use crate::net::{Egress, NotPublic};
 use crate::release_metadata;
@@ -72,20 +73,24 @@ impl Outcome {
 
 pub(super) async fn release(
     ask: &Ask,
+    principal: &Principal,
     release: &Release<'_>,
     target: &Target<'_>,
     register_project: bool,
 ) -> Result<Response, Refused> {
     // Nobody in particular does not make this server send anything.
-    let principal = ask.principal().await?;
     if principal.user_name().is_none() || !principal.has_scope(Scope::PythonUpload) {
         return Err(unauthorized(
             "to push to another server, a user and a password, or a token for uploads, are needed"
                 .to_owned(),
         ));
     }
-    if !ask.app.config.python.acl_push_outside.admits(&principal, Scope::PythonUpload) {
-        return Err(rule(StatusCode::FORBIDDEN, "no permission to push to other servers"));
+    if !ask.app.config.python.acl_push_outside.admits(principal, Scope::PythonUpload) {
+        let name = principal.user_name().map_or("nobody", |name| name.as_str());
+        let list = || format!("`{name}` is not in `python.acl_push_outside`");
+        let cause = rights::cause(ask, principal, Scope::PythonUpload, list);
+        let text = format!("no permission to push to other servers{cause}");
+        return Err(rule(StatusCode::FORBIDDEN, text));
     }
     let mut log: Vec<Value> = Vec::new();
     let is_done = release.push(ask, target, register_project, &mut log).await;

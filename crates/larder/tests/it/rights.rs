@@ -1,0 +1,249 @@
+//! Who may do what, for every operation that there is: each with each scope, and each with a right that is taken away
+//! while the body arrives.
+//!
+//! [`operations::TABLE`] has a row for every operation of the OpenAPI document that is no GET, which
+//! [`every_operation_has_a_row`] proves. A row makes a request; a [`Case`] is a row with people and things of its own,
+//! so that nothing that one request does is seen by another.
+
+mod operations;
+mod overtaken;
+mod scopes;
+mod slow;
+mod strangers;
+
+use std::collections::BTreeSet;
+
+use account::change::{self, NewToken};
+use account::{GroupName, Scope, Scopes, TokenId, TokenText, User, UserName};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use larder::stored::Stored;
+use record::{Batch, Serial};
+use serde_json::Value;
+
+use self::operations::{Row, TABLE};
+use crate::catalogue;
+use crate::client::Response;
+use crate::server::{TestServer, wait_for};
+
+/// What somebody sends.
+struct Sent {
+    method: &'static str,
+    target: String,
+    content_type: String,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
+
+impl Sent {
+    fn new(method: &'static str, target: impl Into<String>) -> Sent {
+        let content_type = "application/json".to_owned();
+        let target = target.into();
+        Sent { method, target, content_type, headers: Vec::new(), body: Vec::new() }
+    }
+
+    fn json(self, body: &Value) -> Sent {
+        Sent { body: body.to_string().into_bytes(), ..self }
+    }
+
+    fn with(mut self, name: &'static str, value: &str) -> Sent {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+}
+
+/// Why somebody may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// What it is about is theirs, or it is about themselves.
+    Owner,
+    /// They are in a group that the list of an index names.
+    Listed,
+    /// They are in a group that the configuration names.
+    Configured,
+    /// They are in `admin`.
+    Administrator,
+}
+
+/// The group that the configuration lets write articles and push to elsewhere.
+const STAFF: &str = "staff";
+
+/// A server, and what is made on it.
+struct World {
+    server: TestServer,
+}
+
+/// A row, with people and things of its own.
+struct Case<'world> {
+    world: &'world World,
+    role: Role,
+    /// Whose the index is.
+    owner: String,
+    /// Who asks.
+    sender: String,
+    /// The group that the lists of the index name.
+    group: String,
+    number: u64,
+}
+
+impl World {
+    fn start() -> World {
+        let server = TestServer::serving_with(&catalogue::small(), |config| {
+            let staff = format!(":{STAFF}").parse::<account::Acl>().expect("a list");
+            config.article.acl_write = staff.clone();
+            config.python.acl_push_outside = staff;
+            // Pushes to elsewhere are to end here.
+            config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
+        });
+        World { server }
+    }
+
+    fn stored(&self) -> std::sync::Arc<Stored> {
+        self.server.app.keeper.live.snapshot_full().expect("a state")
+    }
+
+    fn serial(&self) -> Serial {
+        self.stored().serial
+    }
+
+    #[track_caller]
+    fn commit(&self, batch: Batch) {
+        wait_for(self.server.app.keeper.commit_as_system(batch)).expect("a commit");
+    }
+
+    /// Somebody in these groups, without a password.
+    fn make_user(&self, name: &str, groups: &[&str]) {
+        self.make(User::new(name.parse().expect("a name"), Timestamp::now()), groups);
+    }
+
+    fn make(&self, user: User, groups: &[&str]) {
+        let stored = self.stored();
+        let groups = groups.iter().map(|group| group.parse().expect("a group")).collect();
+        let batch = change::create_user(&stored.accounts, &User { groups, ..user });
+        self.commit(batch.expect("a new user"));
+    }
+
+    fn make_token(&self, user: &str, scopes: Scopes, expires_at: Option<Timestamp>) -> TokenText {
+        let stored = self.stored();
+        let user = user.parse().expect("a name");
+        let new = NewToken { user, comment: String::new(), scopes, expires_at };
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).expect("random numbers");
+        let made = change::create_token(&stored.accounts, new, secret, Timestamp::now());
+        let (text, _, batch) = made.expect("a new token");
+        self.commit(batch);
+        text
+    }
+
+    /// People for a row, whose sender may do what the row does for this reason.
+    fn case(&self, role: Role) -> Case<'_> {
+        let number = self.serial().0;
+        let owner = format!("owner{number}");
+        let sender = if role == Role::Owner { owner.clone() } else { format!("sender{number}") };
+        let group = format!("team{number}");
+        let own = match role {
+            Role::Owner => vec![],
+            Role::Listed => vec![group.as_str()],
+            Role::Configured => vec![STAFF],
+            Role::Administrator => vec!["admin"],
+        };
+        if role != Role::Owner {
+            self.make_user(&owner, &[]);
+        }
+        self.make_user(&sender, &own);
+        Case { world: self, role, owner, sender, group, number }
+    }
+}
+
+impl Case<'_> {
+    fn stage(&self) -> String {
+        format!("{}/dev", self.owner)
+    }
+
+    fn name(&self) -> UserName {
+        self.sender.parse().expect("a name")
+    }
+
+    /// A token of the sender.
+    fn token(&self, scopes: Scopes, expires_at: Option<Timestamp>) -> (TokenId, String) {
+        let text = self.world.make_token(&self.sender, scopes, expires_at);
+        (text.id(), bearer(&text))
+    }
+
+    /// A login of the sender.
+    fn login(&self) -> String {
+        let stored = self.world.stored();
+        let user = stored.accounts.user(&self.name()).expect("the sender");
+        let secret = stored.accounts.login_secret().expect("a secret");
+        let login = secret.issue(user, Timestamp::now(), account::LOGIN_LIFETIME);
+        format!("Basic {}", BASE64_STANDARD.encode(format!("{}:{}", self.sender, login.reveal())))
+    }
+
+    /// Does something as the owner of the index, with all rights that they have.
+    #[track_caller]
+    fn as_owner(&self, sent: &Sent) -> Response {
+        let token = self.world.make_token(&self.owner, Scopes::ALL, None);
+        let response = self.world.send(sent, &bearer(&token));
+        assert!(response.status < 300, "{} {}: {}", sent.method, sent.target, response.text());
+        response
+    }
+
+    /// What the row sends, once what it needs is there.
+    fn prepared(&self, row: &Row) -> Sent {
+        (row.make)(self)
+    }
+}
+
+impl World {
+    #[track_caller]
+    fn send(&self, sent: &Sent, authorization: &str) -> Response {
+        let mut headers: Vec<(&str, &str)> = vec![("Content-Type", &sent.content_type)];
+        if !authorization.is_empty() {
+            headers.push(("Authorization", authorization));
+        }
+        headers.extend(sent.headers.iter().map(|(name, value)| (*name, value.as_str())));
+        self.server.client.send(sent.method, &sent.target, &headers, &sent.body)
+    }
+
+    /// Takes the sender out of all groups.
+    fn leave_groups(&self, case: &Case<'_>) {
+        let none = BTreeSet::<GroupName>::new();
+        let batch =
+            change::set_groups(&self.stored().accounts, &case.name(), none, Timestamp::now());
+        self.commit(batch.expect("a user").expect("a change"));
+    }
+}
+
+fn bearer(text: &TokenText) -> String {
+    format!("Bearer {}", text.reveal())
+}
+
+fn only(scope: Scope) -> Scopes {
+    Scopes::NONE.with(scope)
+}
+
+#[test]
+fn every_operation_has_a_row() {
+    let world = World::start();
+    let document = world.server.get("/openapi.json").json();
+    let mut missing = BTreeSet::new();
+    let mut described = BTreeSet::from(["PUSH /{user}/{index}".to_owned()]);
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        // Another spelling of a path that is described.
+        if let Some(same) = item["$ref"].as_str() {
+            assert!(same.starts_with("#/paths/"), "{same}");
+            continue;
+        }
+        for method in ["post", "put", "patch", "delete"] {
+            if item.get(method).is_some() {
+                described.insert(format!("{} {path}", method.to_uppercase()));
+            }
+        }
+    }
+    let rows: BTreeSet<String> = TABLE.iter().map(|row| row.operation.to_owned()).collect();
+    missing.extend(described.difference(&rows).cloned());
+    assert!(missing.is_empty(), "operations without a row: {missing:?}");
+    let unknown: Vec<_> = rows.difference(&described).collect();
+    assert!(unknown.is_empty(), "rows for what is not there: {unknown:?}");
+}

@@ -1,0 +1,102 @@
+//! A right that ends between the decision and the commit: the store refuses the write, and it is decided again.
+
+use std::collections::BTreeSet;
+
+use account::change;
+use account::{Identity, Means, Password, Principal, Scopes, TokenId};
+use jiff::Timestamp;
+use larder::stored::WriteFailure;
+use record::{Batch, Expected, Key};
+
+use super::{Case, Role, World};
+use crate::server::wait_for;
+
+/// What the sender proved.
+fn proved(case: &Case<'_>, means: Means) -> Principal {
+    let stored = case.world.stored();
+    let user = stored.accounts.user(&case.name()).expect("the sender").clone();
+    Principal::User(Identity { user, means, scopes: Scopes::ALL })
+}
+
+/// What somebody else commits meanwhile.
+type Meanwhile = fn(&Case<'_>, TokenId) -> Batch;
+
+/// Decides, and has `meanwhile` committed by somebody else before what was decided is: then it is decided again, on
+/// what holds by then, which has `part` in it.
+#[track_caller]
+fn check(world: &World, means: fn(TokenId) -> Means, meanwhile: Meanwhile, part: &str) {
+    let case = world.case(Role::Administrator);
+    let (token, _) = case.token(Scopes::ALL, None);
+    let proved = proved(&case, means(token));
+    let keeper = &world.server.app.keeper;
+    let patience = world.server.app.config.store.wait_for_serial;
+    let mut decisions = Vec::new();
+    let deciding = keeper.decided(&proved, patience, |basis| {
+        decisions.push(match basis.refusal() {
+            None => format!("in {} groups", basis.principal().groups().count()),
+            Some(refusal) => refusal.to_string(),
+        });
+        if decisions.len() > 1 {
+            return Ok::<_, WriteFailure>((None, ()));
+        }
+        let batch = meanwhile(&case, token);
+        // Another thread, for this one drives the decision.
+        std::thread::scope(|scope| {
+            scope.spawn(|| wait_for(keeper.commit_as_system(batch)).expect("it is first"));
+        });
+        let key = Key::new("note/decided").expect("a key");
+        Ok((Some(Batch::new().put(key, Expected::Anything, "{}", Vec::new())), ()))
+    });
+    let ((), serial) = wait_for(deciding).expect("a decision");
+    assert_eq!(serial, None, "nothing is written");
+    assert_eq!((decisions.len(), decisions[0].as_str()), (2, "in 1 groups"));
+    assert!(decisions[1].contains(part), "{}: {part}", decisions[1]);
+}
+
+fn revoked(case: &Case<'_>, id: TokenId) -> Batch {
+    change::revoke_token(&case.world.stored().accounts, id).expect("a token")
+}
+
+fn disabled(case: &Case<'_>, _: TokenId) -> Batch {
+    let (stored, now) = (case.world.stored(), Timestamp::now());
+    let batch = change::set_disabled(&stored.accounts, &case.name(), true, now);
+    batch.expect("a user").expect("a change")
+}
+
+fn changed(case: &Case<'_>, _: TokenId) -> Batch {
+    let (stored, now) = (case.world.stored(), Timestamp::now());
+    let hash = Some(Password::new("another").expect("a password").hash([1; 16]));
+    let batch = change::set_password(&stored.accounts, &case.name(), hash, now);
+    batch.expect("a user").expect("a change")
+}
+
+fn left(case: &Case<'_>, _: TokenId) -> Batch {
+    let (stored, now) = (case.world.stored(), Timestamp::now());
+    let none = BTreeSet::new();
+    let batch = change::set_groups(&stored.accounts, &case.name(), none, now);
+    batch.expect("a user").expect("a change")
+}
+
+fn deleted(case: &Case<'_>, _: TokenId) -> Batch {
+    change::delete_user(&case.world.stored().accounts, &case.name()).expect("a user")
+}
+
+#[test]
+fn what_a_right_rests_on_is_a_condition_of_the_commit() {
+    let world = World::start();
+    let by_token: fn(TokenId) -> Means = Means::Token;
+    let by_password: fn(TokenId) -> Means = |_| Means::Password;
+    let by_login: fn(TokenId) -> Means = |_| Means::Login { expires_at: Timestamp::MAX };
+    let check = |means, meanwhile, part| check(&world, means, meanwhile, part);
+    for means in [by_token, by_password, by_login] {
+        check(means, left, "in 0 groups");
+    }
+    check(by_token, revoked, "is not known here");
+    check(by_token, disabled, "is disabled");
+    check(by_token, deleted, "is not known here");
+    check(by_login, disabled, "is disabled");
+    check(by_login, changed, "ended with their password");
+    check(by_password, disabled, "could not be authenticated");
+    check(by_password, changed, "could not be authenticated");
+    check(by_password, deleted, "could not be authenticated");
+}

@@ -1,0 +1,150 @@
+//! What strangers, and those who may do one thing, learn of what is not theirs.
+
+use account::{Password, Scopes, User, change};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Sent, World, bearer};
+use crate::client::Response;
+use crate::server::TestServer;
+
+const PASSWORD: &str = "open-sesame";
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+}
+
+impl World {
+    /// Everything that somebody sees at a place, as text.
+    fn look(&self, target: &str, authorization: &str) -> String {
+        let sent = Sent::new("GET", target).with("Accept", "application/json");
+        let Response { status, body, .. } = self.send(&sent, authorization);
+        format!("{status} {}", String::from_utf8_lossy(&body))
+    }
+
+    /// A user with an address, and a token for everything.
+    fn make_known(&self, name: &str, groups: &[&str]) -> String {
+        let user = User::new(name.parse().expect("a name"), Timestamp::now());
+        let hash = Some(Password::attempt(PASSWORD).hash([3; 16]));
+        let email = Some(format!("{name}@host.example"));
+        self.make(User { email, password_hash: hash, ..user }, groups);
+        bearer(&self.make_token(name, Scopes::ALL, None))
+    }
+
+    #[track_caller]
+    fn make_index(&self, token: &str, name: &str, config: Value) {
+        let made = self.send(&Sent::new("PUT", format!("/{name}")).json(&config), token);
+        assert_eq!(made.status, 200, "{}", made.text());
+    }
+}
+
+#[test]
+fn users_are_shown_to_those_whom_they_concern() {
+    let world = World::start();
+    let [alice, bob, _carol] = ["alice", "bob", "carol"].map(|name| world.make_known(name, &[]));
+    let admin = world.make_known("dora", &["admin"]);
+    let private = json!({"bases": [], "acl_read": ["bob"]});
+    world.make_index(&bob, "bob/secret", private);
+    let bases = json!({"bases": ["bob/secret"], "acl_upload": ["alice", "carol"]});
+    world.make_index(&alice, "alice/dev", bases);
+    let names = |authorization: &str| {
+        let sent = Sent::new("GET", "/").with("Accept", "application/json");
+        let list = world.send(&sent, authorization).json()["result"].clone();
+        list.as_object().expect("an object").keys().cloned().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(""), "alice");
+    assert_eq!(names(&bob), "alice bob");
+    assert_eq!(names(&admin), "alice bob carol dora root");
+    for target in ["/", "/alice", "/alice/dev", "/bob", "/carol", "/+search?query=secret"] {
+        let seen = world.look(target, "");
+        for private in ["host.example", "secret", "carol"] {
+            let is_question = target.contains(private);
+            assert!(is_question || !seen.contains(private), "{target}: {private} in {seen}");
+        }
+    }
+    // A user without an index that one may read is answered as one who is not there.
+    for method in ["GET", "PATCH", "DELETE", "PUT"] {
+        let answers = ["bob", "nix"].map(|name| {
+            let sent = Sent::new(method, format!("/{name}")).json(&json!({"title": "x"}));
+            let response = world.send(&sent, "");
+            (response.status, response.text().replace(name, "…"))
+        });
+        assert_eq!(answers[0], answers[1], "{method}");
+    }
+    let token = world.make_token("bob", super::only(account::Scope::PythonRead), None);
+    assert!(!world.look("/bob", &bearer(&token)).contains("bob@host.example"));
+    for (target, who) in [("/bob", &bob), ("/bob", &admin), ("/", &bob), ("/", &admin)] {
+        assert!(world.look(target, who).contains("bob@host.example"), "{target}");
+    }
+    // Whoever keeps an index sees it as it is.
+    for who in [&alice, &bob, &admin] {
+        assert!(world.look("/alice/dev", who).contains("bob/secret"));
+    }
+}
+
+/// What a file's log says of where it came from.
+#[test]
+fn a_log_does_not_name_private_indexes() {
+    let world = World::start();
+    let bob = world.make_known("bob", &[]);
+    let private = json!({"bases": [], "acl_read": ["bob"], "acl_upload": ["bob"]});
+    world.make_index(&bob, "bob/secret", private);
+    world.make_index(&bob, "bob/open", json!({"bases": []}));
+    let upload = crate::python::Upload::of("p-1.0.zip", &crate::python::sdist("x"));
+    let (content_type, body) = upload.form();
+    let sent = Sent { content_type, body, ..Sent::new("POST", "/bob/secret/") };
+    assert_eq!(world.send(&sent, &bob).status, 200);
+    let order = json!({"name": "p", "version": "1.0", "targetindex": "bob/open"});
+    assert_eq!(world.send(&Sent::new("PUSH", "/bob/secret").json(&order), &bob).status, 200);
+    for target in ["/bob/open/p", "/bob/open/p/1.0"] {
+        assert!(!world.look(target, "").contains("secret"), "{}", world.look(target, ""));
+        assert!(world.look(target, &bob).contains("bob/secret"), "{target}");
+    }
+}
+
+/// With devpi's defaults, everybody sees what devpi shows.
+#[test]
+fn devpis_defaults_show_what_devpi_shows() {
+    let server = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        config.python.devpi_defaults = true;
+    });
+    server.wait_until_ready();
+    let world = World { server };
+    let alice = world.make_known("alice", &[]);
+    world.make_index(&alice, "alice/dev", json!({"bases": []}));
+    world.make_known("carol", &[]);
+    for name in ["alice@host.example", "carol@host.example"] {
+        assert!(world.look("/", "").contains(name), "{name}");
+    }
+    assert!(world.look("/carol", "").contains("carol@host.example"));
+}
+
+/// The right password of a disabled user, a wrong one, and that of nobody: the same answer, for as many hashes.
+#[test]
+fn a_disabled_users_password_is_a_wrong_one() {
+    let world = World::start();
+    world.make_known("alice", &[]);
+    let ask = |user: &str, password: &str| {
+        let before = world.server.app.passwords.hashed();
+        let tokens = world.send(&Sent::new("GET", "/+tokens"), &basic(user, password));
+        let between = world.server.app.passwords.hashed();
+        let login = Sent::new("POST", "/+login").json(&json!({"user": user, "password": password}));
+        let login = world.send(&login, "");
+        let after = world.server.app.passwords.hashed();
+        let texts = [tokens.text(), login.text()].map(|text| text.replace(user, "…"));
+        (tokens.status, login.status, texts, (between - before, after - between))
+    };
+    // Right, and remembered.
+    assert_eq!((ask("alice", PASSWORD).0, ask("alice", PASSWORD).3), (200, (0, 0)));
+    let stored = world.stored();
+    let name = "alice".parse().expect("a name");
+    let batch = change::set_disabled(&stored.accounts, &name, true, Timestamp::now());
+    world.commit(batch.expect("a user").expect("a change"));
+    let right = ask("alice", PASSWORD);
+    assert_eq!((right.0, right.1, right.3), (401, 401, (1, 1)));
+    assert_eq!(right, ask("alice", "wrong"));
+    assert_eq!(right, ask("nobody", PASSWORD));
+}
