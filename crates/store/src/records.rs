@@ -8,12 +8,11 @@
 //! not at all; serials become visible in order, without gaps; a batch's preconditions are decided in
 //! the transaction that writes it. Many batches that wait together share one transaction, each under
 //! its own serial: between two serials of one transaction nobody ever sees the store. A database that falls
-//! back behind what a process has seen of it, or whose file is replaced, is read and written by that process no
-//! more ([`Rewound`]).
+//! back behind what a process has seen of it, or whose files are replaced or damaged, is read and written by that
+//! process no more ([`Rewound`]).
 //! A store keeps no history: a key that is written again is seen with its latest serial only.
 
 mod error;
-mod file;
 mod group;
 mod location;
 mod postgres;
@@ -24,6 +23,7 @@ mod rows;
 mod seen;
 mod sqlite;
 mod wake;
+mod watch;
 mod writer;
 
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use error::{Cause, CommitError, OpenError, ReadError, RestoreError, Rewound};
+pub use error::{Cause, CommitError, Damage, OpenError, ReadError, RestoreError, Rewound};
 pub use location::{DatabaseLocation, DatabaseLocationError};
 pub use restore::Restore;
 

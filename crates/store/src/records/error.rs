@@ -77,6 +77,32 @@ pub enum Rewound {
     /// The file of SQLite that is open is not the one at its path any more: what was written into it would be lost.
     #[error("the database's file was replaced, moved or removed while it was open")]
     Replaced,
+    /// The files of SQLite are not as SQLite left them: what is written into them may not be found again.
+    #[error("the database is damaged: {0}")]
+    Damaged(Damage),
+}
+
+/// What was done to the files of SQLite while they were open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// The database's file is shorter than it was.
+    #[error("its file was cut while it was open")]
+    Cut,
+    /// The database's file was written to, and by no checkpoint.
+    #[error("its file was written to by something else than SQLite")]
+    Overwritten,
+    /// The log was removed or replaced.
+    #[error("its log (`-wal`) was removed or replaced while it was open")]
+    LogRemoved,
+    /// The log does not hold what was committed.
+    #[error("its log (`-wal`) was cut, or written to by something else than SQLite")]
+    LogOverwritten,
+    /// The shared memory was removed or replaced.
+    #[error("its shared memory (`-shm`) was removed or replaced while it was open")]
+    SharedMemoryRemoved,
+    /// SQLite found it.
+    #[error("SQLite cannot make sense of what is in it")]
+    Unreadable,
 }
 
 /// A batch was not acknowledged. Nothing of it was written, except where the variant says otherwise.
@@ -215,6 +241,13 @@ pub(super) fn commit_error(error: &sqlx::Error) -> CommitError {
     }
 }
 
+/// Whether SQLite found its file damaged: 11 SQLITE_CORRUPT, 26 SQLITE_NOTADB.
+pub(super) fn is_damage(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    let code = code.and_then(|code| code.parse::<u32>().ok()).map(|code| code & 0xff);
+    is_sqlite(error) && matches!(code, Some(11 | 26))
+}
+
 fn is_sqlite(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
@@ -223,6 +256,10 @@ fn is_sqlite(error: &sqlx::Error) -> bool {
 
 impl From<sqlx::Error> for ReadError {
     fn from(error: sqlx::Error) -> ReadError {
+        if is_damage(&error) {
+            tracing::debug!(%error, "the database is damaged");
+            return Rewound::Damaged(Damage::Unreadable).into();
+        }
         ReadError::Unavailable(Cause::new(error))
     }
 }

@@ -130,7 +130,7 @@ pub(super) fn reader(options: &PgConnectOptions, readers_max: u32, timeout: Dura
             })
         })
         .connect_lazy_with(options.clone());
-    Reader { pool, timeout, begin: BEGIN_READING, file: None }
+    Reader { pool, timeout, begin: BEGIN_READING, watch: None }
 }
 
 /// Reads a URL that was checked as a location.

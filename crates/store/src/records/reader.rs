@@ -7,11 +7,11 @@ use record::{Key, Record, Serial};
 use sqlx::{ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Type};
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{Cause, ReadError, Rewound};
-use super::file::OpenFile;
+use super::error::{Cause, ReadError};
 use super::read::{Sink, Stop};
 use super::rows::{self, RECORD, RECORDS_AFTER, SERIAL, SERIALS};
 use super::seen::Seen;
+use super::watch::Watch;
 
 /// Connections that read.
 pub(super) struct Reader<DB: Database> {
@@ -20,8 +20,8 @@ pub(super) struct Reader<DB: Database> {
     pub(super) timeout: Duration,
     /// What begins a transaction that sees one moment of the store.
     pub(super) begin: &'static str,
-    /// The file that must be in its place, if the database is one that is written to.
-    pub(super) file: Option<OpenFile>,
+    /// The files that must be in their places, if the database is one that is written to.
+    pub(super) watch: Option<Watch>,
 }
 
 impl<DB> Reader<DB>
@@ -77,10 +77,10 @@ where
 
     /// Before a connection is made or used: a new one would be to another file, beside the log of the one before.
     fn check_file(&self) -> Result<(), ReadError> {
-        let Some(file) = &self.file else { return Ok(()) };
-        match file.is_in_place() {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Rewound::Replaced.into()),
+        let Some(watch) = &self.watch else { return Ok(()) };
+        match watch.glance() {
+            Ok(None) => Ok(()),
+            Ok(Some(rewound)) => Err(rewound.into()),
             Err(error) => Err(ReadError::Unavailable(Cause::new(error))),
         }
     }

@@ -6,7 +6,7 @@
 //! transaction, the store with a [`Seen`]: the highest serial, and one record of the latest commit that went
 //! by. A key's serial never falls, so that this record also gives away a store that lost commits and has
 //! taken others since, unless they wrote that very key. What was noticed once therefore stays, as does that
-//! the file was replaced ([`super::file`]): the process neither reads on nor writes until it is started again.
+//! the file was replaced or damaged ([`super::watch`]): the process neither reads on nor writes until it is started again.
 
 use record::{Key, Serial};
 
@@ -45,7 +45,7 @@ impl Seen {
             Some(Rewound::Behind { seen, .. }) => {
                 return Err(Rewound::Behind { found: store, seen });
             }
-            Some(Rewound::Replaced) => return Err(Rewound::Replaced),
+            Some(lost @ (Rewound::Replaced | Rewound::Damaged(_))) => return Err(lost),
             None => {}
         }
         if store < self.serial {
@@ -103,6 +103,8 @@ mod tests {
         let behind = |found| Rewound::Behind { found: Serial(found), seen: Serial(4) };
         check(behind(2), behind(9));
         check(Rewound::Replaced, Rewound::Replaced);
+        let cut = Rewound::Damaged(super::super::error::Damage::Cut);
+        check(cut, cut);
     }
 
     #[test]

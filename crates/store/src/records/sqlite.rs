@@ -2,7 +2,7 @@
 //!
 //! Write-ahead log, so that neither waits for the other; `synchronous=FULL`, so that a commit is on
 //! the disk before it is acknowledged. Another process on the same file is waited for, up to the
-//! database timeout. A file that another one was put in place of is not written to any more.
+//! database timeout. A file that another one was put in place of, or that was damaged, is not written to any more.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -16,11 +16,13 @@ use sqlx::sqlite::{
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, Transaction};
 use tokio::time::Instant;
 
-use super::error::{Cause, CommitError, OpenError, ReadError, Rewound, commit_error};
-use super::file::OpenFile;
+use super::error::{
+    Cause, CommitError, Damage, OpenError, ReadError, Rewound, commit_error, is_damage,
+};
 use super::group::{self, Plan, Row, States};
 use super::rows;
 use super::seen::Seen;
+use super::watch::{Alarm, Watch};
 use super::writer::GroupOutcome;
 
 type Sqlite = sqlx::Sqlite;
@@ -44,7 +46,7 @@ pub(super) type Reader = super::reader::Reader<Sqlite>;
 /// The side that writes; one for each process.
 pub(super) struct Writer {
     options: SqliteConnectOptions,
-    file: OpenFile,
+    watch: Watch,
     /// None after a failure: what a connection is worth after one is not worth knowing.
     connection: Option<SqliteConnection>,
 }
@@ -71,9 +73,32 @@ pub(super) async fn create(
             outcome => break outcome.map_err(|error| unavailable(Cause::new(error)))?,
         }
     };
-    let file = OpenFile::at(path).map_err(|error| unavailable(Cause::new(error)))?;
+    let watch = Watch::new(path).map_err(|error| unavailable(Cause::new(error)))?;
     migrate(&mut connection, location).await?;
-    Ok(Writer { options, file, connection: Some(connection) })
+    check_size(&mut connection, path).await.map_err(unavailable)?;
+    let begun = watch.begin(&mut connection).await;
+    begun.map_err(|error| unavailable(Cause::new(error)))?;
+    Ok(Writer { options, watch, connection: Some(connection) })
+}
+
+/// That the file has all the pages that it says it has, where none of them can be in the log still.
+async fn check_size(connection: &mut SqliteConnection, path: &Path) -> Result<(), Cause> {
+    let asked = async {
+        let (_, logged, filed): (i64, i64, i64) =
+            sqlx::query_as("PRAGMA wal_checkpoint(NOOP)").fetch_one(&mut *connection).await?;
+        let pages: i64 =
+            sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut *connection).await?;
+        let bytes: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(&mut *connection).await?;
+        Ok((logged <= filed).then_some(pages * bytes))
+    };
+    let expected = asked.await.map_err(|error: sqlx::Error| Cause::new(error))?;
+    let found = std::fs::metadata(path).map_err(Cause::new)?.len();
+    match expected.and_then(|expected| u64::try_from(expected).ok()) {
+        Some(expected) if found < expected => Err(Cause::new(format_args!(
+            "it has {found} bytes, but {expected} were expected: it was cut"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn writer_options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
@@ -103,7 +128,7 @@ pub(super) fn reader(
         .max_lifetime(None)
         .test_before_acquire(false)
         .connect_lazy_with(options);
-    Reader { pool, timeout, begin: "BEGIN", file: writer.map(|writer| writer.file.clone()) }
+    Reader { pool, timeout, begin: "BEGIN", watch: writer.map(|writer| writer.watch.clone()) }
 }
 
 /// Turns a file that nobody has open into one that needs no log beside it, so that it can be read where nothing
@@ -204,35 +229,66 @@ impl Writer {
     /// excluded: if the disk failed while the log was synced, and the machine then loses power
     /// before the next commit, the log may be found complete after all.
     pub(super) async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
-        let replaced =
-            || Ok((batches.iter().map(|_| Err(Rewound::Replaced.into())).collect(), seen.serial));
+        let lost = |rewound: Rewound| {
+            Ok((batches.iter().map(|_| Err(rewound.into())).collect(), seen.serial))
+        };
+        if let Some(rewound @ (Rewound::Replaced | Rewound::Damaged(_))) = seen.lost {
+            return lost(rewound);
+        }
+        // To connect to a file that was put in place of the open one would be to write to it.
         let unavailable = |error| CommitError::Unavailable(Cause::new(error));
-        if !self.file.is_in_place().map_err(unavailable)? {
-            return replaced();
+        if !self.watch.is_in_place().map_err(unavailable)? {
+            return lost(Rewound::Replaced);
         }
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.options.connect().await.map_err(|error| commit_error(&error))?,
-        };
-        match commit(&mut connection, batches, seen).await {
-            Ok(plan) => {
-                self.connection = Some(connection);
-                // Once more: what went into a file that was replaced meanwhile is lost.
-                let unknown = |error| CommitError::OutcomeUnknown(Cause::new(error));
-                match self.file.is_in_place().map_err(unknown)? {
-                    true => Ok((plan.outcomes, plan.serial)),
-                    false => replaced(),
+            None => match self.reconnect().await {
+                Err(error) if is_damage(&error) => {
+                    return lost(Rewound::Damaged(Damage::Unreadable));
                 }
+                connected => connected.map_err(|error| commit_error(&error))?,
+            },
+        };
+        let outcome = match self.watch.look(&mut connection).await {
+            Ok(()) => commit(&mut connection, batches, seen).await,
+            Err(Alarm::Lost(rewound)) => {
+                self.connection = Some(connection);
+                return lost(rewound);
             }
+            Err(Alarm::Unknown(error)) => Err(error),
+        };
+        let plan = match outcome {
+            Ok(plan) => plan,
             Err(error) => {
+                self.watch.end().await;
                 // Waits for the end of it, and so for its lock to be free.
                 let _ = connection.close().await;
-                Err(commit_error(&error))
+                if is_damage(&error) {
+                    return lost(Rewound::Damaged(Damage::Unreadable));
+                }
+                return Err(commit_error(&error));
             }
+        };
+        // Once more: what went into a file that was replaced or damaged meanwhile may be lost.
+        let looked = self.watch.look_after(&mut connection).await;
+        self.connection = Some(connection);
+        match looked {
+            Ok(()) => Ok((plan.outcomes, plan.serial)),
+            Err(Alarm::Lost(rewound)) => lost(rewound),
+            Err(Alarm::Unknown(error)) => Err(CommitError::OutcomeUnknown(Cause::new(error))),
         }
     }
 
+    async fn reconnect(&self) -> Result<SqliteConnection, sqlx::Error> {
+        let mut connection = self.options.connect().await?;
+        // The log and the shared memory are there once something was read.
+        layout(&mut connection).await?;
+        self.watch.begin(&mut connection).await?;
+        Ok(connection)
+    }
+
     pub(super) async fn close(&mut self) {
+        self.watch.end().await;
         if let Some(connection) = self.connection.take()
             && let Err(error) = connection.close().await
         {

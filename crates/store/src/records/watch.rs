@@ -1,0 +1,326 @@
+//! [`Watch`]: whether the files of SQLite are as SQLite left them.
+//!
+//! SQLite trusts its files: one that is cut, overwritten or removed while it is open takes commits on, out of the
+//! page cache and the log, until a start finds out. So before each transaction, and after it, the system is asked
+//! for the numbers, sizes and times of the three files. What they say has an explanation or is damage:
+//!
+//! - the database's file changes only in a checkpoint, which SQLite tells when it is asked; it never shrinks;
+//! - the log changes only in a commit, ours or another process's: then its frames have the right checksums;
+//! - the log and the shared memory stay the same files for as long as this process has them open.
+//!
+//! All of that costs a few questions to the system's memory; SQLite is asked only after a change, and nothing is
+//! written. The database's file is never opened here: to close it would take SQLite's locks away.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::SqliteConnection;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::error::{Damage, Rewound};
+
+/// How long another process's checkpoint may take until it tells of what it has changed.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(5);
+const CHECKPOINT_POLL: Duration = Duration::from_millis(20);
+
+/// The files of a database that is open to be written to.
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    path: PathBuf,
+    /// Device and inode of the database's file.
+    identity: (u64, u64),
+    /// None while there is no connection that writes.
+    known: Arc<Mutex<Option<Known>>>,
+}
+
+/// The files as SQLite was last known to leave them.
+#[derive(Debug)]
+struct Known {
+    database: Stamp,
+    log: Stamp,
+    shared_memory: (u64, u64),
+    backfill: Backfill,
+    /// The log itself: SQLite has no locks on it.
+    log_file: File,
+}
+
+/// What tells a file from another one, and from itself after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    identity: (u64, u64),
+    size_bytes: u64,
+    modified_at: (i64, i64),
+}
+
+/// How far checkpoints have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Backfill {
+    /// What the log's header was last made with: another value for each round of the log.
+    salts: [u8; 8],
+    frames: i64,
+}
+
+/// Why it cannot be said that all is well.
+pub(super) enum Alarm {
+    /// It is not.
+    Lost(Rewound),
+    /// The files, or SQLite, could not be asked.
+    Unknown(sqlx::Error),
+}
+
+impl From<io::Error> for Alarm {
+    fn from(error: io::Error) -> Alarm {
+        Alarm::Unknown(error.into())
+    }
+}
+
+impl From<Damage> for Alarm {
+    fn from(damage: Damage) -> Alarm {
+        Alarm::Lost(Rewound::Damaged(damage))
+    }
+}
+
+impl Watch {
+    /// Of the file that is at `path` now.
+    pub(super) fn new(path: &Path) -> io::Result<Watch> {
+        let identity = Stamp::at(path)?.map(|stamp| stamp.identity);
+        let identity = identity.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Watch { path: path.to_owned(), identity, known: Arc::default() })
+    }
+
+    /// Whether the file is there still. A question to the system's memory, not to the disk: it is asked wherever
+    /// the file is used.
+    pub(super) fn is_in_place(&self) -> io::Result<bool> {
+        Ok(Stamp::at(&self.path)?.is_some_and(|stamp| stamp.identity == self.identity))
+    }
+
+    /// What can be said at once, without SQLite; nothing while a transaction is under way.
+    pub(super) fn glance(&self) -> io::Result<Option<Rewound>> {
+        let Some(database) = Stamp::at(&self.path)?.filter(|it| it.identity == self.identity)
+        else {
+            return Ok(Some(Rewound::Replaced));
+        };
+        let Ok(known) = self.known.try_lock() else { return Ok(None) };
+        let Some(known) = known.as_ref() else { return Ok(None) };
+        Ok(self.at_once(known, database)?.err().map(Rewound::Damaged))
+    }
+
+    fn at_once(&self, known: &Known, database: Stamp) -> io::Result<Result<Stamp, Damage>> {
+        if database.size_bytes < known.database.size_bytes {
+            return Ok(Err(Damage::Cut));
+        }
+        let Some(log) = Stamp::at(&self.beside("-wal"))?.filter(|log| known.log.is_same(log))
+        else {
+            return Ok(Err(Damage::LogRemoved));
+        };
+        let shared_memory = Stamp::at(&self.beside("-shm"))?.map(|stamp| stamp.identity);
+        if shared_memory != Some(known.shared_memory) {
+            return Ok(Err(Damage::SharedMemoryRemoved));
+        }
+        Ok(Ok(log))
+    }
+
+    /// Takes the files as they are: `connection` has just been made, and has read.
+    pub(super) async fn begin(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        let mut known = self.known.lock().await;
+        *known = None;
+        let (Some(database), Some(log), Some(shared_memory)) = (
+            Stamp::at(&self.path)?,
+            Stamp::at(&self.beside("-wal"))?,
+            Stamp::at(&self.beside("-shm"))?,
+        ) else {
+            // A file system without shared memory has no such files, and is no place for a database.
+            return Ok(());
+        };
+        let log_file = File::open(self.beside("-wal"))?;
+        let (_, frames) = progress(connection).await?;
+        let backfill = Backfill { salts: salts(&log_file)?, frames };
+        let shared_memory = shared_memory.identity;
+        *known = Some(Known { database, log, shared_memory, backfill, log_file });
+        Ok(())
+    }
+
+    /// Forgets the files: the connection that writes is gone.
+    pub(super) async fn end(&self) {
+        *self.known.lock().await = None;
+    }
+
+    /// Looks whether the files are as SQLite left them, before a transaction of `connection`.
+    pub(super) async fn look(&self, connection: &mut SqliteConnection) -> Result<(), Alarm> {
+        let mut known = self.known.lock().await;
+        let Some(known) = known.as_mut() else { return self.look_at_place() };
+        let log = self.at_once(known, self.database()?)??;
+        if log != known.log {
+            // Somebody has committed, or somebody has damaged it: the checksums tell.
+            let (frames, _) = progress(connection).await.map_err(Alarm::Unknown)?;
+            let path = self.beside("-wal");
+            let checking = tokio::task::spawn_blocking(move || are_frames_right(&path, frames));
+            let is_right = checking.await.map_err(io::Error::other)??;
+            if !is_right {
+                return Err(Damage::LogOverwritten.into());
+            }
+            known.log = log;
+        }
+        self.explain(known, connection).await
+    }
+
+    /// Looks again after a transaction of `connection`, and takes what it did for right.
+    pub(super) async fn look_after(&self, connection: &mut SqliteConnection) -> Result<(), Alarm> {
+        let mut known = self.known.lock().await;
+        let Some(known) = known.as_mut() else { return self.look_at_place() };
+        known.log = self.at_once(known, self.database()?)??;
+        self.explain(known, connection).await
+    }
+
+    fn look_at_place(&self) -> Result<(), Alarm> {
+        match self.is_in_place()? {
+            true => Ok(()),
+            false => Err(Alarm::Lost(Rewound::Replaced)),
+        }
+    }
+
+    fn database(&self) -> Result<Stamp, Alarm> {
+        let found = Stamp::at(&self.path)?.filter(|stamp| stamp.identity == self.identity);
+        found.ok_or(Alarm::Lost(Rewound::Replaced))
+    }
+
+    /// Looks whether a change of the database's file was a checkpoint.
+    async fn explain(
+        &self,
+        known: &mut Known,
+        connection: &mut SqliteConnection,
+    ) -> Result<(), Alarm> {
+        let deadline = Instant::now() + CHECKPOINT_PATIENCE;
+        loop {
+            let database = self.database()?;
+            let salts = salts(&known.log_file)?;
+            if database == known.database {
+                if salts != known.backfill.salts {
+                    // The log has begun anew: nothing of it is in the file yet.
+                    known.backfill = Backfill { salts, frames: 0 };
+                }
+                return Ok(());
+            }
+            let (_, frames) = progress(connection).await.map_err(Alarm::Unknown)?;
+            let backfill = Backfill { salts, frames };
+            if backfill != known.backfill {
+                (known.database, known.backfill) = (database, backfill);
+                return Ok(());
+            }
+            // Another process may be in the middle of a checkpoint, and tell of it at its end.
+            if Instant::now() >= deadline {
+                return Err(Damage::Overwritten.into());
+            }
+            tokio::time::sleep(CHECKPOINT_POLL).await;
+        }
+    }
+
+    /// The file of SQLite that has this at the end of its name.
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(suffix);
+        name.into()
+    }
+}
+
+impl Stamp {
+    /// None if there is no file.
+    fn at(path: &Path) -> io::Result<Option<Stamp>> {
+        let metadata = match std::fs::metadata(path) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(None);
+            }
+            found => found?,
+        };
+        Ok(Some(Stamp {
+            identity: (metadata.dev(), metadata.ino()),
+            size_bytes: metadata.len(),
+            modified_at: (metadata.mtime(), metadata.mtime_nsec()),
+        }))
+    }
+
+    fn is_same(&self, other: &Stamp) -> bool {
+        self.identity == other.identity
+    }
+}
+
+/// The frames in the log, and how many of them are in the database's file: asked of SQLite, which does nothing.
+async fn progress(connection: &mut SqliteConnection) -> Result<(i64, i64), sqlx::Error> {
+    let row: (i64, i64, i64) =
+        sqlx::query_as("PRAGMA wal_checkpoint(NOOP)").fetch_one(connection).await?;
+    Ok((row.1, row.2))
+}
+
+/// The salts in the log's header; zeros while it has none.
+fn salts(log: &File) -> io::Result<[u8; 8]> {
+    let mut salts = [0; 8];
+    match log.read_exact_at(&mut salts, 16) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok([0; 8]),
+        read => read.map(|()| salts),
+    }
+}
+
+/// Whether the log's header and its first `frames` frames have the checksums that SQLite gave them.
+fn are_frames_right(path: &Path, frames: i64) -> io::Result<bool> {
+    let Ok(frames) = u64::try_from(frames) else { return Ok(true) };
+    if frames == 0 {
+        return Ok(true);
+    }
+    let mut log = io::BufReader::with_capacity(1 << 18, File::open(path)?);
+    match check_frames(&mut log, frames) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        checked => checked,
+    }
+}
+
+fn check_frames(log: &mut impl io::Read, frames: u64) -> io::Result<bool> {
+    let mut header = [0; 32];
+    log.read_exact(&mut header)?;
+    let word = |bytes: &[u8], at: usize| {
+        u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    };
+    let is_big_endian = match word(&header, 0) {
+        0x377f_0682 => false,
+        0x377f_0683 => true,
+        _ => return Ok(false),
+    };
+    let page_bytes = match word(&header, 8) {
+        1 => 65_536,
+        bytes @ 512..=32_768 if bytes.is_power_of_two() => bytes as usize,
+        _ => return Ok(false),
+    };
+    let sum = |(mut first, mut second): (u32, u32), bytes: &[u8]| {
+        for pair in bytes.chunks_exact(8) {
+            let read = |at: usize| {
+                let bytes = [pair[at], pair[at + 1], pair[at + 2], pair[at + 3]];
+                if is_big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+            };
+            first = first.wrapping_add(read(0)).wrapping_add(second);
+            second = second.wrapping_add(read(4)).wrapping_add(first);
+        }
+        (first, second)
+    };
+    let mut sums = sum((0, 0), &header[..24]);
+    if sums != (word(&header, 24), word(&header, 28)) {
+        return Ok(false);
+    }
+    let mut frame = vec![0; 24 + page_bytes];
+    for _ in 0..frames {
+        log.read_exact(&mut frame)?;
+        sums = sum(sum(sums, &frame[..8]), &frame[24..]);
+        if frame[8..16] != header[16..24] || sums != (word(&frame, 16), word(&frame, 20)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
