@@ -92,6 +92,8 @@ pub struct App {
     /// Wishes for the refresh task.
     pub refresh: mpsc::Sender<RefreshRequest>,
     is_stopping: AtomicBool,
+    /// Why the server cannot go on, if it cannot.
+    failure: tokio::sync::watch::Sender<Option<String>>,
 }
 
 impl App {
@@ -144,6 +146,7 @@ impl App {
             aur_trouble: Mutex::new(None),
             refresh,
             is_stopping: AtomicBool::new(false),
+            failure: tokio::sync::watch::Sender::new(None),
             config,
         };
         Ok((app, requests))
@@ -188,6 +191,18 @@ impl App {
             || "the data is not refreshed: the server is stopping, or has no source".to_owned();
         self.refresh.send(RefreshRequest::Reload(outcome)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
+    }
+
+    /// The server cannot go on, and is to end.
+    pub fn fail(&self, reason: String) {
+        self.failure.send_replace(Some(reason));
+    }
+
+    /// Waits until the server cannot go on; returns why.
+    pub async fn failed(&self) -> String {
+        let mut failure = self.failure.subscribe();
+        let reason = failure.wait_for(Option::is_some).await;
+        reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
     }
 
     /// From now on the server is not ready.

@@ -325,7 +325,10 @@ pub fn parse(
         Some((command @ ("init" | "user" | "token"), matches)) => {
             return Ok(Invocation::Accounts(accounts::parse(command, matches, load)?));
         }
-        Some((command @ ("backup" | "restore" | "verify" | "migrate" | "sweep"), matches)) => {
+        Some((
+            command @ ("backup" | "restore" | "verify" | "migrate" | "sweep" | "adopt"),
+            matches,
+        )) => {
             return Ok(Invocation::Keeping(keeping::parse(command, matches, load)?));
         }
         Some((command @ ("import-devpi" | "import-wheels" | "use"), matches)) => {

@@ -308,6 +308,8 @@ section! {
         sweep: Duration = "sweep_seconds", Kind::seconds(0, 31_536_000), default "86400";
         /// How old a blob must be before it may be taken for unnamed.
         sweep_grace: Duration = "sweep_grace_seconds", Kind::seconds(3_600, 31_536_000), default "86400";
+        /// Within which time each blob is read and compared with its digest, in the background; 0 never does.
+        scrub: Duration = "scrub_seconds", Kind::seconds(0, 31_536_000), default "2592000";
     }
 }
 

@@ -5,6 +5,7 @@
 //! meanwhile, except on one that is restored into. Nothing here knows what a record says beyond which
 //! blobs it names, and no record is ever changed.
 
+mod adopt;
 mod backup;
 mod copy;
 mod migrate;
@@ -23,10 +24,11 @@ use store::{BlobLocation, BlobStore, DatabaseLocation, OpenError, Records, Recor
 use crate::config::Config;
 use crate::setup;
 
+pub use adopt::{Adoption, adopt};
 pub use backup::{BackupReport, MARKER_FILE_NAME, backup};
 pub use copy::Loss;
 pub use migrate::{Layout, layout, migrate};
-pub use named::{Named, NamedBlob};
+pub use named::{Named, NamedBlob, is_named, named_in_part};
 pub use progress::Progress;
 pub use restore::{RestoreReport, restore};
 pub use sweep::{SweepOutcome, SweepPlan, sweep};

@@ -11,6 +11,7 @@ pub mod contents;
 pub mod cpu_pool;
 pub mod demo;
 pub mod http;
+pub mod identity;
 pub mod import;
 pub mod keeping;
 pub mod live;
@@ -100,6 +101,7 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     let followers_stop = CancellationToken::new();
     followers.spawn(tasks::store_tail::run(app.clone(), followers_stop.clone()));
     tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
+    tasks.spawn(tasks::scrub::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
     if let Some(tls) = &tls {
         tasks.spawn(tls.clone().watch(config.tls.reload, shutdown.clone()));
@@ -279,10 +281,15 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
             println!("{text}");
         });
     }
+    let mut failure = None;
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            reason = running.app.failed() => {
+                failure = Some(reason);
+                break;
+            }
             _ = hang_up.recv() => {
                 tracing::info!("reloading");
                 if let Ok(now) = sd_notify::NotifyState::monotonic_usec_now() {
@@ -300,7 +307,10 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
         _ = terminate.recv() => tracing::warn!("a second signal: stopping at once"),
         _ = interrupt.recv() => tracing::warn!("a second signal: stopping at once"),
     }
-    Ok(())
+    match failure {
+        Some(reason) => anyhow::bail!(reason),
+        None => Ok(()),
+    }
 }
 
 /// Tells systemd, where it listens.

@@ -106,6 +106,10 @@ pub struct Metrics {
     pub blobs_swept_bytes: IntCounter,
     /// Sweeps that failed or were refused.
     pub blob_sweep_failures: IntCounter,
+    /// Blobs that were compared with their digest in the background.
+    pub blobs_verified: IntCounter,
+    /// Blobs that were found missing or damaged, as `/metrics` brings it up to date.
+    pub blobs_damaged: IntGauge,
     /// Clients that the rate limit remembers.
     pub rate_limit_clients: IntGauge,
     /// Pages of the Python index, as `/metrics` brings them up to date.
@@ -320,7 +324,7 @@ impl Metrics {
             ),
             store_is_rewound: gauge(
                 "larder_store_is_rewound",
-                "1 while the store lacks commits that were read from it; nothing is written then.",
+                "1 while the store lacks commits that were read from it, or is damaged; nothing is written then.",
             ),
             blobs_swept: counter(
                 "larder_blobs_swept_total",
@@ -333,6 +337,14 @@ impl Metrics {
             blob_sweep_failures: counter(
                 "larder_blob_sweep_failures_total",
                 "Sweeps of unnamed blobs that failed, or were refused because too much would have gone.",
+            ),
+            blobs_verified: counter(
+                "larder_blobs_verified_total",
+                "Blobs that were read in the background and compared with their digest.",
+            ),
+            blobs_damaged: gauge(
+                "larder_blobs_damaged",
+                "Blobs that records name and that were found missing or damaged.",
             ),
             rate_limit_clients: gauge(
                 "larder_rate_limit_clients",

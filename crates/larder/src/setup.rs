@@ -10,13 +10,13 @@ use std::path::Path;
 use account::{Password, change};
 use anyhow::Context;
 use jiff::Timestamp;
-use record::{Batch, Expected, Key, Serial};
+use record::{Batch, Serial};
 use rustix::fs::{Access, access};
-use store::{BlobStore, CommitError, DatabaseLocation, Records, RecordsOptions};
+use store::{BlobError, BlobStore, CommitError, DatabaseLocation, Records, RecordsOptions};
 
-use crate::accounts;
 use crate::config::Config;
-use crate::stored::{IDENTITY_KEY, Keeper, Stored};
+use crate::stored::{Keeper, Stored};
+use crate::{accounts, identity};
 
 /// Makes the data directory where there is none, closed to other users of the machine: it holds what passwords
 /// are checked against, and what logins are signed with.
@@ -50,20 +50,32 @@ pub fn default_root_password(config: &Config) -> Option<Password> {
     config.python.devpi_defaults.then(empty)
 }
 
-/// Opens the store of `config`; writes nothing into it but its layout.
+/// Opens the store of `config`; writes nothing into it but its layout and its name. Where either half is there
+/// and the other is not, nothing is made.
 ///
 /// # Errors
-/// What cannot be opened, with its place.
+/// What cannot be opened, with its place; records and blobs that do not belong together.
 pub async fn open(config: &Config) -> anyhow::Result<Keeper> {
     let options = RecordsOptions { poll_interval: config.store.poll, ..RecordsOptions::default() };
-    let database = config.database();
+    let (database, location) = (config.database(), config.blobs());
+    let spool = config.data_dir.join("spool");
+    let unreadable = || format!("cannot open the blobs in `{location}`");
+    let existing = match BlobStore::open_existing(&location, &spool).await {
+        Err(BlobError::Absent { .. }) => None,
+        opened => Some(opened.with_context(unreadable)?),
+    };
+    if let (DatabaseLocation::Sqlite(path), Some(blobs)) = (&database, &existing)
+        && std::fs::metadata(path).is_ok_and(|found| found.len() == 0) | !path.exists()
+    {
+        identity::check_beside_new_records(&database, blobs, &location).await?;
+    }
     let records = Records::open(&database, options);
     let records = records.await.map_err(|error| with_reason(&database, error.into()))?;
-    let blobs = config.blobs();
-    let spool = config.data_dir.join("spool");
-    let blobs = BlobStore::open(&blobs, &spool)
-        .await
-        .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
+    if existing.is_none() {
+        identity::check_without_blobs(&records, &database, &location).await?;
+    }
+    let blobs = BlobStore::open(&location, &spool).await.with_context(unreadable)?;
+    identity::settle(&records, &blobs, &database, &location).await?;
     Ok(Keeper::new(records, blobs))
 }
 
@@ -92,14 +104,8 @@ pub async fn initialize(
     records: &Records,
     password: Option<Password>,
 ) -> anyhow::Result<Option<Password>> {
+    identity::make(records).await?;
     let stored = foundations(records).await?;
-    if stored.identity.is_none() {
-        let random: [u8; 16] = accounts::random()?;
-        let identity: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let key = Key::new(IDENTITY_KEY)?;
-        let batch = Batch::new().put(key, Expected::Absent, identity, Vec::new());
-        commit_unless_there(records, batch).await?;
-    }
     let secret = accounts::random()?;
     if let Some(batch) = change::create_login_secret(&stored.accounts, secret) {
         commit_unless_there(records, batch).await?;
@@ -126,7 +132,7 @@ pub async fn initialize(
 async fn foundations(records: &Records) -> anyhow::Result<Stored> {
     let root = account::user_key(&account::UserName::root());
     let mut found = Vec::new();
-    for key in [root, account::login_secret_key(), Key::new(IDENTITY_KEY)?] {
+    for key in [root, account::login_secret_key()] {
         found.extend(records.record(&key).await?);
     }
     Ok(Stored::default().apply(&found, Serial::ZERO))

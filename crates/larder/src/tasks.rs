@@ -3,4 +3,5 @@
 pub mod aur_refresh;
 pub mod blob_sweep;
 pub mod retention;
+pub mod scrub;
 pub mod store_tail;

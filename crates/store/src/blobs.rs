@@ -12,10 +12,14 @@
 //!   object store two parts of 8 MiB (larger ones for blobs above 80 GB).
 //! - No bytes are ever changed in place.
 //!
-//! What is stored is trusted when it is read; [`BlobStore::verify`] hashes it again.
+//! Bytes are compared with their digest when a blob is read whole: one that is damaged is an error and never taken
+//! for whole ([`BlobReader::read_range`]). [`BlobStore::verify`] hashes any blob again, [`BlobStore::damaged`] tells
+//! what was found. A store whose blobs are [bound](BlobStore::bind) to it writes nothing into those of another one.
 
+mod damage;
 mod directory;
 mod error;
+mod identity;
 mod location;
 mod object;
 mod reader;
@@ -33,10 +37,12 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::Digest;
 
 pub use self::error::{BlobError, FailureKind};
+pub use self::identity::{StoreIdentity, StoreIdentityError};
 pub use self::location::{BlobLocation, LocationError};
 pub use self::reader::{BlobReader, BlobStream};
 pub use self::sweep::SweepReport;
 
+use self::damage::DamageLog;
 use self::directory::Directory;
 use self::error::blocking;
 use self::object::Objects;
@@ -51,6 +57,7 @@ const LAYOUT: &str = "larder blobs 1\n";
 pub struct BlobStore {
     backend: Backend,
     spool: Arc<Path>,
+    damage: Arc<DamageLog>,
 }
 
 #[derive(Clone)]
@@ -155,12 +162,13 @@ impl BlobStore {
         settings: impl IntoIterator<Item = (String, String)>,
         must_exist: bool,
     ) -> Result<BlobStore, BlobError> {
+        let damage = Arc::<DamageLog>::default();
         match location {
             BlobLocation::Directory(path) => {
-                let path = path.clone();
-                let directory = blocking(move || Directory::open(&path, must_exist)).await?;
+                let (path, log) = (path.clone(), damage.clone());
+                let directory = blocking(move || Directory::open(&path, must_exist, log)).await?;
                 let spool = directory.spool_directory().into();
-                Ok(BlobStore { backend: Backend::Directory(Arc::new(directory)), spool })
+                Ok(BlobStore { backend: Backend::Directory(Arc::new(directory)), spool, damage })
             }
             BlobLocation::S3 { bucket, prefix } => {
                 let objects = Objects::open(bucket, prefix, settings, must_exist).await?;
@@ -168,6 +176,7 @@ impl BlobStore {
                 let store = BlobStore {
                     backend: Backend::Objects(Arc::new(objects)),
                     spool: spool.clone(),
+                    damage,
                 };
                 if !must_exist {
                     blocking(move || spool::remove_stale(&spool, false)).await?;
@@ -179,6 +188,79 @@ impl BlobStore {
 
     fn spool_directory(&self) -> Arc<Path> {
         Arc::clone(&self.spool)
+    }
+
+    /// The store that the blobs belong to, as it is named beside them now; none if nobody has named it yet.
+    ///
+    /// # Errors
+    /// [`BlobError::Away`] if what is there is no name; otherwise what the disk or the object store says.
+    pub async fn identity(&self) -> Result<Option<StoreIdentity>, BlobError> {
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                blocking(move || directory.identity()).await
+            }
+            Backend::Objects(objects) => objects.identity().await,
+        }
+    }
+
+    /// Names the store that the blobs belong to, durably: if nobody has named it yet, or, `is_replacing`, in place of
+    /// whatever name is there.
+    ///
+    /// # Errors
+    /// [`BlobError::Away`] if another store is named there; otherwise what the disk or the object store says.
+    pub async fn adopt(
+        &self,
+        identity: &StoreIdentity,
+        is_replacing: bool,
+    ) -> Result<(), BlobError> {
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let (directory, identity) = (Arc::clone(directory), identity.clone());
+                blocking(move || directory.adopt(&identity, is_replacing)).await
+            }
+            Backend::Objects(objects) => objects.adopt(identity, is_replacing).await,
+        }
+    }
+
+    /// From now on, for all clones, whatever is put, touched, listed or swept must be among the blobs of the store
+    /// `identity`: where its name is not found, that is [`BlobError::Away`], and nothing is acknowledged. In a
+    /// directory this is looked at before and after each write, in an object store beside each.
+    ///
+    /// # Errors
+    /// [`BlobError::Away`] if they are not its blobs now.
+    pub async fn bind(&self, identity: &StoreIdentity) -> Result<(), BlobError> {
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let (directory, identity) = (Arc::clone(directory), identity.clone());
+                blocking(move || directory.bind(&identity)).await
+            }
+            Backend::Objects(objects) => objects.bind(identity).await,
+        }
+    }
+
+    /// That the blobs are those of the store that they are bound to.
+    ///
+    /// # Errors
+    /// [`BlobError::Away`]; otherwise what the disk or the object store says.
+    pub async fn check_identity(&self) -> Result<(), BlobError> {
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                blocking(move || directory.check_identity()).await
+            }
+            Backend::Objects(objects) => objects.check_identity().await,
+        }
+    }
+
+    /// The blobs that this process has found missing or damaged, and not whole since: by digest, at most 10,000.
+    pub fn damaged(&self) -> Vec<(Digest, Verdict)> {
+        self.damage.all()
+    }
+
+    /// Notes what a blob that a record names was found to be.
+    pub fn note(&self, digest: Digest, verdict: Verdict) {
+        self.damage.note(digest, verdict);
     }
 
     /// Begins an upload of at most `bytes_max` bytes. Nothing is written yet.
@@ -203,6 +285,7 @@ impl BlobStore {
             Backend::Directory(directory) => {
                 let directory = Arc::clone(directory);
                 blocking(move || {
+                    directory.check_identity()?;
                     let mut spool = Spool::create(directory.spool_directory())?;
                     spool.write(&bytes)?;
                     let spooled = spool.finish();
@@ -243,30 +326,37 @@ impl BlobStore {
     /// Opens a blob for reading; none if there is no such blob.
     ///
     /// # Errors
-    /// What the disk or the object store says.
+    /// [`BlobError::Damaged`] if it has no bytes, but should have; otherwise what the disk or the object store says.
     pub async fn open_blob(&self, digest: Digest) -> Result<Option<BlobReader>, BlobError> {
-        match &self.backend {
+        let damage = Arc::clone(&self.damage);
+        let reader = match &self.backend {
             Backend::Directory(directory) => {
                 let directory = Arc::clone(directory);
                 blocking(move || {
                     let place = || directory.path(&digest).display().to_string().into();
-                    Ok(directory.open_blob(&digest)?.map(|(file, size_bytes)| BlobReader {
+                    Ok(directory.open_blob(&digest)?.map(|(file, stamp)| BlobReader {
                         digest,
-                        size_bytes,
-                        source: Source::File(Arc::new(file), place()),
+                        size_bytes: stamp.size_bytes,
+                        source: Source::File(Arc::new(file), place(), stamp),
+                        damage,
                     }))
                 })
-                .await
+                .await?
             }
             Backend::Objects(objects) => {
                 let size_bytes = objects.size_bytes(&digest).await?;
-                Ok(size_bytes.map(|size_bytes| BlobReader {
+                if size_bytes.is_none() {
+                    objects.check_identity().await?;
+                }
+                size_bytes.map(|size_bytes| BlobReader {
                     digest,
                     size_bytes,
                     source: Source::Object(Arc::clone(objects)),
-                }))
+                    damage,
+                })
             }
-        }
+        };
+        reader.map(BlobReader::check_empty).transpose()
     }
 
     /// All bytes of a blob; none if there is no such blob.
@@ -324,11 +414,14 @@ impl BlobStore {
             }
             Backend::Objects(objects) => Arc::clone(objects).rehash(digest).await?,
         };
-        Ok(match found {
-            None => Verdict::Missing,
+        let verdict = match found {
+            // Whether it should be there, only the records know.
+            None => return Ok(Verdict::Missing),
             Some(found) if found == digest => Verdict::Whole,
             Some(found) => Verdict::Damaged { found },
-        })
+        };
+        self.damage.note(digest, verdict);
+        Ok(verdict)
     }
 
     /// All blobs, in no particular order, in bounded memory. One that is put or swept during the
@@ -366,9 +459,10 @@ async fn keep_object(
 }
 
 /// The variables of the environment that are text.
-fn environment() -> impl Iterator<Item = (String, String)> {
+fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()))
+        .collect()
 }
 
 /// The error for a `VERSION` that is not ours.
@@ -423,11 +517,16 @@ impl Upload {
         self.is_broken = true;
         let mut pending = std::mem::take(&mut self.pending);
         let spool = self.spool.take();
-        let directory = self.store.spool_directory();
+        let (store, directory) = (self.store.clone(), self.store.spool_directory());
         let (spool, pending) = blocking(move || {
             let mut spool = match spool {
                 Some(spool) => spool,
-                None => Spool::create(&directory)?,
+                None => {
+                    if let Backend::Directory(directory) = &store.backend {
+                        directory.check_identity()?;
+                    }
+                    Spool::create(&directory)?
+                }
             };
             spool.write(&pending)?;
             spool.write(&bytes)?;

@@ -6,7 +6,9 @@
 pub mod blobs;
 pub mod records;
 
-pub use blobs::{Blob, BlobError, BlobLocation, BlobReader, BlobStore, Staged, Upload};
+pub use blobs::{
+    Blob, BlobError, BlobLocation, BlobReader, BlobStore, Staged, StoreIdentity, Upload,
+};
 pub use records::{
     CommitError, DatabaseLocation, OpenError, ReadError, Records, RecordsOptions, RestoreError,
 };

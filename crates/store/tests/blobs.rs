@@ -14,6 +14,8 @@ mod failing;
 mod fake_s3;
 #[path = "blobs/files.rs"]
 mod files;
+#[path = "blobs/identity.rs"]
+mod identity;
 #[path = "blobs/objects.rs"]
 mod objects;
 #[path = "blobs/place.rs"]

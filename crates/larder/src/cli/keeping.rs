@@ -1,4 +1,4 @@
-//! `larder backup`, `restore`, `verify`, `migrate` and `sweep`: the store as a whole, by hand.
+//! `larder backup`, `restore`, `verify`, `migrate`, `sweep` and `adopt`: the store as a whole, by hand.
 //!
 //! arguments -> [`parse`] -> [`Request`] -> [`run`] -> [`crate::keeping`] -> what was done, or every fault.
 //! Servers may run meanwhile, except on a store that is restored into.
@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use super::{Exit, required};
 use crate::config::{Config, Loaded};
 use crate::keeping::{self, BackupReport, Layout, Loss, Progress, RestoreReport, Store, counted};
-use crate::keeping::{SweepOutcome, SweepPlan, VerifyReport};
+use crate::keeping::{Adoption, SweepOutcome, SweepPlan, VerifyReport};
 use crate::net;
 use crate::source::DataDirLock;
 
@@ -31,13 +31,14 @@ enum Action {
     Verify { is_quick: bool, is_json: bool },
     Migrate { is_check: bool },
     Sweep { grace: Option<Duration>, is_dry_run: bool, is_forced: bool },
+    Adopt,
 }
 
 /// A younger blob may be on its way into the store that a server on this machine serves.
 const GRACE_BESIDE_SERVERS_MIN: Duration = Duration::from_secs(3_600);
 
 /// The commands; `configuration` makes the flags that each takes besides its own.
-pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 5] {
+pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 6] {
     let leaf = |name: &'static str, about: &'static str| {
         Command::new(name).about(about).after_help(super::FLAGS_TOO).args(configuration())
     };
@@ -73,6 +74,7 @@ pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 5] {
                     .value_parser(value_parser!(u64).range(..=31_536_000)),
             )
             .arg(switch("force", "Also if it is more than half of all blobs")),
+        leaf("adopt", "Say that these blobs belong to these records, whatever store they name; no server may run on them"),
     ]
 }
 
@@ -97,6 +99,7 @@ pub(super) fn parse(
         },
         "verify" => Action::Verify { is_quick: is_set("quick"), is_json: is_set("json") },
         "migrate" => Action::Migrate { is_check: is_set("check") },
+        "adopt" => Action::Adopt,
         _ => Action::Sweep {
             grace: matches.get_one("grace").copied().map(Duration::from_secs),
             is_dry_run: is_set("dry-run"),
@@ -156,6 +159,7 @@ async fn act(config: &Config, action: Action) -> anyhow::Result<Answer> {
             of_verify(&report?, is_json)
         }
         Action::Migrate { is_check } => migrate(config, is_check).await,
+        Action::Adopt => Ok(of_adoption(&keeping::adopt(config).await?, config)),
         Action::Sweep { grace, is_dry_run, is_forced } => {
             let grace = grace.unwrap_or(config.store.sweep_grace);
             // What it keeps out is a server that has put a blob and not yet committed its record.
@@ -170,6 +174,22 @@ async fn act(config: &Config, action: Action) -> anyhow::Result<Answer> {
             Ok(of_sweep(&outcome?, plan))
         }
     }
+}
+
+fn of_adoption(adoption: &Adoption, config: &Config) -> Answer {
+    let Adoption { identity, before, census } = adoption;
+    let before = match before {
+        Some(before) if *before == identity.to_string() => "as before".to_owned(),
+        Some(before) => format!("before: {before}"),
+        None => "before: of no store".to_owned(),
+    };
+    let text = format!(
+        "the blobs in `{}` belong to the store {identity} ({before}); {census}, which a sweep deletes once they are \
+         {} s old\n",
+        config.blobs(),
+        config.store.sweep_grace.as_secs()
+    );
+    Answer { text, failure: None }
 }
 
 /// Losses one by one, and how many there are.

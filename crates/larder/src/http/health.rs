@@ -8,8 +8,10 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde_json::json;
+use store::blobs::Verdict;
 
 use crate::app::App;
+use crate::keeping::counted;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -49,6 +51,18 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
         } else if !app.config.aur.enabled {
             body.push_str("[+] aur: switched off\n");
         }
+        if let Some((digest, verdict)) = app.keeper.blobs.damaged().first() {
+            let count = app.keeper.blobs.damaged().len();
+            let flaw = match verdict {
+                Verdict::Missing => "missing",
+                Verdict::Damaged { .. } | Verdict::Whole => "damaged",
+            };
+            let _ = writeln!(
+                body,
+                "[!] blobs: {} missing or damaged; {digest} is {flaw}",
+                counted(count as u64, "blob")
+            );
+        }
         if let Some(stored) = app.keeper.live.snapshot() {
             let _ = writeln!(body, "[+] store: serial {}", stored.serial);
             if let Some(trouble) = app.keeper.trouble() {
@@ -80,6 +94,7 @@ pub(super) async fn version() -> Response {
 
 /// `/metrics`
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    app.metrics.blobs_damaged.set(app.keeper.blobs.damaged().len() as i64);
     app.metrics.rate_limit_clients.set(app.rate_limiter.len() as i64);
     app.metrics.python.update(app.pages.counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())

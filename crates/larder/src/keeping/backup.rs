@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use record::{Key, Serial};
+use record::Serial;
 use serde::{Deserialize, Serialize};
-use store::{BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions};
+use store::{BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, StoreIdentity};
 
 use super::copy::{Carried, Loss, Manner, carry};
 use super::named::who_names;
 use super::{Named, Progress, Store, locations};
 use crate::config::Config;
+use crate::identity;
 use crate::source::DataDirLock;
-use crate::stored::IDENTITY_KEY;
 
 /// What a backup says of itself, within its directory.
 pub const MARKER_FILE_NAME: &str = "backup.json";
@@ -74,7 +74,7 @@ struct Marker {
 /// The backup that a directory holds.
 struct Earlier {
     serial: Serial,
-    identity: String,
+    identity: StoreIdentity,
 }
 
 /// Copies the store of `config` into `directory`, which becomes a data directory. With `is_verifying`,
@@ -119,18 +119,24 @@ async fn into_directory(
         .with_context(|| format!("cannot create `{}`", directory.display()))?;
     // Nobody serves what is being replaced, and no two backups meet.
     let _lock = DataDirLock::acquire(directory)?;
-    let identity = identity(&source.records).await?;
+    let name = name(&source.records).await?;
     let earlier = earlier(directory, &database).await?;
-    if let Some(earlier) = earlier.as_ref().filter(|earlier| earlier.identity != identity) {
+    if let Some(earlier) = earlier.as_ref().filter(|earlier| earlier.identity != name) {
         bail!(
-            "`{}` holds a backup of the store {}, but this store is {identity}",
+            "`{}` holds a backup of the store {}, but this store is {name}",
             directory.display(),
             earlier.identity
+        );
+    }
+    if let Some(found) = source.blobs.identity().await?.filter(|found| *found != name) {
+        bail!(
+            "the records are those of the store {name}, but the blobs belong to the store {found}"
         );
     }
     let target = BlobStore::open(&blobs, directory)
         .await
         .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
+    identity::claim(&target, &name, None, &blobs).await?;
     let new = directory.join("records.db.new");
     let mut carried = Carried::default();
     let mut named = Named::default();
@@ -177,7 +183,7 @@ async fn into_directory(
         v: MARKER_FORM,
         serial: report.serial.0,
         replaces: earlier.map(|earlier| earlier.serial.0),
-        identity,
+        identity: name.to_string(),
         taken_at: Timestamp::now(),
         source: config.database().to_string(),
         records: report.records,
@@ -191,10 +197,9 @@ async fn into_directory(
 }
 
 /// What a store is called.
-async fn identity(records: &Records) -> anyhow::Result<String> {
-    let record = records.record(&Key::new(IDENTITY_KEY)?).await?;
-    match record.and_then(|record| record.body) {
-        Some(body) => Ok(String::from_utf8_lossy(&body).into_owned()),
+async fn name(records: &Records) -> anyhow::Result<StoreIdentity> {
+    match identity::of_records(records).await? {
+        Some(identity) => Ok(identity),
         None => bail!("the store was never initialized: there is nothing to back up"),
     }
 }
@@ -241,7 +246,7 @@ async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Resul
         }
         opened => opened?,
     };
-    let found = async { anyhow::Ok((records.serial().await?, identity(&records).await?)) }.await;
+    let found = async { anyhow::Ok((records.serial().await?, name(&records).await?)) }.await;
     // As the backup was; somebody who reads it right now may be in the way, and does no harm.
     if let Err(error) = records.close_for_reading().await {
         tracing::debug!(%error, "the earlier backup keeps its log");

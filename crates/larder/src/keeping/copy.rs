@@ -218,12 +218,10 @@ async fn copy(
     expected: Option<u64>,
 ) -> anyhow::Result<Outcome> {
     // A store that does not answer is a reason to stop; a blob that cannot be read is one lost.
-    let unreadable = |error: BlobError| {
-        if error.is_temporary() {
-            Err(anyhow::Error::from(error))
-        } else {
-            Ok(Outcome::Lost(format!("cannot be read: {error}")))
-        }
+    let unreadable = |error: BlobError| match error {
+        BlobError::Damaged { found, .. } => Ok(Outcome::Lost(damaged(&found))),
+        error if error.is_temporary() => Err(anyhow::Error::from(error)),
+        error => Ok(Outcome::Lost(format!("cannot be read: {error}"))),
     };
     let reader = match source.open_blob(*digest).await {
         Ok(Some(reader)) => reader,

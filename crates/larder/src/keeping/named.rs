@@ -19,6 +19,8 @@ pub struct Named {
     pub serial: Serial,
     /// How many records there are, deleted ones included.
     pub records: u64,
+    /// Whether there are records, deleted ones included, of a kind that names blobs.
+    pub has_history: bool,
     /// For each blob its size in bytes, if a body tells it.
     pub sizes: HashMap<Digest, Option<u64>>,
 }
@@ -48,6 +50,7 @@ impl Named {
     /// Takes in one record.
     pub fn take(&mut self, record: &Record) {
         self.records += 1;
+        self.has_history |= may_name_blobs(record.key.as_str());
         if record.blobs.is_empty() {
             return;
         }
@@ -65,6 +68,29 @@ impl Named {
     pub fn contains(&self, digest: &Digest) -> bool {
         self.sizes.contains_key(digest)
     }
+}
+
+/// The blobs that records name now and whose digest begins with `part`, in order.
+///
+/// # Errors
+/// [`ReadError`].
+pub async fn named_in_part(records: &Records, part: u8) -> Result<Vec<Digest>, ReadError> {
+    let mut digests = Vec::new();
+    let look = |record: Record| {
+        digests.extend(record.blobs.iter().filter(|digest| digest.as_bytes()[0] == part));
+    };
+    records.read_after(Serial::ZERO, look).await?;
+    digests.sort_unstable();
+    digests.dedup();
+    Ok(digests)
+}
+
+/// Whether some record names the blob now.
+///
+/// # Errors
+/// [`ReadError`].
+pub async fn is_named(records: &Records, digest: Digest) -> Result<bool, ReadError> {
+    Ok(!who_names(records, [digest]).await?.is_empty())
 }
 
 /// Which records name each of these blobs now, at most some for each; a blob that nobody names is not
@@ -105,13 +131,15 @@ struct Members<'body> {
     metadata: Option<Cow<'body, str>>,
 }
 
+/// Whether a record under `key` is of a kind that names blobs.
+fn may_name_blobs(key: &str) -> bool {
+    ["article/", "python/file/", "python/version/"].iter().any(|kind| key.starts_with(kind))
+}
+
 /// The blobs that the body of a record speaks of. What is no digest is left out, as is all of a body that
 /// is not as it should be: its surface says so.
 pub(super) fn blobs_of_body(record: &Record) -> Vec<NamedBlob> {
-    let key = record.key.as_str();
-    let is_known = ["article/", "python/file/", "python/version/"];
-    let Some(body) = record.body.as_ref().filter(|_| is_known.iter().any(|it| key.starts_with(it)))
-    else {
+    let Some(body) = record.body.as_ref().filter(|_| may_name_blobs(record.key.as_str())) else {
         return Vec::new();
     };
     let Ok(members) = serde_json::from_slice::<Members<'_>>(body) else { return Vec::new() };

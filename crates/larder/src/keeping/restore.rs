@@ -13,6 +13,7 @@ use super::copy::{Carried, Loss, Manner, carry};
 use super::named::who_names;
 use super::{Named, Progress, Store};
 use crate::config::Config;
+use crate::identity;
 use crate::setup;
 use crate::source::DataDirLock;
 
@@ -108,6 +109,11 @@ async fn bring(
     if named.serial == Serial::ZERO {
         bail!("there is nothing in the backup");
     }
+    // The restored store is called what the one in the backup is called. Its blobs are its own, or nobody's.
+    let Some(name) = identity::of_records(&source.records).await? else {
+        bail!("there is nothing in the backup: its records are of no store");
+    };
+    identity::claim(target, &name, Some(&named), &config.blobs()).await?;
     // Blobs of an attempt before this one may be old enough for another server's sweep.
     let manner = Manner { is_verifying: false, touched_after: Some(config.store.sweep_grace / 4) };
     let Carried { copied, copied_bytes, there, there_bytes, mut lost } =

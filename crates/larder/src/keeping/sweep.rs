@@ -10,6 +10,7 @@ use store::blobs::SweepReport;
 use store::{BlobStore, Records};
 
 use super::Named;
+use crate::identity;
 
 /// Fewer blobs than this are deleted without asking how many there are in all.
 const SUSPICIOUS_MIN: usize = 100;
@@ -42,12 +43,17 @@ pub struct SweepOutcome {
 /// Deletes the blobs that no record names, by `plan`.
 ///
 /// # Errors
-/// What cannot be read or deleted; what was deleted until then stays deleted.
+/// Records and blobs that do not carry the same name; what cannot be read or deleted; what was deleted until then
+/// stays deleted.
 pub async fn sweep(
     records: &Records,
     blobs: &BlobStore,
     plan: SweepPlan,
 ) -> anyhow::Result<SweepOutcome> {
+    if !plan.is_dry_run {
+        // However many blobs there are, and whatever was forced: those of a store that is not known stay.
+        identity::check_before_sweep(records, blobs).await?;
+    }
     // Taken first: what is put from now on is young.
     let now = SystemTime::now();
     let named = Named::read(records).await?;

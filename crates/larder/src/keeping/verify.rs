@@ -10,12 +10,13 @@ use std::fmt;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Key, Record, Serial};
 use serde::{Serialize, Serializer};
-use store::BlobStore;
 use store::blobs::Verdict;
+use store::{BlobError, BlobStore};
 
 use super::copy::{damaged, wrong_size};
 use super::named::{blobs_of_body, who_names};
 use super::{AT_ONCE_MAX, Named, Progress, Store, blob_name};
+use crate::identity;
 use crate::stored::is_enough;
 
 /// Something that is not as it should be.
@@ -146,8 +147,31 @@ async fn look(store: &Store, is_quick: bool, progress: &Progress) -> anyhow::Res
     report.serial = serial;
     let named = reading.finish(&mut report);
     report.faults.splice(0..0, flaws.into_iter().map(|flaw| Fault::Database { flaw }));
+    if let Some(flaw) = strangers(store).await? {
+        report.faults.push(Fault::Database { flaw });
+    }
     look_at_blobs(store, &named, is_quick, progress, &mut report).await?;
     Ok(report)
+}
+
+/// That records and blobs do not belong together, if they do not. Blobs that name no store are those of an earlier
+/// version, and no fault.
+async fn strangers(store: &Store) -> anyhow::Result<Option<String>> {
+    let known = identity::of_records(&store.records).await?;
+    let found = match store.blobs.identity().await {
+        Err(error @ BlobError::Away { .. }) => return Ok(Some(error.to_string())),
+        found => found?,
+    };
+    Ok(match (known, found) {
+        (_, None) => None,
+        (Some(known), Some(found)) if known == found => None,
+        (known, Some(found)) => {
+            let known = known.map_or_else(|| "no store".to_owned(), |known| known.to_string());
+            Some(format!(
+                "the records are those of {known}, but the blobs belong to the store {found}"
+            ))
+        }
+    })
 }
 
 /// Records on their way through the surfaces.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use record::{Record, Serial};
 use store::ReadError;
+use store::records::Rewound;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -76,6 +77,17 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
             }
             Err(error) => {
                 app.metrics.store_read_failures.inc();
+                // Nothing is served that damage could be hidden behind: whoever started it must know.
+                if is_first
+                    && let ReadError::Damaged { .. } | ReadError::Rewound(Rewound::Damaged(_)) =
+                        error
+                {
+                    let database = app.config.database();
+                    return app.fail(format!(
+                        "the records in {database} cannot be loaded: {error}. `larder verify` looks for what is \
+                         damaged; a backup can be restored"
+                    ));
+                }
                 // A database that was away may come back without its latest commits: that is news again. And one that
                 // is away after that has not got them back.
                 let was_rewound = is_rewound;

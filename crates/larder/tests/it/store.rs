@@ -1,6 +1,7 @@
 //! What is kept, tried as a whole: two processes on one database and one place of blobs, a database that is
 //! lost or falls back, `kill -9` and a full disk under writes, and uploads that are large or slow.
 
+mod damage;
 mod disk;
 mod kill;
 mod large;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! VERSION                    names this layout
+//! sha256/IDENTITY            names the store that the blobs belong to
 //! lock                       held shared while a blob is put in place, alone while one is swept
 //! sha256/ab/cd/<64 digits>   the blobs, sharded by the digest's first two bytes
 //! tmp/                       spools
@@ -11,20 +12,28 @@
 //! touched. A sweep looks at that time and removes the file under the lock, alone, so nobody can
 //! refresh a blob between the look and the removal: whoever comes after it finds the blob missing
 //! and puts it in place again.
+//!
+//! `IDENTITY` lies where the blobs are, so that one question tells whether `sha256`, or any directory above it,
+//! was renamed, unmounted, mounted over or replaced: is the file at this path still the one that is held open?
+//! It is asked before and after each write; where the answer is no, the file is read anew, and the write goes on
+//! only if the same store is named.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use record::{Digest, Hasher};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
+use super::damage::{DamageLog, Stamp};
 use super::error::{BlobError, FailureKind};
+use super::identity::{self, StoreIdentity};
 use super::spool::{self, CHUNK_BYTES, SpooledFile};
-use super::{BlobEntry, LAYOUT};
+use super::{BlobEntry, LAYOUT, Verdict};
 
 /// The directory's own part of a blob store; every function blocks.
 pub(super) struct Directory {
@@ -32,6 +41,17 @@ pub(super) struct Directory {
     spool: PathBuf,
     /// A bit for each shard whose directories this process has synced.
     shards_synced: Box<[AtomicU64]>,
+    /// The store that the blobs must belong to; none if anything will do.
+    anchor: Mutex<Option<Anchor>>,
+    damage: Arc<DamageLog>,
+}
+
+/// The store's name as it was last read.
+struct Anchor {
+    identity: StoreIdentity,
+    stamp: Stamp,
+    /// Held open, so that no other file gets its number.
+    _file: File,
 }
 
 /// What a sweep did with one blob.
@@ -49,14 +69,21 @@ impl Directory {
     /// it is only recognized.
     ///
     /// A directory that can only be read is opened all the same if it has been prepared before.
-    pub(super) fn open(root: &Path, must_exist: bool) -> Result<Directory, BlobError> {
+    pub(super) fn open(
+        root: &Path,
+        must_exist: bool,
+        damage: Arc<DamageLog>,
+    ) -> Result<Directory, BlobError> {
         let directory = Directory {
             root: root.to_owned(),
             spool: root.join("tmp"),
             shards_synced: (0..SHARDS / 64).map(|_| AtomicU64::new(0)).collect(),
+            anchor: Mutex::default(),
+            damage,
         };
         if must_exist {
-            return if directory.has_version()? { Ok(directory) } else { Err(directory.absent()) };
+            let is_there = directory.has_version()? || directory.identity_path().exists();
+            return if is_there { Ok(directory) } else { Err(directory.absent()) };
         }
         create_durably(root)?;
         directory.prepare_version()?;
@@ -81,6 +108,103 @@ impl Directory {
 
     fn version_path(&self) -> PathBuf {
         self.root.join("VERSION")
+    }
+
+    fn identity_path(&self) -> PathBuf {
+        self.root.join("sha256").join(identity::NAME)
+    }
+
+    /// The store that the blobs belong to now; none if nobody has named it yet.
+    pub(super) fn identity(&self) -> Result<Option<StoreIdentity>, BlobError> {
+        Ok(self.read_identity()?.map(|anchor| anchor.identity))
+    }
+
+    fn read_identity(&self) -> Result<Option<Anchor>, BlobError> {
+        let path = self.identity_path();
+        let read = || -> io::Result<(File, Stamp, Vec<u8>)> {
+            let file = File::open(&path)?;
+            // Before the bytes: a change while they are read is a change after it.
+            let stamp = Stamp::of(&file.metadata()?);
+            let mut bytes = Vec::new();
+            io::Read::read_to_end(&mut io::Read::take(&file, 1024), &mut bytes)?;
+            Ok((file, stamp, bytes))
+        };
+        let (file, stamp, bytes) = match read() {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(None);
+            }
+            read => read.map_err(|error| BlobError::io("read", &path, error))?,
+        };
+        let identity = StoreIdentity::from_line(&bytes, &path.display().to_string())?;
+        Ok(Some(Anchor { identity, stamp, _file: file }))
+    }
+
+    /// Names the store that the blobs belong to, durably: where nobody has yet, or, `is_replacing`, whoever did.
+    pub(super) fn adopt(
+        &self,
+        identity: &StoreIdentity,
+        is_replacing: bool,
+    ) -> Result<(), BlobError> {
+        let path = self.identity_path();
+        let write = || -> io::Result<()> {
+            let mut file = tempfile::Builder::new()
+                .prefix(".identity-")
+                .permissions(std::fs::Permissions::from_mode(0o640))
+                .tempfile_in(&self.root)?;
+            file.write_all(identity.to_line().as_bytes())?;
+            file.as_file().sync_all()?;
+            match is_replacing {
+                true => file.persist(&path)?,
+                false => match file.persist_noclobber(&path) {
+                    // Another process was quicker; what it wrote is looked at below.
+                    Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                        return Ok(());
+                    }
+                    placed => placed?,
+                },
+            };
+            Ok(())
+        };
+        write().map_err(|error| BlobError::io("write", &path, error))?;
+        sync_directory(&self.root.join("sha256"))?;
+        identity.check(self.identity()?.as_ref(), &path.display().to_string())
+    }
+
+    /// From now on the blobs must be those of the store `identity`, as they are now.
+    pub(super) fn bind(&self, identity: &StoreIdentity) -> Result<(), BlobError> {
+        let found = self.read_identity()?;
+        let place = self.identity_path().display().to_string();
+        identity.check(found.as_ref().map(|anchor| &anchor.identity), &place)?;
+        *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(())
+    }
+
+    /// That the path leads to the blobs of the store that this is bound to. Most often a question to the system's
+    /// memory alone.
+    ///
+    /// # Errors
+    /// [`BlobError::Away`].
+    pub(super) fn check_identity(&self) -> Result<(), BlobError> {
+        let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(current) = anchor.as_mut() else { return Ok(()) };
+        let path = self.identity_path();
+        if std::fs::metadata(&path).is_ok_and(|found| Stamp::of(&found) == current.stamp) {
+            return Ok(());
+        }
+        let found = self.read_identity()?;
+        let name = found.as_ref().map(|anchor| &anchor.identity);
+        current.identity.check(name, &path.display().to_string())?;
+        // The same store in another tree: what was synced in the one before says nothing of it.
+        self.shards_synced.iter().for_each(|word| word.store(0, Ordering::Release));
+        if let Some(found) = found {
+            *current = found;
+        }
+        Ok(())
     }
 
     fn absent(&self) -> BlobError {
@@ -128,6 +252,18 @@ impl Directory {
         self.shard_path(digest).join(digits)
     }
 
+    /// Makes the two directories of a shard, but none above them: where `sha256` is gone, the blobs are.
+    fn create_shard(&self, digest: &Digest) -> Result<(), BlobError> {
+        let shard = self.shard_path(digest);
+        for path in [shard.parent().unwrap_or(&shard), &shard] {
+            match DirBuilder::new().mode(0o750).create(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(|error| BlobError::io("create the directory", path, error))?,
+            }
+        }
+        Ok(())
+    }
+
     fn shard_path(&self, digest: &Digest) -> PathBuf {
         let [first, second, ..] = digest.as_bytes();
         self.root.join(format!("sha256/{first:02x}/{second:02x}"))
@@ -136,12 +272,12 @@ impl Directory {
     /// Puts a complete file in place, durably; if the blob is there already, only its age is made new.
     pub(super) fn keep(&self, spooled: SpooledFile) -> Result<(), BlobError> {
         let SpooledFile { file, digest, size_bytes } = spooled;
+        self.check_identity()?;
         if !self.refresh(&digest, Some(size_bytes))? {
             file.as_file().sync_all().map_err(|error| BlobError::io("sync", file.path(), error))?;
             let path = self.path(&digest);
-            let shard = self.shard_path(&digest);
             if !self.is_synced(&digest) {
-                create_shard(&shard)?;
+                self.create_shard(&digest)?;
             }
             let _lock = self.lock_shared()?;
             touch(file.as_file()).map_err(|error| BlobError::io("touch", file.path(), error))?;
@@ -151,20 +287,25 @@ impl Directory {
                 }
                 // Somebody has removed an empty shard by hand: it is made, and synced, again.
                 self.forget_synced(&digest);
-                create_shard(&shard).map_err(|_| error.error)?;
+                self.create_shard(&digest).map_err(|_| error.error)?;
                 error.file.persist(&path).map_err(|error| error.error)
             });
             placed.map_err(|error| BlobError::io("rename a new file to", &path, error))?;
+            self.damage.note(digest, Verdict::Whole);
         }
-        self.sync_shard(&digest)
+        self.sync_shard(&digest)?;
+        // Once more: what went into a tree that was replaced meanwhile is not acknowledged.
+        self.check_identity()
     }
 
     /// Makes the blob's age new, if it is there; says whether it is.
     pub(super) fn touch(&self, digest: &Digest) -> Result<bool, BlobError> {
+        self.check_identity()?;
         if !self.refresh(digest, None)? {
             return Ok(false);
         }
         self.sync_shard(digest)?;
+        self.check_identity()?;
         Ok(true)
     }
 
@@ -180,6 +321,10 @@ impl Directory {
         if size_bytes.is_some_and(|size_bytes| size_bytes != metadata.len()) {
             let found = metadata.len();
             tracing::error!(%digest, found, expected = size_bytes, "replacing a torn blob");
+            return Ok(false);
+        }
+        if size_bytes.is_some() && self.damage.is_damaged(digest) {
+            tracing::warn!(%digest, "replacing a damaged blob");
             return Ok(false);
         }
         match touch(&file) {
@@ -254,15 +399,19 @@ impl Directory {
         Ok(())
     }
 
-    /// The blob's file and its size in bytes; none if there is no such blob.
-    pub(super) fn open_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, BlobError> {
+    /// The blob's file and how it is; none if there is no such blob.
+    pub(super) fn open_blob(&self, digest: &Digest) -> Result<Option<(File, Stamp)>, BlobError> {
         let path = self.path(digest);
         let file = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Nothing can be said of a blob whose directory is away.
+                self.check_identity()?;
+                return Ok(None);
+            }
             opened => opened.map_err(|error| BlobError::io("open", &path, error))?,
         };
         let metadata = file.metadata().map_err(|error| BlobError::io("inspect", &path, error))?;
-        Ok(Some((file, metadata.len())))
+        Ok(Some((file, Stamp::of(&metadata))))
     }
 
     /// The blob's size in bytes, by its file alone.
@@ -270,20 +419,29 @@ impl Directory {
         let path = self.path(digest);
         match std::fs::metadata(&path) {
             Ok(metadata) => Ok(Some(metadata.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check_identity()?;
+                Ok(None)
+            }
             Err(error) => Err(BlobError::io("inspect", &path, error)),
         }
     }
 
     /// The digest of what the blob's file holds now.
     pub(super) fn rehash(&self, digest: &Digest) -> Result<Option<Digest>, BlobError> {
-        let Some((mut file, _)) = self.open_blob(digest)? else { return Ok(None) };
+        let Some((mut file, stamp)) = self.open_blob(digest)? else { return Ok(None) };
         let mut hasher = Hasher::new();
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             let read = io::Read::read(&mut file, &mut buffer);
             match read.map_err(|error| BlobError::io("read", &self.path(digest), error))? {
-                0 => return Ok(Some(hasher.finish())),
+                0 => {
+                    let found = hasher.finish();
+                    if found == *digest {
+                        self.damage.note_whole(found, stamp);
+                    }
+                    return Ok(Some(found));
+                }
                 read => hasher.update(&buffer[..read]),
             }
         }
@@ -291,6 +449,7 @@ impl Directory {
 
     /// The blobs whose digest begins with `first`, in no particular order. Other files are passed by.
     pub(super) fn list(&self, first: u8) -> Result<Vec<BlobEntry>, BlobError> {
+        self.check_identity()?;
         let mut blobs = Vec::new();
         for shard in read_directory(&self.root.join(format!("sha256/{first:02x}")))? {
             for path in read_directory(&shard)? {
@@ -315,6 +474,7 @@ impl Directory {
     /// Removes a blob that nobody has put or touched since it was listed.
     pub(super) fn sweep(&self, listed: &BlobEntry) -> Result<Swept, BlobError> {
         let path = self.path(&listed.digest);
+        self.check_identity()?;
         let _lock = self.lock_alone()?;
         let metadata = match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Spared),
@@ -360,11 +520,6 @@ fn read_directory(path: &Path) -> Result<Vec<PathBuf>, BlobError> {
         }
         listed => listed.map_err(|error| BlobError::io("list", path, error)),
     }
-}
-
-fn create_shard(path: &Path) -> Result<(), BlobError> {
-    let made = DirBuilder::new().recursive(true).mode(0o750).create(path);
-    made.map_err(|error| BlobError::io("create the directory", path, error))
 }
 
 /// Makes a directory, and those above it, such that they survive a power cut.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use record::Digest;
+
 /// Why bytes were not kept, or not found. Nothing is left behind by a write that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
@@ -31,6 +33,25 @@ pub enum BlobError {
     Absent {
         /// The file or object that would name the layout.
         place: String,
+    },
+    /// What is at the place now is not the blobs of this store: the directory was renamed, unmounted or replaced,
+    /// or the bucket is another one. Nothing was written. Once the right one is back, writes go on.
+    #[error("the blobs of this store are not at their place: `{place}`: {flaw}")]
+    Away {
+        /// The file or object that must name the store.
+        place: String,
+        /// What is there instead.
+        flaw: String,
+    },
+    /// The bytes of a stored blob are not the ones that its name says.
+    #[error("the blob {expected} is damaged: the bytes in `{place}` have the digest {found}")]
+    Damaged {
+        /// The file or object.
+        place: String,
+        /// Its name.
+        expected: Digest,
+        /// The digest of the bytes that are there.
+        found: Digest,
     },
     /// The settings of the object store cannot be used.
     #[error("the object store's settings cannot be used: {0}")]
@@ -89,7 +110,8 @@ impl BlobError {
     /// can become free, an object store can return or be done with another request.
     pub fn is_temporary(&self) -> bool {
         use FailureKind::{Busy, NoSpace, Unavailable};
-        matches!(self.kind(), Some(NoSpace | Unavailable | Busy))
+        matches!(self, BlobError::Away { .. })
+            || matches!(self.kind(), Some(NoSpace | Unavailable | Busy))
     }
 
     /// A refusal by the file system.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! PREFIX/VERSION                    names this layout
+//! PREFIX/IDENTITY                   names the store that the blobs belong to
 //! PREFIX/sha256/ab/cd/<64 digits>   the blobs
 //! PREFIX/doomed/<64 digits>/<n>     a sweep is about to delete the blob
 //! PREFIX/tmp/<n>                    a blob being touched
@@ -18,12 +19,16 @@
 //! blob, and every earlier one is over, so that the put's last look tells what it did; then the put
 //! uploads again. A sweep gives up [`DELETE_SECONDS_MAX`] after its marker; a marker that outlives
 //! [`MARKER_SECONDS_MAX`] is of a sweep that was killed, and is removed by whoever waits for it.
+//!
+//! `IDENTITY` is read after each upload, beside the look for markers, and before it if it was not right the last
+//! time: a write into a bucket that was put in the place of the right one is not acknowledged.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -38,6 +43,7 @@ use record::{Digest, Hasher};
 
 use super::directory::Swept;
 use super::error::{BlobError, FailureKind, blocking};
+use super::identity::{self, StoreIdentity};
 use super::reader::BlobStream;
 use super::spool::CHUNK_BYTES;
 use super::sweep::is_young;
@@ -49,6 +55,10 @@ pub(super) struct Objects {
     /// `bucket/prefix`, for messages.
     name: String,
     prefix: String,
+    /// The store that the blobs must belong to; none if anything will do.
+    bound: Mutex<Option<StoreIdentity>>,
+    /// Whether they did not at the last look.
+    is_away: AtomicBool,
 }
 
 /// What is uploaded.
@@ -133,7 +143,8 @@ impl Objects {
             prefix => format!("{prefix}/"),
         };
         let name = format!("s3://{bucket}/");
-        let objects = Objects { store: Arc::new(store), name, prefix };
+        let (bound, is_away) = (Mutex::default(), AtomicBool::new(false));
+        let objects = Objects { store: Arc::new(store), name, prefix, bound, is_away };
         objects.prepare_version(must_exist).await?;
         Ok(objects)
     }
@@ -154,9 +165,10 @@ impl Objects {
                     false => Err(super::unknown_layout(place, &first)),
                 }
             }
-            Err(Error::NotFound { .. }) if must_exist => {
-                Err(BlobError::Absent { place: self.place(&key) })
-            }
+            Err(Error::NotFound { .. }) if must_exist => match self.identity().await? {
+                Some(_) => Ok(()),
+                None => Err(BlobError::Absent { place: self.place(&key) }),
+            },
             Err(Error::NotFound { .. }) => {
                 let payload = PutPayload::from_static(LAYOUT.as_bytes());
                 self.store.put(&key, payload).await.map_err(failed("write"))?;
@@ -166,17 +178,75 @@ impl Objects {
         }
     }
 
+    /// The store that the blobs belong to now; none if nobody has named it yet.
+    pub(super) async fn identity(&self) -> Result<Option<StoreIdentity>, BlobError> {
+        let key = self.key(identity::NAME);
+        let place = self.place(&key);
+        let failed = |error| BlobError::object("read", &place, error);
+        let mut chunks = match self.store.get(&key).await {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            found => found.map_err(failed)?.into_stream(),
+        };
+        // Somebody else's object may be large.
+        let first = chunks.try_next().await.map_err(failed)?.unwrap_or_default();
+        StoreIdentity::from_line(&first, &place).map(Some)
+    }
+
+    /// Names the store that the blobs belong to, where nobody has yet, or, `is_replacing`, whoever did.
+    pub(super) async fn adopt(
+        &self,
+        identity: &StoreIdentity,
+        is_replacing: bool,
+    ) -> Result<(), BlobError> {
+        let key = self.key(identity::NAME);
+        if is_replacing || self.identity().await?.is_none() {
+            let written = self.store.put(&key, identity.to_line().into_bytes().into()).await;
+            written.map_err(|error| BlobError::object("write", self.place(&key), error))?;
+        }
+        identity.check(self.identity().await?.as_ref(), &self.place(&key))
+    }
+
+    /// From now on the blobs must be those of the store `identity`, as they are now.
+    pub(super) async fn bind(&self, identity: &StoreIdentity) -> Result<(), BlobError> {
+        identity.check(self.identity().await?.as_ref(), &self.place(&self.key(identity::NAME)))?;
+        *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity.clone());
+        Ok(())
+    }
+
+    /// That the blobs are those of the store that this is bound to.
+    ///
+    /// # Errors
+    /// [`BlobError::Away`], or what the object store says.
+    pub(super) async fn check_identity(&self) -> Result<(), BlobError> {
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(bound) = bound else { return Ok(()) };
+        let found = self.identity().await;
+        let place = self.place(&self.key(identity::NAME));
+        let checked = found.and_then(|found| bound.check(found.as_ref(), &place));
+        self.is_away.store(checked.is_err(), Ordering::Relaxed);
+        checked
+    }
+
+    /// [`Objects::check_identity`] if it failed the last time.
+    async fn check_identity_if_away(&self) -> Result<(), BlobError> {
+        match self.is_away.load(Ordering::Relaxed) {
+            true => self.check_identity().await,
+            false => Ok(()),
+        }
+    }
+
     /// Uploads a blob, durably.
     pub(super) async fn keep(
         self: Arc<Objects>,
         digest: Digest,
         upload: Upload,
     ) -> Result<(), BlobError> {
+        self.check_identity_if_away().await?;
         for round in 1..=ROUNDS_MAX {
             if self.is_busy(self.upload(&digest, &upload).await, round).await? {
                 continue;
             }
-            self.wait_for_sweeps(&digest).await?;
+            tokio::try_join!(self.wait_for_sweeps(&digest), self.check_identity())?;
             if self.size_bytes(&digest).await? == Some(upload.size_bytes()) {
                 return Ok(());
             }
@@ -189,11 +259,16 @@ impl Objects {
     ///
     /// One that is too large to be copied (Amazon's bound is 5 GB) is downloaded and uploaded again.
     pub(super) async fn touch(self: Arc<Objects>, digest: Digest) -> Result<bool, BlobError> {
+        self.check_identity_if_away().await?;
         let key = self.blob_key(&digest);
         let aside = self.key(&format!("tmp/{}", unique()));
         match self.store.copy(&key, &aside).await {
             Ok(()) => {}
-            Err(Error::NotFound { .. }) => return Ok(false),
+            Err(Error::NotFound { .. }) => {
+                // Nothing can be said of a blob whose bucket is another one.
+                self.check_identity().await?;
+                return Ok(false);
+            }
             Err(error) => {
                 let error = BlobError::object("copy", self.place(&key), error);
                 if error.kind() == Some(FailureKind::Denied) {
@@ -226,7 +301,7 @@ impl Objects {
             if self.is_busy(copied, round).await? {
                 continue;
             }
-            self.wait_for_sweeps(digest).await?;
+            tokio::try_join!(self.wait_for_sweeps(digest), self.check_identity())?;
             if self.size_bytes(digest).await?.is_some() {
                 return Ok(());
             }
@@ -476,6 +551,11 @@ impl Objects {
     fn blob_key(&self, digest: &Digest) -> Path {
         let [first, second, ..] = digest.as_bytes();
         self.key(&format!("sha256/{first:02x}/{second:02x}/{digest}"))
+    }
+
+    /// Where a blob is, for messages.
+    pub(super) fn place_of(&self, digest: &Digest) -> String {
+        self.place(&self.blob_key(digest))
     }
 
     fn key(&self, path: &str) -> Path {

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use record::Digest;
+use record::{Digest, Hasher};
 
+use super::Verdict;
+use super::damage::{DamageLog, Stamp};
 use super::error::{BlobError, blocking};
 use super::object::Objects;
 use super::spool::CHUNK_BYTES;
@@ -23,12 +25,13 @@ pub struct BlobReader {
     pub(super) digest: Digest,
     pub(super) size_bytes: u64,
     pub(super) source: Source,
+    pub(super) damage: Arc<DamageLog>,
 }
 
 #[derive(Clone)]
 pub(super) enum Source {
-    /// A file, and its path for messages.
-    File(Arc<File>, Arc<str>),
+    /// A file, its path for messages, and how it was when it was opened.
+    File(Arc<File>, Arc<str>, Stamp),
     Object(Arc<Objects>),
 }
 
@@ -46,21 +49,82 @@ impl BlobReader {
     /// The part of `range` that lies within the blob, in chunks of at most 256 KiB. One chunk is in
     /// memory at a time, and it is read when it is asked for. Several ranges can be read at once.
     ///
-    /// The stream fails with [`BlobError::Cut`] if the blob turns out to be shorter than its size.
+    /// The stream fails with [`BlobError::Cut`] if the blob turns out to be shorter than its size. One of the whole
+    /// blob fails with [`BlobError::Damaged`] before its last chunk if the bytes are not those of the digest, so that
+    /// nobody takes them for whole; a file that was found whole before, and was not written to since, is not hashed
+    /// again.
     pub fn read_range(&self, range: Range<u64>) -> BlobStream {
         let end = range.end.min(self.size_bytes);
         let range = range.start.min(end)..end;
         if range.is_empty() {
             return futures_util::stream::empty().boxed();
         }
+        let is_whole = range == (0..self.size_bytes);
         match &self.source {
-            Source::File(file, place) => {
-                let state = (Arc::clone(file), Arc::clone(place), range, self.size_bytes);
+            Source::File(file, place, stamp) => {
+                let is_checked = is_whole && !self.damage.is_whole(&self.digest, *stamp);
+                let state = FileState {
+                    file: Arc::clone(file),
+                    place: Arc::clone(place),
+                    rest: range,
+                    size_bytes: self.size_bytes,
+                    check: is_checked.then(|| (Hasher::new(), self.clone())),
+                };
                 futures_util::stream::try_unfold(state, next_chunk).boxed()
             }
             Source::Object(objects) => {
-                Arc::clone(objects).read_range(self.digest, self.size_bytes, range)
+                let chunks = Arc::clone(objects).read_range(self.digest, self.size_bytes, range);
+                match is_whole {
+                    true => self.clone().checked(chunks),
+                    false => chunks,
+                }
             }
+        }
+    }
+
+    /// `chunks`, which are the whole blob, up to the last one, and that only if all of them are right. They are as
+    /// the network delivers them: small enough to be hashed right here.
+    fn checked(self, chunks: BlobStream) -> BlobStream {
+        let state = (chunks, Some(Hasher::new()), self.size_bytes);
+        futures_util::stream::try_unfold(state, move |(mut chunks, hasher, left)| {
+            let reader = self.clone();
+            async move {
+                let Some(chunk) = chunks.try_next().await? else { return Ok(None) };
+                let Some(mut hasher) = hasher else { return Ok(None) };
+                hasher.update(&chunk);
+                let left = left.saturating_sub(chunk.len() as u64);
+                if left > 0 {
+                    return Ok(Some((chunk, (chunks, Some(hasher), left))));
+                }
+                reader.judge(hasher.finish())?;
+                Ok(Some((chunk, (chunks, None, 0))))
+            }
+        })
+        .boxed()
+    }
+
+    /// Notes what the whole blob was found to be.
+    fn judge(&self, found: Digest) -> Result<(), BlobError> {
+        if found == self.digest {
+            match &self.source {
+                Source::File(_, _, stamp) => self.damage.note_whole(found, *stamp),
+                Source::Object(_) => self.damage.note(found, Verdict::Whole),
+            }
+            return Ok(());
+        }
+        self.damage.note(self.digest, Verdict::Damaged { found });
+        let place = match &self.source {
+            Source::File(_, place, _) => place.to_string(),
+            Source::Object(objects) => objects.place_of(&self.digest),
+        };
+        Err(BlobError::Damaged { place, expected: self.digest, found })
+    }
+
+    /// That a blob without bytes is one that has none: of it there is no chunk to hold back.
+    pub(super) fn check_empty(self) -> Result<BlobReader, BlobError> {
+        match self.size_bytes {
+            0 => self.judge(Digest::of(b"")).map(|()| self),
+            _ => Ok(self),
         }
     }
 
@@ -69,16 +133,21 @@ impl BlobReader {
         self.read_range(0..self.size_bytes)
     }
 
-    /// All bytes at once.
+    /// All bytes at once, and those that the digest names.
     ///
     /// # Errors
-    /// [`BlobError::TooLarge`] if there are more than `bytes_max`: nothing was read.
+    /// [`BlobError::TooLarge`] if there are more than `bytes_max`: nothing was read. [`BlobError::Damaged`].
     pub async fn bytes(&self, bytes_max: u64) -> Result<Bytes, BlobError> {
         let size = usize::try_from(self.size_bytes).ok().filter(|_| self.size_bytes <= bytes_max);
         let size = size.ok_or(BlobError::TooLarge { bytes_max })?;
-        if let Source::File(file, place) = &self.source {
-            let (file, place) = (Arc::clone(file), Arc::clone(place));
-            return blocking(move || read_at(&file, &place, 0, size, size as u64)).await;
+        if let Source::File(file, place, _) = &self.source {
+            let (file, place, reader) = (Arc::clone(file), Arc::clone(place), self.clone());
+            return blocking(move || {
+                let bytes = read_at(&file, &place, 0, size, size as u64)?;
+                reader.judge(Digest::of(&bytes))?;
+                Ok(bytes)
+            })
+            .await;
         }
         let chunks = self.read();
         let join = |mut all: BytesMut, chunk: Bytes| async move {
@@ -89,18 +158,34 @@ impl BlobReader {
     }
 }
 
-type FileState = (Arc<File>, Arc<str>, Range<u64>, u64);
+/// A file that is being read.
+struct FileState {
+    file: Arc<File>,
+    place: Arc<str>,
+    rest: Range<u64>,
+    size_bytes: u64,
+    /// What the digest is made of, if it is to be looked at.
+    check: Option<(Hasher, BlobReader)>,
+}
 
-async fn next_chunk(state: FileState) -> Result<Option<(Bytes, FileState)>, BlobError> {
-    let (file, place, range, size_bytes) = state;
-    if range.is_empty() {
+async fn next_chunk(mut state: FileState) -> Result<Option<(Bytes, FileState)>, BlobError> {
+    if state.rest.is_empty() {
         return Ok(None);
     }
     blocking(move || {
-        let length = (range.end - range.start).min(CHUNK_BYTES as u64) as usize;
-        let chunk = read_at(&file, &place, range.start, length, size_bytes)?;
-        let rest = range.start + chunk.len() as u64..range.end;
-        Ok(Some((chunk, (file, place, rest, size_bytes))))
+        let length = (state.rest.end - state.rest.start).min(CHUNK_BYTES as u64) as usize;
+        let (start, size_bytes) = (state.rest.start, state.size_bytes);
+        let chunk = read_at(&state.file, &state.place, start, length, size_bytes)?;
+        state.rest.start += chunk.len() as u64;
+        if let Some((hasher, _)) = &mut state.check {
+            hasher.update(&chunk);
+        }
+        if state.rest.is_empty()
+            && let Some((hasher, reader)) = state.check.take()
+        {
+            reader.judge(hasher.finish())?;
+        }
+        Ok(Some((chunk, state)))
     })
     .await
 }

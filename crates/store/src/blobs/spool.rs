@@ -35,15 +35,14 @@ pub(super) struct SpooledFile {
 }
 
 impl Spool {
-    /// A new file in `directory`, which is made if it is missing.
+    /// A new file in `directory`, which is made if it is missing. The directory above it is not: where that is gone,
+    /// a volume is gone.
     pub(super) fn create(directory: &Path) -> Result<Spool, BlobError> {
         loop {
             let file = match create_file(directory) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    std::fs::create_dir_all(directory)
-                        .and_then(|()| create_file(directory))
-                        .map_err(|error| BlobError::io("create a file in", directory, error))?
-                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => make_directory(directory)
+                    .and_then(|()| create_file(directory))
+                    .map_err(|error| BlobError::io("create a file in", directory, error))?,
                 made => {
                     made.map_err(|error| BlobError::io("create a file in", directory, error))?
                 }
@@ -82,6 +81,14 @@ impl Spool {
     pub(super) fn finish(self) -> SpooledFile {
         let Spool { file, hasher, size_bytes } = self;
         SpooledFile { file, digest: hasher.finish(), size_bytes }
+    }
+}
+
+fn make_directory(directory: &Path) -> io::Result<()> {
+    match std::fs::create_dir(directory) {
+        // Another upload was quicker.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
     }
 }
 

@@ -54,6 +54,7 @@ impl BlobStore {
         now: SystemTime,
         may_remove: impl FnOnce(&SweepReport) -> bool,
     ) -> Result<SweepReport, BlobError> {
+        self.check_identity().await?;
         let mut report = SweepReport::default();
         let mut doomed = Vec::new();
         let mut batches = self.list_batches();
@@ -72,6 +73,8 @@ impl BlobStore {
             }
         }
         let may_remove = may_remove(&report);
+        // Listing may have taken long.
+        self.check_identity().await?;
         report.temporaries_removed = self.remove_leftovers(grace, now, !may_remove).await?;
         if may_remove {
             self.remove(doomed, &mut report).await?;

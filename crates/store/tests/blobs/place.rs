@@ -102,6 +102,10 @@ impl Place {
         BlobStore::open_existing_with_settings(&self.location, &spool, settings).await
     }
 
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self.behind, Behind::Directory)
+    }
+
     /// The directory that the place is kept in.
     pub(crate) fn root(&self) -> PathBuf {
         match &self.behind {

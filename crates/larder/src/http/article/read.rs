@@ -331,6 +331,12 @@ pub(super) async fn bytes(app: &App, facts: &Facts) -> Result<Bytes, HttpError> 
 
 fn unreadable(error: store::BlobError) -> HttpError {
     tracing::error!(%error, "a content cannot be read");
+    if matches!(error, store::BlobError::Damaged { .. }) {
+        return HttpError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the content is damaged in the store; it has been logged",
+        );
+    }
     HttpError::unavailable("the content cannot be read from the store now; it has been logged", 5)
 }
 

@@ -15,7 +15,8 @@ use pypi::change::upload::{self, ToxUpload};
 use pypi::devpi::FileMeta;
 use pypi::{ChangeError, Directory, FileLookup, FileRole, ReleaseFile};
 use record::Digest;
-use store::BlobReader;
+use store::blobs::Verdict;
+use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
 use super::reply;
@@ -222,8 +223,14 @@ async fn send(
     let mut response = if is_current(request, &etag, modified_at) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        let unreadable = |error| {
+        let unreadable = |error: BlobError| {
             tracing::error!(%error, "a file cannot be read");
+            if matches!(error, BlobError::Damaged { .. }) {
+                return HttpError::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "the file is damaged in the store; it has been logged",
+                );
+            }
             HttpError::unavailable("the file cannot be read now; it has been logged", 5)
         };
         // Metadata is small, or it would not have been taken.
@@ -239,7 +246,7 @@ async fn send(
             None => Some(blobs.open_blob(digest).await.map_err(unreadable)?),
         };
         let missing = || {
-            tracing::error!(%digest, "a file is missing from the store");
+            blobs.note(digest, Verdict::Missing);
             HttpError::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the file is missing from the store; it has been logged",
@@ -249,10 +256,18 @@ async fn send(
             (Some(bytes), _) => Source::Memory(bytes),
             (None, blob) => Source::Store(blob.flatten().ok_or_else(missing)?),
         };
+        let known_bytes = size_bytes;
         let size_bytes = match &source {
             Source::Memory(bytes) => bytes.len() as u64,
             Source::Store(blob) => blob.size_bytes(),
         };
+        if let Some(expected) = known_bytes.filter(|known| *known != size_bytes) {
+            tracing::error!(%digest, expected, found = size_bytes, "a file is cut in the store");
+            return Err(HttpError::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the file is damaged in the store; it has been logged",
+            ));
+        }
         let (start, end, status) = match wanted(request, &etag, modified_at, size_bytes) {
             Wanted::Whole => (0, size_bytes, StatusCode::OK),
             Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),

@@ -1,0 +1,330 @@
+//! Records and blobs that belong together: one name in both, compared before anything is written or swept.
+//!
+//! what the records and the blobs say they are, and, where one of them says nothing, a [`Census`] ->
+//! [`settle`] -> the same name in both, or a refusal that says what was found and what to do. A store that is not
+//! known is never written to, and never swept.
+
+use anyhow::{Context, bail};
+use futures_util::TryStreamExt as _;
+use record::{Batch, Expected, Key, Serial};
+use store::blobs::FailureKind;
+use store::{
+    BlobError, BlobLocation, BlobStore, CommitError, DatabaseLocation, Records, StoreIdentity,
+};
+
+use crate::accounts;
+use crate::keeping::{Named, counted};
+use crate::stored::IDENTITY_KEY;
+
+/// What to do where the records and the blobs are not known to belong together.
+const ADVICE: &str = "Is `database` or `data_dir` mistyped, or is a volume not mounted? If so, mend that and start again. \
+     If the records are lost, bring them back from a backup. If these records and these blobs do belong together, \
+     `larder adopt` says so, once; whatever these records do not name is then swept after a while";
+
+/// The blobs of a place, counted by what the records say of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Blobs that records name and that are there.
+    pub present: u64,
+    /// Blobs that records name and that are not there.
+    pub missing: u64,
+    /// Blobs that no record names.
+    pub unnamed: u64,
+    /// Whether there are records, deleted ones included, of a kind that names blobs.
+    pub has_history: bool,
+}
+
+/// What a census of blobs without a name comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// They are given the name of the records.
+    Adopt,
+    /// They are served, but not swept until somebody says whose they are.
+    Serve,
+    /// They are not touched.
+    Refuse,
+}
+
+impl Census {
+    /// Counts what is in `blobs`; `named` is what the records name.
+    ///
+    /// # Errors
+    /// Those of listing.
+    pub async fn take(named: &Named, blobs: &BlobStore) -> Result<Census, BlobError> {
+        let mut census = Census { has_history: named.has_history, ..Census::default() };
+        let mut listing = blobs.list();
+        while let Some(entry) = listing.try_next().await? {
+            match named.contains(&entry.digest) {
+                true => census.present += 1,
+                false => census.unnamed += 1,
+            }
+        }
+        census.missing = (named.sizes.len() as u64).saturating_sub(census.present);
+        Ok(census)
+    }
+
+    /// Whether the blobs, which name no store, are those of the records. Data directories of earlier versions are
+    /// such: they must go on, and what may be another store's must stay.
+    fn verdict(self) -> Verdict {
+        let Census { present, missing, unnamed, has_history } = self;
+        match (present, missing, unnamed) {
+            // Nothing is there that could be anybody else's.
+            (0, 0, 0) => Verdict::Adopt,
+            // Mostly what the records name; what they do not is what deletions leave behind.
+            (1.., ..) if missing <= present && unnamed <= present => Verdict::Adopt,
+            (1.., ..) => Verdict::Serve,
+            // Everything was deleted, and not swept yet; or these are the blobs of another store.
+            (0, 0, _) if has_history => Verdict::Serve,
+            _ => Verdict::Refuse,
+        }
+    }
+}
+
+impl std::fmt::Display for Census {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = counted(self.present + self.missing, "blob");
+        write!(formatter, "the records name {named}, of which {} are there; ", self.present)?;
+        write!(formatter, "{} there are named by no record", self.unnamed)
+    }
+}
+
+/// What the records say they are; none in a new store.
+///
+/// # Errors
+/// Those of reading, and a record that is no name.
+pub async fn of_records(records: &Records) -> anyhow::Result<Option<StoreIdentity>> {
+    let record = records.record(&Key::new(IDENTITY_KEY)?).await?;
+    let Some(body) = record.and_then(|record| record.body) else { return Ok(None) };
+    let text = String::from_utf8_lossy(&body);
+    let identity =
+        text.parse().with_context(|| format!("the record `{IDENTITY_KEY}` is damaged"))?;
+    Ok(Some(identity))
+}
+
+/// [`of_records`], made where there is none.
+///
+/// # Errors
+/// Those of reading and writing, and of the system's random numbers.
+pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
+    loop {
+        if let Some(identity) = of_records(records).await? {
+            return Ok(identity);
+        }
+        let random: [u8; 16] = accounts::random()?;
+        let identity: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = Key::new(IDENTITY_KEY)?;
+        let batch = Batch::new().put(key, Expected::Absent, identity, Vec::new());
+        match records.commit(batch).await {
+            // Another process may have been first: what is there now counts.
+            Ok(_) | Err(CommitError::Mismatch(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Refuses a database that is about to be made beside blobs that are somebody's.
+///
+/// # Errors
+/// If `blobs` name a store or hold anything.
+pub async fn check_beside_new_records(
+    database: &DatabaseLocation,
+    blobs: &BlobStore,
+    location: &BlobLocation,
+) -> anyhow::Result<()> {
+    if let Some(found) = blobs.identity().await? {
+        bail!(
+            "there are no records in {database}, but the blobs in `{location}` belong to the store {found}; nothing \
+             was made or changed. {ADVICE}"
+        );
+    }
+    if blobs.list().try_next().await?.is_some() {
+        bail!(
+            "there are no records in {database}, but there are blobs in `{location}`; nothing was made or changed. \
+             {ADVICE}"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses to make a place for blobs where the records say that there must be one.
+///
+/// # Errors
+/// If `records` name blobs.
+pub async fn check_without_blobs(
+    records: &Records,
+    database: &DatabaseLocation,
+    location: &BlobLocation,
+) -> anyhow::Result<()> {
+    if records.serial().await? == Serial::ZERO {
+        return Ok(());
+    }
+    let named = Named::read(records).await?.sizes.len() as u64;
+    if named > 0 {
+        bail!(
+            "the records in {database} name {}, but there are no blobs in `{location}`; nothing was made there. \
+             {ADVICE}",
+            counted(named, "blob")
+        );
+    }
+    Ok(())
+}
+
+/// Makes sure that records and blobs belong together, and holds the blobs to it: from then on they write nothing
+/// where another name is found. A new store gets its name; one of an earlier version, whose blobs have none, is
+/// given it where it is safe.
+///
+/// # Errors
+/// Records and blobs that do not belong together, or are not known to: nothing was changed then.
+pub async fn settle(
+    records: &Records,
+    blobs: &BlobStore,
+    database: &DatabaseLocation,
+    location: &BlobLocation,
+) -> anyhow::Result<()> {
+    let mut known = of_records(records).await?;
+    let found = blobs.identity().await.with_context(|| {
+        format!("it cannot be told whose blobs there are in `{location}`. {ADVICE}")
+    })?;
+    if known.is_none() && found.is_some() {
+        // Another process may have made both since.
+        known = of_records(records).await?;
+    }
+    match (known, found) {
+        (Some(known), Some(found)) if known == found => Ok(blobs.bind(&known).await?),
+        (Some(known), Some(found)) => bail!(
+            "the records in {database} are those of the store {known}, but the blobs in `{location}` belong to the \
+             store {found}; nothing was changed. {ADVICE}"
+        ),
+        (None, Some(found)) => bail!(
+            "the records in {database} are new, or of no store, but the blobs in `{location}` belong to the store \
+             {found}; nothing was changed. {ADVICE}"
+        ),
+        (_, None) => {
+            let census = Census::take(&Named::read(records).await?, blobs).await?;
+            match census.verdict() {
+                Verdict::Adopt => adopt(records, blobs, location).await,
+                Verdict::Serve => {
+                    make(records).await?;
+                    tracing::error!(
+                        "the blobs in `{location}` do not say whose they are, and may be another store's ({census}): \
+                         they are served, and never swept. `larder adopt` says that they belong to these records"
+                    );
+                    Ok(())
+                }
+                Verdict::Refuse => bail!(
+                    "the blobs in `{location}` do not say whose they are, and they are not those of the records in \
+                     {database}: {census}; nothing was changed. {ADVICE}"
+                ),
+            }
+        }
+    }
+}
+
+async fn adopt(
+    records: &Records,
+    blobs: &BlobStore,
+    location: &BlobLocation,
+) -> anyhow::Result<()> {
+    let identity = make(records).await?;
+    match blobs.adopt(&identity, false).await {
+        Ok(()) => Ok(blobs.bind(&identity).await?),
+        // They can still be read.
+        Err(error)
+            if matches!(
+                error.kind(),
+                Some(FailureKind::ReadOnly | FailureKind::Denied | FailureKind::NoSpace)
+            ) =>
+        {
+            tracing::warn!(%error, "the blobs in `{location}` cannot be told whose they are now");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a sweep asks first, and each time: that records and blobs carry the same name.
+///
+/// # Errors
+/// If they do not, or one of them carries none.
+pub async fn check_before_sweep(records: &Records, blobs: &BlobStore) -> anyhow::Result<()> {
+    match (of_records(records).await?, blobs.identity().await?) {
+        (Some(known), Some(found)) if known == found => Ok(blobs.bind(&known).await?),
+        (Some(known), Some(found)) => bail!(
+            "nothing was swept: the blobs belong to the store {found}, but the records are those of {known}"
+        ),
+        (known, found) => {
+            let named = |identity: Option<StoreIdentity>| match identity {
+                Some(identity) => format!("those of the store {identity}"),
+                None => "of no store that is named".to_owned(),
+            };
+            bail!(
+                "nothing was swept: the records are {}, and the blobs are {}. If they belong together, `larder adopt` \
+                 says so",
+                named(known),
+                named(found)
+            )
+        }
+    }
+}
+
+/// Whether the blobs that are copied into may take those of the store `identity`: they are its own, or nobody's.
+/// From then on they are its own.
+///
+/// # Errors
+/// If they are another store's, or hold blobs without a name, other than those of `named`.
+pub async fn claim(
+    blobs: &BlobStore,
+    identity: &StoreIdentity,
+    named: Option<&Named>,
+    location: &BlobLocation,
+) -> anyhow::Result<()> {
+    match blobs.identity().await? {
+        Some(found) if found == *identity => {}
+        Some(found) => bail!(
+            "the blobs in `{location}` belong to the store {found}, and not to {identity}: another place is needed; \
+             nothing was changed"
+        ),
+        None => {
+            if let Some(named) = named {
+                let census = Census::take(named, blobs).await?;
+                if census.unnamed > 0 {
+                    bail!(
+                        "there are {} in `{location}` that are not those of the store {identity}: an empty place is \
+                         needed; nothing was changed",
+                        counted(census.unnamed, "blob")
+                    );
+                }
+            }
+            blobs.adopt(identity, false).await?;
+        }
+    }
+    Ok(blobs.bind(identity).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(counts: [u64; 3], has_history: bool, expected: Verdict) {
+        let [present, missing, unnamed] = counts;
+        let census = Census { present, missing, unnamed, has_history };
+        assert_eq!(census.verdict(), expected, "{census}");
+    }
+
+    #[test]
+    fn blobs_without_a_name_are_adopted_where_it_is_safe() {
+        check([0, 0, 0], false, Verdict::Adopt);
+        check([0, 0, 0], true, Verdict::Adopt);
+        check([80, 0, 0], true, Verdict::Adopt);
+        check([80, 3, 80], true, Verdict::Adopt);
+        // Much was deleted, or these are the blobs of two stores.
+        check([5, 0, 80], true, Verdict::Serve);
+        check([1, 2, 0], true, Verdict::Serve);
+        check([0, 0, 80], true, Verdict::Serve);
+        // A new database beside the blobs of another one; a volume that is not there.
+        check([0, 0, 80], false, Verdict::Refuse);
+        check([0, 80, 0], true, Verdict::Refuse);
+        check([0, 1, 80], true, Verdict::Refuse);
+    }
+}

@@ -1,0 +1,45 @@
+//! [`adopt()`]: somebody says that these records and these blobs belong together.
+//!
+//! the name of the records -> the blobs, whatever name they had. What the records do not name is swept from then
+//! on, so that it is told how much that is.
+
+use anyhow::Context;
+use store::{Records, RecordsOptions, StoreIdentity};
+
+use super::Named;
+use crate::config::Config;
+use crate::identity::{self, Census};
+use crate::source::DataDirLock;
+
+/// Whose blobs they are now, and were.
+#[derive(Clone, Debug)]
+pub struct Adoption {
+    /// The store that records and blobs are of.
+    pub identity: StoreIdentity,
+    /// What the blobs said before: the name of a store, nothing, or what is no name.
+    pub before: Option<String>,
+    /// What is there.
+    pub census: Census,
+}
+
+/// Gives the blobs of `config` the name of its records, in place of any other.
+///
+/// # Errors
+/// No store there, or one that a server of this data directory runs on; what cannot be read or written.
+pub async fn adopt(config: &Config) -> anyhow::Result<Adoption> {
+    let _lock = DataDirLock::acquire(&config.data_dir)?;
+    let store = super::Store::open_existing(config).await?;
+    let before = match store.blobs.identity().await {
+        Ok(before) => before.map(|before| before.to_string()),
+        Err(error) => Some(error.to_string()),
+    };
+    let census = Census::take(&Named::read(&store.records).await?, &store.blobs).await?;
+    store.records.close().await;
+    let records = Records::open(&config.database(), RecordsOptions::default()).await?;
+    let identity = identity::make(&records).await;
+    records.close().await;
+    let identity = identity?;
+    let adopted = store.blobs.adopt(&identity, true).await;
+    adopted.with_context(|| format!("cannot name the blobs in `{}`", config.blobs()))?;
+    Ok(Adoption { identity, before, census })
+}

@@ -1,0 +1,81 @@
+//! Reads every blob that a record names once in `store.scrub_seconds`, and compares it with its digest.
+//!
+//! a part of the digests -> those that records name -> each read, at a steady and bounded pace -> what is missing or
+//! damaged is in [`BlobStore::damaged`](store::BlobStore::damaged), hence in a metric and in `/readyz?verbose`. Disks
+//! lose bits without a word: what nobody asks for would otherwise be found damaged when it is needed. Each round
+//! begins at another place, so that a process that is often restarted comes by everything as well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use record::Digest;
+use store::blobs::Verdict;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::keeping;
+use crate::source::schedule::Jitter;
+
+/// Digests are divided by their first byte: only the names of one part are in memory.
+const PARTS: u32 = 256;
+
+/// No faster than this, however much there is: in bytes a second.
+const BYTES_PER_SECOND_MAX: u64 = 16 << 20;
+
+/// Before anything is read, so that a start is over.
+const FIRST_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Runs until `shutdown`; at once back if it is switched off.
+pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let period = app.config.store.scrub;
+    if period.is_zero() {
+        return;
+    }
+    let first = (Jitter::from_system().chance() * f64::from(PARTS)) as u32;
+    let scrubbing = async {
+        tokio::time::sleep(period.min(FIRST_PAUSE_MAX)).await;
+        for part in (first..).map(|part| (part % PARTS) as u8) {
+            scrub(&app, part, period / PARTS).await;
+        }
+    };
+    shutdown.run_until_cancelled(scrubbing).await;
+}
+
+/// Reads the blobs whose digest begins with `part`, within `period` if there are not too many.
+async fn scrub(app: &App, part: u8, period: Duration) {
+    let digests = match keeping::named_in_part(&app.keeper.records, part).await {
+        Ok(digests) => digests,
+        Err(error) => {
+            tracing::debug!(%error, "the blobs that are named cannot be told");
+            return tokio::time::sleep(period).await;
+        }
+    };
+    if digests.is_empty() {
+        return tokio::time::sleep(period).await;
+    }
+    let pause = period / u32::try_from(digests.len()).unwrap_or(u32::MAX);
+    for digest in digests {
+        let size_bytes = verify(app, digest).await;
+        let least = Duration::from_millis(size_bytes.saturating_mul(1000) / BYTES_PER_SECOND_MAX);
+        tokio::time::sleep(pause.max(least)).await;
+    }
+}
+
+/// Compares one blob with its digest; returns its size in bytes, zero if it cannot be told.
+async fn verify(app: &App, digest: Digest) -> u64 {
+    let blobs = &app.keeper.blobs;
+    match blobs.verify(digest).await {
+        Ok(Verdict::Missing) => {
+            // Its record may have been deleted since, and a sweep been by.
+            match keeping::is_named(&app.keeper.records, digest).await {
+                Ok(true) => blobs.note(digest, Verdict::Missing),
+                Ok(false) => {}
+                Err(error) => tracing::debug!(%error, "it cannot be told whether a blob is named"),
+            }
+        }
+        Ok(Verdict::Whole | Verdict::Damaged { .. }) => app.metrics.blobs_verified.inc(),
+        // Away, or unreachable: that is noticed by whoever needs it.
+        Err(error) => tracing::debug!(%error, "a blob cannot be verified"),
+    }
+    blobs.size_bytes(digest).await.ok().flatten().unwrap_or(0)
+}

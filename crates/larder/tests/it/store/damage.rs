@@ -1,0 +1,495 @@
+//! Every file and directory of a data directory lost, cut, overwritten, replaced and moved away, at rest and under a
+//! running server. A start refuses or serves what is right; a write is refused, or found again after a restart; a
+//! sweep, however it is forced, takes no blob that some store may own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use record::Digest;
+use tempfile::TempDir;
+
+use super::{article_request, try_exchange};
+use crate::client::Client;
+use crate::process::{Process, larder};
+use crate::server::ROOT_PASSWORD;
+use crate::wait_until;
+
+/// What is done to a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Harm {
+    Deleted,
+    Emptied,
+    /// Cut to half its size, in place.
+    Halved,
+    /// Overwritten in place, with as many bytes.
+    Garbage,
+    /// Renamed away, and what another store has is put there.
+    Stranger,
+    /// What another store has is written into it, in place.
+    StrangerInPlace,
+    Away,
+}
+use Harm::{Away, Deleted, Emptied, Garbage, Halved, Stranger, StrangerInPlace};
+
+const ARTICLES: u32 = 8;
+
+fn body(number: u32) -> String {
+    format!("article {number}\n").repeat(40)
+}
+
+/// A directory with a store in `data`, another one in `other`, and `files` copies of the first.
+struct Stores {
+    directory: Arc<TempDir>,
+}
+
+impl Stores {
+    fn new() -> Stores {
+        let stores = Stores { directory: Arc::new(tempfile::tempdir().expect("a directory")) };
+        for (data, first) in [("data", 0), ("other", 100)] {
+            let init = ["init", "--data-dir", data, "--root-password", ROOT_PASSWORD];
+            assert!(stores.run(&init).0);
+            let mut process = stores.start(data);
+            for number in first..first + ARTICLES {
+                assert_eq!(write(&process.client, number), 201);
+            }
+            process.signal("TERM");
+            assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+        }
+        stores
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A copy of `data` of another name.
+    fn copy(&self, name: &str) -> PathBuf {
+        copy(&self.path("data"), &self.path(name));
+        self.path(name)
+    }
+
+    fn start(&self, data: &str) -> Process {
+        Process::start_in(self.directory.clone(), data, &["--aur-enabled=false"])
+    }
+
+    /// Whether a command succeeded, and all it said.
+    fn run(&self, arguments: &[&str]) -> (bool, String) {
+        let output = larder(self.directory.path()).args(arguments).output().expect("it runs");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// Starts a server that must refuse to; all it said.
+    #[track_caller]
+    fn refused(&self, data: &str) -> String {
+        let arguments =
+            ["serve", "--data-dir", data, "--aur-enabled=false", "--listen", "127.0.0.1:0"];
+        let mut child = larder(self.directory.path());
+        child.args(arguments).stdout(std::process::Stdio::piped());
+        let mut child = child.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+        let mut status = None;
+        wait_until("the start to be refused", || {
+            status = child.try_wait().expect("a child");
+            status.is_some()
+        });
+        let output = child.wait_with_output().expect("it has ended");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(status.and_then(|status| status.code()), Some(1), "{said}");
+        said
+    }
+
+    /// That no sweep takes anything, however it is forced, except the blobs of writes that were refused.
+    #[track_caller]
+    fn check_unswept(&self, data: &str, what: &str, refused: &[u32]) {
+        let refused: Vec<String> = refused.iter().map(|number| blob(*number)).collect();
+        let blobs = |path: &Path| {
+            let mut found = self::blobs(path);
+            found.retain(|path| !refused.iter().any(|refused| path.ends_with(refused)));
+            found
+        };
+        let before = blobs(&self.path(data));
+        let sweep = ["sweep", "--data-dir", data, "--force", "--grace", "0"];
+        let (_, said) = self.run(&sweep);
+        assert_eq!(blobs(&self.path(data)), before, "{what}: {said}");
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    let status = std::process::Command::new("cp").arg("-a").arg(from).arg(to).status();
+    assert!(status.expect("it runs").success());
+}
+
+fn write(client: &Client, number: u32) -> u16 {
+    let request = article_request(&format!("a/{number}-x"), 0, body(number).as_bytes());
+    try_exchange(client, &request).expect("an answer").0
+}
+
+/// The files of blobs below a directory, wherever they are now.
+fn blobs(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(directory) else { return found };
+    for entry in entries {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(blobs(&path));
+        } else if let Some(name) = path.file_name().and_then(|name| name.to_str())
+            && name.parse::<Digest>().is_ok()
+        {
+            found.push(path.display().to_string());
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The file of the blob of an article.
+fn blob(number: u32) -> String {
+    let digits = Digest::of(body(number).as_bytes()).to_string();
+    format!("blobs/sha256/{}/{}/{digits}", &digits[..2], &digits[2..4])
+}
+
+fn aside(path: &Path) -> PathBuf {
+    path.with_file_name("aside")
+}
+
+fn harm(path: &Path, stranger: &Path, harm: Harm) {
+    let overwrite = |bytes: &[u8]| {
+        let file = fs::File::options().write(true).open(path).expect("a file");
+        std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).expect("a write");
+    };
+    let size = fs::metadata(path).expect("it is there").len();
+    match (harm, path.is_dir()) {
+        (Deleted, true) => fs::remove_dir_all(path).expect("removed"),
+        (Deleted, false) => fs::remove_file(path).expect("removed"),
+        (Emptied, true) => {
+            fs::remove_dir_all(path).expect("removed");
+            fs::create_dir(path).expect("made");
+        }
+        (Emptied, false) => {
+            fs::File::options().write(true).open(path).expect("a file").set_len(0).expect("cut")
+        }
+        (Halved, _) => fs::File::options()
+            .write(true)
+            .open(path)
+            .expect("a file")
+            .set_len(size / 2)
+            .expect("cut"),
+        (Garbage, _) => overwrite(&vec![b'#'; size as usize]),
+        (StrangerInPlace, _) => {
+            let bytes = fs::read(stranger).expect("another store's");
+            fs::File::options()
+                .write(true)
+                .open(path)
+                .expect("a file")
+                .set_len(bytes.len() as u64)
+                .expect("cut");
+            overwrite(&bytes);
+        }
+        (Away, _) => fs::rename(path, aside(path)).expect("renamed"),
+        (Stranger, _) => {
+            fs::rename(path, aside(path)).expect("renamed");
+            copy(stranger, path);
+        }
+    }
+}
+
+/// That each of the articles is there as it was, or not to be had, but never something else, or gone.
+#[track_caller]
+fn check_articles(
+    client: &Client,
+    acknowledged: &[u32],
+    what: &str,
+    may_fail: impl Fn(u32) -> bool,
+) {
+    for &number in acknowledged {
+        let response = client.get(&format!("/article/a/{number}-x"));
+        match response.status {
+            200 => assert_eq!(response.text(), body(number), "{what}: article {number}"),
+            500 | 503 if may_fail(number) => {}
+            status => panic!("{what}: article {number}: {status} {}", response.text()),
+        }
+    }
+}
+
+/// What a start does.
+enum Start {
+    /// It says this, and ends.
+    Refused(&'static str),
+    /// It serves everything; but for this article, which may not be had.
+    Serves(Option<u32>),
+}
+use Start::{Refused, Serves};
+
+#[test]
+fn at_rest() {
+    let stores = Stores::new();
+    let first = blob(0);
+    let strangers = "belong to the store";
+    let cases: &[(&str, &[Harm], Start)] = &[
+        ("records.db", &[Deleted, Emptied, Away], Refused("there are no records in")),
+        ("records.db", &[Halved], Refused("cannot open the records in")),
+        ("records.db", &[Garbage], Refused("file is not a database")),
+        ("records.db", &[Stranger, StrangerInPlace], Refused(strangers)),
+        ("blobs", &[Deleted, Emptied, Away], Refused("but there are no blobs in")),
+        ("blobs", &[Stranger], Refused(strangers)),
+        ("blobs/sha256", &[Deleted, Emptied, Away], Refused("do not say whose they are")),
+        ("blobs/sha256", &[Stranger], Refused(strangers)),
+        (
+            "blobs/sha256/IDENTITY",
+            &[Emptied, Halved, Garbage],
+            Refused("is not the name of a store"),
+        ),
+        ("blobs/sha256/IDENTITY", &[Stranger, StrangerInPlace], Refused(strangers)),
+        ("blobs/sha256/IDENTITY", &[Deleted, Away], Serves(None)),
+        ("blobs/VERSION", &[Emptied, Halved, Garbage], Refused("this program knows only")),
+        ("blobs/VERSION", &[Deleted, Away, Stranger], Serves(None)),
+        ("blobs/tmp", &[Deleted, Away], Serves(None)),
+        ("blobs/lock", &[Deleted, Away], Serves(None)),
+        ("larder.lock", &[Deleted, Away], Serves(None)),
+        (&first, &[Deleted, Emptied, Halved, Garbage, Away], Serves(Some(0))),
+    ];
+    let mut number = 0;
+    for (path, harms, start) in cases {
+        for &harmed in *harms {
+            number += 1;
+            let (data, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
+            let root = stores.copy(&data);
+            harm(&root.join(path), &stores.path("other").join(path), harmed);
+            match start {
+                Refused(text) => {
+                    let said = stores.refused(&data);
+                    assert!(said.contains(text), "{what}: {said}");
+                    stores.check_unswept(&data, &what, &[]);
+                }
+                Serves(lost) => {
+                    let mut process = stores.start(&data);
+                    let all: Vec<u32> = (0..ARTICLES).collect();
+                    check_articles(&process.client, &all, &what, |number| Some(number) == *lost);
+                    assert_eq!(write(&process.client, 50), 201, "{what}");
+                    process.signal("TERM");
+                    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+                    stores.check_unswept(&data, &what, &[]);
+                }
+            }
+            fs::remove_dir_all(root).expect("it is ours");
+        }
+    }
+}
+
+/// What becomes of writes under a running server.
+#[derive(Clone, Copy, PartialEq)]
+enum Writes {
+    /// They go on.
+    GoOn,
+    /// They are refused until the server is started again.
+    Stop,
+    /// They are refused, and go on once what was moved away is back.
+    StopWhileAway,
+}
+use Writes::{GoOn, Stop, StopWhileAway};
+
+#[test]
+fn while_running() {
+    let stores = Stores::new();
+    let cases: &[(&str, &[Harm], Writes)] = &[
+        ("records.db", &[Deleted, Emptied, Halved, Garbage, Stranger, StrangerInPlace, Away], Stop),
+        ("records.db-wal", &[Deleted, Emptied, Halved, Garbage, Away], Stop),
+        ("records.db-shm", &[Deleted, Away], Stop),
+        ("blobs", &[Deleted, Emptied], Stop),
+        ("blobs", &[Stranger, Away], StopWhileAway),
+        ("blobs/sha256", &[Deleted, Emptied], Stop),
+        ("blobs/sha256", &[Stranger, Away], StopWhileAway),
+        ("blobs/sha256/IDENTITY", &[Deleted, Emptied, Halved, Garbage, StrangerInPlace], Stop),
+        ("blobs/sha256/IDENTITY", &[Stranger, Away], StopWhileAway),
+        ("blobs/VERSION", &[Deleted, Emptied, Garbage, Away], GoOn),
+        ("blobs/tmp", &[Deleted, Away], GoOn),
+        ("blobs/lock", &[Deleted, Away], GoOn),
+        ("larder.lock", &[Deleted, Away], GoOn),
+    ];
+    let mut number = 0;
+    for (path, harms, writes) in cases {
+        for &harmed in *harms {
+            number += 1;
+            check_running(&stores, &format!("run{number}"), path, harmed, *writes);
+        }
+    }
+}
+
+fn check_running(stores: &Stores, data: &str, path: &str, harmed: Harm, writes: Writes) {
+    let what = format!("{path}: {harmed:?}");
+    let root = stores.copy(data);
+    let process = stores.start(data);
+    let client = &process.client;
+    let mut acknowledged: Vec<u32> = (0..ARTICLES).collect();
+    // Some commits are in the log, and everything is in memory.
+    for number in 20..24 {
+        assert_eq!(write(client, number), 201, "{what}");
+        acknowledged.push(number);
+    }
+    check_articles(client, &acknowledged, &what, |_| false);
+    let (path, before) = (root.join(path), blobs(&root).len());
+    harm(&path, &stores.path("other").join(path.strip_prefix(&root).expect("below it")), harmed);
+    let harmed_blobs = blobs(&root).len();
+
+    for number in 30..33 {
+        match write(client, number) {
+            201 => {
+                assert!(writes == GoOn, "{what}: a write was acknowledged");
+                acknowledged.push(number);
+            }
+            503 => assert!(writes != GoOn, "{what}: a write was refused: {}", process.log()),
+            status => panic!("{what}: {status}"),
+        }
+    }
+    if matches!(harmed, Deleted | Away) && writes != GoOn {
+        assert!(!path.exists(), "{what}: it was made anew");
+    }
+    check_articles(client, &acknowledged, &what, |_| false);
+    assert_eq!(client.get("/readyz").status, 200, "{what}");
+    // Without its record a blob is only bytes that a sweep takes.
+    if writes != GoOn && path.starts_with(root.join("blobs")) {
+        assert_eq!(blobs(&root).len(), harmed_blobs, "{what}: a refused write left a blob");
+    }
+    if writes == StopWhileAway {
+        if harmed == Stranger {
+            match path.is_dir() {
+                true => fs::remove_dir_all(&path).expect("removed"),
+                false => fs::remove_file(&path).expect("removed"),
+            }
+        }
+        fs::rename(aside(&path), &path).expect("renamed back");
+        assert_eq!(blobs(&root).len(), before, "{what}");
+        for number in 40..43 {
+            assert_eq!(write(client, number), 201, "{what}: {}", process.log());
+            acknowledged.push(number);
+        }
+    }
+    // Killed: nothing is tidied up at the end.
+    process.signal("KILL");
+    drop(process);
+    if writes == GoOn || writes == StopWhileAway {
+        if harmed == Away && writes == GoOn {
+            // Back, as somebody would do who finds it.
+            let made = path.exists();
+            match (made, path.is_dir()) {
+                (true, true) => fs::remove_dir_all(&path).expect("removed"),
+                (true, false) => fs::remove_file(&path).expect("removed"),
+                (false, _) => {}
+            }
+            fs::rename(aside(&path), &path).expect("renamed back");
+        }
+        if matches!(harmed, Emptied | Garbage) {
+            // A start refuses such a VERSION, by what it says.
+            fs::write(&path, fs::read(stores.path("other/blobs/VERSION")).expect("a file"))
+                .expect("mended");
+        }
+        let process = stores.start(data);
+        check_articles(&process.client, &acknowledged, &what, |_| false);
+    }
+    // A log that is lost takes the latest commits with it, once the server that knows them is gone: then the grace
+    // is what keeps their blobs.
+    if !path.ends_with("records.db-wal") {
+        stores.check_unswept(data, &what, &[30, 31, 32]);
+    }
+    fs::remove_dir_all(root).expect("it is ours");
+}
+
+/// The issue's own: a database that is mistyped, or lost, beside the blobs of a store.
+#[test]
+fn a_mistyped_database_costs_nothing() {
+    let stores = Stores::new();
+    let before = blobs(&stores.path("data"));
+    let serve = ["serve", "--data-dir", "data", "--database", "sqlite:data/record.db"];
+    let (is_well, said) = stores.run(&serve);
+    assert!(!is_well && said.contains("belong to the store"), "{said}");
+    assert!(said.contains("mistyped") && said.contains("larder adopt"), "{said}");
+    assert!(!stores.path("data/record.db").exists(), "no database is made");
+    // One that an earlier version has made beside them already.
+    let init = ["init", "--data-dir", "third", "--root-password", "x"];
+    assert!(stores.run(&init).0);
+    fs::rename(stores.path("third/records.db"), stores.path("data/record.db")).expect("a rename");
+    let (is_well, said) = stores.run(&serve);
+    assert!(!is_well && said.contains("belong to the store"), "{said}");
+    for force in [&[][..], &["--force"]] {
+        let sweep = ["sweep", "--data-dir", "data", "--database", "sqlite:data/record.db"];
+        let (is_well, said) = stores.run(&[&sweep[..], &["--grace", "0"], force].concat());
+        assert!(!is_well && said.contains("nothing was swept"), "{said}");
+    }
+    assert_eq!(blobs(&stores.path("data")), before);
+    let (is_well, said) = stores.run(&["verify", "--data-dir", "data"]);
+    assert!(is_well, "{said}");
+
+    // Who says so, deliberately, gets it.
+    let adopt = ["adopt", "--data-dir", "data", "--database", "sqlite:data/record.db"];
+    let (is_well, said) = stores.run(&adopt);
+    assert!(is_well && said.contains("8 there are named by no record"), "{said}");
+    assert!(stores.refused("data").contains("belong to the store"));
+    let (is_well, said) = stores.run(&["adopt", "--data-dir", "data"]);
+    assert!(is_well && said.contains("the records name 8 blobs, of which 8 are there"), "{said}");
+    let process = stores.start("data");
+    check_articles(&process.client, &[0, 1, 2, 3, 4, 5, 6, 7], "adopted back", |_| false);
+}
+
+/// A data directory of an earlier version names no store beside its blobs.
+#[test]
+fn an_earlier_data_directory_goes_on() {
+    let stores = Stores::new();
+    let identity = "blobs/sha256/IDENTITY";
+    let name = fs::read(stores.path("data").join(identity)).expect("a name");
+    fs::remove_file(stores.path("data").join(identity)).expect("removed");
+    let (is_well, said) = stores.run(&["sweep", "--data-dir", "data", "--force", "--grace", "0"]);
+    assert!(!is_well && said.contains("nothing was swept"), "{said}");
+    // One blob is lost, and one was deleted and not swept: neither is a reason to refuse.
+    fs::remove_file(stores.path("data").join(blob(0))).expect("removed");
+    let mut process = stores.start("data");
+    check_articles(&process.client, &[1, 2, 3], "as before", |_| false);
+    assert_eq!(fs::read(stores.path("data").join(identity)).expect("a name"), name);
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+}
+
+/// A damaged blob is an error, and mended by putting the same bytes again.
+#[test]
+fn a_damaged_blob_is_never_served() {
+    let stores = Stores::new();
+    let path = stores.path("data").join(blob(3));
+    let size = fs::metadata(&path).expect("a blob").len();
+    harm(&path, &path, Garbage);
+    let process = stores.start("data");
+    let client = &process.client;
+    let response = client.get("/article/a/3-x");
+    assert_eq!(response.status, 500, "{}", response.text());
+    assert!(response.text().contains("is damaged"), "{}", response.text());
+    let verbose = client.get("/readyz?verbose").text();
+    assert!(verbose.contains("[!] blobs: 1 blob missing or damaged"), "{verbose}");
+    assert!(client.get("/metrics").text().contains("\nlarder_blobs_damaged 1\n"));
+    assert_eq!(client.get("/readyz").status, 200);
+
+    let request = article_request("a/again", 0, body(3).as_bytes());
+    assert_eq!(try_exchange(client, &request).expect("an answer").0, 201);
+    assert_eq!(fs::metadata(&path).expect("a blob").len(), size);
+    assert_eq!(client.get("/article/a/3-x").text(), body(3));
+    assert!(client.get("/metrics").text().contains("\nlarder_blobs_damaged 0\n"));
+}
+
+/// What nobody reads is found by the scrub.
+#[test]
+fn the_scrub_finds_damage() {
+    let stores = Stores::new();
+    let paths = [2, 5].map(|number| stores.path("data").join(blob(number)));
+    harm(&paths[0], &paths[0], Garbage);
+    harm(&paths[1], &paths[1], Deleted);
+    let arguments = ["--aur-enabled=false", "--store-scrub-seconds", "1"];
+    let process = Process::start_in(stores.directory.clone(), "data", &arguments);
+    wait_until("the damage", || {
+        process
+            .client
+            .get("/readyz?verbose")
+            .text()
+            .contains("[!] blobs: 2 blobs missing or damaged")
+    });
+    for number in [2, 5] {
+        assert_eq!(process.client.get(&format!("/article/a/{number}-x")).status, 500);
+    }
+}

@@ -1,0 +1,118 @@
+//! [`StoreIdentity`]: the name of a store, which its records and its blobs both carry.
+//!
+//! The records keep it under a key of their own; the blobs keep it in a file or an object called `IDENTITY`.
+//! A blob store that is [bound](super::BlobStore::bind) to an identity looks for it with every write, so that
+//! nothing is acknowledged into a directory or a bucket that was put in the place of the right one.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::error::BlobError;
+
+/// The name of the file or object.
+pub(super) const NAME: &str = "IDENTITY";
+
+/// Shortest and longest name, in characters.
+const LENGTHS: std::ops::RangeInclusive<usize> = 8..=64;
+
+/// What a store is called: 8 to 64 ASCII letters, digits and hyphens; 32 hexadecimal digits where Larder made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreIdentity(String);
+
+/// A text that is no name of a store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the name of a store: 8 to 64 letters, digits and hyphens were expected")]
+pub struct StoreIdentityError(String);
+
+impl FromStr for StoreIdentity {
+    type Err = StoreIdentityError;
+
+    fn from_str(text: &str) -> Result<StoreIdentity, StoreIdentityError> {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        match is_plain && LENGTHS.contains(&text.len()) {
+            true => Ok(StoreIdentity(text.to_owned())),
+            false => {
+                let shown: String = text.chars().take(80).flat_map(char::escape_default).collect();
+                Err(StoreIdentityError(shown))
+            }
+        }
+    }
+}
+
+impl fmt::Display for StoreIdentity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl StoreIdentity {
+    /// What the file or object says.
+    pub(super) fn to_line(&self) -> String {
+        format!("{self}\n")
+    }
+
+    /// Reads what the file or object at `place` says.
+    pub(super) fn from_line(bytes: &[u8], place: &str) -> Result<StoreIdentity, BlobError> {
+        let text = String::from_utf8_lossy(bytes);
+        // Without its end it is cut, and may be the beginning of another name.
+        let name = text.strip_suffix('\n').unwrap_or_default();
+        name.parse().map_err(|_: StoreIdentityError| {
+            let shown =
+                StoreIdentityError(text.chars().take(80).flat_map(char::escape_default).collect());
+            BlobError::Away { place: place.to_owned(), flaw: shown.to_string() }
+        })
+    }
+
+    /// That `place` names this store.
+    pub(super) fn check(
+        &self,
+        found: Option<&StoreIdentity>,
+        place: &str,
+    ) -> Result<(), BlobError> {
+        let flaw = match found {
+            Some(found) if found == self => return Ok(()),
+            Some(found) => format!("the store {found} is named there, but {self} was expected"),
+            None => format!("nothing is there, but the name of the store, {self}, was expected"),
+        };
+        Err(BlobError::Away { place: place.to_owned(), flaw })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &[u8], expected: Result<&str, &str>) {
+        let found = StoreIdentity::from_line(line, "blobs/IDENTITY");
+        match expected {
+            Ok(expected) => assert_eq!(found.expect("a name").to_string(), expected),
+            Err(expected) => {
+                let error = found.expect_err("no name").to_string();
+                assert!(error.contains(expected), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_read_back() {
+        check(b"0123456789abcdef0123456789abcdef\n", Ok("0123456789abcdef0123456789abcdef"));
+        check(b"0123456789abcdef", Err("`0123456789abcdef` is not"));
+        check(b"", Err("`` is not the name of a store"));
+        check(b"0123\n", Err("`0123\\n` is not"));
+        check(b"\0\0\0\0\0\0\0\0\0", Err("is not the name of a store"));
+        check(b"0123456789\n0123456789\n", Err("is not the name of a store"));
+        check(&[b'a'; 65], Err("is not the name of a store"));
+    }
+
+    #[test]
+    fn only_the_same_name_will_do() {
+        let name = |text: &str| text.parse::<StoreIdentity>().expect("a name");
+        let ours = name("0123456789");
+        assert!(ours.check(Some(&name("0123456789")), "x").is_ok());
+        for found in [None, Some(&name("9876543210"))] {
+            let error = ours.check(found, "x").expect_err("another").to_string();
+            assert!(error.contains("0123456789"), "{error}");
+        }
+    }
+}
