@@ -9,9 +9,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use larder::net::{ClientAddress, TrustedProxies};
 use libfuzzer_sys::fuzz_target;
 
-static TRUSTED: LazyLock<TrustedProxies> = LazyLock::new(|| {
+/// The same proxies, once for each form of the header that they may use.
+static TRUSTED: LazyLock<[TrustedProxies; 3]> = LazyLock::new(|| {
     let networks = ["127.0.0.1", "::1", "10.0.0.0/8"];
-    TrustedProxies::new(networks.map(|network| network.parse().expect("a network")))
+    let proxies = TrustedProxies::new(networks.map(|network| network.parse().expect("a network")));
+    ["x-forwarded-for", "x-real-ip", "forwarded"]
+        .map(|header| proxies.clone().reading(HeaderName::from_static(header)))
 });
 
 fuzz_target!(|data: &[u8]| {
@@ -25,9 +28,11 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let stranger = ClientAddress::from(IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)));
-    assert_eq!(ClientAddress::resolve(stranger, &headers, &TRUSTED), stranger);
-    for peer in [ClientAddress::Unix, IpAddr::from(Ipv4Addr::LOCALHOST).into()] {
-        let client = ClientAddress::resolve(peer, &headers, &TRUSTED);
-        assert!(!client.to_string().is_empty() && !client.key().to_string().is_empty());
+    for trusted in TRUSTED.iter() {
+        assert_eq!(ClientAddress::resolve(stranger, &headers, trusted), stranger);
+        for peer in [ClientAddress::Unix, IpAddr::from(Ipv4Addr::LOCALHOST).into()] {
+            let client = ClientAddress::resolve(peer, &headers, trusted);
+            assert!(!client.to_string().is_empty() && !client.key().to_string().is_empty());
+        }
     }
 });

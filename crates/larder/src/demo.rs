@@ -6,7 +6,6 @@ mod packages;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ::demo::Recipe;
@@ -17,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::app::App;
 use crate::cli::Output;
 use crate::config::{Config, ListenAddress};
+use crate::setup::PASSWORD_FILE;
 
 /// The seed of the catalogue that `--demo` serves.
 const DEMO_SEED: u64 = 1;
@@ -49,19 +49,6 @@ fn write_to<W: Write>(recipe: &Recipe, mut out: W) -> io::Result<W> {
     ::demo::write_dump(recipe, &mut out, &mut |written| bar.set_position(written.into()))?;
     bar.finish_and_clear();
     Ok(out)
-}
-
-/// Where the demonstration keeps the password of `root`, within its data directory.
-pub const PASSWORD_FILE: &str = "root-password";
-
-/// Writes the password of the demonstration's `root` to `path`, for its owner alone.
-///
-/// # Errors
-/// Those of writing.
-pub fn keep_password(path: &Path, password: &account::Password) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(path)?.write_all(password.reveal().as_bytes())
 }
 
 /// The dump that `--demo` serves; made if the data directory does not have it.

@@ -13,6 +13,7 @@ mod health;
 mod outside;
 mod pages;
 mod parts;
+mod people;
 mod python;
 mod respond;
 mod serial;

@@ -12,6 +12,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Config, Environment, LogFormat};
 
+/// Libraries whose warnings are about what clients send, a line for each: whoever likes could fill the log. What matters of
+/// it is counted, and logged by us.
+const SILENT: &str = "h2=off,rustls=off";
+
 /// How lines are written, decided once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Style {
@@ -35,7 +39,7 @@ impl Style {
             has_time: environment.get("JOURNAL_STREAM").is_none(),
             filter: environment
                 .get("RUST_LOG")
-                .map_or_else(|| config.log_level.to_string(), str::to_owned),
+                .map_or_else(|| format!("{},{SILENT}", config.log_level), str::to_owned),
         }
     }
 }
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn rust_log_wins_over_the_level() {
-        assert_eq!(style(LogFormat::Auto, &[], true).filter, "info");
+        assert_eq!(style(LogFormat::Auto, &[], true).filter, "info,h2=off,rustls=off");
         assert_eq!(
             style(LogFormat::Auto, &[("RUST_LOG", "larder=trace")], true).filter,
             "larder=trace"

@@ -276,6 +276,10 @@ impl Metrics {
                     "larder_http_connections_cut_total",
                     "Connections cut off because a client took too long.",
                 ),
+                http2_floods: counter(
+                    "larder_http2_floods_total",
+                    "HTTP/2 connections closed because their clients reset or broke too many streams.",
+                ),
                 tls_errors: counter("larder_tls_errors_total", "TLS handshakes that failed."),
                 accept_errors: counter(
                     "larder_http_accept_errors_total",

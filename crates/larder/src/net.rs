@@ -5,13 +5,14 @@
 //! times per timeout and cuts off those that hold something without making progress. So a request costs no timer and
 //! no clock, and a slow or greedy client harms only itself.
 //!
-//! What is answered here, because no handler is reached: 400 and 431 by hyper, 414 for a URL over
-//! [`Limits::url_bytes_max`]. Everything else is the router's. This module knows no route, no surface and no
+//! What is answered here, because no handler is reached: 400 and 431 by hyper, 400 for a request that names no host or
+//! several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the router's. This module knows no route, no surface and no
 //! configuration file, and never waits for one client on behalf of another.
 
 mod client;
 mod egress;
 mod front;
+mod host;
 mod listener;
 mod open_files;
 mod progress;
@@ -118,6 +119,8 @@ pub struct Counters {
     pub connections_refused: prometheus::IntCounter,
     /// Connections cut off because a timeout of [`Limits`] ran out, or because the grace period of a shutdown did.
     pub connections_cut: prometheus::IntCounter,
+    /// HTTP/2 connections closed because their clients reset or broke too many streams.
+    pub http2_floods: prometheus::IntCounter,
     /// TLS handshakes that failed or took too long.
     pub tls_errors: prometheus::IntCounter,
     /// Errors of accept(2), such as a lack of file descriptors.
@@ -135,6 +138,7 @@ impl Counters {
             connections_accepted: counter("connections_accepted"),
             connections_refused: counter("connections_refused"),
             connections_cut: counter("connections_cut"),
+            http2_floods: counter("http2_floods"),
             tls_errors: counter("tls_errors"),
             accept_errors: counter("accept_errors"),
         }

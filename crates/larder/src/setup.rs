@@ -1,9 +1,10 @@
 //! Before the first request: the store opened, and somebody who may do everything in it.
 //!
-//! `root` is made where there is none, once, however many processes start at the same time; the password that
-//! nobody chose is printed once, and kept nowhere.
+//! `root` is made where there is none, once, however many processes start at the same time. The password that nobody
+//! chose is printed once on a terminal; where there is none, what is printed ends in a log, so it goes into a file.
 
 use std::fs::DirBuilder;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
@@ -156,25 +157,107 @@ async fn commit_unless_there(records: &Records, batch: Batch) -> anyhow::Result<
     }
 }
 
+/// Where a new password of `root` is written if it is not printed, within the data directory.
+pub const PASSWORD_FILE: &str = "root-password";
+
+/// Hands over the password that a new `root` was made with, and says how, to follow "the user `root`": on a terminal the
+/// password itself, else where the file is that has it.
+///
+/// # Errors
+/// If the file cannot be written, with its name and what to do.
+pub fn hand_over(
+    config: &Config,
+    password: &Password,
+    is_terminal: bool,
+) -> anyhow::Result<String> {
+    if password.reveal().is_empty() {
+        return Ok("with an empty password, since python.devpi_defaults is on".to_owned());
+    }
+    if is_terminal {
+        return Ok(format!("with the password {} (shown only now)", password.reveal()));
+    }
+    let path = config.data_dir.join(PASSWORD_FILE);
+    write_password(&path, password).with_context(|| {
+        let path = path.display();
+        format!(
+            "made the user `root`, but cannot write its password to `{path}`; `larder user password root` sets \
+             another"
+        )
+    })?;
+    let path = path.display();
+    Ok(format!("with the password in `{path}`, for you to read and to remove"))
+}
+
+/// Writes a password into a file that only this user may read, in the place of another one.
+///
+/// # Errors
+/// Those of writing.
+pub fn write_password(path: &Path, password: &Password) -> io::Result<()> {
+    // Made with mode 0600 under another name: neither a file nor a link that is there already has a say.
+    let mut file = match path.parent() {
+        Some(directory) => tempfile::NamedTempFile::new_in(directory)?,
+        None => tempfile::NamedTempFile::new()?,
+    };
+    file.write_all(password.reveal().as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
 /// Tells the password of `root`, this once.
 fn announce(config: &Config, password: &Password) -> anyhow::Result<()> {
     if config.demo {
         // A demonstration is started again and again, and says each time what to try.
-        let path = config.data_dir.join(crate::demo::PASSWORD_FILE);
-        return crate::demo::keep_password(&path, password)
+        let path = config.data_dir.join(PASSWORD_FILE);
+        return write_password(&path, password)
             .with_context(|| format!("cannot write `{}`", path.display()));
     }
-    if password.reveal().is_empty() {
-        eprintln!(
-            "larder: made the user `root` with an empty password, since python.devpi_defaults is on; `larder \
-             user password root` changes it"
-        );
-        return Ok(());
-    }
+    let shown = hand_over(config, password, io::stderr().is_terminal())?;
     eprintln!(
-        "larder: made the user `root` with the password {} (shown only now; `larder user password root` \
-         changes it)",
-        password.reveal()
+        "larder: made the user `root` {shown}; `larder user password root` changes the password"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_new_password_is_for_its_owner_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
+        let password = Password::new("correct-horse").expect("a password");
+        let path = directory.path().join(PASSWORD_FILE);
+        let told = hand_over(&config, &password, true).expect("it is told");
+        assert!(told.contains("correct-horse") && !path.exists(), "{told}");
+        // Whatever is there: a file that others may read, or a link out.
+        let elsewhere = directory.path().join("elsewhere");
+        for prepare in [
+            |_: &Path, _: &Path| {},
+            |path: &Path, _: &Path| {
+                fs::write(path, "a longer old password").expect("a file");
+                fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("a mode");
+            },
+            |path: &Path, elsewhere: &Path| {
+                fs::remove_file(path).expect("it is there");
+                symlink(elsewhere, path).expect("a link");
+            },
+        ] {
+            prepare(&path, &elsewhere);
+            let told = hand_over(&config, &password, false).expect("it is written");
+            assert!(told.contains(&path.display().to_string()), "{told}");
+            assert!(!told.contains("correct-horse"), "{told}");
+            assert_eq!(fs::read_to_string(&path).expect("a file"), "correct-horse");
+            let facts = fs::symlink_metadata(&path).expect("a file");
+            assert_eq!((facts.is_file(), facts.permissions().mode() & 0o777), (true, 0o600));
+        }
+        assert!(!elsewhere.exists());
+        let gone = Config { data_dir: directory.path().join("gone"), ..config };
+        let failure = hand_over(&gone, &password, false).expect_err("nowhere to write");
+        assert!(format!("{failure:#}").contains("larder user password root"), "{failure:#}");
+    }
 }

@@ -10,7 +10,7 @@ mod given;
 mod table;
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use account::{
     Field, GroupName, ProfileEdit, Scope, Scopes, Token, TokenId, TokenText, User, UserName, change,
@@ -375,19 +375,17 @@ async fn init(config: &Config, password: &Given) -> Result<String, Exit> {
             "prepared {place} and `{}`; the user root has the password that was given\n",
             config.blobs()
         )),
-        (Some(made), None) if made.reveal().is_empty() => Ok(format!(
-            "prepared {place} and `{}`; the user root has an empty password, since python.devpi_defaults is on:\n\
-             `larder user password root` changes it\n",
-            config.blobs()
-        )),
-        (Some(made), None) => Ok(format!(
-            "prepared {place} and `{}`\n\
-             the user root has the password {} (shown only now)\n\
-             next: `larder serve` starts the server, `larder user add NAME` makes further users, and\n\
-             `larder user password root` changes this password; each with the same --data-dir or --config\n",
-            config.blobs(),
-            made.reveal(),
-        )),
+        (Some(made), None) => {
+            let is_terminal = io::stdout().is_terminal();
+            let shown = setup::hand_over(config, &made, is_terminal).map_err(failure)?;
+            Ok(format!(
+                "prepared {place} and `{}`\n\
+                 made the user root {shown}\n\
+                 next: `larder serve` starts the server, `larder user add NAME` makes further users, and\n\
+                 `larder user password root` changes this password; each with the same --data-dir or --config\n",
+                config.blobs(),
+            ))
+        }
         (None, None) => Ok(already(&place)),
         (None, Some(chosen)) => {
             let stored = setup::load(&keeper.records).await.map_err(failure)?;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{self, BufRead as _, Read as _, Write};
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
 use std::path::PathBuf;
 
 use account::UserName;
@@ -12,10 +12,10 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use pypi::StageName;
 
 use super::{Exit, required};
-use crate::config::{Environment, Loaded};
+use crate::config::{Config, Environment, Loaded};
 use crate::import::clients::{self, Credentials, Places, Tool};
 use crate::import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
-use crate::net;
+use crate::{net, setup};
 
 /// What is asked, checked.
 #[derive(Debug)]
@@ -213,13 +213,13 @@ pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
             warn(&loaded);
             let done = runtime.block_on(import_devpi(&loaded.config, &import));
             let (report, password) = done.map_err(failed)?;
-            tell(&report, password, is_json, out)
+            tell(&loaded.config, &report, password, is_json, out)
         }
         Action::Wheels { loaded, import, is_json } => {
             warn(&loaded);
             let done = runtime.block_on(import_wheels(&loaded.config, &import));
             let (report, password) = done.map_err(failed)?;
-            tell(&report, password, is_json, out)
+            tell(&loaded.config, &report, password, is_json, out)
         }
         Action::Use(wish) => {
             let secret = if wish.is_secret_coming { Some(secret()?) } else { None };
@@ -236,6 +236,7 @@ fn warn(loaded: &Loaded) {
 }
 
 fn tell(
+    config: &Config,
     report: &Report,
     password: Option<account::Password>,
     is_json: bool,
@@ -250,13 +251,11 @@ fn tell(
     print(&text, out)?;
     if let Some(password) = password {
         // Not in the report, which may be kept.
-        let shown = match password.reveal() {
-            "" => "with an empty password, since python.devpi_defaults is on".to_owned(),
-            password => format!("with the password {password} (shown only now)"),
-        };
+        let shown = setup::hand_over(config, &password, io::stderr().is_terminal());
+        let shown = shown.map_err(|error| Exit::failure(format!("{error:#}")))?;
         let _ = writeln!(
             io::stderr(),
-            "larder: made the user `root` {shown}; `larder user password root` changes it"
+            "larder: made the user `root` {shown}; `larder user password root` changes the password"
         );
     }
     report.shortfall().map_or(Ok(()), |text| Err(Exit::failure(text)))

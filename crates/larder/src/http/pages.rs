@@ -6,18 +6,38 @@ use std::sync::LazyLock;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reply::Reply;
 
 use super::error::HttpError;
+use super::people;
 use super::respond::{Conditions, respond, respond_now};
 use crate::app::App;
 
 const HTML: &str = "text/html; charset=utf-8";
 
-static INDEX: LazyLock<Reply> = LazyLock::new(|| page(HTML, include_str!("../pages/index.html")));
-static DOCUMENTATION: LazyLock<Reply> =
-    LazyLock::new(|| page(HTML, include_str!("../pages/rpc.html")));
+/// A page, and what a browser may do for it.
+struct Page {
+    reply: Reply,
+    policy: HeaderValue,
+}
+
+impl Page {
+    fn new(html: &'static str) -> Page {
+        Page { reply: Reply::tagged(HTML, html.as_bytes()), policy: people::policy(html) }
+    }
+
+    async fn send(&self, method: Method, headers: HeaderMap) -> Response {
+        let conditions = Conditions::of(&method, &headers);
+        let mut response = respond(self.reply.clone(), StatusCode::OK, conditions).await;
+        people::insert_with(response.headers_mut(), self.policy.clone());
+        response
+    }
+}
+
+static INDEX: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("../pages/index.html")));
+static DOCUMENTATION: LazyLock<Page> =
+    LazyLock::new(|| Page::new(include_str!("../pages/rpc.html")));
 static OPENAPI: LazyLock<Reply> =
     LazyLock::new(|| page("application/json", include_str!("../pages/openapi.json")));
 static ADMIN_OPENAPI: LazyLock<Reply> =
@@ -37,17 +57,19 @@ async fn send(page: &LazyLock<Reply>, method: Method, headers: HeaderMap) -> Res
 
 /// `/`
 pub(super) async fn index(method: Method, headers: HeaderMap) -> Response {
-    send(&INDEX, method, headers).await
+    INDEX.send(method, headers).await
 }
 
 /// `/docs`, and goaurrpc's old paths.
 pub(super) async fn documentation(method: Method, headers: HeaderMap) -> Response {
-    send(&DOCUMENTATION, method, headers).await
+    DOCUMENTATION.send(method, headers).await
 }
 
 /// `/rpc` without a question.
 pub(super) fn documentation_response(conditions: &Conditions) -> Response {
-    respond_now(DOCUMENTATION.clone(), StatusCode::OK, conditions)
+    let mut response = respond_now(DOCUMENTATION.reply.clone(), StatusCode::OK, conditions);
+    people::insert_with(response.headers_mut(), DOCUMENTATION.policy.clone());
+    response
 }
 
 /// `/openapi.json`
@@ -103,7 +125,9 @@ pub(super) async fn statistics(
     match statistics.render() {
         Ok(html) => {
             let conditions = Conditions::of(&method, &headers);
-            respond(Reply::tagged(HTML, html), StatusCode::OK, conditions).await
+            let mut response = respond(Reply::tagged(HTML, html), StatusCode::OK, conditions).await;
+            people::insert_headers(response.headers_mut());
+            response
         }
         Err(error) => {
             tracing::error!(%error, "the page of statistics cannot be rendered");

@@ -17,7 +17,7 @@ use tower::Service as _;
 
 use super::client::ClientAddress;
 use super::progress::{Counted, Handling, Progress, Responding, Waits};
-use super::{Peer, sendfile};
+use super::{Peer, host, sendfile};
 
 /// Size of the largest HTTP/2 frame that clients accept by default: smaller pieces would make more frames.
 const HTTP2_PIECE_BYTES: usize = 16 * 1024;
@@ -83,6 +83,10 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             return Answer { source: refused(StatusCode::URI_TOO_LONG, text), handling };
         }
         let (mut head, body) = request.into_parts();
+        if let Err(fault) = host::settle(&mut head) {
+            let text = format!("{fault}\n");
+            return Answer { source: refused(StatusCode::BAD_REQUEST, text), handling };
+        }
         if head.method != Method::GET {
             // Ranges are defined for GET alone (RFC 9110, 14.2).
             head.headers.remove(header::RANGE);

@@ -35,6 +35,9 @@ const HTTP2_LOCAL_RESETS_MAX: usize = 256;
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
 
+/// How often connections that were closed for such floods are logged: the first, and then how many there were.
+const FLOOD_LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Pauses after errors of accept(2), such as a lack of file descriptors: the first and the longest.
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -51,6 +54,14 @@ pub struct Server {
     trusted: TrustedProxies,
     http: auto::Builder<TokioExecutor>,
     open: Mutex<Open>,
+    floods: Mutex<Floods>,
+}
+
+/// Floods that have not been logged yet.
+#[derive(Default)]
+struct Floods {
+    logged_at: Option<Instant>,
+    unlogged: u64,
 }
 
 /// Connections open now.
@@ -79,7 +90,8 @@ impl Server {
             .max_local_error_reset_streams(HTTP2_LOCAL_RESETS_MAX)
             .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
             .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES);
-        Arc::new(Self { limits, counters, trusted, http, open: Mutex::default() })
+        let (open, floods) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { limits, counters, trusted, http, open, floods })
     }
 
     /// Serves `routes` on `listener` until `shutdown`, then drains: it stops accepting, HTTP/1.1 connections finish
@@ -115,6 +127,24 @@ impl Server {
         }
         connections.drain(grace).await;
         Ok(())
+    }
+
+    /// Counts a connection that was closed for a flood of resets; logs at most a line a minute about them.
+    fn note_flood(&self, client: ClientAddress) {
+        self.counters.http2_floods.inc();
+        let mut floods = self.floods.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        floods.unlogged += 1;
+        if floods.logged_at.is_some_and(|at| at.elapsed() < FLOOD_LOG_INTERVAL) {
+            return;
+        }
+        let connections = std::mem::take(&mut floods.unlogged);
+        floods.logged_at = Some(Instant::now());
+        drop(floods);
+        tracing::warn!(
+            %client,
+            connections,
+            "HTTP/2 connections were closed: their clients reset or broke too many streams"
+        );
     }
 
     /// Lets a connection in, if the bounds allow it.
@@ -317,6 +347,13 @@ enum End {
     UrlTooLong,
 }
 
+/// Whether HTTP/2 gave a connection up because of too many resets, or too much else that costs the client nothing.
+fn is_flood(error: &(dyn std::error::Error + 'static)) -> bool {
+    let cause = error.downcast_ref::<hyper::Error>().and_then(std::error::Error::source);
+    let reason = cause.and_then(|cause| cause.downcast_ref::<h2::Error>()?.reason());
+    reason == Some(h2::Reason::ENHANCE_YOUR_CALM)
+}
+
 /// One connection, from accept to close.
 async fn run(
     admission: Admission,
@@ -369,6 +406,9 @@ async fn run(
             End::Done
         };
         if let Err(error) = &result {
+            if is_flood(error.as_ref()) {
+                server.note_flood(peer.address);
+            }
             tracing::debug!(client = %peer.address, error, "a connection ended early");
         }
         // Read when the wire is dropped, which is at the end of this block.

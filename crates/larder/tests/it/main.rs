@@ -22,6 +22,7 @@ mod rights;
 mod rpc;
 mod server;
 mod store;
+mod strangers;
 mod upstream;
 mod urls;
 

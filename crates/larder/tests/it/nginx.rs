@@ -43,6 +43,19 @@ fn snippets(page: &str) -> Vec<String> {
     found
 }
 
+#[test]
+fn every_page_with_lines_for_nginx_is_tried() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut pages: Vec<String> = fs::read_dir(docs)
+        .expect("the documentation")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("proxy_pass")))
+        .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
+        .collect();
+    pages.sort();
+    assert_eq!(pages, ["coming-from-devpi.md", "coming-from-goaurrpc.md", "operating.md"]);
+}
+
 /// A server, and a real nginx in front of it.
 struct Fronted {
     server: TestServer,

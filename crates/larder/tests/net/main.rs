@@ -632,7 +632,7 @@ async fn sockets_that_are_handed_over_are_served_and_left_open() {
     assert_eq!(answer, "slow");
     assert!(blocking(move || child.wait()).await.unwrap().success());
     let mut late = TcpStream::connect(address).unwrap();
-    late.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    late.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     assert!(socket.accept().is_ok(), "the queue is the successor's");
 }
 

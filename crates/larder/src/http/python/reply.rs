@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::ask::Ask;
 use crate::http::error::HttpError;
+use crate::http::people;
 
 /// Without a parameter: devpi's client compares it as a whole.
 pub(super) const JSON: &str = "application/json";
@@ -77,7 +78,9 @@ pub(super) fn failure(ask: &Ask, error: HttpError) -> Response {
 
 /// A page for people.
 pub(super) fn html(body: String) -> Response {
-    typed(StatusCode::OK, body, "text/html; charset=UTF-8")
+    let mut response = typed(StatusCode::OK, body, "text/html; charset=UTF-8");
+    people::insert_headers(response.headers_mut());
+    response
 }
 
 /// A refusal of an upload: its text is the reason phrase as well, which is all that older clients show.

@@ -17,9 +17,13 @@ fn a_store_is_prepared_once() {
     assert!(!directory.path().join("data").exists(), "asking makes nothing");
 
     let said = place.run("init");
-    let password = said.split("has the password ").nth(1).and_then(|rest| rest.split(' ').next());
-    let password = password.expect("a password");
+    // Its output is no terminal here, so the password is in a file.
+    let path = directory.path().join("data/root-password");
+    let password = &fs::read_to_string(&path).expect("the file with the password");
     assert_eq!(password.len(), 16, "{said}");
+    assert!(said.contains("root-password") && !said.contains(password), "{said}");
+    let mode = fs::metadata(&path).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
     assert!(said.contains("larder user password root"), "what to do next: {said}");
     let mode = fs::metadata(directory.path().join("data")).expect("made").permissions().mode();
     assert_eq!(mode & 0o007, 0, "others on the machine have no business in it: {mode:o}");

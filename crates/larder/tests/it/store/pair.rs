@@ -1,5 +1,6 @@
 //! Two processes on one database and one place of blobs: each takes writes, and each shows the other's.
 
+use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 use std::sync::Barrier;
@@ -99,11 +100,14 @@ fn start_both(place: &Place) -> [Process; 2] {
 #[track_caller]
 fn check_first_start(one: &Process, other: &Process) {
     let logs = one.log() + &other.log();
-    let told = "made the user `root` with the password ";
-    let passwords: Vec<&str> =
-        logs.match_indices(told).map(|(at, _)| &logs[at + told.len()..]).collect();
-    let [rest] = passwords[..] else { panic!("{} passwords: {logs}", passwords.len()) };
-    let root = basic("root", rest.split(' ').next().expect("a word"));
+    assert_eq!(logs.matches("made the user `root` with the password in `").count(), 1, "{logs}");
+    // The two data directories lie beside each other.
+    let paths = ["one", "other"].map(|data| one.directory.path().join(data).join("root-password"));
+    let passwords: Vec<String> =
+        paths.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
+    let [password] = &passwords[..] else { panic!("{} passwords: {logs}", passwords.len()) };
+    assert!(!logs.contains(password.as_str()), "{logs}");
+    let root = basic("root", password);
     for process in [one, other] {
         wait_until("root on both", || {
             process.client.get_with("/+tokens", &[("Authorization", &root)]).status == 200
@@ -119,8 +123,7 @@ fn check_first_start(one: &Process, other: &Process) {
     };
     assert_eq!(identity(one), identity(other));
     // And both sign logins with the same secret.
-    let (user, password) = ("root", rest.split(' ').next().expect("a word"));
-    let json = format!(r#"{{"user":"{user}","password":"{password}"}}"#);
+    let json = format!(r#"{{"user":"root","password":"{password}"}}"#);
     let login = send(&one.client, "POST", "/+login", &json).json();
     let login = login["result"]["password"].as_str().expect("a login").to_owned();
     let with_login = [("Authorization", basic("root", &login))];

@@ -1,0 +1,174 @@
+//! The host that a request is for: named once, and the same for all who look at it (RFC 9112, 3.2).
+//!
+//! Two servers that take a request to be for two hosts can be played off against each other. So a request with two
+//! `Host` lines, or without one, is refused, and the authority of a request's target takes the place of `Host`.
+
+use http::header::HOST;
+use http::request::Parts;
+use http::{HeaderValue, Version};
+
+/// What is wrong about the host of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum HostFault {
+    /// None is named.
+    #[error("the request names no host: expected one `Host` line")]
+    Missing,
+    /// Several are named, equal ones too.
+    #[error("the request has several `Host` lines: expected one")]
+    Several,
+    /// What is named is none.
+    #[error("the request's `Host` is no host: expected a name or an address, and perhaps a port")]
+    Invalid,
+}
+
+/// Checks the host of a request, and makes `Host` what its target says where that has an authority.
+pub(super) fn settle(head: &mut Parts) -> Result<(), HostFault> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(_), Some(_)) => return Err(HostFault::Several),
+        (host, None) => host,
+        (None, Some(_)) => unreachable!("there is no second without a first"),
+    };
+    if host.is_some_and(|host| !is_host(host.as_bytes())) {
+        return Err(HostFault::Invalid);
+    }
+    match head.uri.authority() {
+        Some(authority) => {
+            if !is_host(authority.as_str().as_bytes()) {
+                return Err(HostFault::Invalid);
+            }
+            let needs_line = head.version == Version::HTTP_11;
+            match host {
+                None if needs_line => return Err(HostFault::Missing),
+                // The target wins (RFC 9112, 3.2.2).
+                Some(host) if host.as_bytes() != authority.as_str().as_bytes() => {
+                    let authority = HeaderValue::from_str(authority.as_str());
+                    let authority = authority.map_err(|_| HostFault::Invalid)?;
+                    head.headers.insert(HOST, authority);
+                }
+                None | Some(_) => {}
+            }
+            Ok(())
+        }
+        // HTTP/1.0 knows no `Host`.
+        None if host.is_none() && head.version > Version::HTTP_10 => Err(HostFault::Missing),
+        None => Ok(()),
+    }
+}
+
+/// Whether this is a name or an address, and perhaps a port. Not everything that RFC 3986 lets a name consist of: what
+/// separates the parts of URLs, lists and markup is in no host that has ever been reached.
+fn is_host(text: &[u8]) -> bool {
+    let (name, port) = match text {
+        [b'[', rest @ ..] => match rest.iter().position(|byte| *byte == b']') {
+            Some(end) => {
+                let (address, port) = (&rest[..end], &rest[end + 1..]);
+                let is_address = !address.is_empty()
+                    && address.iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte));
+                if !is_address || !matches!(port, [] | [b':', ..]) {
+                    return false;
+                }
+                (&b"address"[..], port.get(1..).unwrap_or_default())
+            }
+            None => return false,
+        },
+        _ => match text.iter().position(|byte| *byte == b':') {
+            Some(at) => (&text[..at], &text[at + 1..]),
+            None => (text, &[][..]),
+        },
+    };
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    !name.is_empty()
+        && name.iter().all(is_of_name)
+        && port.len() <= 5
+        && port.iter().all(u8::is_ascii_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `Host` after it was settled, empty without one.
+    fn settled(version: Version, target: &str, hosts: &[&str]) -> Result<String, HostFault> {
+        let mut request = http::Request::builder().version(version).uri(target);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        let (mut head, ()) = request.body(()).expect("a request").into_parts();
+        settle(&mut head)?;
+        let host = head.headers.get(HOST).map(|host| host.to_str().expect("text"));
+        Ok(host.unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn one_host() {
+        use HostFault::{Invalid, Missing, Several};
+        let check = |version, target: &str, hosts: &[&str], expected: Result<&str, HostFault>| {
+            let found = settled(version, target, hosts);
+            assert_eq!(found, expected.map(str::to_owned), "{version:?} {target} {hosts:?}");
+        };
+        check(Version::HTTP_11, "/", &["h"], Ok("h"));
+        check(Version::HTTP_11, "/", &[], Err(Missing));
+        check(Version::HTTP_11, "/", &["h", "h"], Err(Several));
+        check(Version::HTTP_11, "/", &["h", "i"], Err(Several));
+        check(Version::HTTP_11, "/", &[""], Err(Invalid));
+        check(Version::HTTP_11, "/", &["h, i"], Err(Invalid));
+        check(Version::HTTP_10, "/", &[], Ok(""));
+        check(Version::HTTP_10, "/", &["h", "h"], Err(Several));
+        check(Version::HTTP_10, "/", &["h/i"], Err(Invalid));
+        check(Version::HTTP_11, "http://a:1/x", &["h"], Ok("a:1"));
+        check(Version::HTTP_11, "http://a/", &[], Err(Missing));
+        check(Version::HTTP_11, "http://a/", &["h", "a"], Err(Several));
+        check(Version::HTTP_11, "http://u@a/", &["a"], Err(Invalid));
+        check(Version::HTTP_2, "http://a/", &[], Ok(""));
+        check(Version::HTTP_2, "http://a/", &["a"], Ok("a"));
+        check(Version::HTTP_2, "http://a/", &["h"], Ok("a"));
+        check(Version::HTTP_2, "/", &[], Err(Missing));
+        check(Version::HTTP_2, "/", &["h"], Ok("h"));
+    }
+
+    #[test]
+    fn hosts() {
+        for host in [
+            "h",
+            "larder.example",
+            "larder.example.",
+            "127.0.0.1:8080",
+            "[::1]",
+            "[::1]:80",
+            "[::ffff:127.0.0.1]:65535",
+            "a_b-c~d",
+            "h:",
+            "xn--bcher-kva.example",
+        ] {
+            assert!(is_host(host.as_bytes()), "{host}");
+        }
+        for text in [
+            "",
+            ":80",
+            "h:80:80",
+            "h:x",
+            "h:123456",
+            "h i",
+            "h,i",
+            "h/i",
+            "u@h",
+            "h?",
+            "h#",
+            "<h>",
+            "\"h\"",
+            "h'",
+            "[",
+            "[]",
+            "[::1",
+            "[::1]80",
+            "[x]",
+            "[::1%25eth0]",
+            "h%41",
+            "http://h",
+            "b\u{fc}cher.example",
+        ] {
+            assert!(!is_host(text.as_bytes()), "{text}");
+        }
+    }
+}

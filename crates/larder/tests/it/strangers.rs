@@ -1,0 +1,158 @@
+//! What strangers may send that is no request of anybody's: hosts that are none, floods over HTTP/2, frames around pages.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::client::Response;
+use crate::process::Process;
+use crate::server::small;
+use crate::wait_until;
+
+/// The answer to exactly these bytes.
+fn answer(request: &str) -> Response {
+    small().client.exchange(request.as_bytes(), false)
+}
+
+#[test]
+fn a_request_names_one_host() {
+    for target in ["/rpc?v=5&type=info&arg=attest", "/livez", "/nothing/there", "/docs"] {
+        for hosts in [
+            "",
+            "Host: a\r\nHost: a\r\n",
+            "Host: a\r\nHost: b\r\n",
+            "Host: \r\n",
+            "Host: a, b\r\n",
+            "Host: a b\r\n",
+            "Host: a/b\r\n",
+            "Host: u@a\r\n",
+            "Host: a:b\r\n",
+            "Host: <script>\r\n",
+        ] {
+            let refused =
+                answer(&format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n"));
+            assert_eq!(refused.status, 400, "{target} {hosts:?}");
+            assert_eq!(refused.header("content-type"), "text/plain; charset=utf-8");
+            assert!(
+                refused.text().contains("host") || refused.text().contains("Host"),
+                "{hosts:?}"
+            );
+        }
+        let status = small().get(target).status;
+        for hosts in ["Host: a\r\n", "Host: [::1]:80\r\n"] {
+            let taken =
+                answer(&format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n"));
+            assert_eq!(taken.status, status, "{target} {hosts:?}");
+        }
+    }
+    assert_eq!(answer("GET /livez HTTP/1.0\r\n\r\n").status, 200, "HTTP/1.0 knows no Host");
+    assert_eq!(answer("GET /livez HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n").status, 400);
+    // A body does not make a difference.
+    let posted = "POST /rpc HTTP/1.1\r\nContent-Length: 3\r\nConnection: close\r\n\r\nv=5";
+    assert_eq!(answer(posted).status, 400);
+}
+
+#[test]
+fn the_host_of_the_target_wins() {
+    let request = "GET http://outside.example:8080/+api HTTP/1.1\r\nHost: inside\r\n\
+                   Accept: application/json\r\nConnection: close\r\n\r\n";
+    let api = answer(request).json();
+    assert_eq!(api["result"]["login"], json!("http://outside.example:8080/+login"));
+    let both = request.replace("Host: inside\r\n", "");
+    assert_eq!(answer(&both).status, 400);
+    assert_eq!(answer(&request.replace("outside.example", "user@outside.example")).status, 400);
+}
+
+/// One frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A connection's worth of requests that are taken back at once.
+fn flood() -> Vec<u8> {
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(4, 0, 0, &[]));
+    // GET, http, /, and an authority of one letter.
+    let request = [0x82, 0x86, 0x84, 0x41, 1, b'h'];
+    for stream in (1..=401).step_by(2) {
+        bytes.extend(frame(1, 0x05, stream, &request));
+        bytes.extend(frame(3, 0, stream, &8_u32.to_be_bytes()));
+    }
+    bytes
+}
+
+#[test]
+fn floods_of_resets_do_not_fill_the_log() {
+    const CONNECTIONS: usize = 60;
+    let process = Process::start(&["--aur-enabled=false"], |_| ());
+    for _ in 0..CONNECTIONS {
+        let mut stream: TcpStream = process.client.connect();
+        // It may be closed before all of it is written, and with a reset.
+        let _ = stream.write_all(&flood());
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let floods = || {
+        let metrics = process.client.get("/metrics").text();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("larder_http2_floods_total "));
+        line.and_then(|count| count.parse::<usize>().ok()).expect("a count")
+    };
+    wait_until("every flood to be counted", || floods() == CONNECTIONS);
+    // What is logged later than this is logged after the floods.
+    process.signal("HUP");
+    wait_until("a later line", || process.log().contains("reloading"));
+    let log = process.log();
+    let warnings: Vec<Value> = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|line| matches!(line["level"].as_str(), Some("WARN" | "ERROR")))
+        .collect();
+    let of_floods =
+        warnings.iter().filter(|line| line.to_string().contains("reset or broke too many streams"));
+    assert_eq!(of_floods.count(), 1, "{log}");
+    assert!(warnings.len() < 5, "{log}");
+}
+
+#[test]
+fn pages_for_people_are_not_framed() {
+    let server = small();
+    for target in ["/", "/docs", "/rpc", "/rpc/swagger", "/rpc/stats", "/+search?query=x"] {
+        for encoding in ["identity", "gzip"] {
+            let page = server
+                .client
+                .get_with(target, &[("Accept", "text/html"), ("Accept-Encoding", encoding)]);
+            assert_eq!(page.status, 200, "{target}");
+            assert!(page.header("content-type").starts_with("text/html"), "{target}");
+            let policy = page.header("content-security-policy");
+            for part in [
+                "default-src 'none'",
+                "frame-ancestors 'none'",
+                "base-uri 'none'",
+                "form-action 'self'",
+            ] {
+                assert!(policy.split("; ").any(|found| found == part), "{target}: {policy}");
+            }
+            let scripts = policy.split("; ").find(|part| part.starts_with("script-src"));
+            assert!(scripts.is_none_or(|part| !part.contains("unsafe")), "{target}: {policy}");
+            assert_eq!(page.header("x-frame-options"), "DENY", "{target}");
+            assert_eq!(page.header("x-content-type-options"), "nosniff", "{target}");
+            assert_eq!(page.header("referrer-policy"), "same-origin", "{target}");
+            // Whatever is a script on it, its policy names.
+            if encoding == "identity" {
+                let count = page.text().matches("<script").count();
+                let named = scripts.map_or(0, |part| part.matches("'sha256-").count());
+                assert_eq!(count, named, "{target}");
+            }
+        }
+        let tag = server.get(target).header("etag").to_owned();
+        if !tag.is_empty() {
+            let known = server.client.get_with(target, &[("If-None-Match", &tag)]);
+            assert_eq!(known.status, 304, "{target}");
+            assert!(
+                known.header("content-security-policy").contains("frame-ancestors"),
+                "{target}"
+            );
+        }
+    }
+}
