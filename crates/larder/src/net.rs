@@ -5,9 +5,9 @@
 //! times per timeout and cuts off those that hold something without making progress. So a request costs no timer and
 //! no clock, and a slow or greedy client harms only itself.
 //!
-//! What is answered here, because no handler is reached: 400 and 431 by hyper, 400 for a request that names no host or
-//! several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the router's. This module knows no route, no surface and no
-//! configuration file, and never waits for one client on behalf of another.
+//! What is answered here, because no handler is reached: 400 and 431 for a head that hyper refuses, 400 for a request that
+//! names no host or several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the router's. This module
+//! knows no route, no surface and no configuration file, and never waits for one client on behalf of another.
 
 mod client;
 mod egress;
@@ -16,6 +16,7 @@ mod host;
 mod listener;
 mod open_files;
 mod progress;
+mod request_line;
 mod sendfile;
 mod serve;
 mod tls;

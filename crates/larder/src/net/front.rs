@@ -69,6 +69,15 @@ pub(super) struct Front {
     pub(super) url_bytes_max: usize,
 }
 
+impl Front {
+    /// Notes that the bytes to come are those of a body, though nobody reads it.
+    fn leave_body_unread(&self, body: &Incoming) {
+        if !body.is_end_stream() {
+            self.progress.left_body_unread.store(true, Relaxed);
+        }
+    }
+}
+
 impl hyper::service::Service<Request<Incoming>> for Front {
     type Response = Response<Outgoing>;
     type Error = Infallible;
@@ -79,11 +88,13 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let handling = Some(Handling::new(&self.progress));
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
         if url_bytes > self.url_bytes_max {
+            self.leave_body_unread(request.body());
             let text = url_too_long(self.url_bytes_max);
             return Answer { source: refused(StatusCode::URI_TOO_LONG, text), handling };
         }
         let (mut head, body) = request.into_parts();
         if let Err(fault) = host::settle(&mut head) {
+            self.leave_body_unread(&body);
             let text = format!("{fault}\n");
             return Answer { source: refused(StatusCode::BAD_REQUEST, text), handling };
         }
@@ -118,6 +129,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             Body::empty()
         } else if let Some(coding) = unknown_coding(&head.headers) {
             // Nothing would undo it, and the body would be kept as it came (RFC 9112, 6.1).
+            self.leave_body_unread(&body);
             let text =
                 format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
             return Answer { source: refused(StatusCode::NOT_IMPLEMENTED, text), handling };

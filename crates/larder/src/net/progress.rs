@@ -3,7 +3,9 @@
 //! The connection's task counts into [`Progress`] as bytes and requests pass; the sweep of the listener compares two
 //! looks at it through a [`Watch`]. Nothing here reads a clock on behalf of a request: time exists only at the sweep.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -42,6 +44,8 @@ pub(super) struct Progress {
     pub(super) left_body_unread: AtomicBool,
     /// The request line does not end: set by the wire, answered by the connection's task.
     pub(super) is_url_too_long: AtomicBool,
+    /// The status with which hyper refused a head, held back by the wire and answered by the connection's task; or 0.
+    pub(super) refusal_status: AtomicU16,
     /// The wire is to be kept, for a last word, when hyper lets go of it.
     pub(super) keeps_wire: AtomicBool,
     /// The connection is being cut: no more patience with the bytes still in flight.
@@ -101,6 +105,16 @@ impl Progress {
 
     pub(super) fn record_body_sent(&self, bytes: usize) {
         self.body_bytes_sent.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes of bodies that hyper was given.
+    pub(super) fn body_bytes_sent(&self) -> u64 {
+        self.body_bytes_sent.load(Relaxed)
+    }
+
+    /// The status with which hyper refused a head, if it did.
+    pub(super) fn refusal(&self) -> Option<u16> {
+        Some(self.refusal_status.load(Relaxed)).filter(|&status| status != 0)
     }
 
     /// The body that is to be written next is in this file, too.

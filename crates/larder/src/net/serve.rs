@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::task::AbortHandle;
@@ -345,6 +346,8 @@ enum End {
     Refused,
     /// The request line does not end.
     UrlTooLong,
+    /// hyper refused a head with this status and reason; nobody has been told yet.
+    Malformed(StatusCode, String),
 }
 
 /// Whether HTTP/2 gave a connection up because of too many resets, or too much else that costs the client nothing.
@@ -400,6 +403,9 @@ async fn run(
         });
         let end = if progress.is_url_too_long.load(Relaxed) {
             End::UrlTooLong
+        } else if let Some(status) = progress.refusal() {
+            let reason = result.as_ref().err().map_or_else(String::new, ToString::to_string);
+            End::Malformed(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), reason)
         } else if is_refused || (progress.left_body_unread.load(Relaxed) && !progress.is_http2()) {
             End::Refused
         } else {
@@ -422,12 +428,55 @@ async fn run(
         End::Refused => layer.take_leave(b"").await,
         End::UrlTooLong => {
             let text = url_too_long(url_bytes_max);
-            let answer = format!(
-                "HTTP/1.1 414 URI Too Long\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\
-                 connection: close\r\n\r\n{text}",
-                text.len()
-            );
-            layer.take_leave(answer.as_bytes()).await;
+            layer.take_leave(last_words(StatusCode::URI_TOO_LONG, &text).as_bytes()).await;
+        }
+        End::Malformed(status, reason) => {
+            let text = match status {
+                StatusCode::URI_TOO_LONG => url_too_long(url_bytes_max),
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+                    let bytes_max = server.limits.head_buffer_bytes();
+                    format!(
+                        "the request line and the header lines have more than {bytes_max} bytes, or there are more \
+                         than 100 header lines\n"
+                    )
+                }
+                _ => malformed(&reason),
+            };
+            layer.take_leave(last_words(status, &text).as_bytes()).await;
         }
     }
+}
+
+/// An answer after hyper has let go of the connection, which ends with it.
+fn last_words(status: StatusCode, text: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\
+         \r\n{text}",
+        text.len()
+    )
+}
+
+/// What to do about a head that hyper refuses; `reason` is hyper's text.
+fn malformed(reason: &str) -> String {
+    let advice = [
+        (
+            "URI",
+            "the path and query may hold any character but a space and control characters; write these \
+             percent-encoded, a space as %20",
+        ),
+        (
+            "version",
+            "the request line must end in HTTP/1.1 or HTTP/1.0; a space in the path or query must be written as %20",
+        ),
+        ("method", "the request line must begin with a method, such as GET, and a space"),
+        ("content-length", "give one content-length, a whole number of bytes"),
+        ("transfer-encoding", "`chunked` must be the last transfer-encoding, and needs HTTP/1.1"),
+        (
+            "header",
+            "each header line must be NAME: VALUE without control characters, and without a space before the colon",
+        ),
+    ];
+    let advice = advice.iter().find(|(word, _)| reason.contains(word));
+    let advice = advice.map_or_else(String::new, |(_, advice)| format!(": {advice}"));
+    format!("the request cannot be read ({reason}){advice}\n")
 }

@@ -1,7 +1,8 @@
 //! The byte stream of one connection, plain or encrypted, that notes what passes through it.
 //!
 //! socket -> [`Stream`] -> TLS or not -> [`Wire`] -> hyper. The wire tells [`Progress`] about bytes and about waiting,
-//! and ends the stream when a request line does not. When hyper lets go of it, it can be kept for a last word.
+//! mends a request's target, and ends the stream when a request line does not. hyper's own refusals have no text, so
+//! they are held back. When hyper lets go of the wire, it can be kept for a last word, such as a refusal with a text.
 
 use std::io;
 use std::pin::Pin;
@@ -15,10 +16,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
 use super::progress::Progress;
+use super::request_line::{RequestLine, Taken};
 use super::sendfile::BodyFile;
-
-/// What a request line holds beside the URL: the method and the version, generously.
-const LINE_BYTES_BESIDE_URL: usize = 64;
 
 /// An accepted socket.
 #[derive(Debug)]
@@ -159,7 +158,11 @@ pub(super) struct Wire {
     progress: Arc<Progress>,
     parking: Parking,
     line: RequestLine,
+    /// Bytes that were read and mended, and that hyper had no room for yet.
+    mended: Vec<u8>,
     is_flush_blocked: bool,
+    /// [`Progress::body_bytes_sent`] when everything was written that hyper had.
+    body_bytes_flushed: u64,
     /// The body that is being written, if it has a file.
     file: Option<Arc<BodyFile>>,
 }
@@ -171,13 +174,16 @@ impl Wire {
         parking: Parking,
         url_bytes_max: usize,
     ) -> Self {
-        let line = RequestLine {
-            bytes: 0,
-            bytes_max: url_bytes_max + LINE_BYTES_BESIDE_URL,
-            is_open: true,
-            is_before_head: true,
-        };
-        Self { layer: Some(layer), progress, parking, line, is_flush_blocked: false, file: None }
+        Self {
+            layer: Some(layer),
+            progress,
+            parking,
+            line: RequestLine::new(url_bytes_max),
+            mended: Vec::new(),
+            is_flush_blocked: false,
+            body_bytes_flushed: 0,
+            file: None,
+        }
     }
 
     fn layer(&mut self) -> Pin<&mut Layer> {
@@ -202,6 +208,29 @@ impl Wire {
             }
             bytes
         }))
+    }
+
+    /// Hands out what was mended, as far as there is room.
+    fn read_mended(&mut self, buffer: &mut ReadBuf<'_>) {
+        let bytes = self.mended.len().min(buffer.remaining());
+        buffer.put_slice(&self.mended[..bytes]);
+        self.mended.drain(..bytes);
+        self.progress.record_read();
+        if self.progress.is_within_body() {
+            self.line.end_before_body();
+        }
+    }
+
+    /// Whether hyper is about to refuse a head, in its way without a text: then its bytes are not written, and the
+    /// connection's task refuses instead.
+    fn holds_back(&self, bytes: &[u8]) -> bool {
+        let Some(status) = status_of_refusal(bytes) else { return false };
+        // The bytes of a body might look the same; there are none among what hyper has not written yet.
+        let is_of_hyper = self.progress.body_bytes_sent() == self.body_bytes_flushed;
+        if is_of_hyper {
+            self.progress.refusal_status.store(status, Relaxed);
+        }
+        is_of_hyper
     }
 
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -240,18 +269,31 @@ impl AsyncRead for Wire {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if !this.mended.is_empty() {
+            this.read_mended(buffer);
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         ready!(this.layer().poll_read(cx, buffer))?;
         let read = &buffer.filled()[before..];
         if !read.is_empty() {
             let is_first = this.progress.record_read();
             if this.progress.is_within_body() {
-                // The next line begins with the next request.
-                this.line.is_before_head = true;
-            } else if this.line.is_too_long(read, is_first) && !this.progress.is_http2() {
-                this.progress.is_url_too_long.store(true, Relaxed);
-                // hyper sees the end of the stream in the middle of a head, and says nothing about it.
-                buffer.set_filled(before);
+                this.line.end_before_body();
+            } else if !this.progress.is_http2() {
+                match this.line.take(read, is_first) {
+                    Taken::AsTheyAre => {}
+                    Taken::Mended(bytes) => {
+                        buffer.set_filled(before);
+                        this.mended = bytes;
+                        this.read_mended(buffer);
+                    }
+                    Taken::TooLong => {
+                        this.progress.is_url_too_long.store(true, Relaxed);
+                        // hyper sees the end of the stream in the middle of a head, and says nothing about it.
+                        buffer.set_filled(before);
+                    }
+                }
             }
         }
         Poll::Ready(Ok(()))
@@ -265,6 +307,9 @@ impl AsyncWrite for Wire {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if this.holds_back(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let written = this.layer().poll_write(cx, bytes);
         this.wrote(written)
     }
@@ -275,6 +320,11 @@ impl AsyncWrite for Wire {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if let [only] = slices
+            && this.holds_back(only)
+        {
+            return Poll::Ready(Ok(only.len()));
+        }
         let written = match this.poll_send_file(cx, slices) {
             Some(written) => written,
             None => this.layer().poll_write_vectored(cx, slices),
@@ -288,13 +338,15 @@ impl AsyncWrite for Wire {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // hyper asks for it when all that it had is written.
+        this.body_bytes_flushed = this.progress.body_bytes_sent();
         let flushed = this.layer().poll_flush(cx);
         this.flushed(flushed)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.progress.is_url_too_long.load(Relaxed) {
+        if this.progress.is_url_too_long.load(Relaxed) || this.progress.refusal().is_some() {
             // The answer is still to come, from the connection's task.
             return Poll::Ready(Ok(()));
         }
@@ -303,28 +355,24 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// Watches for a request line that is longer than any we would answer, before hyper's buffer is full of it.
-#[derive(Debug)]
-struct RequestLine {
-    bytes: usize,
-    bytes_max: usize,
-    is_open: bool,
-    /// No byte of a head has come since the last body.
-    is_before_head: bool,
-}
-
-impl RequestLine {
-    /// Takes note of bytes of a head, the first ones or further ones.
-    fn is_too_long(&mut self, read: &[u8], is_first: bool) -> bool {
-        if is_first || self.is_before_head {
-            *self = Self { bytes: 0, is_open: true, is_before_head: false, ..*self };
-        }
-        if self.is_open {
-            self.is_open = !read.contains(&b'\n');
-            self.bytes += read.len();
-        }
-        self.is_open && self.bytes > self.bytes_max
+/// The status, if these bytes are all of an answer that hyper makes by itself: 4xx without a body, and no header but
+/// those that it adds to every answer.
+fn status_of_refusal(bytes: &[u8]) -> Option<u16> {
+    const BYTES_MAX: usize = 200;
+    if bytes.len() > BYTES_MAX || !bytes.starts_with(b"HTTP/1.1 4") {
+        return None;
     }
+    let mut lines = std::str::from_utf8(bytes).ok()?.strip_suffix("\r\n\r\n")?.split("\r\n");
+    let status = lines.next()?.get(9..12)?.parse().ok()?;
+    let mut is_empty = false;
+    for line in lines {
+        match line.split_once(':')? {
+            ("content-length", " 0") => is_empty = true,
+            ("connection" | "date", _) => {}
+            _ => return None,
+        }
+    }
+    is_empty.then_some(status)
 }
 
 #[cfg(test)]
@@ -332,20 +380,20 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(reads: &[(&str, bool)], verdicts: &[bool]) {
-        let mut line = RequestLine { bytes: 0, bytes_max: 8, is_open: true, is_before_head: true };
-        let found: Vec<bool> = reads
-            .iter()
-            .map(|(read, is_first)| line.is_too_long(read.as_bytes(), *is_first))
-            .collect();
-        assert_eq!(found, verdicts);
+    fn check(answer: &str, expected: Option<u16>) {
+        assert_eq!(status_of_refusal(answer.as_bytes()), expected, "{answer:?}");
     }
 
     #[test]
-    fn only_lines_without_an_end_are_too_long() {
-        check(&[("12345678", true), ("9", false)], &[false, true]);
-        check(&[("123456789\r\n", true), ("headers without bound", false)], &[false, false]);
-        check(&[("1234\n", true), ("123456789", true)], &[false, true]);
-        check(&[("12345", true), ("12345", true), ("1234", false)], &[false, false, true]);
+    fn refusals_of_hyper() {
+        let date = "date: Sun, 22 Nov 2026 18:32:40 GMT";
+        let refusal = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0";
+        check(&format!("{refusal}\r\n{date}\r\n\r\n"), Some(400));
+        check("HTTP/1.1 431 X\r\ncontent-length: 0\r\n\r\n", Some(431));
+        check(&format!("{refusal}\r\ncontent-type: text/plain\r\n{date}\r\n\r\n"), None);
+        check("HTTP/1.1 400 Bad Request\r\ncontent-length: 3\r\n\r\n", None);
+        check("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\nx", None);
+        check("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", None);
+        check("HTTP/1.1 400 Bad Request\r\n\r\n", None);
     }
 }

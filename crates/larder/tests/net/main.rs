@@ -2,6 +2,7 @@
 //!
 //! Timeouts are short and nothing is timed: a test that waits for the wrong thing hangs until [`PATIENCE`] ends it.
 
+mod requests;
 mod sendfile;
 mod tls;
 
@@ -70,6 +71,8 @@ fn router(gate: Gate) -> Router {
                 format!("{address} {tls} {:?}", request.version())
             }),
         )
+        .route("/target/{*rest}", get(|request: Request| async move { request.uri().to_string() }))
+        .route("/pieces", post(in_pieces))
         .route("/large", get(|| async { Bytes::from(vec![b'x'; 64 << 20]) }))
         .route(
             "/echo",
@@ -81,6 +84,20 @@ fn router(gate: Gate) -> Router {
             }),
         )
         .route("/refuse", post(|| async { (StatusCode::PAYLOAD_TOO_LARGE, "too large") }))
+}
+
+/// What is posted, three times, each in a write of its own.
+async fn in_pieces(body: Bytes) -> Response<Body> {
+    let length = 3 * body.len();
+    let pieces = futures_util::stream::unfold(0, move |count| {
+        let body = body.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            (count < 3).then_some((Ok::<_, std::convert::Infallible>(body), count + 1))
+        }
+    });
+    let response = Response::builder().header("content-length", length);
+    response.body(Body::from_stream(pieces)).unwrap()
 }
 
 struct Running {

@@ -3,12 +3,12 @@
 use super::*;
 
 /// A certificate for localhost in files.
-struct Certificate {
+pub(super) struct Certificate {
     directory: tempfile::TempDir,
 }
 
 impl Certificate {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let certificate = Self { directory: tempfile::tempdir().unwrap() };
         certificate.renew();
         certificate
@@ -29,8 +29,26 @@ impl Certificate {
         }
     }
 
-    fn load(&self) -> Arc<TlsReloader> {
+    pub(super) fn load(&self) -> Arc<TlsReloader> {
         TlsReloader::load(self.path("certificate"), self.path("key")).unwrap()
+    }
+
+    /// An encrypted connection, for whatever bytes a test sends.
+    pub(super) fn stream(
+        &self,
+        server: &Running,
+    ) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+        use rustls::pki_types::pem::PemObject;
+        let certificate = fs::read(self.path("certificate")).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots
+            .add(rustls::pki_types::CertificateDer::from_pem_slice(&certificate).unwrap())
+            .unwrap();
+        let config =
+            rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let name = "localhost".try_into().unwrap();
+        let connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        rustls::StreamOwned::new(connection, server.connect())
     }
 
     /// A client that trusts the certificate in the files now, and no other.
