@@ -45,7 +45,7 @@ fn counted_work(work: Work<'_>) -> Done {
             for params in questions {
                 let answer = Answer::to(params, snapshot, false, results_max);
                 bytes += answer.reply.body.len();
-                refused += usize::from(matches!(answer.outcome, Outcome::Refused(..)));
+                refused += usize::from(matches!(answer.outcome, Outcome::Refused { .. }));
             }
             Done::Asked(bytes, refused)
         }

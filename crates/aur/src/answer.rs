@@ -11,7 +11,7 @@ use crate::error::QueryError;
 use crate::field::By;
 use crate::fold::fold;
 use crate::params::{Arg, Params};
-use crate::query::{Kind, Mode, Query, Refusal, Version};
+use crate::query::{Asked, Kind, Mode, Query, Refusal, Version};
 use crate::record::Shape;
 use crate::sheet::Sheet;
 use crate::snapshot::Snapshot;
@@ -53,9 +53,16 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Answered.
-    Answered(Kind, By),
-    /// Refused; the version tells version 6, whose errors have a status of their own.
-    Refused(QueryError, Version),
+    Answered(Asked),
+    /// Refused.
+    Refused {
+        /// Why.
+        error: QueryError,
+        /// Tells version 6, whose errors have a status of their own.
+        version: Version,
+        /// What was asked for, where it was refused for what was found.
+        asked: Option<Asked>,
+    },
 }
 
 impl Answer {
@@ -69,7 +76,9 @@ impl Answer {
 
     /// The answer for a client that has asked too often: `version` as it was given, where it was.
     pub fn rate_limited(version: Option<i64>) -> Answer {
-        Refusal { error: QueryError::RateLimited, version, callback: None }.answer()
+        let version = version.map(i128::from);
+        let error = QueryError::RateLimited;
+        Refusal { error, version, callback: None, asked: None }.answer()
     }
 
     fn finish(
@@ -112,7 +121,7 @@ impl Refusal {
         };
         let error = self.error;
         let spoken = if self.version == Some(6) { Version::V6 } else { Version::V5 };
-        let outcome = Outcome::Refused(error, spoken);
+        let outcome = Outcome::Refused { error, version: spoken, asked: self.asked };
         if error.is_untagged() {
             let json = format!(
                 "{{\"version\":{version},\"results\":[],\"resultcount\":0,\"type\":\"error\",\"error\":\"{error}\"}}"
@@ -129,7 +138,7 @@ impl Refusal {
 impl Snapshot {
     /// Answers `query`, with at most `results_max` packages: a question that finds more is refused.
     pub fn answer(&self, query: &Query, results_max: usize) -> Answer {
-        let outcome = Outcome::Answered(query.kind, query.by);
+        let outcome = Outcome::Answered(query.asked);
         let callback = query.callback.as_deref();
         let names = match query.kind {
             Kind::Info | Kind::Search | Kind::MaintainerSearch => {
@@ -377,8 +386,8 @@ impl Snapshot {
 /// The answer to a question that finds more packages than one answer may have.
 fn too_many(query: &Query) -> Answer {
     let version = if query.version == Version::V6 { 6 } else { 5 };
-    let callback = query.callback.clone();
-    Refusal { error: QueryError::TooMany, version: Some(version), callback }.answer()
+    let (error, callback) = (QueryError::TooMany, query.callback.clone());
+    Refusal { error, version: Some(version), callback, asked: Some(query.asked) }.answer()
 }
 
 /// The first `limit` of both ascending lists together, each doc id once.

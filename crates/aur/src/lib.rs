@@ -34,5 +34,5 @@ pub use field::By;
 pub use fold::fold;
 pub use lists::List;
 pub use params::{Body, Params, PathParams};
-pub use query::{Kind, Mode, Query, Refusal, Version};
+pub use query::{Asked, Kind, Mode, Query, Refusal, Version};
 pub use snapshot::{Snapshot, SnapshotBuilder};

@@ -65,7 +65,7 @@ pub struct Params {
     pub(crate) args: Vec<Arg>,
     /// Which of them a question about one thing takes.
     pub(crate) single: usize,
-    /// What is wrong with a JSON body; reported after what is wrong with version, field and type.
+    /// What is wrong with a JSON body; reported before anything else.
     pub(crate) malformed: Option<QueryError>,
 }
 
@@ -113,9 +113,12 @@ impl Params {
 
     fn take_path(&mut self, path: PathParams) {
         self.version = path.version.or(self.version.take());
-        self.type_ = path.type_.or(self.type_.take());
+        self.type_ = path.type_.clone().or(self.type_.take());
         self.by = path.by.or(self.by.take());
         self.mode = path.mode.or(self.mode.take());
+        if is_without_field(self.version.as_deref(), path.type_.as_deref()) {
+            self.by = None;
+        }
         if self.args.is_empty()
             && let Some(arg) = path.arg
         {
@@ -219,7 +222,7 @@ impl Params {
         self.single = self.args.len().saturating_sub(1);
     }
 
-    /// A form's last `arg` and all its `arg[]` together, empty ones left out. In version 6 every `arg` counts.
+    /// A form's last `arg`, unless it is empty, and all its `arg[]` together. In version 6 every `arg` counts.
     fn take_form(&mut self, path: &PathParams, fields: &[(String, String)]) {
         let mut single = None;
         let mut listed = Vec::new();
@@ -234,14 +237,10 @@ impl Params {
             let all = fields.iter().filter(|(key, _)| matches!(key.as_str(), "arg" | "arg[]"));
             all.map(|(_, value)| value).collect()
         } else {
-            single.into_iter().chain(listed).collect::<Vec<_>>()
+            single.into_iter().filter(|value| !value.is_empty()).chain(listed).collect::<Vec<_>>()
         };
-        self.args = args
-            .into_iter()
-            .filter(|value| !value.is_empty())
-            .map(|value| value.clone().into())
-            .collect();
-        // In a form an empty field is one that was not filled in.
+        self.args = args.into_iter().map(|value| value.clone().into()).collect();
+        // In a form an empty field is one that was not filled in; a list has what it has.
         for slot in [&mut self.by, &mut self.mode, &mut self.version, &mut self.type_] {
             if slot.as_deref() == Some("") {
                 *slot = None;
@@ -258,10 +257,13 @@ impl Params {
             self.malformed = Some(QueryError::BodyNotJson);
             return;
         };
-        match members.get("by") {
-            None => {}
-            Some(Value::String(by)) => self.by = Some(by.clone()),
-            Some(_) => self.malformed = Some(QueryError::ByNotString),
+        let is_of_version_6 = path.version.as_deref() == Some("6");
+        if !is_without_field(path.version.as_deref(), path.type_.as_deref()) {
+            match members.get("by") {
+                None => {}
+                Some(Value::String(by)) => self.by = Some(by.clone()),
+                Some(_) => self.malformed = Some(QueryError::ByNotString),
+            }
         }
         if let Some(Value::String(mode)) = members.get("mode") {
             self.mode = Some(mode.clone());
@@ -269,11 +271,13 @@ impl Params {
         let takes_list = matches!(path.type_.as_deref(), Some("info" | "multiinfo"));
         match members.get("arg") {
             None => {}
-            Some(Value::Array(items)) if takes_list || path.version.as_deref() == Some("6") => {
-                for item in items {
+            Some(Value::Array(items)) if takes_list || is_of_version_6 => {
+                for (index, item) in items.iter().enumerate() {
                     match item {
-                        Value::Null => {}
-                        Value::String(text) if text.is_empty() => {}
+                        // aurweb drops the first one if it is what Python takes for false.
+                        _ if index == 0 && is_false(item) => {}
+                        // A package without a name: there is none.
+                        Value::Null => self.args.push(String::new().into()),
                         Value::String(text) => self.args.push(text.clone().into()),
                         Value::Array(_) | Value::Object(_) => {
                             self.malformed.get_or_insert(QueryError::ArgNotString);
@@ -282,6 +286,9 @@ impl Params {
                     }
                 }
             }
+            // In a search, an empty one is none.
+            Some(Value::String(text))
+                if text.is_empty() && path.type_.as_deref() == Some("search") => {}
             Some(Value::String(text)) if !takes_list => self.args.push(text.clone().into()),
             Some(_) => {
                 let error =
@@ -289,6 +296,25 @@ impl Params {
                 self.malformed.get_or_insert(error);
             }
         }
+    }
+}
+
+/// Whether nobody looks at `by` where a path has this type: it says nothing about information and suggestions, and
+/// version 5 reads it only in `/rpc`, where one parameter list serves all types.
+fn is_without_field(version: Option<&str>, type_of_path: Option<&str>) -> bool {
+    version != Some("6")
+        && matches!(type_of_path, Some("info" | "multiinfo" | "suggest" | "suggest-pkgbase"))
+}
+
+/// What Python takes for false.
+fn is_false(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(is_true) => !is_true,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
     }
 }
 
@@ -407,7 +433,17 @@ mod tests {
         check_body("", "", Body::Form(b"arg%5B%5D=b&arg=a&arg[]=c"), "a b c (a)");
         check_body("", "x=1", Body::Form(b"arg=a"), " (-)");
         check_body("", "arg=q", Body::Form(b"arg=a"), "q (q)");
-        check_body("info", "", Body::Json(br#"{"arg":["a",null,"",1]}"#), "a 1 (a)");
+        check_body("info", "", Body::Json(br#"{"arg":["a",null,"",1]}"#), "a   1 (a)");
+        for first in [r#""""#, "null", "0", "0.0", "false", "[]", "{}"] {
+            let body = format!(r#"{{"arg":[{first},"a"]}}"#);
+            check_body("info", "", Body::Json(body.as_bytes()), "a (a)");
+        }
+        check_body("search", "", Body::Json(br#"{"arg":""}"#), " (-)");
+        check_body("suggest", "", Body::Json(br#"{"arg":""}"#), " ()");
+        check_body("", "", Body::Form(b"arg[]="), " ()");
+        check_body("", "", Body::Form(b"arg[]"), " ()");
+        check_body("", "", Body::Form(b"arg=a&arg="), " (-)");
+        check_body("", "", Body::Form(b"arg=&arg[]=&arg[]=a"), " a ()");
         check_body("info", "", Body::Form(br#" {"arg":["a"]}"#), "a (a)");
         check_body("", "", Body::Json(br#"{"arg":["a"]}"#), " (-)");
         check_body("search", "", Body::Json(br#"{"arg":"a","by":"name"}"#), "a (a)");

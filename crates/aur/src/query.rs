@@ -88,6 +88,18 @@ pub struct Query {
     /// Which of `args` a question about one thing takes.
     pub(crate) single: usize,
     pub(crate) callback: Option<String>,
+    pub(crate) asked: Asked,
+}
+
+/// What was asked for, in the words of the request: goaurrpc's metrics count these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The type.
+    pub kind: Kind,
+    /// Whether [`Kind::Info`] was asked for by its older name `multiinfo`.
+    pub is_multiinfo: bool,
+    /// The field that was named, whether or not it says anything about the type; without one, the type's own.
+    pub by: By,
 }
 
 /// A question that cannot be answered, with what its error needs.
@@ -96,8 +108,10 @@ pub struct Refusal {
     /// Why.
     pub(crate) error: QueryError,
     /// The version as given, if it was a number.
-    pub(crate) version: Option<i64>,
+    pub(crate) version: Option<i128>,
     pub(crate) callback: Option<String>,
+    /// What was asked for, where nothing is wrong with the question itself.
+    pub(crate) asked: Option<Asked>,
 }
 
 impl Query {
@@ -106,16 +120,21 @@ impl Query {
     ///
     /// # Errors
     ///
-    /// What aurweb finds first, in its order: callback, version, field, type, mode, argument.
+    /// What aurweb finds first, in its order: body, callback, version, field, type, mode, argument.
     pub fn parse(params: Params, speaks_6: bool) -> Result<Query, Refusal> {
         let given = params.version.as_deref().and_then(integer);
         let callback = params.callback.filter(|callback| !callback.is_empty());
-        let refuse = |error| Refusal { error, version: given, callback: callback.clone() };
+        let refuse =
+            |error| Refusal { error, version: given, callback: callback.clone(), asked: None };
+        if let Some(error) = params.malformed {
+            return Err(refuse(error));
+        }
         if callback.as_deref().is_some_and(|callback| !is_callback(callback)) {
             return Err(Refusal {
                 error: QueryError::InvalidCallback,
                 version: given,
                 callback: None,
+                asked: None,
             });
         }
         let version = match (params.version.as_deref(), given) {
@@ -126,13 +145,10 @@ impl Query {
         };
         let by = match params.by.as_deref() {
             None => None,
-            Some(by) => Some(By::parse(by).ok_or_else(|| {
-                // A body whose `by` is no string says so rather than this.
-                refuse(params.malformed.unwrap_or(QueryError::IncorrectBy))
-            })?),
+            Some(by) => Some(By::parse(by).ok_or_else(|| refuse(QueryError::IncorrectBy))?),
         };
         let kind = match params.type_.as_deref() {
-            None | Some("") => return Err(refuse(QueryError::NoData)),
+            None => return Err(refuse(QueryError::NoData)),
             Some(type_) => Kind::parse(type_).ok_or_else(|| refuse(QueryError::IncorrectType))?,
         };
         let mode = match params.mode.as_deref() {
@@ -140,20 +156,30 @@ impl Query {
             Some("starts-with") => Mode::StartsWith,
             Some(_) => return Err(refuse(QueryError::IncorrectMode)),
         };
-        if let Some(error) = params.malformed {
-            return Err(refuse(error));
-        }
+        let is_multiinfo = params.type_.as_deref() == Some("multiinfo");
+        let asked = Asked {
+            kind,
+            is_multiinfo,
+            by: match by {
+                _ if kind == Kind::MaintainerSearch => By::Maintainer,
+                Some(by) => by,
+                None if kind == Kind::Info && !is_multiinfo => By::Name,
+                None => By::NameDesc,
+            },
+        };
         let by = match kind {
             Kind::MaintainerSearch => By::Maintainer,
             Kind::Info if version == Version::V5 => By::Name,
             Kind::Info => by.unwrap_or(By::Name),
             _ => by.unwrap_or(By::NameDesc),
         };
-        let query =
-            Query { version, kind, by, mode, args: params.args, single: params.single, callback };
+        let Params { args, single, .. } = params;
+        let query = Query { version, kind, by, mode, args, single, callback, asked };
         match query.check_args() {
             Ok(()) => Ok(query),
-            Err(error) => Err(Refusal { error, version: given, callback: query.callback }),
+            Err(error) => {
+                Err(Refusal { error, version: given, callback: query.callback, asked: None })
+            }
         }
     }
 
@@ -188,8 +214,9 @@ impl Query {
     }
 }
 
-/// A version as aurweb's framework reads integers: with sign, leading zeros, a fraction of zero.
-fn integer(text: &str) -> Option<i64> {
+/// A version as aurweb's framework reads integers: with sign, leading zeros, underscores between digits, a fraction of
+/// zero. None beyond what 64 bits hold, signed or unsigned: no JSON of aurweb's has such a number.
+fn integer(text: &str) -> Option<i128> {
     let text = text.trim();
     let whole = match text.split_once('.') {
         Some((whole, fraction))
@@ -200,7 +227,16 @@ fn integer(text: &str) -> Option<i64> {
         Some(_) => return None,
         None => text,
     };
-    whole.parse().ok()
+    let digits = whole.strip_prefix(['+', '-']).unwrap_or(whole);
+    let is_misgrouped = digits.starts_with('_') || digits.ends_with('_') || digits.contains("__");
+    if is_misgrouped {
+        return None;
+    }
+    let number = match whole.contains('_') {
+        true => whole.replace('_', "").parse(),
+        false => whole.parse(),
+    };
+    number.ok().filter(|number| (i64::MIN.into()..=u64::MAX.into()).contains(number))
 }
 
 /// `^[a-zA-Z0-9()_.]{1,128}$`, where `$` also matches before a last line break, as in Python.
@@ -239,6 +275,7 @@ mod tests {
         check("v=5&by=&type=info", Err(QueryError::IncorrectBy));
         check("v=5", Err(QueryError::NoData));
         check("v=5&type=INFO&arg=x", Err(QueryError::IncorrectType));
+        check("v=5&type=&arg=x", Err(QueryError::IncorrectType));
         check("v=5&type=info", Err(QueryError::NoData));
         check("v=5&type=info&mode=x", Err(QueryError::IncorrectMode));
         check("v=5&type=search", Err(QueryError::NoData));
@@ -265,7 +302,20 @@ mod tests {
             ("abc", None),
             ("5.1", None),
             ("5.", None),
+            ("0_5", Some(5)),
+            ("5_0", Some(50)),
+            ("+5_0.00", Some(50)),
+            ("_5", None),
+            ("5_", None),
+            ("5__0", None),
+            ("-_5", None),
+            ("+-5", None),
+            ("", None),
+            ("-9223372036854775808", Some(i64::MIN.into())),
+            ("18446744073709551615", Some(u64::MAX.into())),
+            ("18446744073709551616", None),
             ("99999999999999999999", None),
+            (&"9".repeat(5_000), None),
         ] {
             assert_eq!(integer(text), expected, "{text}");
         }

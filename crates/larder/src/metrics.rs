@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use aur::{By, Kind, QueryError};
+use aur::{Asked, By, Kind, QueryError};
 use http::{Method, StatusCode};
 use prometheus::core::Collector;
 use prometheus::{
@@ -21,8 +21,14 @@ const DURATION_BUCKETS: &[f64] = &[
     1.0, 10.0,
 ];
 
-/// Buckets for `rpc_response_size_bytes`, in bytes, within goaurrpc's range.
-const SIZE_BUCKETS: &[f64] = &[500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6];
+/// goaurrpc's buckets for `rpc_response_size_bytes`, in bytes.
+const SIZE_BUCKETS: &[f64] = &[500.0, 1e3, 5e3, 1e4, 5e4, 1e5, 1e6, 2e6];
+
+/// Methods of questions; any other one counts as the first, and reaches no question.
+const METHODS: [&str; 3] = ["GET", "HEAD", "POST"];
+
+/// The values of `type` in a request: those of [`Kind`], and the older name of its first.
+const TYPES_COUNT: usize = Kind::ALL.len() + 1;
 
 /// A part of the URL space, for `larder_http_requests_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,19 +75,21 @@ pub enum RefreshResult {
 pub struct Metrics {
     registry: Registry,
     rpc_requests: IntCounterVec,
-    /// Of [`Metrics::rpc_requests`]: by method (GET, POST), kind and field.
+    /// Of [`Metrics::rpc_requests`]: by method, type and field.
     rpc_requests_known: Vec<OnceLock<IntCounter>>,
     rpc_errors: IntCounterVec,
     /// Requests refused by the rate limit.
     pub rpc_rate_limited: IntCounter,
     /// Time from a request's arrival to its finished answer.
     pub rpc_duration: Histogram,
-    rpc_sizes: Vec<Histogram>,
+    rpc_sizes: ResponseSizes,
     rpc_data_last_refresh: Gauge,
     http_requests: IntCounterVec,
     http_requests_known: Vec<OnceLock<IntCounter>>,
     /// Connections, as the network layer counts them.
     pub connections: net::Counters,
+    /// 1 where the AUR's surface is served.
+    pub aur_enabled: IntGauge,
     /// Packages in the served snapshot.
     pub aur_packages: IntGauge,
     /// Package bases in the served snapshot.
@@ -117,6 +125,14 @@ pub struct Metrics {
     actions: IntCounterVec,
     /// Computations, as their threads count them.
     pub cpu_pool: cpu_pool::Counters,
+}
+
+/// `rpc_response_size_bytes` by its label.
+struct ResponseSizes {
+    info: Histogram,
+    search: Histogram,
+    maintainer_search: Histogram,
+    error: Histogram,
 }
 
 /// What the Python index counts.
@@ -196,7 +212,7 @@ impl Metrics {
             HistogramVec::new(
                 HistogramOpts::new(
                     "rpc_response_size_bytes",
-                    "Size of answers before compression.",
+                    "Size of answers before compression, by the type that they name; suggestions name none.",
                 )
                 .buckets(SIZE_BUCKETS.to_vec()),
                 &["type"],
@@ -222,10 +238,10 @@ impl Metrics {
         Metrics {
             rpc_requests: counters(
                 "rpc_requests",
-                "Answered questions by method, type and field.",
+                "Questions with nothing wrong in them, by method, type and field.",
                 &["method", "type", "by"],
             ),
-            rpc_requests_known: empty_slots(2 * Kind::ALL.len() * By::ALL.len()),
+            rpc_requests_known: empty_slots(METHODS.len() * TYPES_COUNT * By::ALL.len()),
             rpc_errors: counters(
                 "rpc_requests_error",
                 "Refused questions by the text of the error.",
@@ -245,15 +261,17 @@ impl Metrics {
                     .buckets(DURATION_BUCKETS.to_vec()),
                 ),
             ),
-            rpc_sizes: Kind::ALL
-                .iter()
-                .map(|kind| rpc_response_size.with_label_values(&[kind.name()]))
-                .collect(),
+            rpc_sizes: ResponseSizes {
+                info: rpc_response_size.with_label_values(&["multiinfo"]),
+                search: rpc_response_size.with_label_values(&["search"]),
+                maintainer_search: rpc_response_size.with_label_values(&["msearch"]),
+                error: rpc_response_size.with_label_values(&["error"]),
+            },
             rpc_data_last_refresh: register(
                 &registry,
                 Gauge::new(
                     "rpc_data_last_refresh",
-                    "When the served snapshot was published, in Unix seconds.",
+                    "When the data of the served snapshot was last modified at its source, in Unix seconds.",
                 ),
             ),
             http_requests: counters(
@@ -286,6 +304,10 @@ impl Metrics {
                     "Errors of accepting connections.",
                 ),
             },
+            aur_enabled: gauge(
+                "larder_aur_enabled",
+                "1 where packages of the AUR are served, 0 where there is no source or they are switched off.",
+            ),
             aur_packages: gauge("larder_aur_packages", "Packages in the served snapshot."),
             aur_package_bases: gauge(
                 "larder_aur_package_bases",
@@ -295,7 +317,7 @@ impl Metrics {
                 &registry,
                 Gauge::new(
                     "larder_aur_snapshot_timestamp_seconds",
-                    "When the data of the served snapshot was last modified at its source, in Unix seconds.",
+                    "The same as rpc_data_last_refresh, under a name of ours.",
                 ),
             ),
             aur_refresh_seconds: register(
@@ -431,17 +453,39 @@ impl Metrics {
     }
 
     /// Counts an answered question.
-    pub fn answered(&self, method: &Method, kind: Kind, by: By, body_bytes: usize) {
-        let is_post = *method == Method::POST;
-        let at =
-            (usize::from(is_post) * Kind::ALL.len() + kind as usize) * By::ALL.len() + by as usize;
+    pub fn answered(&self, method: &Method, asked: Asked, body_bytes: usize) {
+        self.asked(method, asked);
+        let sizes = &self.rpc_sizes;
+        let size = match asked.kind {
+            Kind::Info => &sizes.info,
+            Kind::Search => &sizes.search,
+            Kind::MaintainerSearch => &sizes.maintainer_search,
+            // goaurrpc leaves them out; a dashboard's mean would be another one with them.
+            _ => return,
+        };
+        size.observe(body_bytes as f64);
+    }
+
+    /// Counts a question that finds more than one answer may have, besides its being refused.
+    pub fn found_too_many(&self, method: &Method, asked: Asked, body_bytes: usize) {
+        self.asked(method, asked);
+        self.rpc_sizes.error.observe(body_bytes as f64);
+    }
+
+    fn asked(&self, method: &Method, asked: Asked) {
+        let method = match *method {
+            Method::POST => 2,
+            Method::HEAD => 1,
+            _ => 0,
+        };
+        let type_ = if asked.is_multiinfo { Kind::ALL.len() } else { asked.kind as usize };
+        let at = (method * TYPES_COUNT + type_) * By::ALL.len() + asked.by as usize;
         self.rpc_requests_known[at]
             .get_or_init(|| {
-                let method = if is_post { "POST" } else { "GET" };
-                self.rpc_requests.with_label_values(&[method, kind.name(), by.name()])
+                let type_ = if asked.is_multiinfo { "multiinfo" } else { asked.kind.name() };
+                self.rpc_requests.with_label_values(&[METHODS[method], type_, asked.by.name()])
             })
             .inc();
-        self.rpc_sizes[kind as usize].observe(body_bytes as f64);
     }
 
     /// Counts a refused question.
@@ -469,9 +513,10 @@ impl Metrics {
         known.map(count);
     }
 
-    /// Notes the times of a newly published snapshot, in Unix seconds.
-    pub fn published(&self, published_at: f64, modified_at: f64) {
-        self.rpc_data_last_refresh.set(published_at);
+    /// Notes the time of a newly published snapshot's data, in Unix seconds.
+    pub fn published(&self, modified_at: f64) {
+        // goaurrpc takes whole seconds.
+        self.rpc_data_last_refresh.set(modified_at.floor());
         self.aur_snapshot_timestamp.set(modified_at);
     }
 

@@ -127,6 +127,6 @@ fn ask(context: &Context, kind: Kind, members: Value) -> Outcome {
     let answer = Answer::to(params, &published.snapshot, false, app.results_max.load(Relaxed));
     match answer.outcome {
         Answered::Answered(..) => Ok(answer.reply.body),
-        Answered::Refused(error, _) => Err(Failure::refused(error.to_string())),
+        Answered::Refused { error, .. } => Err(Failure::refused(error.to_string())),
     }
 }

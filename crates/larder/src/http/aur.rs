@@ -227,12 +227,15 @@ fn finish(app: &App, head: &Parts, asked: Asked, params: Params) -> Result<Finis
         Answer::to(params, &published.snapshot, asked.speaks_6, app.results_max.load(Relaxed));
     drop(published);
     let status = match answer.outcome {
-        Outcome::Answered(kind, by) => {
-            app.metrics.answered(&head.method, kind, by, answer.reply.body.len());
+        Outcome::Answered(question) => {
+            app.metrics.answered(&head.method, question, answer.reply.body.len());
             StatusCode::OK
         }
-        Outcome::Refused(error, version) => {
+        Outcome::Refused { error, version, asked: question } => {
             app.metrics.refused(error);
+            if let Some(question) = question {
+                app.metrics.found_too_many(&head.method, question, answer.reply.body.len());
+            }
             let is_bad = error.is_malformed() || (version == Version::V6 && asked.speaks_6);
             if is_bad { StatusCode::BAD_REQUEST } else { StatusCode::OK }
         }

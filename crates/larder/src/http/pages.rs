@@ -120,7 +120,7 @@ pub(super) async fn statistics(
             .map_or(0, |published| published.snapshot.package_base_count() as usize),
         last_refresh: published
             .as_ref()
-            .map(|published| httpdate::fmt_http_date(published.published_at)),
+            .map(|published| httpdate::fmt_http_date(published.modified_at)),
     };
     match statistics.render() {
         Ok(html) => {

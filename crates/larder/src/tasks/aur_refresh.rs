@@ -193,7 +193,7 @@ impl Refresh {
         metrics.aur_packages.set(packages.into());
         metrics.aur_package_bases.set(bases.into());
         metrics.aur_refresh_seconds.observe(seconds);
-        metrics.published(unix_seconds(published_at), unix_seconds(published.modified_at));
+        metrics.published(unix_seconds(published.modified_at));
         let duplicates = published.snapshot.duplicate_count();
         if duplicates > 0 {
             tracing::warn!(
