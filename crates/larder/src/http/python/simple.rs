@@ -27,8 +27,10 @@ use crate::net::{Peer, Shortcut, Shortened};
 /// With it, whatever its value, links are absolute.
 const X_DEVPI_ABSOLUTE_URLS: HeaderName = HeaderName::from_static("x-devpi-absolute-urls");
 
-/// What a page differs by.
+/// What a page differs by where `Accept` leaves HTML to us: people get another one than installers do.
 const VARIES: HeaderValue = HeaderValue::from_static("Accept, User-Agent, Accept-Encoding");
+/// What a page differs by whose form `Accept` names. Most installers do, and their caches share it.
+const VARIES_BY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept, Accept-Encoding");
 
 /// An upload is to be seen at once, so every use is asked for; the answer is mostly 304.
 const PUBLIC: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
@@ -71,9 +73,20 @@ impl Shortcut for Pages {
 struct Wanted {
     form: PageForm,
     content_type: &'static str,
+    /// The form was left to us, and depends on who asks.
+    varies_by_agent: bool,
 }
 
 impl Wanted {
+    /// HTML in the form that suits the client.
+    fn html(form: PageForm) -> Wanted {
+        Wanted { form, content_type: PageForm::Html.content_type(), varies_by_agent: true }
+    }
+
+    fn varies(&self) -> HeaderValue {
+        if self.varies_by_agent { VARIES } else { VARIES_BY_ACCEPT }
+    }
+
     /// By `Accept` and its weights; HTML where nothing else is asked for. The error: a version of the API that
     /// does not exist here, and nothing else, is asked for.
     fn of(headers: &HeaderMap) -> Result<Wanted, ()> {
@@ -94,16 +107,16 @@ impl Wanted {
             let wanted = match media_type.as_str() {
                 "application/vnd.pypi.simple.v1+json"
                 | "application/vnd.pypi.simple.latest+json" => {
-                    Wanted { form: PageForm::Json, content_type: PageForm::Json.content_type() }
+                    let content_type = PageForm::Json.content_type();
+                    Wanted { form: PageForm::Json, content_type, varies_by_agent: false }
                 }
                 "application/vnd.pypi.simple.v1+html"
                 | "application/vnd.pypi.simple.latest+html" => Wanted {
                     form: PageForm::Html,
                     content_type: "application/vnd.pypi.simple.v1+html",
+                    varies_by_agent: false,
                 },
-                "text/html" | "text/*" | "*/*" | "application/xhtml+xml" => {
-                    Wanted { form: html(), content_type: PageForm::Html.content_type() }
-                }
+                "text/html" | "text/*" | "*/*" | "application/xhtml+xml" => Wanted::html(html()),
                 _ => {
                     has_other |= !media_type.starts_with("application/vnd.pypi.simple.");
                     continue;
@@ -115,9 +128,7 @@ impl Wanted {
         }
         match best {
             Some((_, wanted)) => Ok(wanted),
-            None if has_other => {
-                Ok(Wanted { form: html(), content_type: PageForm::Html.content_type() })
-            }
+            None if has_other => Ok(Wanted::html(html())),
             None => Err(()),
         }
     }
@@ -235,7 +246,7 @@ fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Wanted) -
     let mut response = respond_now(reply, StatusCode::OK, &conditions);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
-    headers.insert(VARY, VARIES);
+    headers.insert(VARY, wanted.varies());
     headers.insert(CACHE_CONTROL, if page.is_public() { PUBLIC } else { PRIVATE });
     response
 }
@@ -266,7 +277,7 @@ fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding
     if let Ok(tag) = HeaderValue::from_str(page.tag(encoding)) {
         headers.insert(ETAG, tag);
     }
-    headers.insert(VARY, VARIES);
+    headers.insert(VARY, wanted.varies());
     headers.insert(CACHE_CONTROL, if page.is_public() { PUBLIC } else { PRIVATE });
     response
 }

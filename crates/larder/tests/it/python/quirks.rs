@@ -162,9 +162,12 @@ fn negotiation() {
     let check = |accept: &str, expected: &str| {
         let page = index.anybody().with("Accept", accept).get("/alice/dev/+simple/p/");
         assert_eq!((page.status, page.header("content-type")), (200, expected), "{accept}");
-        for name in ["Accept", "User-Agent", "Accept-Encoding"] {
-            assert!(page.header("vary").contains(name), "{accept}: {}", page.header("vary"));
-        }
+        // Where the form is left to us, people and installers get different pages.
+        let varies = match expected.starts_with("text/html") {
+            true => "Accept, User-Agent, Accept-Encoding",
+            false => "Accept, Accept-Encoding",
+        };
+        assert_eq!(page.header("vary"), varies, "{accept}");
         assert!(!page.header("etag").is_empty() && !page.header("content-length").is_empty());
         assert_eq!(page.header("cache-control"), "max-age=0, must-revalidate");
         let known =
