@@ -135,7 +135,7 @@ class Larder(Site):
         self.data, self.chain = Path(work) / f"{name}-data", chain
         self.binary = os.environ.get("LARDER", str(ROOT / "target" / "debug" / "larder"))
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("LARDER")}
-        self.environment |= {"LARDER_CONFIG": "", "LARDER_AUR_ENABLED": "false"} | settings
+        self.environment |= {"LARDER_CONFIG": ""} | settings
         self.root_password = "" if settings.get("LARDER_PYTHON_DEVPI_DEFAULTS") == "true" else ROOT_PASSWORD
 
     def __enter__(self):

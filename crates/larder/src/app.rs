@@ -87,6 +87,8 @@ pub struct App {
     pub refresh_seconds: AtomicUsize,
     /// By how many percent a dump may be smaller than the one that is served; can be changed while running.
     pub shrink_percent_max: AtomicU8,
+    /// Whether the AUR's surface is off for want of a source, rather than because somebody switched it off.
+    pub lacks_aur_source: bool,
     /// Why the last look at the source failed, if it did.
     pub aur_trouble: Mutex<Option<String>>,
     /// Wishes for the refresh task.
@@ -143,6 +145,7 @@ impl App {
                 usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX),
             ),
             shrink_percent_max: AtomicU8::new(aur.shrink_percent_max),
+            lacks_aur_source: false,
             aur_trouble: Mutex::new(None),
             refresh,
             is_stopping: AtomicBool::new(false),

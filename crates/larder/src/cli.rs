@@ -294,7 +294,10 @@ fn key_arg(key: &'static Key) -> Arg {
         section => arg.help_heading(format!("Options of [{section}]")),
     };
     match key.kind {
-        Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        // `joined_switches` sees to it that the value may also follow the flag.
+        kind if kind.is_switch() => {
+            arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+        }
         Kind::Choice(words) => arg.value_parser(PossibleValuesParser::new(words)),
         kind if kind.is_list() => arg.action(ArgAction::Append),
         _ => arg,
@@ -309,7 +312,7 @@ pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     environment: &Environment,
 ) -> Result<Invocation, Exit> {
-    let root = command().try_get_matches_from(args)?;
+    let root = command().try_get_matches_from(joined_switches(args))?;
     let load = |matches: &ArgMatches| -> Result<Box<Loaded>, Exit> {
         // Flags may stand before the command as well; those after it win.
         let file = [matches, &root]
@@ -319,8 +322,11 @@ pub fn parse(
         Ok(Box::new(Inputs { file, flags, environment: environment.clone() }.load()?))
     };
     let offline = match root.subcommand() {
-        None => return Ok(Invocation::Serve(load(&root)?)),
-        Some(("serve", serve)) => return Ok(Invocation::Serve(load(serve)?)),
+        None | Some(("serve", _)) => {
+            let loaded = load(root.subcommand_matches("serve").unwrap_or(&root))?;
+            loaded.check_for_serving()?;
+            return Ok(Invocation::Serve(loaded));
+        }
         Some(("demo-data", matches)) => return Ok(demo_data(matches)),
         Some((command @ ("init" | "user" | "token"), matches)) => {
             return Ok(Invocation::Accounts(accounts::parse(command, matches, load)?));
@@ -336,7 +342,11 @@ pub fn parse(
             return Ok(Invocation::Import(request));
         }
         Some(("config", matches)) => match matches.subcommand() {
-            Some(("check", matches)) => Offline::ConfigCheck(load(matches)?),
+            Some(("check", matches)) => {
+                let loaded = load(matches)?;
+                loaded.check_for_serving()?;
+                Offline::ConfigCheck(loaded)
+            }
             Some(("show", matches)) => Offline::ConfigShow(load(matches)?),
             Some(("init", _)) => Offline::ConfigInit,
             Some(("import-goaurrpc", matches)) => {
@@ -370,6 +380,35 @@ pub fn parse(
         Some((_, matches)) => Offline::Version { json: matches.get_flag("json") },
     };
     Ok(Invocation::Offline(offline))
+}
+
+/// The arguments, with the value of a switch that follows its flag (`--demo false`) joined to it (`--demo=false`). Only
+/// words of switches are taken for its value: anything else may be a command, or belong to one.
+fn joined_switches(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    const WORDS: [&str; 7] = ["true", "false", "yes", "no", "on", "off", "auto"];
+    let is_switch = |arg: &OsString| {
+        let name = arg.to_str().and_then(|arg| arg.strip_prefix("--"));
+        name.is_some_and(|name| {
+            config::keys().any(|key| key.kind.is_switch() && key.flag() == name)
+        })
+    };
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut are_flags_over = false;
+    for arg in args {
+        are_flags_over |= arg == "--";
+        match joined.last_mut() {
+            Some(flag)
+                if !are_flags_over
+                    && WORDS.iter().any(|word| arg.eq_ignore_ascii_case(word))
+                    && is_switch(flag) =>
+            {
+                flag.push("=");
+                flag.push(arg);
+            }
+            _ => joined.push(arg),
+        }
+    }
+    joined
 }
 
 /// The value of an argument that is required or has a default.

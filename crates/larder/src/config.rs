@@ -29,7 +29,7 @@ pub use self::resolve::{
 };
 pub use self::value::{AurSource, ListenAddress, LogFormat, Network, Secret};
 
-use self::key::{FromTexts, Table};
+use self::key::{FromTexts, Table, canonical};
 use self::resolve::Settings;
 use crate::net::TrustedProxies;
 
@@ -70,7 +70,9 @@ macro_rules! section {
                     name: $name,
                     kind: $kind,
                     default: $default,
-                    check: |texts, kind| <$Type>::from_texts(texts, kind).map(|value| value.to_texts()),
+                    check: |texts, kind| {
+                        <$Type>::from_texts(texts, kind).map(|value| canonical(kind, texts, &value))
+                    },
                     doc: &[$($doc),*],
                 }),*],
             };
@@ -190,8 +192,9 @@ section! {
 section! {
     /// The AUR surface: /rpc and the dumps, from one metadata file.
     pub struct Aur = "aur" {
-        /// Whether the surface is served.
-        enabled: bool = "enabled", Kind::Switch, default "true";
+        /// Whether the surface is served. auto serves it where there is a source, or an earlier dump in the data
+        /// directory; true refuses to start without either.
+        enabled: bool = "enabled", Kind::SwitchOrAuto, default "auto";
         /// Where the packages come from: path or http(s) URL of a packages-meta-ext-v1.json(.gz). Without it the last
         /// good dump in the data directory is served.
         source: Option<AurSource> = "source", Kind::Source, default "";

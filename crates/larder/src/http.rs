@@ -132,6 +132,23 @@ fn router(app: Arc<App>) -> Router {
                 .route(&format!("/{name}"), get(dumps::file))
                 .route(&format!("/{name}.sha256"), get(dumps::digest));
         }
+    } else {
+        // None of these names can belong to a user, so they hide nothing of the Python index.
+        let questions = [
+            "/rpc",
+            "/rpc/",
+            "/rpc/{*rest}",
+            "/rpc.php",
+            "/rpc.php/",
+            "/api",
+            "/api/",
+            "/api/{*rest}",
+        ];
+        let dumps = dumps::FILE_NAMES.iter();
+        let dumps = dumps.flat_map(|name| [format!("/{name}"), format!("/{name}.sha256")]);
+        for path in questions.map(str::to_owned).into_iter().chain(dumps) {
+            router = router.route(&path, any(aur::is_off));
+        }
     }
     // For the routes above; one that is added later would not have it.
     let router = router.method_not_allowed_fallback(error::wrong_method);

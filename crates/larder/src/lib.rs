@@ -66,7 +66,7 @@ pub struct Running {
 ///
 /// # Errors
 /// What cannot be opened, bound or read, with its name.
-pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result<Running> {
+pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Result<Running> {
     net::install_crypto_provider();
     if let Err(error) = net::raise_open_files_limit(config.limits.connections_max) {
         tracing::warn!(%error, "the limit on open files cannot be raised");
@@ -74,6 +74,17 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     setup::create_data_dir(&config.data_dir)?;
     let kept = Kept::open(&config.data_dir)?;
     let lock = kept.lock().clone();
+    let lacks_aur_source = config.aur.enabled
+        && !config.demo
+        && config.aur.source.is_none()
+        && !Kept::path_in(&config.data_dir).exists();
+    if lacks_aur_source {
+        tracing::info!(
+            "packages of the AUR are not served: there is no source, and the data directory keeps no earlier dump; \
+             `--aur-source FILE|URL` (aur.source) switches them on"
+        );
+        config.aur.enabled = false;
+    }
     let source = open_source(&config, &kept).await?;
     let tls = match config.tls.files() {
         Some((certificate, key)) => Some(TlsReloader::load(certificate, key)?),
@@ -89,7 +100,9 @@ pub async fn start(config: Config, handed_over: Vec<Listener>) -> anyhow::Result
     let admin_address = admin_listener.as_ref().map(|listener| listener.address().clone());
 
     let keeper = setup::open_keeper(&config).await?;
-    let (app, requests) = App::new(config, keeper)?;
+    let (mut app, requests) = App::new(config, keeper)?;
+    app.lacks_aur_source = lacks_aur_source;
+    app.metrics.aur_enabled.set(app.config.aur.enabled.into());
     let app = Arc::new(app);
     let shutdown = CancellationToken::new();
     let mut tasks = JoinSet::new();

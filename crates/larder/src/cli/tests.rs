@@ -58,6 +58,21 @@ fn a_switch_stands_alone_or_has_a_value() {
     assert!(served("--demo").demo);
     assert!(!served("serve --demo=false").demo);
     assert!(!served("serve --metrics-enabled=no").metrics.enabled);
+    // The value may also follow; what is no value of a switch is a command.
+    for key in config::keys().filter(|key| key.kind.is_switch()) {
+        for (word, text) in [("false", "false"), ("OFF", "false"), ("no", "false")] {
+            let line = format!("config show --{} {word} --listen 127.0.0.1:1", key.flag());
+            let shown = printed(&line).unwrap_or_else(|error| panic!("{line}: {error:?}"));
+            let expected = format!("{} = {text}  # flag --{}", key.name, key.flag());
+            assert!(shown.contains(&expected), "{line}: {shown}");
+        }
+    }
+    assert!(!served("--aur-enabled false serve").aur.enabled);
+    assert!(served("--demo true serve --workers 3").demo);
+    assert!(served("--demo serve").demo);
+    assert!(served("--aur-enabled auto").aur.enabled);
+    assert!(served("--aur-enabled --aur-source /dump.json").aur.enabled);
+    assert!(parsed("serve -- --demo false").is_err());
 }
 
 #[test]

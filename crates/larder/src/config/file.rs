@@ -135,7 +135,7 @@ impl Reader<'_> {
 /// The value's texts, where its TOML type is the one of the kind.
 fn texts(kind: Kind, value: &DeValue<'_>) -> Option<Vec<String>> {
     match (kind, value) {
-        (Kind::Switch, DeValue::Boolean(switch)) => Some(vec![switch.to_string()]),
+        (kind, DeValue::Boolean(switch)) if kind.is_switch() => Some(vec![switch.to_string()]),
         (Kind::Whole { .. } | Kind::Seconds { .. }, DeValue::Integer(number)) => {
             let number = i128::from_str_radix(number.as_str(), number.radix()).ok()?;
             Some(vec![number.to_string()])
@@ -157,6 +157,7 @@ fn texts(kind: Kind, value: &DeValue<'_>) -> Option<Vec<String>> {
 fn unquoted(kind: Kind) -> &'static str {
     match kind {
         Kind::Switch | Kind::Whole { .. } | Kind::Seconds { .. } => ", without quotes",
+        Kind::SwitchOrAuto => ", the word in quotes",
         _ if kind.is_list() => ", as an array of strings",
         _ => ", in quotes",
     }

@@ -302,7 +302,7 @@ impl Import {
 fn translated(key: &Key, value: &Value) -> Result<String, String> {
     let expected = || format!("expected {}", key.kind.expected());
     let texts = match (key.kind, value) {
-        (Kind::Switch, Value::Bool(switch)) => vec![switch.to_string()],
+        (kind, Value::Bool(switch)) if kind.is_switch() => vec![switch.to_string()],
         (Kind::Whole { .. } | Kind::Seconds { .. }, Value::Number(number)) => {
             vec![number.to_string()]
         }

@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+/// The word of [`Kind::SwitchOrAuto`] beside those of a switch.
+const AUTO: &str = "auto";
+
 /// One section of the file with its keys.
 pub(super) struct Table {
     /// Name in brackets; empty for the top of the file.
@@ -36,6 +39,8 @@ pub struct Key {
 pub enum Kind {
     /// True or false.
     Switch,
+    /// True, false, or auto: true where there is what it needs. As a value, auto is true.
+    SwitchOrAuto,
     /// A whole number within bounds, both included.
     Whole {
         /// Least value.
@@ -98,6 +103,7 @@ impl Kind {
     pub fn expected(self) -> String {
         match self {
             Self::Switch => "true or false".to_owned(),
+            Self::SwitchOrAuto => format!("{AUTO}, true or false"),
             Self::Whole { min, max, unit } => {
                 format!("a whole number of {unit} from {min} to {max}")
             }
@@ -131,6 +137,7 @@ impl Kind {
     pub fn placeholder(self) -> &'static str {
         match self {
             Self::Switch => "BOOL",
+            Self::SwitchOrAuto => "BOOL|auto",
             Self::Whole { .. } => "N",
             Self::Seconds { .. } => "SECONDS",
             Self::Choice(_) => "WORD",
@@ -147,10 +154,16 @@ impl Kind {
         }
     }
 
+    /// Whether the key is a switch: its flag may stand alone, which means true.
+    pub fn is_switch(self) -> bool {
+        matches!(self, Self::Switch | Self::SwitchOrAuto)
+    }
+
     /// How the value is written in the file.
     pub(super) fn toml(self, texts: &[String]) -> String {
         match self {
             Self::Switch | Self::Whole { .. } | Self::Seconds { .. } => texts.concat(),
+            Self::SwitchOrAuto if !is_auto(self, texts) => texts.concat(),
             _ if self.is_list() => format!(
                 "[{}]",
                 texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ")
@@ -224,6 +237,19 @@ pub(super) trait FromTexts: Sized {
     fn to_texts(&self) -> Vec<String>;
 }
 
+/// Whether the key says that the surroundings decide.
+pub(super) fn is_auto(kind: Kind, texts: &[String]) -> bool {
+    kind == Kind::SwitchOrAuto && matches!(texts, [text] if text.eq_ignore_ascii_case(AUTO))
+}
+
+/// The canonical spelling of a value that `texts` stand for.
+pub(super) fn canonical(kind: Kind, texts: &[String], value: &impl FromTexts) -> Vec<String> {
+    match is_auto(kind, texts) {
+        true => vec![AUTO.to_owned()],
+        false => value.to_texts(),
+    }
+}
+
 /// The complaint about a value that is not what its kind takes.
 pub(super) fn expected(kind: Kind) -> String {
     format!("expected {}", kind.expected())
@@ -287,6 +313,7 @@ impl FromText for bool {
         match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Ok(true),
             "false" | "no" | "off" | "0" => Ok(false),
+            AUTO if kind == Kind::SwitchOrAuto => Ok(true),
             _ => Err(expected(kind)),
         }
     }

@@ -22,6 +22,7 @@ pub fn docs() -> String {
         The file is the one named by `--config FILE` or `$LARDER_CONFIG`; else `$XDG_CONFIG_HOME/larder/config.toml`\n\
         (`~/.config` without that variable), else `/etc/larder/config.toml`, where these exist. `--config \"\"` reads none.\n\n\
         - Lists are arrays in the file and have commas elsewhere; a list flag may also be repeated.\n\
+        - The flag of a switch alone means `true`; `--metrics-enabled=false` and `--metrics-enabled false` are the same.\n\
         - Times are whole seconds, sizes are bytes.\n\
         - An unknown key in the file is an error that names line, column and the nearest known key; an unknown `LARDER_…`\n  \
           variable is a warning.\n\

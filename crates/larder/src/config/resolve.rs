@@ -12,9 +12,10 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use super::file::{self, nearest};
-use super::key::{FromTexts, Key, Kind, split};
+use super::key::{FromTexts, Key, Kind, canonical, is_auto, split};
 use super::value::{ListenAddress, MASK, Secret, without_password};
 use super::{Config, keys};
+use crate::source::Kept;
 
 /// The configuration of the whole machine, read where a user has none.
 const SYSTEM_FILE: &str = "/etc/larder/config.toml";
@@ -213,6 +214,29 @@ impl Loaded {
     /// As [`Inputs::load`]; the present configuration stays good.
     pub fn reload(&self) -> Result<Self, ConfigError> {
         self.inputs.load()
+    }
+
+    /// Whether a server may start with this configuration.
+    ///
+    /// # Errors
+    /// The AUR's surface is switched on, and there is nothing that it could serve. Other commands do not mind.
+    pub fn check_for_serving(&self) -> Result<(), ConfigError> {
+        let Config { aur, data_dir, demo, .. } = &self.config;
+        let kept = Kept::path_in(data_dir);
+        let setting = self.settings.iter().find(|setting| setting.key.path() == "aur.enabled");
+        let Some(Setting { key, texts, origin }) = setting else { return Ok(()) };
+        let is_wish = aur.enabled && !is_auto(key.kind, texts);
+        if !is_wish || *demo || aur.source.is_some() || kept.exists() {
+            return Ok(());
+        }
+        let message = format!(
+            "aur.enabled = true ({origin}): expected aur.source, which is not set, or an earlier dump in `{}`, which \
+             is not there; set aur.source to the path or URL of a packages-meta-ext-v1.json(.gz), or leave aur.enabled \
+             at auto, to serve without packages of the AUR",
+            kept.display()
+        );
+        // The surroundings are to blame as much as the command line is.
+        Err(ConfigError { problems: vec![Problem { message, is_usage: false }] })
     }
 
     /// Keys whose value differs in `next`.
@@ -524,7 +548,7 @@ impl Settings {
         }
         match T::from_texts(texts, key.kind) {
             Ok(value) => {
-                *texts = value.to_texts();
+                *texts = canonical(key.kind, texts, &value);
                 Some(value)
             }
             Err(complaint) => {

@@ -138,6 +138,14 @@ fn numbers_and_switches_have_one_canonical_spelling() {
     let variable = [("LARDER_METRICS_ENABLED", "off")];
     check("", &[], &variable, "metrics.enabled", "false (environment LARDER_METRICS_ENABLED)");
     check("aur.enabled = false", &[], &[], "aur.enabled", "false (config.toml:1:5)");
+    check("aur.enabled = true", &[], &[], "aur.enabled", "true (config.toml:1:5)");
+    check("aur.enabled = \"auto\"", &[], &[], "aur.enabled", "auto (config.toml:1:5)");
+    check("", &[], &[], "aur.enabled", "auto (default)");
+    let variable = [("LARDER_AUR_ENABLED", "AUTO")];
+    check("", &[], &variable, "aur.enabled", "auto (environment LARDER_AUR_ENABLED)");
+    let expected =
+        "metrics.enabled = \"auto\" (config.toml:1:9): expected true or false, without quotes";
+    check_refused("metrics.enabled = \"auto\"", &[], &[], 78, expected);
 }
 
 #[test]

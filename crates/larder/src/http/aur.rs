@@ -50,6 +50,24 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Res
     response
 }
 
+/// Answers the same where packages of the AUR are not served: with what is missing, so that nobody takes the AUR for
+/// empty or for down.
+pub(super) async fn is_off(State(app): State<Arc<App>>, head: Parts) -> Response {
+    let detail = match app.lacks_aur_source {
+        true => {
+            "this server has no packages of the AUR: it was started without a source for them, and keeps no earlier \
+             dump; its operator can name one with `--aur-source FILE|URL` (`aur.source` in the configuration)"
+        }
+        false => {
+            "this server has no packages of the AUR: its operator has switched them off (`aur.enabled = false` in the \
+             configuration)"
+        }
+    };
+    let mut response = HttpError::new(StatusCode::NOT_FOUND, detail).into_response();
+    open_to_all(&head.headers, response.headers_mut());
+    response
+}
+
 /// The way of nearly all requests: questions by GET.
 pub(super) struct Questions(pub(super) Arc<App>);
 

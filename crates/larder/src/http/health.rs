@@ -49,7 +49,10 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
                 );
             }
         } else if !app.config.aur.enabled {
-            body.push_str("[+] aur: switched off\n");
+            body.push_str(match app.lacks_aur_source {
+                true => "[+] aur: not served, since there is no source (aur.source) and no earlier dump\n",
+                false => "[+] aur: switched off\n",
+            });
         }
         if let Some((digest, verdict)) = app.keeper.blobs.damaged().first() {
             let count = app.keeper.blobs.damaged().len();

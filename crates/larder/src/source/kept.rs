@@ -84,6 +84,11 @@ struct State {
 }
 
 impl Kept {
+    /// Where the kept dump of a data directory lies, if there is one.
+    pub fn path_in(data_dir: &Path) -> PathBuf {
+        data_dir.join(DIRECTORY_NAME).join(KEPT_FILE_NAME)
+    }
+
     /// Creates the directory if it is missing, takes its lock, and clears away what a killed process
     /// left. A read-only directory is accepted: then [`Kept::load`] works and [`Kept::keep`] fails.
     ///

@@ -1,12 +1,22 @@
 //! What operators and their machines ask: alive, ready, which version, how many of what.
 
+use std::fs::{self, File};
+use std::time::{Duration, SystemTime};
+
+use larder::config::AurSource;
+
 use crate::catalogue;
 use crate::server::{TestServer, small, wait_for};
 use crate::wait_until;
 
+/// Sets a source that has nothing yet.
+fn with_missing_source(config: &mut larder::config::Config) {
+    config.aur.source = Some(AurSource::File("/no-such-dump.json".into()));
+}
+
 #[test]
 fn before_the_first_snapshot() {
-    let server = TestServer::without_source(|_| ());
+    let server = TestServer::without_source(with_missing_source);
     for target in ["/livez", "/healthz"] {
         assert_eq!((server.get(target).status, server.get(target).text()), (200, "ok\n".into()));
     }
@@ -20,7 +30,7 @@ fn before_the_first_snapshot() {
         );
         assert_eq!(response.header("retry-after"), "1");
     }
-    wait_until("the reason", || server.get("/readyz").text().contains("no source is configured"));
+    wait_until("the reason", || server.get("/readyz").text().contains("no-such-dump.json"));
     for target in ["/rpc/v5/info/attest", "/packages.gz", "/packages-meta-ext-v1.json.gz.sha256"] {
         let response = server.get(target);
         assert_eq!(response.status, 503, "{target}");
@@ -59,11 +69,89 @@ fn a_surface_that_is_switched_off() {
     let verbose = server.get("/readyz?verbose").text();
     assert!(verbose.starts_with("[+] aur: switched off\n[+] store: serial "), "{verbose}");
     assert_eq!(server.get("/readyz").status, 200);
-    for target in ["/rpc", "/rpc/v5/info/attest", "/api", "/packages.gz"] {
-        assert_eq!(server.get(target).status, 404, "{target}");
-    }
+    check_off(&server, "its operator has switched them off (`aur.enabled = false`");
     let reload = wait_for(server.app.reload());
     assert!(reload.is_err(), "{reload:?}");
+}
+
+/// Every path of the surface says why it is not there, and nobody can take it for an empty catalogue.
+#[track_caller]
+fn check_off(server: &TestServer, reason: &str) {
+    for target in [
+        "/rpc",
+        "/rpc/",
+        "/rpc.php",
+        "/rpc.php/?v=5",
+        "/rpc?v=5&type=info&arg=attest",
+        "/rpc/v5/info/attest",
+        "/rpc/stats",
+        "/api",
+        "/api/v6/search/attest",
+        "/packages.gz",
+        "/packages-meta-ext-v1.json.gz.sha256",
+    ] {
+        for method in ["GET", "POST"] {
+            let response = server.client.send(method, target, &[], b"");
+            assert_eq!(response.status, 404, "{method} {target}");
+            assert_eq!(response.header("content-type"), "application/problem+json", "{target}");
+            assert_eq!(response.header("access-control-allow-origin"), "*", "{target}");
+            let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
+            assert!(detail.contains(reason), "{target}: {detail}");
+        }
+    }
+    assert_eq!(server.metric("larder_aur_enabled"), 0.0);
+}
+
+/// Without a source and without an earlier dump the other surfaces are served, and a kept dump is served again.
+#[test]
+fn without_a_source_there_is_no_aur() {
+    let server = TestServer::without_source(|config| {
+        assert!(config.aur.enabled && config.aur.source.is_none(), "the defaults");
+    });
+    server.wait_until_ready();
+    let verbose = server.get("/readyz?verbose").text();
+    assert!(verbose.contains("[+] aur: not served, since there is no source"), "{verbose}");
+    check_off(&server, "`--aur-source FILE|URL`");
+    assert_eq!(server.get("/articles").status, 200);
+    assert_eq!(server.get("/+api").status, 200);
+    assert_eq!(server.get("/").status, 200);
+    assert!(wait_for(server.app.reload()).is_err());
+
+    let directory = server.stop();
+    let kept = directory.path().join("data/aur/packages-meta-ext-v1.json.gz");
+    fs::write(kept, catalogue::gzip(&catalogue::small())).expect("a dump");
+    let server = TestServer::start_in(directory, |_, _| ());
+    server.wait_until_ready();
+    assert_eq!(server.get("/rpc/v5/info/attest").names(), "attest");
+    assert_eq!(server.metric("larder_aur_enabled"), 1.0);
+}
+
+/// As goaurrpc's, it is the time of the data, and no restart changes it.
+#[test]
+fn the_last_refresh_is_the_time_of_the_data() {
+    let server = TestServer::serving(&catalogue::small());
+    let modified_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
+    let beside = server.source_path().with_extension("next");
+    fs::write(&beside, catalogue::generation(1, 9)).expect("a dump");
+    File::options()
+        .write(true)
+        .open(&beside)
+        .and_then(|file| file.set_modified(modified_at))
+        .expect("a time");
+    fs::rename(beside, server.source_path()).expect("a rename");
+    wait_until("the new data", || server.get("/rpc/v5/info/shared-0001").names() == "shared-0001");
+    server.wait_until_ready();
+    let check = |server: &TestServer| {
+        for name in ["rpc_data_last_refresh", "larder_aur_snapshot_timestamp_seconds"] {
+            assert_eq!(server.metric(name), 1.5e9, "{name}");
+        }
+        let page = server.get("/rpc/stats").text();
+        assert!(page.contains("Fri, 14 Jul 2017 02:40:00 GMT"), "{page}");
+    };
+    check(&server);
+    let server = TestServer::start_in(server.stop(), |_, _| ());
+    server.wait_until_ready();
+    check(&server);
 }
 
 #[test]
@@ -90,8 +178,17 @@ fn metrics_have_goaurrpcs_names_and_move() {
         ),
         (r#"rpc_requests_error{error="Query arg too small."}"#, "/rpc/v5/search/a"),
         (r#"rpc_requests_error{error="Please specify an API version."}"#, "/rpc?x"),
-        (r#"rpc_response_size_bytes_count{type="suggest"}"#, "/rpc/v5/suggest/a"),
-        (r#"rpc_response_size_bytes_bucket{type="suggest",le="500"}"#, "/rpc/v5/suggest/a"),
+        (r#"rpc_requests{by="name",method="GET",type="info"}"#, "/rpc/v5/info/attest"),
+        (
+            r#"rpc_requests{by="provides",method="GET",type="info"}"#,
+            "/rpc?v=5&type=info&by=provides&arg=attest",
+        ),
+        (r#"rpc_requests{by="name-desc",method="GET",type="multiinfo"}"#, "/rpc/v5/multiinfo/a"),
+        (r#"rpc_requests{by="name-desc",method="GET",type="suggest"}"#, "/rpc/v5/suggest/a"),
+        (r#"rpc_requests{by="maintainer",method="GET",type="msearch"}"#, "/rpc/v5/msearch/a"),
+        (r#"rpc_response_size_bytes_count{type="multiinfo"}"#, "/rpc/v5/info/attest"),
+        (r#"rpc_response_size_bytes_count{type="search"}"#, "/rpc/v5/search/attest"),
+        (r#"rpc_response_size_bytes_bucket{type="multiinfo",le="500"}"#, "/rpc/v5/info/no-such"),
         ("rpc_request_duration_seconds_count", "/rpc/v5/info/attest"),
         (r#"rpc_request_duration_seconds_bucket{le="10"}"#, "/rpc/v5/info/attest"),
         (r#"larder_http_requests_total{status="404",surface="python"}"#, "/x"),
@@ -108,7 +205,21 @@ fn metrics_have_goaurrpcs_names_and_move() {
         posts.lines().filter(|line| line.starts_with("rpc_requests{") && line.contains("\"POST\""));
     assert_eq!(posts.count(), 1);
 
+    check(r#"rpc_requests{by="name",method="HEAD",type="info"}"#, &|| {
+        drop(server.client.send("HEAD", "/rpc/v5/info/attest", &[], b""));
+    });
+
     let text = server.get("/rpc/metrics").text();
+    let labels = |name: &str| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.split('"').nth(1));
+        lines.map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    let sizes = labels("rpc_response_size_bytes_count{type=");
+    assert_eq!(sizes.into_iter().collect::<Vec<_>>(), ["error", "msearch", "multiinfo", "search"]);
+    for le in ["500", "1000", "5000", "10000", "50000", "100000", "1000000", "2000000", "+Inf"] {
+        let bucket = format!("rpc_response_size_bytes_bucket{{type=\"search\",le=\"{le}\"}}");
+        assert!(text.contains(&bucket), "{le}");
+    }
     for le in [
         "0.0001", "0.0003", "0.0005", "0.0007", "0.0009", "0.001", "0.003", "0.005", "0.01",
         "0.03", "0.05", "0.07", "0.1", "0.5", "1", "10", "+Inf",
@@ -131,6 +242,21 @@ fn metrics_have_goaurrpcs_names_and_move() {
     assert_eq!(server.metric("larder_aur_package_bases"), 7.0);
     assert_eq!(server.metric(r#"larder_aur_refresh_total{result="published"}"#), 1.0);
     assert_eq!(server.metric("larder_aur_refresh_failing"), 0.0);
+}
+
+/// goaurrpc counts such a question, and its answer as one of type `error`.
+#[test]
+fn too_many_results_are_counted_as_goaurrpc_counts_them() {
+    let server = TestServer::serving_with(&catalogue::small(), |config| config.aur.results_max = 1);
+    assert_eq!(server.get("/rpc/v5/search/green").names(), "error: Too many package results.");
+    for name in [
+        r#"rpc_requests{by="name-desc",method="GET",type="search"}"#,
+        r#"rpc_requests_error{error="Too many package results."}"#,
+        r#"rpc_response_size_bytes_count{type="error"}"#,
+    ] {
+        assert_eq!(server.metric(name), 1.0, "{name}");
+    }
+    assert_eq!(server.metric(r#"rpc_response_size_bytes_count{type="search"}"#), 0.0);
 }
 
 #[test]

@@ -150,6 +150,25 @@ fn exit_codes() {
     check_exit(&["no-such-command"], 2, "no-such-command");
     check_exit(&["serve", "--listen", "203.0.113.1:1", "--data-dir", "x"], 1, "203.0.113.1:1");
     check_exit(&["serve", "--config", "no-such-file.toml"], 78, "no-such-file.toml");
+    for switch in [&["--aur-enabled"][..], &["--aur-enabled=true"], &["--aur-enabled", "true"]] {
+        for command in [&["serve"][..], &["config", "check"], &[]] {
+            let text = "aur.enabled = true (flag --aur-enabled): expected aur.source";
+            check_exit(&[command, switch].concat(), 78, text);
+        }
+    }
+    check_exit(&["serve", "--aur-enabled", "perhaps"], 2, "perhaps");
+    check_exit(&["serve", "--aur-enabled=perhaps"], 2, "expected auto, true or false");
+}
+
+/// Nothing but `larder serve`: ready, without packages of the AUR, and it says how to have them.
+#[test]
+fn without_any_flag_it_is_ready() {
+    let process = Process::start(&[], |_| ());
+    assert!(process.log().contains("`--aur-source FILE|URL` (aur.source)"), "{}", process.log());
+    let ask = ["healthcheck", "--listen", &process.client.address.to_string()];
+    let output = larder(process.directory.path()).args(ask).output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(process.client.get("/rpc?v=5&type=info&arg=attest").status, 404);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is refused, by its name, and with what was expected.
 
+use larder::config::AurSource;
 use serde_json::json;
 
 use super::post;
@@ -137,7 +138,9 @@ fn without_the_surface_its_actions_are_not_there() {
 
 #[test]
 fn before_the_first_snapshot_packages_are_unavailable() {
-    let server = TestServer::without_source(|_| ());
+    let server = TestServer::without_source(|config| {
+        config.aur.source = Some(AurSource::File("/no-such-dump.json".into()));
+    });
     let body = br#"{"actions":{"aur.info":{"names":["attest"]}}}"#;
     let response = server.client.post("/actions", "", body);
     check_problem(&response, 503, Some("aur.info"), "not loaded yet");
