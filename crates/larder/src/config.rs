@@ -119,8 +119,9 @@ section! {
         client_address_header: HeaderName = "client_address_header", Kind::Header, default "x-forwarded-for";
         /// URL under which users reach this server, for links and documentation.
         public_url: Option<String> = "public_url", Kind::Url, default "";
-        /// Networks that users may have this server connect to, beside public addresses: for pushes to an index inside.
-        /// Such connections do not go through a proxy of the environment. What this file names itself needs no entry.
+        /// Networks that others may have this server connect to, beside public addresses: users by pushes to an index inside,
+        /// and the server of `aur.source` by redirects to another host. Pushes do not go through a proxy of the environment.
+        /// What this file names itself needs no entry.
         egress_allow: Vec<Network> = "egress_allow", Kind::Networks, default "";
         /// Worker threads; 0 means one per core.
         workers: usize = "workers", Kind::whole(0, 1024, "threads"), default "0";

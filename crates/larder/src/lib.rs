@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, RefreshRequest};
 use crate::config::{AurSource, Config, ListenAddress, Loaded};
-use crate::net::{Listener, Server, TlsReloader};
+use crate::net::{Egress, Listener, Server, TlsReloader};
 use crate::source::{DataDirLock, Kept, Source, SourceOptions, SourceSpec};
 
 /// A server that is bound and about to serve.
@@ -372,6 +372,7 @@ async fn open_source(config: &Config, kept: &Kept) -> anyhow::Result<Option<Sour
         response_header_timeout: aur.header_timeout,
         body_stall_timeout: aur.stall_timeout,
         dump_bytes_max: aur.dump_bytes_max,
+        egress: Egress::new(config.egress_allow.iter().copied()),
         ..SourceOptions::default()
     };
     Ok(Some(Source::open(spec, options, kept.spool_dir())?))

@@ -54,6 +54,8 @@ use file::FileWatch;
 use schedule::Jitter;
 use url::UrlFetch;
 
+use crate::net::Egress;
+
 /// Shorter intervals are raised to this, longer ones lowered to [`INTERVAL_MAX`].
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// See [`INTERVAL_MIN`].
@@ -79,6 +81,8 @@ pub struct SourceOptions {
     pub dump_bytes_max: u64,
     /// Whether `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of the environment count. Default: yes.
     pub environment_proxy: bool,
+    /// Where redirects may lead, beside the host of the source itself. Default: public addresses.
+    pub egress: Egress,
     /// Makes the jitter repeatable. Default: different in each process.
     pub jitter_seed: Option<u64>,
 }
@@ -94,6 +98,7 @@ impl Default for SourceOptions {
             transfer_time_max: Duration::from_secs(30 * 60),
             dump_bytes_max: 2 << 30,
             environment_proxy: true,
+            egress: Egress::default(),
             jitter_seed: None,
         }
     }

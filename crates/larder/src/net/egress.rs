@@ -5,8 +5,8 @@
 //! name that leads elsewhere a moment later changes nothing. It follows no redirects and reads no proxy from the
 //! environment: behind one, nobody would see where a connection ends.
 //!
-//! For URLs of users. What the operator names in the configuration (database, blobs, the AUR's source) is admitted by
-//! being named there.
+//! For URLs of users, and for where the server of `aur.source` redirects to. What the operator names in the configuration
+//! (database, blobs, the host of that source) is admitted by being named there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -53,6 +53,8 @@ const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 9
 #[derive(Clone, Debug, Default)]
 pub struct Egress {
     allowed: Arc<[Network]>,
+    /// A host that is admitted wherever it leads.
+    named: Option<Arc<str>>,
 }
 
 /// Nothing may connect to a host.
@@ -67,7 +69,12 @@ pub struct NotPublic {
 impl Egress {
     /// Public addresses, and those of `allowed`.
     pub fn new(allowed: impl IntoIterator<Item = Network>) -> Egress {
-        Egress { allowed: allowed.into_iter().collect() }
+        Egress { allowed: allowed.into_iter().collect(), named: None }
+    }
+
+    /// The same, and wherever this host of a URL leads.
+    pub fn naming(self, host: &str) -> Egress {
+        Egress { named: Some(host.into()), ..self }
     }
 
     /// Whether a connection to `ip` is allowed.
@@ -85,7 +92,7 @@ impl Egress {
         // Of http and https URLs, whose addresses have one spelling here, however they were written.
         let host = url.host_str().unwrap_or_default();
         let is_admitted = match host.trim_matches(['[', ']']).parse() {
-            Ok(ip) => self.admits(ip),
+            Ok(ip) => self.is_named(host) || self.admits(ip),
             Err(_) => matches!(url.scheme(), "http" | "https") && !host.is_empty(),
         };
         if is_admitted { Ok(()) } else { Err(NotPublic { host: host.to_owned() }) }
@@ -101,21 +108,26 @@ impl Egress {
             .referer(false)
     }
 
+    fn is_named(&self, host: &str) -> bool {
+        self.named.as_deref() == Some(host)
+    }
+
     /// The addresses of `host` that a connection may go to.
     async fn addresses(&self, host: String) -> Result<Vec<SocketAddr>, NotPublic> {
         // One answer for a name that is unknown and for one that leads inside: who asks need not learn which.
         let found: Vec<SocketAddr> = match tokio::net::lookup_host((host.as_str(), 0)).await {
             Ok(found) => found.collect(),
             Err(error) => {
-                tracing::info!(host, %error, "a name that a user gave is not resolved");
+                tracing::info!(host, %error, "a name is not resolved");
                 Vec::new()
             }
         };
-        let (admitted, refused): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|address| self.admits(address.ip()));
+        let (admitted, refused): (Vec<_>, Vec<_>) = found
+            .into_iter()
+            .partition(|address| self.is_named(&host) || self.admits(address.ip()));
         if let (true, Some(refused)) = (admitted.is_empty(), refused.first()) {
             let address = refused.ip();
-            tracing::warn!(host, %address, "a name that a user gave leads to no public address");
+            tracing::warn!(host, %address, "a name that others gave leads to no public address");
         }
         if admitted.is_empty() { Err(NotPublic { host }) } else { Ok(admitted) }
     }

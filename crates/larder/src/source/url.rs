@@ -27,6 +27,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::arrival::{Arrival, ArrivalKind, Stamp, Validators};
 use super::spec::{hex, mask_url};
 use super::{SourceError, SourceOptions};
+use crate::net::Egress;
 
 /// A server may ask for a longer wait than this by `Retry-After`, but does not get it.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -201,15 +202,19 @@ impl UrlFetch {
 }
 
 fn client(url: &Url, options: &SourceOptions) -> reqwest::Result<Client> {
+    // The source is named by the configuration; where its server redirects to is not.
+    let egress = options.egress.clone().naming(url.host_str().unwrap_or_default());
+    let has_proxy = options.environment_proxy && environment_names_a_proxy();
     let builder = || {
         let builder = Client::builder()
             .user_agent(concat!("larder/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(options.connect_timeout)
-            .redirect(redirects())
+            .redirect(redirects(egress.clone()))
             .referer(false)
             // The next request is minutes away: a connection kept until then would only go stale.
             .pool_max_idle_per_host(0);
-        if options.environment_proxy { builder } else { builder.no_proxy() }
+        // A proxy resolves names itself, and it is the operator's.
+        if has_proxy { builder } else { builder.no_proxy().dns_resolver(Arc::new(egress.clone())) }
     };
     match builder().build() {
         // A machine without CA certificates can still fetch over plain http.
@@ -218,14 +223,22 @@ fn client(url: &Url, options: &SourceOptions) -> reqwest::Result<Client> {
     }
 }
 
-fn redirects() -> Policy {
-    Policy::custom(|attempt| {
+fn environment_names_a_proxy() -> bool {
+    let names = ["http_proxy", "https_proxy", "all_proxy"];
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    names.iter().any(|name| is_set(name) || is_set(&name.to_uppercase()))
+}
+
+fn redirects(egress: Egress) -> Policy {
+    Policy::custom(move |attempt| {
         let downgrade = attempt.url().scheme() == "http"
             && attempt.previous().last().is_some_and(|previous| previous.scheme() == "https");
         if downgrade {
             attempt.error("a redirect from https to http is not followed")
         } else if attempt.previous().len() > REDIRECTS_MAX {
             attempt.error(format!("more than {REDIRECTS_MAX} redirects"))
+        } else if let Err(refused) = egress.check(attempt.url()) {
+            attempt.error(refused)
         } else {
             attempt.follow()
         }

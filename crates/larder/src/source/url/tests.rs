@@ -313,6 +313,25 @@ async fn five_redirects_are_followed() {
     .await;
 }
 
+/// The source is named by the configuration, wherever it lies. Where its server sends us is not.
+#[tokio::test]
+async fn redirects_to_other_hosts_stay_outside() {
+    let other = Server::start(vec![ok("", "two")]).await;
+    let port = other.url.parse::<Url>().unwrap().port().unwrap();
+    let redirected = |host: &str| redirect(&format!("http://{host}:{port}/"));
+    for host in ["localhost", "127.0.0.2", "[::1]", "10.0.0.1"] {
+        let server = Server::start(vec![redirected(host)]).await;
+        let error = poll(&mut server.fetch(|_| {})).await;
+        assert!(error.contains(&format!("no public address is known for `{host}`")), "{error}");
+    }
+    assert_eq!(other.asked.lock().unwrap().len(), 0);
+    let server = Server::start(vec![redirected("localhost")]).await;
+    let mut fetch = server.fetch(|options| {
+        options.egress = Egress::new(["127.0.0.0/8", "::1"].map(|text| text.parse().unwrap()));
+    });
+    assert_eq!(poll(&mut fetch).await, "two");
+}
+
 #[tokio::test]
 async fn giving_up_a_download_leaves_nothing() {
     let script = vec![Act::Stall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none".to_vec())];
