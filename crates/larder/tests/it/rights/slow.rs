@@ -1,4 +1,4 @@
-//! A right that is taken away while the body arrives is gone when it has come: the head and half of a body are sent,
+//! A right that is taken away while the body arrives is gone when it has come: the head and a part of a body are sent,
 //! then the right is taken away and that is acknowledged, then the rest of the body is sent.
 
 use std::io::{Read as _, Write as _};
@@ -14,8 +14,8 @@ use super::operations::{Row, TABLE};
 use super::{Case, Role, Sent, World};
 use crate::client::Response;
 
-/// A request of which half the body is under way.
-struct Half {
+/// A request of which a part of the body is under way.
+struct Begun {
     stream: TcpStream,
     rest: Vec<u8>,
 }
@@ -23,7 +23,18 @@ struct Half {
 /// Sends the head, waits until the server asks for the body, and sends half of that; the answer, if there is one
 /// before.
 #[track_caller]
-fn begin(world: &World, sent: &Sent, authorization: &str) -> Result<Half, Response> {
+fn begin(world: &World, sent: &Sent, authorization: &str) -> Result<Begun, Response> {
+    begin_with(world, sent, authorization, sent.body.len() / 2)
+}
+
+/// The same with so many bytes of the body.
+#[track_caller]
+fn begin_with(
+    world: &World,
+    sent: &Sent,
+    authorization: &str,
+    bytes: usize,
+) -> Result<Begun, Response> {
     let Sent { method, target, content_type, headers, body } = sent;
     let mut head = format!(
         "{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nExpect: 100-continue\r\n\
@@ -44,12 +55,12 @@ fn begin(world: &World, sent: &Sent, authorization: &str) -> Result<Half, Respon
     if !first.starts_with(b"HTTP/1.1 100 ") {
         return Err(Response::read(&mut first.as_slice().chain(stream), false));
     }
-    let (half, rest) = body.split_at(body.len() / 2);
-    stream.write_all(half).expect("the server reads");
-    Ok(Half { stream, rest: rest.to_vec() })
+    let (part, rest) = body.split_at(bytes);
+    stream.write_all(part).expect("the server reads");
+    Ok(Begun { stream, rest: rest.to_vec() })
 }
 
-impl Half {
+impl Begun {
     #[track_caller]
     fn finish(mut self) -> Response {
         // A server that has refused meanwhile may have closed.
@@ -155,6 +166,31 @@ fn a_right_that_ends_while_the_body_comes_is_gone() {
         }
     }
     assert!(tried > 150, "{tried}");
+}
+
+/// Whenever that is: before the first byte of the body, in the midst of it, before the last one. Forms end before
+/// their last byte.
+#[test]
+fn a_token_is_revoked_at_any_point_of_a_body() {
+    let world = World::start();
+    for (row, role) in rows() {
+        for (part, of) in [(0, 1), (1, 5), (4, 5), (1, 1)] {
+            let case = world.case(role);
+            let sent = case.prepared(row);
+            if sent.body.is_empty() || sent.content_type.starts_with("multipart/") {
+                break;
+            }
+            let (token, authorization) = case.token(Scopes::ALL, None);
+            let bytes = (sent.body.len() - 1) * part / of;
+            let called = format!("{} as {role:?} after {bytes} bytes", row.called());
+            let begun = begin_with(&world, &sent, &authorization, bytes);
+            let begun = begun.unwrap_or_else(|early| panic!("{called}: {}", early.text()));
+            take_away(&case, End::TokenRevoked, token);
+            let before = world.serial();
+            check_refused(&called, &begun.finish());
+            assert_eq!(world.serial(), before, "{called}: nothing is written");
+        }
+    }
 }
 
 /// All at once, for nobody waits for time to pass oftener than needed.
