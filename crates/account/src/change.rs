@@ -352,6 +352,8 @@ mod tests {
             let (next, troubles) = self.snapshot.apply(&records.collect::<Vec<_>>());
             assert_eq!(troubles, []);
             self.snapshot = next;
+            let rescued: Vec<Record> = self.snapshot.records().collect();
+            assert_eq!(Snapshot::new().apply(&rescued), (self.snapshot.clone(), Vec::new()));
             Ok(())
         }
 

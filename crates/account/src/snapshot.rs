@@ -6,9 +6,12 @@
 use std::sync::Arc;
 
 use imbl::{HashMap, OrdMap, OrdSet};
-use record::{Digest, Record, Trouble, TroubleReason};
+use record::{Digest, Key, Record, Serial, Trouble, TroubleReason};
 
-use crate::record::{Subject, read_login_secret, read_token, read_user, subject};
+use crate::record::{
+    Subject, login_secret_key, read_login_secret, read_token, read_user, subject, token_key,
+    user_key, write_login_secret, write_token, write_user,
+};
 use crate::{LoginSecret, Token, TokenId, TokenText, User, UserName};
 
 /// Every user and token as of one serial. Cheap to clone.
@@ -41,6 +44,23 @@ impl Snapshot {
             troubles.extend(applied.err().map(|reason| Trouble::of(record, reason)));
         }
         (next, troubles)
+    }
+
+    /// Records that make this snapshot again: each user, each token, the login secret. What was deleted is not among
+    /// them, and the login secret has serial 1.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        let record =
+            |key: Key, serial, body| Record { key, serial, body: Some(body), blobs: Vec::new() };
+        let users = self.users.values();
+        let users =
+            users.map(move |user| record(user_key(&user.name), user.serial, write_user(user)));
+        let tokens = self.tokens.values();
+        let tokens =
+            tokens.map(move |token| record(token_key(token.id), token.serial, write_token(token)));
+        let secrets = self.login_secret.iter();
+        let secrets = secrets
+            .map(move |secret| record(login_secret_key(), Serial(1), write_login_secret(secret)));
+        users.chain(tokens).chain(secrets)
     }
 
     fn apply_one(&mut self, record: &Record, subject: Subject) -> Result<(), TroubleReason> {

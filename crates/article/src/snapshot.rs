@@ -10,7 +10,7 @@ use ::record::{Record, Trouble, TroubleReason};
 use imbl::{OrdMap, OrdSet, Vector};
 
 use crate::name::normalize;
-use crate::record::{parse, parse_key};
+use crate::record::{key, parse, parse_key, render};
 use crate::search::{Search, searched_text};
 use crate::{ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex};
 
@@ -278,6 +278,19 @@ impl Snapshot {
         self.articles.values()
     }
 
+    /// Records that make this snapshot again: each revision that can be read.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        self.articles().flat_map(|article| {
+            article.revisions().map(|facts| {
+                let RevisionFacts { revision, kind, base, author, comment, at, serial, .. } =
+                    &**facts;
+                let (body, blobs) = render(kind, *base, author, comment, *at);
+                let key = key(&article.name, *revision);
+                Record { key, serial: *serial, body: Some(body), blobs }
+            })
+        })
+    }
+
     /// The latest revision of the article, which may be a deletion.
     pub fn latest(&self, name: &ArticleName) -> Option<&Arc<RevisionFacts>> {
         self.article(name)?.latest()
@@ -440,6 +453,17 @@ mod tests {
         check(ListQuery { with_deleted: true, ..q("GON") }, "gone*@2");
         check(ListQuery { prefix: "guide/s", ..q("t") }, "guide/start@1");
         check(ListQuery { after: Some("guide/end"), ..q("t") }, "guide/start@1");
+    }
+
+    #[test]
+    fn its_records_make_it_again() {
+        let snapshot = sample();
+        let records: Vec<Record> = snapshot.records().collect();
+        let again = Snapshot::default().apply(&records);
+        assert_eq!(again.troubles, []);
+        let articles =
+            |snapshot: &Snapshot| -> Vec<Arc<Article>> { snapshot.articles().cloned().collect() };
+        assert_eq!(articles(&again.snapshot), articles(&snapshot));
     }
 
     #[test]

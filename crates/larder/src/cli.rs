@@ -332,7 +332,7 @@ pub fn parse(
             return Ok(Invocation::Accounts(accounts::parse(command, matches, load)?));
         }
         Some((
-            command @ ("backup" | "restore" | "verify" | "migrate" | "sweep" | "adopt"),
+            command @ ("backup" | "restore" | "verify" | "migrate" | "sweep" | "adopt" | "rescue"),
             matches,
         )) => {
             return Ok(Invocation::Keeping(keeping::parse(command, matches, load)?));
@@ -518,7 +518,8 @@ fn man() -> Result<String, Exit> {
         roff,
         ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailure.\n.TP\n2\nWrong command line.\n.TP\n78\nBad configuration.\n\
         .SH SIGNALS\n.TP\nSIGTERM, SIGINT\nNot ready at once; open requests are finished, then the process ends.\n\
-        .TP\nSIGHUP\nThe configuration and the data are read again."
+        .TP\nSIGHUP\nThe configuration and the data are read again.\n\
+        .TP\nSIGUSR1\nWhat is in memory of the store is written into a new directory in the data directory."
     )?;
     Ok(String::from_utf8_lossy(&roff).into_owned())
 }

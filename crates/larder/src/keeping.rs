@@ -74,7 +74,7 @@ impl Store {
 }
 
 /// Where a data directory has its records and its blobs, unless it is told otherwise.
-fn locations(directory: &Path) -> (DatabaseLocation, BlobLocation) {
+pub(crate) fn locations(directory: &Path) -> (DatabaseLocation, BlobLocation) {
     let database = DatabaseLocation::Sqlite(directory.join("records.db"));
     (database, BlobLocation::Directory(directory.join("blobs")))
 }

@@ -22,6 +22,7 @@ pub mod net;
 pub mod passwords;
 pub mod rate_limit;
 pub mod release_metadata;
+pub mod rescue;
 pub mod setup;
 pub mod small_blobs;
 pub mod source;
@@ -260,6 +261,7 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
+    let mut user_defined = signal(SignalKind::user_defined1())?;
     let mut starting = std::pin::pin!(start(loaded.config.clone(), handed_over));
     let running = tokio::select! {
         running = &mut starting => Some(running?),
@@ -302,6 +304,15 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
             reason = running.app.failed() => {
                 failure = Some(reason);
                 break;
+            }
+            _ = user_defined.recv() => {
+                let app = running.app.clone();
+                tokio::spawn(async move {
+                    match rescue::rescue(&app, None).await {
+                        Ok(rescued) => tracing::info!("{rescued}"),
+                        Err(error) => tracing::error!("nothing was rescued: {error:#}"),
+                    }
+                });
             }
             _ = hang_up.recv() => {
                 tracing::info!("reloading");

@@ -40,6 +40,11 @@ impl SmallBlobs {
         SmallBlobs { cache, blob_bytes_max: BLOB_BYTES_MAX.min(memory_bytes_max / 64) }
     }
 
+    /// The blob, if it is in memory.
+    pub fn at_hand(&self, digest: &Digest) -> Option<Bytes> {
+        self.cache.get(digest)
+    }
+
     /// The blob, if it is of a size that is kept; `None` if it is larger, or not there.
     ///
     /// # Errors

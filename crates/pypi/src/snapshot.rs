@@ -6,12 +6,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use imbl::OrdMap;
-use record::{Record, Serial, Trouble, TroubleReason};
+use record::{Digest, Key, Record, Serial, Trouble, TroubleReason};
 
 use crate::project::Project;
 use crate::record::{
-    Shared, StoredFile, Subject, read_file, read_project, read_stage, read_version,
+    Shared, StoredFile, Subject, file_key, project_key, read_file, read_project, read_stage,
+    read_version, stage_key, version_key, write_file, write_gone, write_project, write_stage,
+    write_version,
 };
 use crate::release_file::Directory;
 use crate::{ChangeError, ProjectName, ReleaseFile, StageConfig, StageName};
@@ -135,6 +138,18 @@ impl Snapshot {
         }
     }
 
+    /// Records that make this snapshot again: each stage, project status, version and file, and what tells of them
+    /// after their deletion. What could not be read is not among them.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        self.traces().flat_map(|stage| {
+            let projects = stage.project_traces();
+            stage
+                .config_record()
+                .into_iter()
+                .chain(projects.flat_map(|(name, project)| project.records(&stage.name, name)))
+        })
+    }
+
     fn stage_mut(&mut self, name: &str) -> Result<&mut Stage, TroubleReason> {
         if !self.stages.contains_key(name) {
             let parsed: StageName = name.parse().map_err(|_| TroubleReason::Key)?;
@@ -231,6 +246,21 @@ impl Stage {
     /// Its name.
     pub fn name(&self) -> &StageName {
         &self.name
+    }
+
+    /// The record of its configuration, or of its end; none if there never was one, or none that can be read.
+    fn config_record(&self) -> Option<Record> {
+        let body = match &self.config {
+            Some(config) => Some(write_stage(&self.name, config).ok()?),
+            None => None,
+        };
+        let was_written = !self.is_unreadable && self.config_serial > Serial::ZERO;
+        was_written.then(|| Record {
+            key: stage_key(&self.name),
+            serial: self.config_serial,
+            body,
+            blobs: Vec::new(),
+        })
     }
 
     /// How it behaves.
@@ -367,6 +397,39 @@ impl Stage {
 }
 
 impl Project {
+    fn records(&self, stage: &StageName, name: &ProjectName) -> Vec<Record> {
+        let record = |key: Key, serial, (body, blobs): (Bytes, Vec<Digest>)| Record {
+            key,
+            serial,
+            body: Some(body),
+            blobs,
+        };
+        let status = self.status.iter().map(|stored| {
+            let body = (write_project(&stored.status), Vec::new());
+            record(project_key(stage, name), stored.serial, body)
+        });
+        let releases = self.releases.iter().map(|release| {
+            let body = write_version(release.metadata, release.yanked.as_deref());
+            record(version_key(stage, name, &release.version), release.serial, body)
+        });
+        let files = self.files.iter().map(|file| {
+            record(file_key(stage, name, &file.filename), file.serial, write_file(file))
+        });
+        let gone = self.gone.iter().map(|gone| {
+            let body = (write_gone(&gone.directories), Vec::new());
+            record(file_key(stage, name, &gone.filename), gone.serial, body)
+        });
+        let mut records: Vec<Record> = status.chain(releases).chain(files).chain(gone).collect();
+        if records.iter().all(|record| record.serial < self.serial) {
+            // The newest commit deleted something; what its pages are stamped with must not fall.
+            let mut texts = (0_u64..).map(|number| number.to_string());
+            let version = texts.find(|text| self.release(text).is_none()).unwrap_or_default();
+            let key = version_key(stage, name, &version);
+            records.push(Record { key, serial: self.serial, body: None, blobs: Vec::new() });
+        }
+        records
+    }
+
     fn apply_version(&mut self, version: &str, record: &Record) -> Result<(), TroubleReason> {
         let at = self.releases.binary_search_by(|release| (*release.version).cmp(version));
         let shared = match at {

@@ -1,17 +1,18 @@
-//! `larder backup`, `restore`, `verify`, `migrate`, `sweep` and `adopt`: the store as a whole, by hand.
+//! `larder backup`, `restore`, `verify`, `migrate`, `sweep`, `adopt` and `rescue`: the store as a whole, by hand.
 //!
 //! arguments -> [`parse`] -> [`Request`] -> [`run`] -> [`crate::keeping`] -> what was done, or every fault.
 //! Servers may run meanwhile, except on a store that is restored into.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::{Exit, required};
-use crate::config::{Config, Loaded};
+use crate::config::{Config, ListenAddress, Loaded};
 use crate::keeping::{self, BackupReport, Layout, Loss, Progress, RestoreReport, Store, counted};
 use crate::keeping::{Adoption, SweepOutcome, SweepPlan, VerifyReport};
 use crate::net;
@@ -32,13 +33,14 @@ enum Action {
     Migrate { is_check: bool },
     Sweep { grace: Option<Duration>, is_dry_run: bool, is_forced: bool },
     Adopt,
+    Rescue { directory: PathBuf },
 }
 
 /// A younger blob may be on its way into the store that a server on this machine serves.
 const GRACE_BESIDE_SERVERS_MIN: Duration = Duration::from_secs(3_600);
 
 /// The commands; `configuration` makes the flags that each takes besides its own.
-pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 6] {
+pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 7] {
     let leaf = |name: &'static str, about: &'static str| {
         Command::new(name).about(about).after_help(super::FLAGS_TOO).args(configuration())
     };
@@ -75,6 +77,8 @@ pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 6] {
             )
             .arg(switch("force", "Also if it is more than half of all blobs")),
         leaf("adopt", "Say that these blobs belong to these records, whatever store they name; no server may run on them"),
+        leaf("rescue", "Have the running server write what it has in memory into a new store: for when its database is damaged")
+            .arg(directory("Where to; the server writes there, as its user")),
     ]
 }
 
@@ -100,6 +104,7 @@ pub(super) fn parse(
         "verify" => Action::Verify { is_quick: is_set("quick"), is_json: is_set("json") },
         "migrate" => Action::Migrate { is_check: is_set("check") },
         "adopt" => Action::Adopt,
+        "rescue" => Action::Rescue { directory: required(matches, "directory") },
         _ => Action::Sweep {
             grace: matches.get_one("grace").copied().map(Duration::from_secs),
             is_dry_run: is_set("dry-run"),
@@ -159,6 +164,7 @@ async fn act(config: &Config, action: Action) -> anyhow::Result<Answer> {
             of_verify(&report?, is_json)
         }
         Action::Migrate { is_check } => migrate(config, is_check).await,
+        Action::Rescue { directory } => rescue(config, &directory).await,
         Action::Adopt => Ok(of_adoption(&keeping::adopt(config).await?, config)),
         Action::Sweep { grace, is_dry_run, is_forced } => {
             let grace = grace.unwrap_or(config.store.sweep_grace);
@@ -173,6 +179,35 @@ async fn act(config: &Config, action: Action) -> anyhow::Result<Answer> {
             store.close().await;
             Ok(of_sweep(&outcome?, plan))
         }
+    }
+}
+
+/// Asks the server at the admin listener of `config`.
+async fn rescue(config: &Config, directory: &Path) -> anyhow::Result<Answer> {
+    let Some(key) = &config.admin.key else {
+        bail!(
+            "the admin listener needs a key (admin.key_file), which the server must have been started with; without \
+             one, send it SIGUSR1: it writes into a new directory in its data directory"
+        );
+    };
+    let directory = std::path::absolute(directory)?;
+    // A proxy of the environment is for the world outside, not for this server.
+    let client = reqwest::Client::builder().no_proxy();
+    let (client, host) = match &config.admin.listen {
+        ListenAddress::Tcp(address) => (client, address.to_string()),
+        ListenAddress::Unix(path) => (client.unix_socket(path.as_path()), "localhost".to_owned()),
+    };
+    let mut url = reqwest::Url::parse(&format!("http://{host}/admin/run-job/rescue"))?;
+    url.query_pairs_mut().append_pair("directory", &directory.to_string_lossy());
+    let request = client.build()?.post(url).header("APIKey", key.reveal());
+    let response = request.send().await.with_context(|| {
+        format!("no server answers at the admin listener, `{}`", config.admin.listen)
+    })?;
+    let status = response.status();
+    let text = response.text().await?;
+    match status.is_success() {
+        true => Ok(Answer { text: format!("{text}\n"), failure: None }),
+        false => bail!("{status}: {text}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The admin listener: goaurrpc's endpoints under a key that has no default.
 //!
-//! - `/admin/run-job/{reload-data|wipe-ratelimits|cleanup-ratelimits|wipe-cache|cleanup-cache}`
+//! - `/admin/run-job/{reload-data|wipe-ratelimits|cleanup-ratelimits|wipe-cache|cleanup-cache}`, and `rescue`, which
+//!   goaurrpc has not
 //! - `/admin/settings`, `/admin/settings/{name}`
 //! - `/admin/openapi.json`, without a key
 //!
@@ -22,6 +23,7 @@ use serde_json::json;
 use super::error::{wrong_method, wrong_method_beside_post};
 use super::pages;
 use crate::app::{App, RefreshRequest};
+use crate::rescue::rescue;
 
 /// The routes; all but the OpenAPI document need the key.
 pub(super) fn routes(app: Arc<App>) -> Router<Arc<App>> {
@@ -50,8 +52,27 @@ async fn check_key(State(app): State<Arc<App>>, request: Request, next: Next) ->
     if is_right { next.run(request).await } else { text(StatusCode::UNAUTHORIZED, "Unauthorized") }
 }
 
-async fn run_job(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
+async fn run_job(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response {
     match name.as_str() {
+        "rescue" => {
+            let query = request.uri().query().unwrap_or_default();
+            let mut pairs = form_urlencoded::parse(query.as_bytes());
+            let directory = pairs.find(|(key, _)| key == "directory");
+            let directory = directory.map(|(_, value)| value.into_owned().into());
+            // Whoever asked may go away: what was begun is finished.
+            match tokio::spawn(async move { rescue(&app, directory).await }).await {
+                Ok(Ok(rescued)) => {
+                    tracing::warn!("{rescued}");
+                    text(StatusCode::ACCEPTED, rescued.to_string())
+                }
+                Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            }
+        }
         "reload-data" => match app.reload().await {
             Ok(true) => text(StatusCode::ACCEPTED, "Successfully reloaded data"),
             Ok(false) => text(StatusCode::ACCEPTED, "Reload skipped. Data has not changed"),

@@ -376,5 +376,9 @@ proptest! {
         prop_assert_eq!(seen(&world.snapshot), seen(&world.rebuilt()));
         prop_assert_eq!(seen(&world.snapshot), seen(&snapshot));
         prop_assert_eq!(world.snapshot.serial(), snapshot.serial());
+        let rescued: Vec<Record> = world.snapshot.records().collect();
+        let rescued = Snapshot::new().apply(&rescued);
+        prop_assert_eq!(rescued.troubles, vec![]);
+        prop_assert_eq!(seen(&world.snapshot), seen(&rescued.snapshot));
     }
 }

@@ -493,3 +493,67 @@ fn the_scrub_finds_damage() {
         assert_eq!(process.client.get(&format!("/article/a/{number}-x")).status, 500);
     }
 }
+
+/// What memory has left of a store whose database is damaged becomes a store again.
+#[test]
+fn a_rescued_store_answers_the_same() {
+    let stores = Stores::new();
+    let admin = ["--admin-listen", "unix:admin.sock", "--admin-key", crate::server::KEY];
+    let arguments = [&["--aur-enabled=false"], &admin[..]].concat();
+    let process = Process::start_in(stores.directory.clone(), "data", &arguments);
+    let client = &process.client;
+    super::make_stage(client);
+    let wheel = super::Wheel::new("rescued", "1.0", super::noise(7, 1000), 400);
+    let uploaded = try_exchange(client, &wheel.request("team/dev")).expect("an answer");
+    assert_eq!(uploaded.0, 200, "{}", uploaded.1);
+    let gone = client.send("DELETE", "/article/a/4-x/1", &[crate::server::ROOT], b"");
+    assert!(gone.status < 300, "{}", gone.text());
+    let all: Vec<u32> = (0..ARTICLES).filter(|number| *number != 4).collect();
+    check_articles(client, &all, "before", |_| false);
+    let seen = |client: &Client| {
+        let targets =
+            ["/article/a/3-x/history", "/article/a/4-x/history", "/articles", "/team", "/team/dev"];
+        let more = ["/team/dev/+simple/rescued/", "/team/dev/rescued"];
+        let ask = |target: &str| {
+            let response =
+                client.get_with(target, &[("Accept", "application/json"), crate::server::ROOT]);
+            let text = response.text().replace(&client.address.to_string(), "HERE");
+            (response.status, text, response.header("x-larder-serial").to_owned())
+        };
+        [&targets[..], &more].concat().into_iter().map(ask).collect::<Vec<_>>()
+    };
+    let before = seen(client);
+    let path = stores.path("data/records.db");
+    harm(&path, &path, Garbage);
+    assert_eq!(write(client, 60), 503);
+    process.signal("USR1");
+    let rescued = || {
+        let entries = fs::read_dir(stores.path("data")).expect("a directory");
+        let mut names = entries.map(|entry| entry.expect("an entry").file_name());
+        names.find_map(|name| name.to_str()?.starts_with("rescued-").then(|| name.clone()))
+    };
+    wait_until("the rescue", || {
+        process.log().contains("rescued ") || process.log().contains("nothing was")
+    });
+    let data = format!("data/{}", rescued().expect("a directory").to_str().expect("a name"));
+    assert!(
+        process.log().contains("into `") && !process.log().contains(" lost:"),
+        "{}",
+        process.log()
+    );
+    // The same by the admin listener, and never over records that are there.
+    let (is_well, said) = stores.run(&[&["rescue", "asked"], &admin[..]].concat());
+    assert!(is_well && said.contains("rescued "), "{said}");
+    let (is_well, said) = stores.run(&[&["rescue", "asked"], &admin[..]].concat());
+    assert!(!is_well && said.contains("has records already"), "{said}");
+    drop(process);
+    for data in [&data, "asked"] {
+        let (is_well, said) = stores.run(&["verify", "--data-dir", data]);
+        assert!(is_well && said.contains("no faults"), "{said}");
+    }
+    let process = stores.start(&data);
+    check_articles(&process.client, &all, "rescued", |_| false);
+    wheel.check(&process.client, "team/dev", &[]);
+    assert_eq!(seen(&process.client), before);
+    assert_eq!(write(&process.client, 60), 201);
+}
