@@ -299,6 +299,8 @@ fn key_arg(key: &'static Key) -> Arg {
             arg.num_args(0..=1).require_equals(true).default_missing_value("true")
         }
         Kind::Choice(words) => arg.value_parser(PossibleValuesParser::new(words)),
+        // A secret may begin with any character.
+        Kind::Secret => arg.allow_hyphen_values(true),
         kind if kind.is_list() => arg.action(ArgAction::Append),
         _ => arg,
     }

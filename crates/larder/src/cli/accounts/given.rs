@@ -84,6 +84,7 @@ pub(super) fn root_args() -> [Arg; 2] {
         Arg::new(ROOT_IDS[0])
             .long(ROOT_IDS[0])
             .value_name("PASSWORD")
+            .allow_hyphen_values(true)
             .help("Password of root, which others on this machine see meanwhile; '' is the empty one. Without: one is made"),
         Arg::new(ROOT_IDS[1])
             .long(ROOT_IDS[1])

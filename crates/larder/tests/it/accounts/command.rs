@@ -20,7 +20,7 @@ fn a_store_is_prepared_once() {
     // Its output is no terminal here, so the password is in a file.
     let path = directory.path().join("data/root-password");
     let password = &fs::read_to_string(&path).expect("the file with the password");
-    assert_eq!(password.len(), 16, "{said}");
+    assert_eq!(password.len(), 17, "{said}");
     assert!(said.contains("root-password") && !said.contains(password), "{said}");
     let mode = fs::metadata(&path).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
@@ -55,6 +55,9 @@ fn the_password_of_root_may_be_given() {
     };
     check(&["init", "--root-password", ""], 0, "the password that was given");
     check(&["init", "--root-password", "horse"], 0, "the password that was given");
+    check(&["init", "--root-password", "-horse"], 0, "the password that was given");
+    check(&["init", "--root-password", "--horse"], 0, "the password that was given");
+    check(&["init", "--admin-key", "-horse", "--root-password", "-"], 0, "that was given");
     check(&["init", "--python-devpi-defaults"], 0, "an empty password");
     check(&["init", "--root-password-file", "one"], 0, "the password that was given");
     check(&["init", "--root-password-file", "two"], 1, "has several lines");
@@ -73,7 +76,7 @@ fn users_come_change_and_go() {
     let place = prepare(directory.path());
     let added =
         place.json("user add alice --groups docs,ci --email a@host.example --generate --json");
-    assert_eq!(added["password"].as_str().map(str::len), Some(16));
+    assert_eq!(added["password"].as_str().map(str::len), Some(17));
     assert_eq!(place.run("user add ci --no-password"), "", "nothing to keep: nothing on stdout");
 
     let mut alice = place.json("user show alice --json");
