@@ -16,8 +16,9 @@ use crate::http::dumps::Dumps;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::net::{Egress, TrustedProxies};
-use crate::passwords::Passwords;
+use crate::passwords::{Bounds, Passwords};
 use crate::rate_limit::RateLimiter;
+use crate::security::SecurityLog;
 use crate::small_blobs::SmallBlobs;
 use crate::source::KeptFile;
 use crate::stored::Keeper;
@@ -67,6 +68,8 @@ pub struct App {
     pub documentation: crate::http::OpenZips,
     /// Checks passwords.
     pub passwords: Passwords,
+    /// Who did what, for the log.
+    pub security: SecurityLog,
     /// Threads for what is nothing but computing.
     pub cpu_pool: CpuPool,
     /// The actions that are answered.
@@ -128,7 +131,17 @@ impl App {
                 list_bytes_max: config.python.list_bytes_max,
             }),
             documentation: crate::http::OpenZips::default(),
-            passwords: Passwords::new(config.users.remember, cores)?,
+            passwords: Passwords::new(
+                config.users.remember,
+                cores,
+                Bounds {
+                    pair: config.users.wrong_passwords_max,
+                    client: config.users.wrong_passwords_per_client_max,
+                    account: config.users.wrong_passwords_per_account_max,
+                },
+                metrics.passwords.clone(),
+            )?,
+            security: SecurityLog::default(),
             cpu_pool,
             actions: Catalogue::new(&config),
             started_at: Instant::now(),

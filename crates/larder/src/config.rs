@@ -109,6 +109,9 @@ section! {
         log_format: LogFormat = "log_format", Kind::Choice(LogFormat::NAMES), default "auto";
         /// Least severity that is logged. $RUST_LOG, where set, wins and may name modules.
         log_level: LevelFilter = "log_level", Kind::Choice(value::LEVEL_NAMES), default "info";
+        /// File that the security log is appended to: failed logins, and changes of users, passwords, tokens and rights. It
+        /// is made with the mode 0600 and opened again by SIGHUP. Without it these lines go to stderr with the others.
+        security_log: Option<PathBuf> = "security_log", Kind::Path, default "";
         /// Proxies that are believed: who their client is (`client_address_header`), and under which URL they were asked
         /// (X-Outside-URL, X-Forwarded-Proto). IP addresses or networks. With the default every program on this machine is
         /// believed.
@@ -296,6 +299,13 @@ section! {
         remember: Duration = "remember_seconds", Kind::seconds(0, 3_600), default "60";
         /// How long a login is good for.
         login: Duration = "login_seconds", Kind::seconds(60, 31_536_000), default "36000";
+        /// Different wrong passwords that one client (an IPv4 address or an IPv6 /64) may try for one account within ten
+        /// minutes, on all surfaces together; then 429, but for a password that was right there lately. 0: no bound.
+        wrong_passwords_max: u32 = "wrong_passwords_max", Kind::whole(0, 1_000_000, "passwords"), default "10";
+        /// The same of one client for all accounts together.
+        wrong_passwords_per_client_max: u32 = "wrong_passwords_per_client_max", Kind::whole(0, 1_000_000, "passwords"), default "100";
+        /// The same for one account, of all clients together where its password was not right lately.
+        wrong_passwords_per_account_max: u32 = "wrong_passwords_per_account_max", Kind::whole(0, 1_000_000, "passwords"), default "100";
         /// Whether strangers may create users.
         may_register: bool = "strangers_may_register", Kind::Switch, default "false";
     }

@@ -33,7 +33,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::metrics::Surface;
-use crate::net::{Peer, Routes, Shortcut, Shortened};
+use crate::net::{ClientAddress, Peer, Routes, Shortcut, Shortened};
+use crate::security;
 
 pub use error::HttpError;
 pub use python::OpenZips;
@@ -184,7 +185,9 @@ async fn count(
         Surface::House if path.starts_with("/article") => Surface::Article,
         surface => surface,
     };
-    let response = next.run(request).await;
+    let peer = request.extensions().get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
+    let client = ClientAddress::resolve(peer, request.headers(), &app.trusted);
+    let response = security::of_request(client, next.run(request)).await;
     let surface = response.extensions().get().copied().unwrap_or(surface);
     app.metrics.responded(surface, response.status());
     response

@@ -23,6 +23,7 @@ pub mod passwords;
 pub mod rate_limit;
 pub mod release_metadata;
 pub mod rescue;
+pub mod security;
 pub mod setup;
 pub mod small_blobs;
 pub mod source;
@@ -104,6 +105,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let (mut app, requests) = App::new(config, keeper)?;
     app.lacks_aur_source = lacks_aur_source;
     app.metrics.aur_enabled.set(app.config.aur.enabled.into());
+    security::configured(&app.config);
     let app = Arc::new(app);
     let shutdown = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -117,6 +119,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::scrub::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
+    tasks.spawn(tasks::throttling::run(app.clone(), shutdown.clone()));
     if let Some(tls) = &tls {
         tasks.spawn(tls.clone().watch(config.tls.reload, shutdown.clone()));
     }
@@ -188,6 +191,9 @@ impl Running {
         if let Some(tls) = self.tls.clone() {
             // Its outcome is logged there.
             let _ = tokio::task::spawn_blocking(move || tls.reload()).await;
+        }
+        if let Err(error) = logging::reopen() {
+            tracing::error!(%error, "the security log cannot be opened again; the old file stays");
         }
         match loaded.reload() {
             Ok(next) => {

@@ -1,16 +1,26 @@
 //! The log: events of `tracing` -> lines on stderr, as text for people or JSON for machines.
 //!
 //! Standard output is for data and never gets a log line. Where the journal stamps each line with the time, no second
-//! time is written.
+//! time is written. Events of the security log ([`security::TARGET`]) go to a file of their own where one is configured:
+//! all of them, whatever the level.
 
-use std::io::{self, IsTerminal};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::config::{Config, Environment, LogFormat};
+use crate::security;
+
+/// The file of the security log, if this process has one.
+static SECURITY_FILE: OnceLock<Arc<SecurityFile>> = OnceLock::new();
 
 /// Libraries whose warnings are about what clients send, a line for each: whoever likes could fill the log. What matters of
 /// it is counted, and logged by us.
@@ -47,18 +57,118 @@ impl Style {
 /// Starts logging to stderr as the configuration says; $RUST_LOG wins over `log_level`. Call it once.
 ///
 /// # Errors
-/// A text if $RUST_LOG cannot be read as a filter, or if logging has been started before.
+/// A text if $RUST_LOG cannot be read as a filter, if the file of the security log cannot be opened, or if logging has
+/// been started before.
 pub fn init(config: &Config, environment: &Environment) -> Result<(), String> {
     let style = Style::new(config, environment, io::stderr().is_terminal());
-    subscriber(&style, io::stderr)?
+    let security = security_file(config)?;
+    subscriber(&style, io::stderr, security)?
         .try_init()
         .map_err(|error| format!("logging cannot start: {error}"))
 }
 
-/// A subscriber in the given style that writes to `writer`.
+/// Starts logging for a command: the security log, if it has a file. What else there is to say, the command says.
+///
+/// # Errors
+/// As [`init`].
+pub fn init_command(config: &Config, environment: &Environment) -> Result<(), String> {
+    let Some(file) = security_file(config)? else { return Ok(()) };
+    let style = Style::new(config, environment, io::stderr().is_terminal());
+    tracing_subscriber::registry()
+        .with(security_layer(&style, file))
+        .try_init()
+        .map_err(|error| format!("logging cannot start: {error}"))
+}
+
+/// Opens the file of the security log again, which somebody may have moved away.
+///
+/// # Errors
+/// Those of opening it; the old one stays.
+pub fn reopen() -> io::Result<()> {
+    SECURITY_FILE.get().map_or(Ok(()), |file| file.reopen())
+}
+
+fn security_file(config: &Config) -> Result<Option<Arc<SecurityFile>>, String> {
+    let Some(path) = &config.security_log else { return Ok(None) };
+    let file = SecurityFile::open(path);
+    let file =
+        file.map_err(|error| format!("security_log = {path:?} cannot be opened: {error}"))?;
+    Ok(Some(SECURITY_FILE.get_or_init(|| Arc::new(file)).clone()))
+}
+
+/// A file that lines are appended to, each whole.
+struct SecurityFile {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl SecurityFile {
+    fn open(path: &Path) -> io::Result<SecurityFile> {
+        Ok(SecurityFile { path: path.to_owned(), file: Mutex::new(SecurityFile::append_to(path)?) })
+    }
+
+    fn append_to(path: &Path) -> io::Result<File> {
+        OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    }
+
+    fn reopen(&self) -> io::Result<()> {
+        let file = SecurityFile::append_to(&self.path)?;
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        Ok(())
+    }
+}
+
+impl<'file> MakeWriter<'file> for SecurityFile {
+    type Writer = &'file SecurityFile;
+
+    fn make_writer(&'file self) -> &'file SecurityFile {
+        self
+    }
+}
+
+impl Write for &SecurityFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Lines in the given style to `writer`.
+fn lines_to<W>(style: &Style, writer: W) -> BoxedLayer
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(style.is_coloured && !style.is_json);
+    match (style.is_json, style.has_time) {
+        (true, true) => layer.json().flatten_event(true).boxed(),
+        (true, false) => layer.json().flatten_event(true).without_time().boxed(),
+        (false, true) => layer.boxed(),
+        (false, false) => layer.without_time().boxed(),
+    }
+}
+
+/// The security log alone, to a file: always with the time, and without colours.
+fn security_layer(style: &Style, file: Arc<SecurityFile>) -> BoxedLayer {
+    let style = Style { is_coloured: false, has_time: true, ..style.clone() };
+    lines_to(&style, file).with_filter(filter_fn(is_security)).boxed()
+}
+
+fn is_security(metadata: &tracing::Metadata<'_>) -> bool {
+    metadata.target() == security::TARGET
+}
+
+/// A subscriber in the given style that writes to `writer`, and the security log to `security`, where that is given.
 fn subscriber<W>(
     style: &Style,
     writer: W,
+    security: Option<Arc<SecurityFile>>,
 ) -> Result<Box<dyn tracing::Subscriber + Send + Sync>, String>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -66,22 +176,21 @@ where
     let filter = EnvFilter::try_new(&style.filter).map_err(|error| {
         format!("RUST_LOG = {:?}: {error}; expected such as `info,larder=debug`", style.filter)
     })?;
-    let registry = tracing_subscriber::registry().with(filter);
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
-        .with_ansi(style.is_coloured && !style.is_json);
-    Ok(match (style.is_json, style.has_time) {
-        (true, true) => Box::new(registry.with(layer.json().flatten_event(true))),
-        (true, false) => Box::new(registry.with(layer.json().flatten_event(true).without_time())),
-        (false, true) => Box::new(registry.with(layer)),
-        (false, false) => Box::new(registry.with(layer.without_time())),
+    let lines = lines_to(style, writer);
+    let registry = tracing_subscriber::registry();
+    Ok(match security {
+        None => Box::new(registry.with(lines.with_filter(filter))),
+        Some(file) => {
+            let others = filter.and(filter_fn(|metadata| !is_security(metadata)));
+            let layers: Vec<BoxedLayer> =
+                vec![lines.with_filter(others).boxed(), security_layer(style, file)];
+            Box::new(registry.with(layers))
+        }
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use super::*;
 
     fn environment(pairs: &[(&str, &str)]) -> Environment {
@@ -90,6 +199,11 @@ mod tests {
 
     /// The lines that one event at `info` and one at `debug` leave behind.
     fn lines(style: &Style) -> String {
+        lines_beside(style, None)
+    }
+
+    /// The same, and one of the security log.
+    fn lines_beside(style: &Style, security: Option<Arc<SecurityFile>>) -> String {
         #[derive(Clone, Default)]
         struct Buffer(Arc<Mutex<Vec<u8>>>);
         impl io::Write for Buffer {
@@ -103,10 +217,14 @@ mod tests {
         }
         let buffer = Buffer::default();
         let writer = buffer.clone();
-        let subscriber = subscriber(style, move || writer.clone()).unwrap();
+        let is_secure = security.is_some();
+        let subscriber = subscriber(style, move || writer.clone(), security).unwrap();
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(packages = 3, "snapshot published");
             tracing::debug!("details");
+            if is_secure {
+                tracing::info!(target: security::TARGET, event = "test", "a right was changed");
+            }
         });
         String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
     }
@@ -160,7 +278,38 @@ mod tests {
     #[test]
     fn a_filter_that_cannot_be_read_is_refused_with_its_text() {
         let style = style(LogFormat::Text, &[("RUST_LOG", "larder=loud")], false);
-        let error = subscriber(&style, io::sink).err().unwrap();
+        let error = subscriber(&style, io::sink, None).err().unwrap();
         assert!(error.contains("larder=loud"), "{error}");
+    }
+
+    #[test]
+    fn the_security_log_has_a_file_of_its_own_whatever_the_level() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("security.log");
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+        let file = Arc::new(SecurityFile::open(&path).unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        for (level, others) in [("info", true), ("off", false)] {
+            let pairs = [("RUST_LOG", level), ("JOURNAL_STREAM", "8:1")];
+            let style = style(LogFormat::Json, &pairs, false);
+            let lines = lines_beside(&style, Some(file.clone()));
+            assert_eq!(lines.contains("snapshot published"), others, "{lines}");
+            assert!(!lines.contains("a right was changed"), "{lines}");
+        }
+        let lines = read(&path);
+        assert_eq!(lines.lines().count(), 2, "{lines}");
+        let value: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        assert_eq!((&value["event"], &value["target"]), (&"test".into(), &security::TARGET.into()));
+        assert!(value["timestamp"].is_string(), "{lines}");
+
+        // Moved away and opened again: what comes then is in the new one.
+        let moved = directory.path().join("security.log.1");
+        std::fs::rename(&path, &moved).unwrap();
+        file.reopen().unwrap();
+        lines_beside(&style(LogFormat::Text, &[], false), Some(file));
+        assert_eq!(read(&moved), lines);
+        assert!(read(&path).contains("a right was changed"), "{}", read(&path));
+        assert!(!read(&path).contains("published"));
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use demo::Recipe;
 use larder::cli::{self, Exit, Invocation};
-use larder::config::{Environment, Loaded};
+use larder::config::{Config, Environment, Loaded};
 use larder::{logging, net};
 use tikv_jemallocator::Jemalloc;
 
@@ -22,15 +22,26 @@ fn main() -> ExitCode {
                 larder::demo::write(&Recipe { packages, seed }, &out)
                     .map_err(|error| Exit::failure(format!("cannot write the catalogue: {error}")))
             }
-            Invocation::Accounts(request) => cli::accounts::run(request, &mut io::stdout()),
+            Invocation::Accounts(request) => {
+                log_changes(request.config(), &environment)?;
+                cli::accounts::run(request, &mut io::stdout())
+            }
             Invocation::Keeping(request) => cli::keeping::run(request, &mut io::stdout()),
-            Invocation::Import(request) => cli::import::run(request, &mut io::stdout()),
+            Invocation::Import(request) => {
+                request.config().map_or(Ok(()), |config| log_changes(config, &environment))?;
+                cli::import::run(request, &mut io::stdout())
+            }
             Invocation::Serve(loaded) => serve(*loaded, &environment),
         });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => exit.report(),
     }
+}
+
+/// What a command changes is in the security log, if that has a file.
+fn log_changes(config: &Config, environment: &Environment) -> Result<(), Exit> {
+    logging::init_command(config, environment).map_err(Exit::failure)
 }
 
 fn serve(loaded: Loaded, environment: &Environment) -> Result<(), Exit> {

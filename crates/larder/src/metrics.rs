@@ -13,7 +13,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::{cpu_pool, net};
+use crate::{cpu_pool, net, passwords};
 
 /// goaurrpc's buckets for `rpc_request_duration_seconds`, in seconds.
 const DURATION_BUCKETS: &[f64] = &[
@@ -122,6 +122,9 @@ pub struct Metrics {
     pub rate_limit_clients: IntGauge,
     /// Pages of the Python index, as `/metrics` brings them up to date.
     pub python: PythonMetrics,
+    login_failures: IntCounterVec,
+    /// Passwords, as they are checked.
+    pub passwords: passwords::Counters,
     actions: IntCounterVec,
     /// Computations, as their threads count them.
     pub cpu_pool: cpu_pool::Counters,
@@ -235,6 +238,16 @@ impl Metrics {
             let process = prometheus::process_collector::ProcessCollector::for_self();
             registry.register(Box::new(process)).expect("metric names are unique");
         }
+        let login_failures = counters(
+            "larder_login_failures_total",
+            "Credentials that did not hold, by what they were: wrong_password, wrong_password_again (known to be wrong), token, login, disabled, malformed, admin_key.",
+            &["reason"],
+        );
+        let throttled = counters(
+            "larder_logins_throttled_total",
+            "Passwords that were not looked at since too many wrong ones were tried, by what was used up: client_and_account, client, account.",
+            &["by"],
+        );
         Metrics {
             rpc_requests: counters(
                 "rpc_requests",
@@ -418,6 +431,22 @@ impl Metrics {
                 ),
                 updating: Mutex::new(()),
             },
+            passwords: passwords::Counters {
+                waiting: gauge("larder_passwords_waiting", "Passwords that wait to be hashed."),
+                refused: counter(
+                    "larder_passwords_refused_total",
+                    "Passwords that were not hashed since too many waited.",
+                ),
+                wrong: login_failures.with_label_values(&["wrong_password"]),
+                wrong_again: login_failures.with_label_values(&["wrong_password_again"]),
+                throttled: passwords::Bound::ALL
+                    .map(|bound| throttled.with_label_values(&[bound.name()])),
+                episodes: gauge(
+                    "larder_logins_throttled",
+                    "Clients, accounts and pairs of them whose wrong passwords are throttled now.",
+                ),
+            },
+            login_failures,
             actions: counters(
                 "larder_actions_total",
                 "Actions by name and outcome: ok, refused, unavailable, failed.",
@@ -496,6 +525,11 @@ impl Metrics {
     /// Counts an action; `action` is one of the table's names, never a client's text.
     pub fn acted(&self, action: &str, outcome: &str) {
         self.actions.with_label_values(&[action, outcome]).inc();
+    }
+
+    /// Counts credentials that did not hold; `reason` is one of few. Passwords count themselves.
+    pub fn login_failed(&self, reason: &'static str) {
+        self.login_failures.with_label_values(&[reason]).inc();
     }
 
     /// Counts a response.

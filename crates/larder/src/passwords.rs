@@ -1,149 +1,447 @@
-//! Checking passwords without paying for it at each request.
+//! Checking passwords without paying for it at each request, and without letting anybody guess.
+//!
+//! check + client -> known already? -> [`throttle`] -> a place to hash ([`places`], [`line`]) -> right or wrong.
 //!
 //! A hash is made to be slow, and clients send their password with every request: what was found right is
 //! remembered for a while, under a fingerprint that the password's hash is part of, so that a changed password
-//! is forgotten at once. Nothing that could be a password is kept. Wrong passwords are hashed each time. They and
-//! passwords that are new share a few places, so many are hashed at once; beyond a queue they are refused.
+//! is forgotten at once. What was found wrong is remembered in the same way, so that a client with an old password
+//! costs nothing and is not taken for one that guesses: only different wrong passwords count. Nothing that could be
+//! a password is kept. Requests that bring the same password at the same time share one hash.
+//!
+//! Where an account's password was right lately, and which, is remembered for longer: it goes first in the line, and
+//! passes where others are throttled. Accounts that do not exist are treated as those that do.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+mod budget;
+mod episodes;
+mod line;
+mod places;
+mod throttle;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use account::{Password, PasswordCheck, PasswordHash, Principal, Refusal};
-use tokio::sync::Semaphore;
+use prometheus::{IntCounter, IntGauge};
+use quick_cache::sync::Cache;
+use tokio::sync::watch;
+
+use crate::net::ClientKey;
+
+pub(crate) use budget::Budgets;
+use episodes::Episodes;
+pub(crate) use episodes::{Ended, Subject};
+pub use line::Rank;
+use places::Places;
+pub use throttle::{Bound, Bounds, Throttled};
+use throttle::{Past, Throttle, Try};
 
 /// Verified passwords that are remembered at once.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Passwords that wait for a core; more are refused.
-const WAITING_MAX: usize = 256;
+/// Wrong passwords that are remembered at once.
+const WRONG_MAX: usize = 10_000;
+
+/// Accounts and clients of which it is remembered that the one's password was right at the other.
+const KNOWN_MAX: usize = 65_536;
+
+/// For how long.
+const KNOWN_FOR: Duration = Duration::from_secs(7 * 86_400);
+
+/// A fingerprint of a user, their hash and a password.
+type Fingerprint = [u8; 32];
+
+/// What is counted.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// Passwords that wait to be hashed.
+    pub waiting: IntGauge,
+    /// Passwords that were refused since too many waited.
+    pub refused: IntCounter,
+    /// Wrong passwords that were hashed.
+    pub wrong: IntCounter,
+    /// Wrong passwords that were known to be wrong.
+    pub wrong_again: IntCounter,
+    /// Tries that were refused, by [`Bound::ALL`].
+    pub throttled: [IntCounter; Bound::ALL.len()],
+    /// Clients, accounts and pairs of them that are throttled now.
+    pub episodes: IntGauge,
+}
 
 /// Checks passwords, remembers which were right, and hashes new ones.
-pub struct Passwords {
+pub struct Passwords(Arc<Inner>);
+
+struct Inner {
     /// When what has this fingerprint was found right.
-    right: quick_cache::sync::Cache<[u8; 32], Instant>,
+    right: Cache<Fingerprint, Instant>,
+    /// What was found wrong, and whether it would have opened anything: so that it is looked at again once it would.
+    wrong: Cache<(Fingerprint, bool), ()>,
+    /// By [`Try::pair`]: what was right there last, and when.
+    known: Cache<u64, (Fingerprint, Instant)>,
+    /// What is being hashed.
+    flights: Mutex<HashMap<Fingerprint, watch::Sender<Option<Outcome>>>>,
+    throttle: Mutex<Throttle>,
+    episodes: Mutex<Episodes>,
     /// Makes the fingerprints worthless elsewhere.
     secret: [u8; 32],
     remembered_for: Duration,
-    hashing: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    places: Arc<Places>,
+    /// What milliseconds are counted from.
+    epoch: Instant,
     hashed: AtomicU64,
+    counters: Counters,
 }
+
+/// What came of a check.
+type Outcome = Result<Result<Principal, Refusal>, TooMany>;
 
 /// More passwords are being hashed, to check or to keep them, than can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords are being checked")]
 pub struct TooMany;
 
+/// Why a password was not looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unchecked {
+    /// Too many are waiting.
+    TooMany,
+    /// Too many wrong ones were tried.
+    Throttled {
+        /// What was used up, and until when.
+        throttled: Throttled,
+        /// Who is throttled, if that has just begun.
+        began: Option<Box<Begun>>,
+    },
+}
+
+/// Who is throttled from now on; for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun(pub(crate) Subject);
+
+impl From<TooMany> for Unchecked {
+    fn from(_: TooMany) -> Unchecked {
+        Unchecked::TooMany
+    }
+}
+
 impl Passwords {
     /// Remembers for `remembered_for`; hashes `at_once` at the same time.
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub fn new(remembered_for: Duration, at_once: usize) -> Result<Passwords, getrandom::Error> {
+    pub fn new(
+        remembered_for: Duration,
+        at_once: usize,
+        bounds: Bounds,
+        counters: Counters,
+    ) -> Result<Passwords, getrandom::Error> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)?;
-        Ok(Passwords {
-            right: quick_cache::sync::Cache::new(REMEMBERED_MAX),
+        Ok(Passwords(Arc::new(Inner {
+            right: Cache::new(REMEMBERED_MAX),
+            wrong: Cache::new(WRONG_MAX),
+            known: Cache::new(KNOWN_MAX),
+            flights: Mutex::default(),
+            throttle: Mutex::new(Throttle::new(bounds)),
+            episodes: Mutex::default(),
             secret,
             remembered_for,
-            hashing: Arc::new(Semaphore::new(at_once)),
-            waiting: AtomicUsize::new(0),
+            places: Places::new(at_once, counters.waiting.clone()),
+            epoch: Instant::now(),
             hashed: AtomicU64::new(0),
-        })
+            counters,
+        })))
     }
 
     /// How many passwords were hashed, rather than remembered, since the start.
     pub fn hashed(&self) -> u64 {
-        self.hashed.load(Relaxed)
+        self.0.hashed.load(Relaxed)
     }
 
-    /// Runs the check, or skips it where it was found right a moment ago.
+    /// Runs the check for `client`, or skips it where what comes of it is known.
     ///
     /// # Errors
-    /// [`TooMany`] if the queue is full.
-    pub async fn check(&self, check: PasswordCheck) -> Result<Result<Principal, Refusal>, TooMany> {
-        let fingerprint = check.fingerprint(&self.secret);
-        let is_remembered =
-            self.right.get(&fingerprint).is_some_and(|since| since.elapsed() < self.remembered_for);
-        // Who was disabled meanwhile waits for a hash, as for a wrong password.
-        if is_remembered && let Ok(principal) = check.passed() {
-            return Ok(Ok(principal));
-        }
-        let outcome = self.run(move || check.run()).await?;
-        if outcome.is_ok() && !self.remembered_for.is_zero() {
-            self.right.insert(fingerprint, Instant::now());
-        }
-        Ok(outcome)
-    }
-
-    /// The hash of a new password.
-    ///
-    /// # Errors
-    /// [`TooMany`] if the queue is full.
-    pub async fn hash(&self, password: Password, salt: [u8; 16]) -> Result<PasswordHash, TooMany> {
-        self.run(move || password.hash(salt)).await
-    }
-
-    /// Runs what takes as long as a hash, once there is a place.
-    async fn run<T: Send + 'static>(
+    /// [`Unchecked`], by why it was not run.
+    pub async fn check(
         &self,
-        hashing: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, TooMany> {
-        let waiting = Waiting::begin(&self.waiting)?;
-        let permit = self.hashing.clone().acquire_owned().await;
-        drop(waiting);
-        self.hashed.fetch_add(1, Relaxed);
+        check: PasswordCheck,
+        client: ClientKey,
+    ) -> Result<Result<Principal, Refusal>, Unchecked> {
+        let inner = &self.0;
+        let now = inner.now();
+        let fingerprint = check.fingerprint(&inner.secret);
+        let may_pass = check.passed();
+        let it = inner.throttle().try_of(check.user_name().as_str(), client);
+        let known = inner.known.get(&it.pair).filter(|(_, since)| since.elapsed() < KNOWN_FOR);
+        let is_remembered = may_pass.is_ok()
+            && inner.right.get(&fingerprint).is_some_and(|at| at.elapsed() < inner.remembered_for);
+        let past = match known {
+            Some((known, _)) if known == fingerprint && may_pass.is_ok() => Past::RightHere,
+            Some(_) if !is_remembered => Past::AnotherWasRightHere,
+            _ if is_remembered => Past::RightElsewhere,
+            _ => Past::Nothing,
+        };
+        let is_right = matches!(past, Past::RightHere | Past::RightElsewhere);
+        if !is_right && inner.wrong.get(&(fingerprint, may_pass.is_ok())).is_some() {
+            inner.counters.wrong_again.inc();
+            return Ok(Err(Refusal::Password { user: check.user_name().clone() }));
+        }
+        let user = check.user_name().clone();
+        let mut outcome = {
+            let mut flights = inner.flights();
+            let flight = flights.get(&fingerprint).filter(|_| !is_remembered);
+            let mut throttle = inner.throttle();
+            let admitted = match flight {
+                Some(_) => throttle.may_follow(it, past, now),
+                None => throttle.admit(it, past, now),
+            };
+            drop(throttle);
+            if let Err(throttled) = admitted {
+                drop(flights);
+                return Err(inner.refused(throttled, user.as_str(), client, now));
+            }
+            if is_remembered {
+                drop(flights);
+                inner.known.insert(it.pair, (fingerprint, Instant::now()));
+                return Ok(may_pass);
+            }
+            match flight {
+                Some(flight) => flight.subscribe(),
+                None => {
+                    let (sender, outcome) = watch::channel(None);
+                    flights.insert(fingerprint, sender);
+                    let flight = Flight { inner: inner.clone(), fingerprint, it, past };
+                    tokio::spawn(flight.run(check, client));
+                    outcome
+                }
+            }
+        };
+        let outcome = match outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or(Err(TooMany)),
+            // The check panicked, and said so in the log.
+            Err(_) => Err(TooMany),
+        };
+        match &outcome {
+            Ok(Ok(_)) => inner.known.insert(it.pair, (fingerprint, Instant::now())),
+            Ok(Err(_)) => inner.counters.wrong.inc(),
+            Err(TooMany) => inner.counters.refused.inc(),
+        }
+        Ok(outcome?)
+    }
+
+    /// Whether `client` may try a key that costs no hash, and whether it is right; `what` names the key's door as an
+    /// account would be.
+    ///
+    /// # Errors
+    /// [`Unchecked::Throttled`].
+    pub fn check_key(
+        &self,
+        what: &str,
+        given: &[u8],
+        client: ClientKey,
+        is_right: impl FnOnce() -> bool,
+    ) -> Result<bool, Unchecked> {
+        let inner = &self.0;
+        let now = inner.now();
+        let fingerprint = inner.fingerprint_of(what, given);
+        let mut throttle = inner.throttle();
+        let it = throttle.try_of(what, client);
+        let known = inner.known.get(&it.pair).filter(|(_, since)| since.elapsed() < KNOWN_FOR);
+        let past = match known {
+            Some((known, _)) if known == fingerprint => Past::RightHere,
+            Some(_) => Past::AnotherWasRightHere,
+            None => Past::Nothing,
+        };
+        if past != Past::RightHere && inner.wrong.get(&(fingerprint, true)).is_some() {
+            return Ok(false);
+        }
+        if let Err(throttled) = throttle.admit(it, past, now) {
+            drop(throttle);
+            return Err(inner.refused(throttled, what, client, now));
+        }
+        if is_right() {
+            throttle.give_back(it, past);
+            inner.known.insert(it.pair, (fingerprint, Instant::now()));
+            return Ok(true);
+        }
+        inner.wrong.insert((fingerprint, true), ());
+        Ok(false)
+    }
+
+    /// The hash of a new password, that `client` asks for.
+    ///
+    /// # Errors
+    /// [`TooMany`] if the queue is full.
+    pub async fn hash(
+        &self,
+        password: Password,
+        salt: [u8; 16],
+        client: ClientKey,
+        rank: Rank,
+    ) -> Result<PasswordHash, TooMany> {
+        let place = self.0.places.enter(rank, client).await;
+        let place = place.inspect_err(|_| self.0.counters.refused.inc())?;
+        self.0.hashed.fetch_add(1, Relaxed);
         let running = tokio::task::spawn_blocking(move || {
-            let outcome = hashing();
-            drop(permit);
-            outcome
+            let hash = password.hash(salt);
+            drop(place);
+            hash
         });
         match running.await {
-            Ok(outcome) => Ok(outcome),
+            Ok(hash) => Ok(hash),
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
-}
 
-/// A place in the queue, given up when dropped.
-struct Waiting<'queue>(&'queue AtomicUsize);
+    /// Who is no longer throttled: to be asked now and then, for the log.
+    pub(crate) fn ended(&self) -> Vec<Ended> {
+        let now = self.0.now();
+        let mut episodes = self.0.episodes();
+        let ended = episodes.ended(now);
+        self.0.counters.episodes.set(i64::try_from(episodes.len()).unwrap_or(i64::MAX));
+        ended
+    }
 
-impl Waiting<'_> {
-    fn begin(queue: &AtomicUsize) -> Result<Waiting<'_>, TooMany> {
-        if queue.fetch_add(1, Relaxed) >= WAITING_MAX {
-            queue.fetch_sub(1, Relaxed);
-            return Err(TooMany);
-        }
-        Ok(Waiting(queue))
+    /// The same, as if nobody had been for a long time: at the end of the process.
+    pub(crate) fn end(&self) -> Vec<Ended> {
+        self.0.episodes().ended(u64::MAX)
     }
 }
 
-impl Drop for Waiting<'_> {
+/// A hash that is waited for.
+struct Flight {
+    inner: Arc<Inner>,
+    fingerprint: Fingerprint,
+    it: Try,
+    past: Past,
+}
+
+impl Flight {
+    /// Hashes, notes what came of it, and tells those that wait. It goes on when they do not, so that nobody has a
+    /// try for nothing by hanging up; unless it has not begun by then.
+    async fn run(self, check: PasswordCheck, client: ClientKey) {
+        let inner = self.inner.clone();
+        let rank = if self.past == Past::RightHere { Rank::Known } else { Rank::Other };
+        let place = inner.places.enter(rank, client).await;
+        let is_abandoned = || {
+            let mut flights = inner.flights();
+            let is_alone =
+                flights.get(&self.fingerprint).is_some_and(|it| it.receiver_count() == 0);
+            is_alone && flights.remove(&self.fingerprint).is_some()
+        };
+        let place = match place {
+            Ok(place) if !is_abandoned() => place,
+            _ => {
+                inner.throttle().give_back(self.it, self.past);
+                self.land(Err(TooMany));
+                return;
+            }
+        };
+        inner.hashed.fetch_add(1, Relaxed);
+        let running = tokio::task::spawn_blocking(move || {
+            let may_pass = check.passed().is_ok();
+            let outcome = check.run();
+            drop(place);
+            if outcome.is_ok() {
+                self.inner.throttle().give_back(self.it, self.past);
+                if !self.inner.remembered_for.is_zero() {
+                    self.inner.right.insert(self.fingerprint, Instant::now());
+                }
+            } else {
+                self.inner.wrong.insert((self.fingerprint, may_pass), ());
+            }
+            self.land(Ok(outcome));
+        });
+        if let Err(error) = running.await {
+            tracing::error!(%error, "the check of a password failed");
+        }
+    }
+
+    /// Tells those that wait.
+    fn land(&self, outcome: Outcome) {
+        if let Some(flight) = self.inner.flights().remove(&self.fingerprint) {
+            flight.send_replace(Some(outcome));
+        }
+    }
+}
+
+impl Drop for Flight {
+    /// After a panic nobody waits for ever.
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        if std::thread::panicking() {
+            self.inner.flights().remove(&self.fingerprint);
+        }
+    }
+}
+
+impl Inner {
+    fn now(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn throttle(&self) -> MutexGuard<'_, Throttle> {
+        self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<Fingerprint, watch::Sender<Option<Outcome>>>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn episodes(&self) -> MutexGuard<'_, Episodes> {
+        self.episodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a key is remembered by.
+    fn fingerprint_of(&self, what: &str, given: &[u8]) -> Fingerprint {
+        use sha2::Digest as _;
+        let mut digest = sha2::Sha256::new();
+        digest.update(self.secret);
+        digest.update(what.as_bytes());
+        digest.update([0]);
+        digest.update(given);
+        digest.finalize().into()
+    }
+
+    /// Counts a refusal.
+    fn refused(
+        &self,
+        throttled: Throttled,
+        account: &str,
+        client: ClientKey,
+        now: u64,
+    ) -> Unchecked {
+        self.counters.throttled[throttled.by as usize].inc();
+        let names_client = throttled.by != Bound::Account;
+        let names_account = throttled.by != Bound::Client;
+        let subject = Subject {
+            by: Some(throttled.by),
+            account: names_account.then(|| account.to_owned()),
+            client: names_client.then(|| client.to_string()),
+        };
+        let mut episodes = self.episodes();
+        let began = episodes.refused(subject, now).map(|subject| Box::new(Begun(subject)));
+        self.counters.episodes.set(i64::try_from(episodes.len()).unwrap_or(i64::MAX));
+        Unchecked::Throttled { throttled, began }
+    }
+}
+
+impl Counters {
+    /// Counters that nobody reads.
+    pub fn unregistered() -> Counters {
+        let valid = "the name is valid";
+        let gauge = |name: &str| IntGauge::new(name, name).expect(valid);
+        let counter = |name: &str| IntCounter::new(name, name).expect(valid);
+        Counters {
+            waiting: gauge("waiting"),
+            refused: counter("refused"),
+            wrong: counter("wrong"),
+            wrong_again: counter("wrong_again"),
+            throttled: Bound::ALL.map(|bound| counter(bound.name())),
+            episodes: gauge("episodes"),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::task::{Context, Poll, Waker};
-
-    use super::*;
-
-    /// Hashes wait where checks do, and the one after the last place is refused.
-    #[test]
-    fn new_passwords_wait_in_the_queue() {
-        let passwords = Passwords::new(Duration::ZERO, 0).expect("random numbers");
-        let hash = || Box::pin(passwords.hash(Password::new("p").expect("a password"), [0; 16]));
-        let mut context = Context::from_waker(Waker::noop());
-        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| hash()).collect();
-        for waiting in &mut waiting {
-            assert!(waiting.as_mut().poll(&mut context).is_pending());
-        }
-        assert_eq!(hash().as_mut().poll(&mut context), Poll::Ready(Err(TooMany)));
-        waiting.pop();
-        assert!(hash().as_mut().poll(&mut context).is_pending(), "whoever goes leaves a place");
-        assert_eq!(passwords.hashed(), 0);
-    }
-}
+mod tests;

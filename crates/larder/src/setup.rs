@@ -17,7 +17,7 @@ use store::{BlobError, BlobStore, CommitError, DatabaseLocation, Records, Record
 
 use crate::config::Config;
 use crate::stored::{Keeper, Stored};
-use crate::{accounts, identity};
+use crate::{accounts, identity, security};
 
 /// Makes the data directory where there is none, closed to other users of the machine: it holds what passwords
 /// are checked against, and what logins are signed with.
@@ -150,9 +150,18 @@ pub async fn load(records: &Records) -> anyhow::Result<Stored> {
 
 /// Commits; false if another process was first.
 async fn commit_unless_there(records: &Records, batch: Batch) -> anyhow::Result<bool> {
+    // What it writes was not there before.
+    let changes = security::changes(&account::Snapshot::new(), None, &batch).by_command();
     match records.commit(batch).await {
-        Ok(_) => Ok(true),
-        Err(CommitError::Mismatch(_)) => Ok(false),
+        Ok(serial) => {
+            changes.committed(serial);
+            Ok(true)
+        }
+        Err(CommitError::Mismatch(_)) => {
+            changes.refused();
+            Ok(false)
+        }
+        // Logged as one whose outcome is unknown.
         Err(error) => Err(error.into()),
     }
 }

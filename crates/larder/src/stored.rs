@@ -19,6 +19,7 @@ use store::{BlobStore, CommitError, Records};
 use tokio::sync::watch;
 
 use crate::live::Live;
+use crate::security;
 
 /// What a store is called, in its records.
 pub const IDENTITY_KEY: &str = "store/identity";
@@ -221,7 +222,23 @@ impl Keeper {
     /// # Errors
     /// [`WriteFailure`]; on [`WriteFailure::Commit`] nothing was written.
     pub async fn commit_as_system(&self, batch: Batch) -> Result<Serial, WriteFailure> {
-        let serial = self.records.commit(batch).await?;
+        let changes = match self.live.snapshot_full() {
+            Some(stored) => security::changes(&stored.accounts, Some(&stored.index), &batch),
+            None => security::changes(&account::Snapshot::new(), None, &batch),
+        };
+        let changes = changes.by_request();
+        let serial = match self.records.commit(batch).await {
+            Ok(serial) => {
+                changes.committed(serial);
+                serial
+            }
+            // Logged as one whose outcome is unknown.
+            Err(error @ CommitError::OutcomeUnknown(_)) => return Err(error.into()),
+            Err(error) => {
+                changes.refused();
+                return Err(error.into());
+            }
+        };
         if self.wait_for(serial, VISIBLE_TIMEOUT).await {
             Ok(serial)
         } else {

@@ -5,3 +5,4 @@ pub mod blob_sweep;
 pub mod retention;
 pub mod scrub;
 pub mod store_tail;
+pub mod throttling;

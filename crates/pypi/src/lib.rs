@@ -40,7 +40,7 @@ pub use pages::{NoPage, Page, PageBudget, PageCounts, PageRequest, Pages, render
 pub use permission::may_own;
 pub use project::{Project, ProjectStatus, Release, StatusMarker};
 pub use project_name::{ProjectName, ProjectNameError};
-pub use record::{KIND, stage_key};
+pub use record::{KIND, stage_key, stage_of_key};
 pub use release_file::{Directory, FileRole, LogEntry, ReleaseFile};
 pub use simple::{Links, PageForm};
 pub use snapshot::{Applied, FileLookup, Snapshot, Stage};

@@ -46,6 +46,14 @@ pub fn stage_key(stage: &StageName) -> Key {
     key("stage", &[stage.as_str()])
 }
 
+/// The stage whose configuration has this key; none if it is about something else.
+pub fn stage_of_key(key: &Key) -> Option<&str> {
+    match Subject::of(key)? {
+        Ok(Subject::Stage { stage }) => Some(stage),
+        _ => None,
+    }
+}
+
 pub(crate) fn project_key(stage: &StageName, project: &ProjectName) -> Key {
     key("project", &[stage.as_str(), project.as_str()])
 }

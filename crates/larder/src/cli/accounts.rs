@@ -283,6 +283,13 @@ fn field(matches: &ArgMatches, id: &str) -> Field<String> {
     }
 }
 
+impl Request {
+    /// The configuration that it is done with.
+    pub fn config(&self) -> &Config {
+        &self.loaded.config
+    }
+}
+
 /// Does what was asked, with its output into `out`.
 ///
 /// # Errors

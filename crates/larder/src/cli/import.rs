@@ -197,6 +197,16 @@ pub(super) fn parse(
     }))
 }
 
+impl Request {
+    /// The configuration of the store that is changed, if one is.
+    pub fn config(&self) -> Option<&Config> {
+        match &self.0 {
+            Action::Devpi { loaded, .. } | Action::Wheels { loaded, .. } => Some(&loaded.config),
+            Action::Use(_) => None,
+        }
+    }
+}
+
 /// Does what was asked, with its output into `out`.
 ///
 /// # Errors

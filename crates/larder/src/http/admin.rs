@@ -21,9 +21,10 @@ use http::{Method, StatusCode};
 use serde_json::json;
 
 use super::error::{wrong_method, wrong_method_beside_post};
-use super::pages;
+use super::{auth, pages};
 use crate::app::{App, RefreshRequest};
 use crate::rescue::rescue;
+use crate::security;
 
 /// The routes; all but the OpenAPI document need the key.
 pub(super) fn routes(app: Arc<App>) -> Router<Arc<App>> {
@@ -45,11 +46,21 @@ pub(super) fn routes(app: Arc<App>) -> Router<Arc<App>> {
 
 async fn check_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let given = request.headers().get("APIKey").map(|value| value.as_bytes());
-    let is_right = match (&app.config.admin.key, given) {
-        (Some(key), Some(given)) => key.matches(given),
-        _ => false,
+    let checked = match (&app.config.admin.key, given) {
+        (Some(key), Some(given)) => {
+            let client = security::client().key();
+            app.passwords.check_key("admin key", given, client, || key.matches(given))
+        }
+        _ => Ok(false),
     };
-    if is_right { next.run(request).await } else { text(StatusCode::UNAUTHORIZED, "Unauthorized") }
+    match checked {
+        Ok(true) => next.run(request).await,
+        Ok(false) => {
+            auth::failed(&app, Some("admin key"), "admin_key");
+            text(StatusCode::UNAUTHORIZED, "Unauthorized")
+        }
+        Err(error) => auth::unchecked(&app, error).into_response(),
+    }
 }
 
 async fn run_job(

@@ -9,7 +9,7 @@ mod origin;
 
 use std::sync::Arc;
 
-use account::{Acl, Credentials, Identified, Principal, Scope, identify};
+use account::{Acl, Credentials, Identified, Principal, Refusal, Scope, identify};
 use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
@@ -17,6 +17,8 @@ use store::CommitError;
 
 use super::error::HttpError;
 use crate::app::App;
+use crate::passwords::Unchecked;
+use crate::security;
 use crate::stored::{Basis, Stored, WriteFailure};
 
 pub(super) use origin::refuse_foreign_pages;
@@ -38,7 +40,7 @@ pub(super) fn stored(app: &App) -> Result<Arc<Stored>, HttpError> {
 /// Who a request comes from.
 ///
 /// # Errors
-/// 401 for credentials that do not hold; 503 while too many passwords are being checked.
+/// 401 for credentials that do not hold; 429 after too many wrong passwords; 503 while too many are being checked.
 pub(super) async fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
     identified(app, headers).await?.map_err(HttpError::unauthorized)
 }
@@ -46,7 +48,7 @@ pub(super) async fn principal(app: &App, headers: &HeaderMap) -> Result<Principa
 /// The same; the inner error is why the credentials do not hold.
 ///
 /// # Errors
-/// 503 while too many passwords are being checked, or the store is not loaded.
+/// 429 after too many wrong passwords; 503 while too many are being checked, or the store is not loaded.
 pub(super) async fn identified(
     app: &App,
     headers: &HeaderMap,
@@ -58,7 +60,10 @@ pub(super) async fn identified(
     };
     match credentials {
         Ok(credentials) => proved(app, &credentials).await,
-        Err(error) => Ok(Err(error.to_string())),
+        Err(error) => {
+            failed(app, None, "malformed");
+            Ok(Err(error.to_string()))
+        }
     }
 }
 
@@ -76,11 +81,67 @@ pub(super) async fn proved(
         Identified::Refused(refusal) => Err(refusal),
         Identified::NeedsPasswordCheck(check) => {
             drop(stored);
-            let checking = app.passwords.check(check).await;
-            checking.map_err(|error| HttpError::unavailable(error.to_string(), 1))?
+            let checking = app.passwords.check(check, security::client().key()).await;
+            checking.map_err(|error| unchecked(app, error))?
         }
     };
-    Ok(outcome.map_err(|refusal| refusal.to_string()))
+    match outcome {
+        Ok(principal) => {
+            security::identified(&principal);
+            Ok(Ok(principal))
+        }
+        Err(refusal) => {
+            refused(app, credentials, &refusal);
+            Ok(Err(refusal.to_string()))
+        }
+    }
+}
+
+/// Counts and logs credentials that do not hold.
+fn refused(app: &App, credentials: &Credentials, refusal: &Refusal) {
+    let reason = match refusal {
+        // Counted where it is checked.
+        Refusal::Password { user } => {
+            return app.security.login_failed(Some(user.as_str()), "wrong_password");
+        }
+        Refusal::Disabled { .. } => "disabled",
+        Refusal::TokenUnknown { .. }
+        | Refusal::TokenExpired { .. }
+        | Refusal::TokenOfAnother { .. } => "token",
+        Refusal::Login(_) | Refusal::LoginOfAnother { .. } => "login",
+    };
+    let account = match credentials {
+        Credentials::Password { user, .. } => Some(user.to_string()),
+        Credentials::Token { user: Some(user), .. }
+        | Credentials::Login { user: Some(user), .. } => Some(user.to_string()),
+        Credentials::Token { token, .. } => Some(format!("token {}", token.id())),
+        Credentials::Login { .. } => None,
+    };
+    failed(app, account.as_deref(), reason);
+}
+
+/// Counts and logs credentials that do not hold.
+pub(super) fn failed(app: &App, account: Option<&str>, reason: &'static str) {
+    app.metrics.login_failed(reason);
+    app.security.login_failed(account, reason);
+}
+
+/// The answer to somebody whose password was not looked at.
+pub(super) fn unchecked(app: &App, error: Unchecked) -> HttpError {
+    match error {
+        Unchecked::TooMany => HttpError::unavailable(crate::passwords::TooMany.to_string(), 1),
+        Unchecked::Throttled { throttled, began } => {
+            let seconds = throttled.wait_milliseconds.div_ceil(1000).max(1);
+            if let Some(began) = began {
+                app.security.throttling_began(&began.0, seconds);
+            }
+            let detail = format!(
+                "too many wrong passwords were tried: this one was not looked at; try again in {seconds} seconds, or \
+                 use a token"
+            );
+            HttpError::too_many(detail, u32::try_from(seconds).unwrap_or(u32::MAX))
+        }
+    }
 }
 
 /// Who asks, as of the state that a write is decided on.

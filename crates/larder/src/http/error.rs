@@ -53,6 +53,12 @@ impl HttpError {
         HttpError { retry_after_seconds: Some(retry_after_seconds), ..error }
     }
 
+    /// 429, with the time after which to try again.
+    pub fn too_many(detail: impl Into<String>, retry_after_seconds: u32) -> HttpError {
+        let error = HttpError::new(StatusCode::TOO_MANY_REQUESTS, detail);
+        HttpError { retry_after_seconds: Some(retry_after_seconds), ..error }
+    }
+
     /// 405, with the methods that the path has.
     pub fn method_not_allowed(method: &http::Method, path: &str, allow: &'static str) -> HttpError {
         let detail = format!("`{method}` is not a method of `{path}`, expected one of: {allow}");

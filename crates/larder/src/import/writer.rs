@@ -12,8 +12,8 @@ use store::{BlobStore, CommitError, DatabaseLocation, Records};
 
 use crate::config::Config;
 use crate::keeping::Store;
-use crate::setup;
 use crate::stored::Stored;
+use crate::{security, setup};
 
 /// The store as of the last look.
 pub(super) struct Writer {
@@ -117,9 +117,17 @@ impl Writer {
             writes: plan.writes.into_values().collect(),
             checks: plan.checks.into_iter().collect(),
         };
+        let changes = security::changes(&self.stored.accounts, Some(&self.stored.index), &batch);
+        let changes = changes.by_command();
         let is_done = match records.commit(batch).await {
-            Ok(_) => true,
-            Err(CommitError::Mismatch(_)) => false,
+            Ok(serial) => {
+                changes.committed(serial);
+                true
+            }
+            Err(CommitError::Mismatch(_)) => {
+                changes.refused();
+                false
+            }
             Err(error) => return Err(error).context("the import stopped; run it again to go on"),
         };
         self.refresh().await?;

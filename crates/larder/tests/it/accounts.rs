@@ -2,6 +2,7 @@
 
 mod command;
 mod foreign_pages;
+mod guessing;
 mod running;
 mod tokens;
 

@@ -7,8 +7,8 @@ use store::{CommitError, DatabaseLocation, Records, RecordsOptions};
 
 use crate::cli::Exit;
 use crate::config::Config;
-use crate::setup;
 use crate::stored::{ATTEMPTS_MAX, is_enough};
+use crate::{security, setup};
 
 /// The users and tokens of an open store, as of the last look.
 pub(super) struct Directory {
@@ -101,7 +101,15 @@ impl Directory {
             let (batch, said) = decide(&self.snapshot, self.index.as_ref())?;
             let Some(batch) = batch else { return Ok(said) };
             attempts += 1;
-            match self.records.commit(batch).await {
+            let changes = security::changes(&self.snapshot, self.index.as_ref(), &batch);
+            let changes = changes.by_command();
+            let committed = self.records.commit(batch).await;
+            match &committed {
+                Ok(serial) => changes.committed(*serial),
+                Err(CommitError::OutcomeUnknown(_)) => drop(changes),
+                Err(_) => changes.refused(),
+            }
+            match committed {
                 Ok(_) => {
                     self.refresh().await?;
                     return Ok(said);

@@ -20,6 +20,8 @@ use crate::accounts;
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
+use crate::passwords::Rank;
+use crate::security;
 use crate::stored::Basis;
 
 /// Who may make and change users.
@@ -105,7 +107,8 @@ async fn hashed(ask: &Ask, edit: &UserEdit) -> Result<Option<PasswordHash>, Refu
         tracing::error!(%error, "the system has no random numbers");
         HttpError::unavailable("the system has no random numbers", 5)
     })?;
-    let hash = ask.app.passwords.hash(password, salt).await;
+    let rank = if security::is_identified() { Rank::Known } else { Rank::Other };
+    let hash = ask.app.passwords.hash(password, salt, security::client().key(), rank).await;
     Ok(Some(hash.map_err(|error| HttpError::unavailable(error.to_string(), 1))?))
 }
 
@@ -264,12 +267,19 @@ async fn log_in(ask: &Ask, body: Body) -> Result<Response, Refused> {
     };
     let refused =
         || rule(StatusCode::UNAUTHORIZED, format_args!("user '{user}' could not be authenticated"));
-    let credentials = Credentials::from_user_and_password(user, password).map_err(|_| refused())?;
+    let credentials = Credentials::from_user_and_password(user, password).map_err(|_| {
+        auth::failed(&ask.app, Some(user), "malformed");
+        refused()
+    })?;
     // A login does not make a longer one, and a token is no login.
-    let Credentials::Password { .. } = credentials else { return Err(refused()) };
+    let Credentials::Password { .. } = credentials else {
+        auth::failed(&ask.app, Some(user), "no_password");
+        return Err(refused());
+    };
     let proved = auth::proved(&ask.app, &credentials).await?;
     let principal = proved.map_err(|_| refused())?;
     let identity = principal.identity().ok_or_else(refused)?;
     let login = proxy_auth(&ask.app, &identity.user)?;
+    ask.app.security.logged_in(identity.user.name.as_str());
     Ok(reply::result(StatusCode::OK, "proxyauth", login, Some("login successful")))
 }

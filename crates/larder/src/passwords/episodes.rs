@@ -1,0 +1,116 @@
+//! [`Episodes`]: who is being throttled, so that the log has a line at its beginning and one at its end.
+//!
+//! What is refused is counted and not written down each time. An episode is over when nothing of it was refused for
+//! a while. Beyond a bound of episodes at once, further ones are one together. Time is an argument.
+
+use std::collections::HashMap;
+
+use super::throttle::Bound;
+
+/// Episodes at once that are told apart.
+const EPISODES_MAX: usize = 1_024;
+
+/// An episode is over when nothing was refused for so long, in milliseconds.
+pub(super) const QUIET_MILLISECONDS: u64 = 60_000;
+
+/// Who is throttled: the account, the client, or both. None of them: many, beyond the bound.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Subject {
+    pub(crate) by: Option<Bound>,
+    pub(crate) account: Option<String>,
+    pub(crate) client: Option<String>,
+}
+
+/// What became of an episode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) subject: Subject,
+    /// Requests that were refused.
+    pub(crate) refused: u64,
+    /// From the first to the last of them.
+    pub(crate) seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    began: u64,
+    last: u64,
+    refused: u64,
+}
+
+/// The episodes that are not over.
+#[derive(Debug, Default)]
+pub(super) struct Episodes(HashMap<Subject, Episode>);
+
+impl Episodes {
+    /// Counts a refusal; gives its subject if an episode begins with it.
+    pub(super) fn refused(&mut self, subject: Subject, now: u64) -> Option<Subject> {
+        let subject = if self.0.len() >= EPISODES_MAX && !self.0.contains_key(&subject) {
+            Subject { by: None, account: None, client: None }
+        } else {
+            subject
+        };
+        if let Some(episode) = self.0.get_mut(&subject) {
+            episode.last = now;
+            episode.refused += 1;
+            return None;
+        }
+        self.0.insert(subject.clone(), Episode { began: now, last: now, refused: 1 });
+        Some(subject)
+    }
+
+    /// Takes out what is over.
+    pub(super) fn ended(&mut self, now: u64) -> Vec<Ended> {
+        let is_over = |_: &Subject, episode: &mut Episode| {
+            now.saturating_sub(episode.last) >= QUIET_MILLISECONDS
+        };
+        let ended = self.0.extract_if(is_over).map(|(subject, episode)| Ended {
+            subject,
+            refused: episode.refused,
+            seconds: (episode.last - episode.began) / 1000,
+        });
+        ended.collect()
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(account: &str) -> Subject {
+        let (account, client) = (Some(account.to_owned()), Some("192.0.2.1".to_owned()));
+        Subject { by: Some(Bound::Pair), account, client }
+    }
+
+    #[test]
+    fn an_episode_has_a_beginning_and_an_end() {
+        let mut episodes = Episodes::default();
+        assert_eq!(episodes.refused(subject("alice"), 0), Some(subject("alice")));
+        for now in 1..=5_000 {
+            assert_eq!(episodes.refused(subject("alice"), now), None);
+        }
+        assert_eq!(episodes.ended(5_000 + QUIET_MILLISECONDS - 1), []);
+        let ended = Ended { subject: subject("alice"), refused: 5_001, seconds: 5 };
+        assert_eq!(episodes.ended(5_000 + QUIET_MILLISECONDS), [ended]);
+        assert_eq!(episodes.ended(u64::MAX), []);
+        assert_eq!(episodes.refused(subject("alice"), 99_999), Some(subject("alice")), "anew");
+    }
+
+    #[test]
+    fn too_many_are_one() {
+        let mut episodes = Episodes::default();
+        let mut begun = 0;
+        for number in 0..1_000_000 {
+            begun += usize::from(episodes.refused(subject(&number.to_string()), 0).is_some());
+        }
+        assert_eq!((begun, episodes.len()), (EPISODES_MAX + 1, EPISODES_MAX + 1));
+        let ended = episodes.ended(u64::MAX);
+        let many = ended.iter().find(|ended| ended.subject.by.is_none()).expect("the others");
+        assert_eq!(many.refused, 1_000_000 - EPISODES_MAX as u64);
+    }
+}

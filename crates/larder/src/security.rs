@@ -1,0 +1,321 @@
+//! The security log: who did what from where, as far as it concerns who may do what.
+//!
+//! [`of_request`] says where a request comes from, for everything that it does; [`identified`] says who it is, once
+//! that is known. Events go to [`tracing`] under [`TARGET`], and from there to standard error or to a file of their
+//! own ([`crate::logging`]). No event has a secret or a part of one. What strangers can cause is bounded: of each kind
+//! so many lines, and of one client so many; what is left out is counted in the next line of its kind.
+
+mod changes;
+
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use account::{Means, Principal};
+
+use crate::config::Config;
+use crate::net::{ClientAddress, ClientKey};
+use crate::passwords::{Budgets, Ended, Subject};
+
+pub(crate) use changes::changes;
+
+/// What events of the security log are marked with.
+pub const TARGET: &str = "larder::security";
+
+/// Characters of an outside text that are shown.
+const TEXT_CHARACTERS_MAX: usize = 80;
+
+/// In what time a line of a kind may be followed by as many again, in milliseconds.
+const WINDOW_MILLISECONDS: u64 = 600_000;
+
+/// Lines of one client about failed logins in [`WINDOW_MILLISECONDS`].
+const CLIENT_LINES: u32 = 20;
+
+/// Clients that are told apart in that.
+const CLIENTS_MAX: usize = 16_384;
+
+/// What strangers can cause an event of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    LoginFailed,
+    LoggedIn,
+    ThrottlingBegan,
+    ThrottlingEnded,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] =
+        [Kind::LoginFailed, Kind::LoggedIn, Kind::ThrottlingBegan, Kind::ThrottlingEnded];
+
+    /// Lines in [`WINDOW_MILLISECONDS`].
+    const LINES: u32 = 1_000;
+}
+
+/// What bounds the log.
+pub struct SecurityLog {
+    epoch: Instant,
+    hasher: RandomState,
+    state: Mutex<Flow>,
+}
+
+/// How much was written lately.
+struct Flow {
+    kinds: [(Budgets, u64); Kind::ALL.len()],
+    clients: Budgets,
+}
+
+impl Flow {
+    fn new() -> Flow {
+        let kind = |_| (Budgets::new(Kind::LINES, WINDOW_MILLISECONDS, 1), 0);
+        let clients = Budgets::new(CLIENT_LINES, WINDOW_MILLISECONDS, CLIENTS_MAX);
+        Flow { kinds: Kind::ALL.map(kind), clients }
+    }
+
+    /// Whether a line of this kind may be written now, and how many were not written before it.
+    fn line(&mut self, kind: Kind, client: Option<u64>, now: u64) -> Option<u64> {
+        let (budget, left_out) = &mut self.kinds[kind as usize];
+        let client_is_full = client.is_some_and(|client| self.clients.wait(client, now) > 0);
+        if client_is_full || budget.wait(0, now) > 0 {
+            *left_out += 1;
+            return None;
+        }
+        budget.take(0, now);
+        if let Some(client) = client {
+            self.clients.take(client, now);
+        }
+        Some(std::mem::take(left_out))
+    }
+}
+
+impl Default for SecurityLog {
+    fn default() -> SecurityLog {
+        let state = Mutex::new(Flow::new());
+        SecurityLog { epoch: Instant::now(), hasher: RandomState::new(), state }
+    }
+}
+
+impl SecurityLog {
+    fn line(&self, kind: Kind, client: Option<ClientKey>) -> Option<u64> {
+        let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let client = client.map(|client| self.hasher.hash_one(client));
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).line(kind, client, now)
+    }
+
+    /// Credentials did not hold. `account`: whose they were said to be, as it came.
+    pub fn login_failed(&self, account: Option<&str>, reason: &'static str) {
+        let client = client();
+        let Some(left_out) = self.line(Kind::LoginFailed, Some(client.key())) else { return };
+        tracing::warn!(
+            target: TARGET,
+            event = "login_failed",
+            account = account.map(shown),
+            client = %client,
+            reason,
+            left_out = some(left_out),
+            "a login failed"
+        );
+    }
+
+    /// A login was given for a password.
+    pub fn logged_in(&self, account: &str) {
+        let Some(left_out) = self.line(Kind::LoggedIn, None) else { return };
+        tracing::info!(
+            target: TARGET,
+            event = "login",
+            account = shown(account),
+            client = %client(),
+            left_out = some(left_out),
+            "a user logged in"
+        );
+    }
+
+    /// Somebody is throttled from now on.
+    pub(crate) fn throttling_began(&self, subject: &Subject, wait_seconds: u64) {
+        let Some(left_out) = self.line(Kind::ThrottlingBegan, None) else { return };
+        tracing::warn!(
+            target: TARGET,
+            event = "throttling_began",
+            by = subject.by.map_or("many", |bound| bound.name()),
+            account = subject.account.as_deref().map(shown),
+            client = subject.client,
+            wait_seconds,
+            left_out = some(left_out),
+            "wrong passwords are throttled"
+        );
+    }
+
+    /// Somebody is throttled no longer.
+    pub(crate) fn throttling_ended(&self, ended: &Ended) {
+        let Some(left_out) = self.line(Kind::ThrottlingEnded, None) else { return };
+        tracing::info!(
+            target: TARGET,
+            event = "throttling_ended",
+            by = ended.subject.by.map_or("many", |bound| bound.name()),
+            account = ended.subject.account.as_deref().map(shown),
+            client = ended.subject.client,
+            refused = ended.refused,
+            seconds = ended.seconds,
+            left_out = some(left_out),
+            "wrong passwords are no longer throttled"
+        );
+    }
+}
+
+fn some(count: u64) -> Option<u64> {
+    (count > 0).then_some(count)
+}
+
+/// An outside text as a log may show it: in one line, without what is invisible, and not too long.
+fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown.escape_debug().to_string()
+}
+
+/// Where what is done now comes from.
+#[derive(Clone)]
+struct Origin {
+    client: ClientAddress,
+    who: Arc<Mutex<Option<Who>>>,
+}
+
+/// Who does it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Who {
+    name: String,
+    means: String,
+}
+
+tokio::task_local! {
+    static ORIGIN: Origin;
+}
+
+/// Runs what answers a request of `client`.
+pub(crate) async fn of_request<T>(client: ClientAddress, answering: impl Future<Output = T>) -> T {
+    ORIGIN.scope(Origin { client, who: Arc::default() }, answering).await
+}
+
+/// Notes who sent the request.
+pub(crate) fn identified(principal: &Principal) {
+    let Some(identity) = principal.identity() else { return };
+    let means = match identity.means {
+        Means::Password => "password".to_owned(),
+        Means::Login { .. } => "login".to_owned(),
+        Means::Token(id) => format!("token {id}"),
+        Means::Machine => "machine".to_owned(),
+    };
+    let who = Who { name: identity.user.name.to_string(), means };
+    // Outside of a request there is nobody to note.
+    let _ = ORIGIN.try_with(|origin| {
+        *origin.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(who);
+    });
+}
+
+/// Whether it is known who sent the request.
+pub(crate) fn is_identified() -> bool {
+    who().is_some()
+}
+
+fn who() -> Option<Who> {
+    let who =
+        ORIGIN.try_with(|origin| origin.who.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    who.ok().flatten()
+}
+
+/// Where the request comes from; what is done by no request is done on this machine.
+pub(crate) fn client() -> ClientAddress {
+    ORIGIN.try_with(|origin| origin.client).unwrap_or(ClientAddress::Unix)
+}
+
+/// What somebody did, where it comes from, and how that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Doer {
+    by: String,
+    means: String,
+    client: Option<String>,
+}
+
+impl Doer {
+    /// Whoever sent the request; without one, the server itself.
+    fn of_now() -> Doer {
+        let client = ORIGIN.try_with(|origin| origin.client.to_string()).ok();
+        match (who(), &client) {
+            (Some(who), _) => Doer { by: who.name, means: who.means, client },
+            (None, Some(_)) => Doer { by: "anonymous".into(), means: "none".into(), client },
+            (None, None) => Doer { by: "server".into(), means: "machine".into(), client },
+        }
+    }
+
+    /// Whoever runs this command.
+    fn of_command() -> Doer {
+        let by = format!("uid {}", rustix::process::getuid().as_raw());
+        Doer { by, means: "command line".into(), client: None }
+    }
+}
+
+/// Says what rights the configuration gives.
+pub(crate) fn configured(config: &Config) {
+    tracing::info!(
+        target: TARGET,
+        event = "rights_configured",
+        article_acl_read = %config.article.acl_read,
+        article_acl_write = %config.article.acl_write,
+        restrict_modify = %config.python.restrict_modify,
+        acl_push_outside = %config.python.acl_push_outside,
+        strangers_may_register = config.users.may_register,
+        devpi_defaults = config.python.devpi_defaults,
+        "rights by the configuration"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_and_a_client_have_so_many_lines() {
+        let mut flow = Flow::new();
+        let mut lines = |kind, client, now, count: u32| {
+            let lines = (0..count).filter_map(|_| flow.line(kind, client, now));
+            let lines: Vec<u64> = lines.collect();
+            (lines.len() as u32, lines.first().copied().unwrap_or_default())
+        };
+        assert_eq!(lines(Kind::LoginFailed, Some(1), 0, 100), (CLIENT_LINES, 0));
+        assert_eq!(lines(Kind::LoginFailed, Some(2), 0, 5), (5, 80), "others have theirs");
+        assert_eq!(lines(Kind::LoggedIn, None, 0, 5_000), (Kind::LINES, 0));
+        let later = WINDOW_MILLISECONDS / u64::from(Kind::LINES);
+        assert_eq!(lines(Kind::LoggedIn, None, later, 10), (1, 4_000), "what was left out is told");
+        for client in 10..5_000 {
+            lines(Kind::LoginFailed, Some(client), 0, 1);
+        }
+        assert_eq!(lines(Kind::LoginFailed, Some(9_999), 0, 1).0, 0);
+        assert_eq!(lines(Kind::ThrottlingBegan, None, 0, 1), (1, 0), "other kinds have theirs");
+    }
+
+    #[test]
+    fn texts_are_clean_and_short() {
+        assert_eq!(shown("alice"), "alice");
+        assert_eq!(shown("a\nb\u{1b}[0m\u{202e}c\0"), "a\\nb\\u{1b}[0m\\u{202e}c\\0");
+        assert_eq!(shown(&"é".repeat(81)), format!("{}…", "é".repeat(80)));
+    }
+
+    #[tokio::test]
+    async fn a_request_has_an_origin() {
+        assert_eq!(Doer::of_now().by, "server");
+        let address = ClientAddress::Ip("192.0.2.1".parse().expect("an address"));
+        of_request(address, async {
+            assert_eq!(Doer::of_now().by, "anonymous");
+            assert!(!is_identified());
+            let user = account::User::new("alice".parse().expect("a name"), jiff::Timestamp::now());
+            identified(&Principal::on_the_machine(Arc::new(user)));
+            let doer = Doer::of_now();
+            assert_eq!((doer.by.as_str(), doer.client.as_deref()), ("alice", Some("192.0.2.1")));
+            assert_eq!(client(), address);
+        })
+        .await;
+        assert!(!is_identified());
+    }
+}

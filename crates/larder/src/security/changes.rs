@@ -1,0 +1,360 @@
+//! [`changes`]: what a batch changes of users, tokens and rights, for the security log.
+//!
+//! It is found out of what is written, at the one place where all writes come by, so that no way to change a right
+//! is forgotten. A change is logged when it is committed; if nobody waits for that any more, it is logged as one
+//! whose outcome is not known.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
+use account::{GroupName, Snapshot, User};
+use pypi::StageConfig;
+use record::{Batch, Record, Serial, Write};
+
+use super::{Doer, TARGET};
+
+/// A change of a user, a token or a right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Change {
+    /// As `user_created`.
+    event: &'static str,
+    /// Which user, token or index.
+    subject: String,
+    /// What was, and what is; no secret.
+    detail: Option<String>,
+}
+
+/// The changes of a batch that is being committed. One that is dropped is logged.
+pub(crate) struct Changes {
+    changes: Vec<Change>,
+    doer: Option<Doer>,
+}
+
+/// What `batch` changes of what these snapshots show.
+pub(crate) fn changes(
+    accounts: &Snapshot,
+    index: Option<&pypi::Snapshot>,
+    batch: &Batch,
+) -> Changes {
+    let mut changes = Vec::new();
+    for write in &batch.writes {
+        let key = write.key.as_str();
+        if key.starts_with("user/") || key.starts_with("token/") || key.starts_with("secret/") {
+            changes.extend(of_account(accounts, write));
+        } else if let Some(stage) = pypi::stage_of_key(&write.key) {
+            changes.extend(of_stage(index, stage, write));
+        }
+    }
+    Changes { changes, doer: None }
+}
+
+fn record(write: &Write) -> Record {
+    let (key, body, blobs) = (write.key.clone(), write.body.clone(), write.blobs.clone());
+    Record { key, serial: Serial::ZERO, body, blobs }
+}
+
+fn change(event: &'static str, subject: impl Display, detail: Option<String>) -> Change {
+    Change { event, subject: subject.to_string(), detail }
+}
+
+fn of_account(before: &Snapshot, write: &Write) -> Vec<Change> {
+    let after = before.apply(&[record(write)]).0;
+    let key = &write.key;
+    if let Some(name) = key.after("user").and_then(|name| name.parse().ok()) {
+        return match (before.user(&name), after.user(&name)) {
+            (None, Some(user)) => vec![change("user_created", &name, Some(facts(user)))],
+            (Some(_), None) => vec![change("user_deleted", &name, None)],
+            (Some(before), Some(after)) => of_user(before, after),
+            (None, None) => Vec::new(),
+        };
+    }
+    if let Some(id) = key.after("token").and_then(|id| id.parse().ok()) {
+        return match (before.token(id), after.token(id)) {
+            (None, Some(token)) => {
+                let until = token.expires_at.map_or_else(String::new, |at| format!(" until {at}"));
+                let detail = format!("of {} for {}{until}", token.user, token.scopes);
+                vec![change("token_created", id, Some(detail))]
+            }
+            (Some(token), None) => {
+                vec![change("token_revoked", id, Some(format!("of {}", token.user)))]
+            }
+            _ => Vec::new(),
+        };
+    }
+    vec![change("login_secret_changed", key, None)]
+}
+
+fn of_user(before: &User, after: &User) -> Vec<Change> {
+    let name = &after.name;
+    let mut changes = Vec::new();
+    if before.created_at != after.created_at {
+        changes.push(change("user_created", name, Some(format!("anew; {}", facts(after)))));
+    }
+    if before.password_hash != after.password_hash {
+        let event = match after.password_hash {
+            Some(_) => "password_changed",
+            None => "password_removed",
+        };
+        changes.push(change(event, name, None));
+    }
+    if before.groups != after.groups {
+        let detail = format!("{} -> {}", list(&before.groups), list(&after.groups));
+        changes.push(change("groups_changed", name, Some(detail)));
+    }
+    match (before.is_disabled, after.is_disabled) {
+        (false, true) => changes.push(change("user_disabled", name, None)),
+        (true, false) => changes.push(change("user_enabled", name, None)),
+        _ => {}
+    }
+    let is_profile = before.email != after.email
+        || before.title != after.title
+        || before.description != after.description
+        || before.custom_data != after.custom_data;
+    if is_profile {
+        changes.push(change("profile_changed", name, None));
+    }
+    changes
+}
+
+fn facts(user: &User) -> String {
+    let password = if user.password_hash.is_some() { "a" } else { "no" };
+    format!("groups: {}; with {password} password", list(&user.groups))
+}
+
+fn list(groups: &BTreeSet<GroupName>) -> String {
+    let groups: Vec<&str> = groups.iter().map(|group| group.as_str()).collect();
+    if groups.is_empty() { "none".to_owned() } else { groups.join(",") }
+}
+
+fn of_stage(index: Option<&pypi::Snapshot>, stage: &str, write: &Write) -> Vec<Change> {
+    // Without what was, what is to be is all there is to say.
+    let none = pypi::Snapshot::new();
+    let before = index.unwrap_or(&none).stage(stage).map(|it| it.config().clone());
+    let after = none.apply(&[record(write)]).snapshot;
+    let after = after.stage(stage).map(|it| it.config().clone());
+    match (before, after) {
+        (None, Some(after)) => {
+            vec![change("index_created", stage, Some(rights(&after).join("; ")))]
+        }
+        (Some(before), Some(after)) => {
+            let (before, after) = (rights(&before), rights(&after));
+            if before == after {
+                return Vec::new();
+            }
+            let changed: Vec<String> = before
+                .iter()
+                .zip(&after)
+                .filter(|(before, after)| before != after)
+                .map(|(before, after)| format!("{before} -> {after}"))
+                .collect();
+            vec![change("index_rights_changed", stage, Some(changed.join("; ")))]
+        }
+        (Some(_), None) => vec![change("index_deleted", stage, None)],
+        // On the command line the indexes are not always read.
+        (None, None) if index.is_none() => vec![change("index_deleted", stage, None)],
+        (None, None) => Vec::new(),
+    }
+}
+
+/// Who may do what with an index, in the same order for all.
+fn rights(config: &StageConfig) -> Vec<String> {
+    let upload = config.upload();
+    let entry = |name: &str, list: Option<String>| {
+        format!("{name}: {}", list.as_deref().unwrap_or("nobody"))
+    };
+    vec![
+        entry("acl_read", Some(config.acl_read.to_string())),
+        entry("acl_upload", upload.map(|it| it.acl_upload.to_string())),
+        entry("acl_toxresult_upload", upload.map(|it| it.acl_toxresult_upload.to_string())),
+        entry("volatile", Some(config.volatile.to_string())),
+    ]
+}
+
+impl Changes {
+    /// Who makes them: whoever runs this command.
+    #[must_use]
+    pub(crate) fn by_command(self) -> Changes {
+        self.by(Doer::of_command())
+    }
+
+    /// Who makes them: whoever sent the request that is answered.
+    #[must_use]
+    pub(crate) fn by_request(self) -> Changes {
+        // Most writes have nothing to do with rights.
+        if self.changes.is_empty() { self } else { self.by(Doer::of_now()) }
+    }
+
+    fn by(mut self, doer: Doer) -> Changes {
+        self.doer = Some(doer);
+        self
+    }
+
+    /// They are committed.
+    pub(crate) fn committed(mut self, serial: Serial) {
+        self.log("committed", Some(serial));
+    }
+
+    /// Nothing was written.
+    pub(crate) fn refused(mut self) {
+        self.changes.clear();
+    }
+
+    fn log(&mut self, outcome: &'static str, serial: Option<Serial>) {
+        let Some(doer) = &self.doer else { return };
+        for change in self.changes.drain(..) {
+            tracing::info!(
+                target: TARGET,
+                event = change.event,
+                subject = change.subject,
+                detail = change.detail,
+                by = doer.by,
+                means = doer.means,
+                client = doer.client,
+                outcome,
+                serial = serial.map(|serial| serial.0),
+                "a right or an account was changed"
+            );
+        }
+    }
+}
+
+impl Drop for Changes {
+    /// Whoever waited for the commit has gone, or the store with it.
+    fn drop(&mut self) {
+        self.log("unknown", None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use account::{Password, ProfileEdit, change as made};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn found(accounts: &Snapshot, batch: &Batch) -> Vec<String> {
+        let mut found = changes(accounts, None, batch);
+        let texts = found
+            .changes
+            .drain(..)
+            .map(|it| format!("{} {} {}", it.event, it.subject, it.detail.unwrap_or_default()));
+        texts.map(|text| text.trim_end().to_owned()).collect()
+    }
+
+    fn apply(accounts: &Snapshot, batch: &Batch) -> Snapshot {
+        accounts.apply(&batch.writes.iter().map(record).collect::<Vec<_>>()).0
+    }
+
+    #[test]
+    fn each_change_is_told_without_a_secret() {
+        let (mut accounts, mut told) = (Snapshot::new(), Vec::new());
+        let now = Timestamp::UNIX_EPOCH;
+        let name: account::UserName = "alice".parse().expect("a name");
+        let hash = |text| Password::new(text).expect("a password").hash_of_random([1; 16]);
+        let mut step = |accounts: &mut Snapshot, batch: Option<Batch>| {
+            let batch = batch.expect("a change");
+            told.extend(found(accounts, &batch));
+            *accounts = apply(accounts, &batch);
+        };
+        let batch = made::create_login_secret(&accounts, [7; 32]);
+        step(&mut accounts, batch);
+        let user = User { password_hash: Some(hash("first")), ..User::new(name.clone(), now) };
+        let batch = made::create_user(&accounts, &user).ok();
+        step(&mut accounts, batch);
+        let batch = made::set_password(&accounts, &name, Some(hash("second")), now);
+        step(&mut accounts, batch.expect("a user"));
+        let groups = ["admin".parse().expect("a name")].into();
+        let batch = made::set_groups(&accounts, &name, groups, now);
+        step(&mut accounts, batch.expect("a user"));
+        let profile = ProfileEdit {
+            email: account::Field::Set("a@host.example".into()),
+            ..ProfileEdit::default()
+        };
+        let batch = made::modify_user(&accounts, &name, &profile, None, now);
+        step(&mut accounts, batch.expect("a user"));
+        let new = made::NewToken {
+            user: name.clone(),
+            comment: "a comment".into(),
+            scopes: "python:upload".parse().expect("scopes"),
+            expires_at: None,
+        };
+        let (text, token, batch) =
+            made::create_token(&accounts, new, [9; 32], now).expect("a token");
+        step(&mut accounts, Some(batch));
+        let batch = made::revoke_token(&accounts, token.id).ok();
+        step(&mut accounts, batch);
+        let batch = made::set_disabled(&accounts, &name, true, now);
+        step(&mut accounts, batch.expect("a user"));
+        let batch = made::set_password(&accounts, &name, None, now);
+        step(&mut accounts, batch.expect("a user"));
+        let batch = made::delete_user(&accounts, &name).ok();
+        step(&mut accounts, batch);
+        let id = token.id;
+        assert_eq!(
+            told,
+            [
+                "login_secret_changed secret/login".to_owned(),
+                "user_created alice groups: none; with a password".into(),
+                "password_changed alice".into(),
+                "groups_changed alice none -> admin".into(),
+                "profile_changed alice".into(),
+                format!("token_created {id} of alice for python:upload"),
+                format!("token_revoked {id} of alice"),
+                "user_disabled alice".into(),
+                "password_removed alice".into(),
+                "user_deleted alice".into(),
+            ]
+        );
+        let told = told.join("\n");
+        for secret in ["first", "second", &text.reveal()[20..30], "$argon2", "host.example"] {
+            assert!(!told.contains(secret), "{secret}: {told}");
+        }
+    }
+
+    #[test]
+    fn rights_of_an_index_are_told() {
+        let accounts = Snapshot::new();
+        let mut index = pypi::Snapshot::new();
+        let stage: pypi::StageName = "alice/dev".parse().expect("a name");
+        let edit = |json| pypi::ConfigEdit::parse(&json).expect("an edit");
+        let mut told = Vec::new();
+        let mut step = |index: &mut pypi::Snapshot, batch: Batch| {
+            let mut found = changes(&accounts, Some(index), &batch);
+            told.extend(found.changes.drain(..).map(|it| {
+                format!("{} {} {}", it.event, it.subject, it.detail.unwrap_or_default())
+            }));
+            let records: Vec<Record> = batch.writes.iter().map(record).collect();
+            *index = index.apply(&records).snapshot;
+        };
+        use pypi::change::stage as made;
+        let (batch, _) = made::create(&index, &stage, &pypi::ConfigEdit::nothing()).expect("new");
+        step(&mut index, batch);
+        for json in [
+            serde_json::json!({"acl_upload": ["alice", "bob"]}),
+            serde_json::json!({"title": "no right"}),
+            serde_json::json!({"acl_read": [":AUTHENTICATED:"]}),
+        ] {
+            let (batch, _) = made::modify(&index, &stage, &edit(json), true).expect("a change");
+            step(&mut index, batch.expect("a batch"));
+        }
+        let batch = made::delete(&index, &stage, true).expect("a deletion");
+        step(&mut index, batch);
+        assert_eq!(
+            told,
+            [
+                "index_created alice/dev acl_read: :ANONYMOUS:; acl_upload: alice; \
+                 acl_toxresult_upload: :ANONYMOUS:; volatile: true",
+                "index_rights_changed alice/dev acl_upload: alice -> acl_upload: alice,bob",
+                "index_rights_changed alice/dev acl_read: :ANONYMOUS: -> acl_read: :AUTHENTICATED:",
+                "index_deleted alice/dev ",
+            ]
+        );
+    }
+
+    #[test]
+    fn other_writes_are_no_news() {
+        let key = record::Key::new("article/x/1").expect("a key");
+        let batch = Batch::new().put(key, record::Expected::Absent, "{}", Vec::new());
+        assert!(found(&Snapshot::new(), &batch).is_empty());
+    }
+}
