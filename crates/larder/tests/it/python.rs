@@ -113,7 +113,11 @@ impl Index {
             let Ok(entries) = std::fs::read_dir(path) else { return 0 };
             entries
                 .flatten()
-                .map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 })
+                .map(|entry| match entry.path().is_dir() {
+                    true => files(&entry.path()),
+                    // Beside blobs, which are named by their digest, lies what says whose they are.
+                    false => usize::from(entry.file_name().len() == 64),
+                })
                 .sum()
         }
         files(&self.server.app.config.data_dir.join("blobs").join("sha256"))
