@@ -17,6 +17,7 @@ mod lifecycle;
 mod nginx;
 mod process;
 mod python;
+mod raw_targets;
 mod reload;
 mod rights;
 mod rpc;
