@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use record::Digest;
 use tempfile::TempDir;
+use testbed::S3;
 
-use super::{article_request, try_exchange};
+use super::{Place, article_request, try_exchange};
 use crate::client::Client;
 use crate::process::{Process, larder};
 use crate::server::ROOT_PASSWORD;
@@ -556,4 +557,56 @@ fn a_rescued_store_answers_the_same() {
     wheel.check(&process.client, "team/dev", &[]);
     assert_eq!(seen(&process.client), before);
     assert_eq!(write(&process.client, 60), 201);
+}
+
+/// On PostgreSQL and a bucket it is the same: a lost database costs no blob, another bucket no acknowledged write.
+#[test]
+fn a_database_server_and_a_bucket_are_told_apart_too() {
+    let Some(place) = Place::postgres_and_s3() else { return };
+    let (Some(other), Some(s3)) = (Place::postgres(), S3::shared()) else { return };
+    place.init();
+    let process = place.start("one");
+    let client = &process.client;
+    for number in 0..3 {
+        assert_eq!(write(client, number), 201);
+    }
+    let bucket = place.blobs.strip_prefix("s3://").and_then(|rest| rest.split('/').next());
+    let prefix = s3.path(bucket.expect("a bucket")).join("some/prefix");
+    let before = blobs(&prefix);
+    assert_eq!(before.len(), 3);
+
+    let stranger = Place {
+        directory: place.directory.clone(),
+        database: other.database.clone(),
+        postgres: None,
+        blobs: place.blobs.clone(),
+        variables: place.variables.clone(),
+    };
+    let output = stranger.command(&["init", "--root-password", "x"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("belong to the store"), "{said}");
+    for force in [&[][..], &["--force"]] {
+        let sweep = [&["sweep", "--grace", "0"], force].concat();
+        assert!(!stranger.command(&sweep).output().expect("it runs").status.success());
+    }
+    assert_eq!(blobs(&prefix), before);
+
+    // In memory from then on.
+    check_articles(client, &[0, 1, 2], "before", |_| false);
+    fs::rename(&prefix, aside(&prefix)).expect("a rename");
+    for number in 10..13 {
+        assert_eq!(write(client, number), 503, "{}", process.log());
+    }
+    check_articles(client, &[0, 1, 2], "another bucket", |_| false);
+    // What was uploaded before it was found to be another one.
+    let _ = fs::remove_dir_all(&prefix);
+    fs::rename(aside(&prefix), &prefix).expect("a rename");
+    for number in 10..13 {
+        assert_eq!(write(client, number), 201, "{}", process.log());
+    }
+    drop(process);
+    let process = place.start("one");
+    check_articles(&process.client, &[0, 1, 2, 10, 11, 12], "and back", |_| false);
+    place.check(&["verify"]);
 }
