@@ -1,9 +1,9 @@
 //! [`UserName`] and [`GroupName`]: the names that people give to users and groups.
 //!
 //! The rule is devpi's, since names come from there with their packages: ASCII letters, digits and
-//! `-.@_`, and what is not ASCII. Of the latter only letters, digits and their marks are taken here, so
-//! that no two names differ by something invisible; and a name is kept in Unicode's composed form (NFC),
-//! so that the same name typed on another keyboard is the same name.
+//! `-.@_`, and what is not ASCII. Of the latter only what can be seen is taken here (letters, digits, signs,
+//! emoji), so that no two names differ by something invisible; and a name is kept in Unicode's composed form
+//! (NFC), so that the same name typed on another keyboard is the same name.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,9 +11,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use unicode_normalization::UnicodeNormalization as _;
-use unicode_normalization::char::is_combining_mark;
+use unicode_normalization::char::{is_combining_mark, is_public_assigned};
 
-/// A user's name: 1 to 128 bytes, of letters, digits and `-.@_`, in NFC; case matters.
+/// A user's name: 1 to 128 bytes, of letters, digits, `-.@_` and visible characters beyond ASCII, in NFC; case matters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserName(Arc<str>);
 
@@ -120,13 +120,14 @@ fn check(kind: &'static str, text: &str) -> Result<Arc<str>, NameError> {
     if name.is_empty() {
         return Err(NameError::Empty { kind });
     }
-    let is_allowed = |character: char| match character {
+    let is_allowed = |(at, character): (usize, char)| match character {
         '-' | '.' | '@' | '_' => true,
         _ if character.is_ascii() => character.is_ascii_alphanumeric(),
-        _ => character.is_alphanumeric() || is_combining_mark(character),
+        JOINER => joins_signs(&name[..at], &name[at + JOINER.len_utf8()..]),
+        _ => is_visible(character),
     };
     // A mark needs something to stand on.
-    if !name.chars().all(is_allowed) || name.chars().next().is_some_and(is_combining_mark) {
+    if !name.char_indices().all(is_allowed) || name.chars().next().is_some_and(is_combining_mark) {
         return Err(NameError::Characters { kind, name: name.escape_debug().to_string() });
     }
     if name == "." || name == ".." {
@@ -136,6 +137,56 @@ fn check(kind: &'static str, text: &str) -> Result<Arc<str>, NameError> {
         return Err(NameError::TooLong { kind, bytes: name.len() });
     }
     Ok(name.into())
+}
+
+/// What makes one emoji of several.
+const JOINER: char = '\u{200d}';
+
+/// Whether a joiner between these texts joins two signs, which look different without it. Between letters it would
+/// not be seen.
+fn joins_signs(before: &str, after: &str) -> bool {
+    let is_sign = |character: char| {
+        !character.is_ascii() && !character.is_alphanumeric() && is_visible(character)
+    };
+    let before = before.chars().rev().find(|character| !is_combining_mark(*character));
+    let after = after.chars().next().filter(|character| !is_combining_mark(*character));
+    before.is_some_and(is_sign) && after.is_some_and(is_sign)
+}
+
+/// Whether a character that is not ASCII can be seen, or is a mark on one that can.
+fn is_visible(character: char) -> bool {
+    character.is_alphanumeric()
+        || is_combining_mark(character)
+        || (is_public_assigned(character)
+            && !character.is_whitespace()
+            && !character.is_control()
+            && !is_format(character))
+}
+
+/// Whether it only says how others are shown: Unicode's category Cf.
+fn is_format(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 impl UserName {
@@ -245,12 +296,41 @@ mod tests {
         {
             check(name, Ok(name));
         }
+        // As devpi takes them.
+        let woman_at_a_computer = "\u{1f469}\u{1f3fd}\u{200d}\u{1f4bb}";
+        for name in
+            ["€uro", "a☃", "\u{1f600}", "„a“", "a±b", "\u{2764}\u{fe0f}", woman_at_a_computer]
+        {
+            check(name, Ok(name));
+        }
     }
 
     #[test]
     fn other_symbols_are_blocked() {
-        for name in ["a b", "a/b", "+api", "a+b", "x:y", "~", "a,b", "a\u{a0}b", "a\u{200b}b", "a☃"]
-        {
+        for name in ["a b", "a/b", "+api", "a+b", "x:y", "~", "a,b"] {
+            check(name, Err(&blocked(&name.escape_debug().to_string())));
+        }
+        // Nothing that cannot be seen: spaces, joiners but between signs, directions, tags, what nobody has defined.
+        for name in [
+            "a\u{a0}b",
+            "a\u{2003}b",
+            "a\u{2028}b",
+            "a\u{85}b",
+            "a\u{ad}b",
+            "a\u{200b}b",
+            "a\u{200d}b",
+            "\u{200d}a",
+            "\u{1f600}\u{200d}",
+            "\u{1f600}\u{200d}\u{200d}\u{1f600}",
+            "a\u{200d}\u{1f600}",
+            "a\u{202e}b",
+            "a\u{2060}b",
+            "a\u{feff}b",
+            "a\u{e0041}b",
+            "a\u{e000}b",
+            "a\u{10ffff}b",
+            "a\u{378}b",
+        ] {
             check(name, Err(&blocked(&name.escape_debug().to_string())));
         }
         check("a\0", Err(&blocked("a\\0")));
@@ -278,7 +358,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_is_read_again_as_itself(text in "\\PC{0,40}|[a-z@._\\-äü\u{300}-\u{303}]{0,140}") {
+        fn a_name_is_read_again_as_itself(text in "\\PC{0,40}|[a-z@._\\-äü€\u{300}-\u{303}\u{200d}\u{1f600}]{0,140}") {
             if let Ok(name) = text.parse::<UserName>() {
                 prop_assert!(name.as_str().len() <= UserName::BYTES_MAX);
                 prop_assert_eq!(name.as_str().parse(), Ok(name.clone()));
