@@ -16,7 +16,7 @@ pub struct Content {
     pub digest: Digest,
     /// Number of bytes.
     pub size_bytes: u64,
-    /// The media type they were sent with, or the default for them.
+    /// The media type they were sent with, or that was found for them; of text in UTF-8 it says so.
     pub content_type: ContentType,
     /// What they call themselves: at most 200 characters on one line; none for binary content.
     pub title: Option<Arc<str>>,
@@ -34,7 +34,8 @@ impl Content {
     }
 }
 
-/// A media type with its parameters, kept as it was sent (RFC 9110, 8.3): at most 255 bytes of ASCII.
+/// A media type with its parameters, kept as it was sent (RFC 9110, 8.3): at most 255 bytes of ASCII. New contents of
+/// `text/…` that are UTF-8 get a charset where none was said.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContentType(Arc<str>);
 
@@ -109,6 +110,36 @@ impl ContentType {
                     | "message/rfc822"
             )
     }
+}
+
+impl ContentType {
+    /// Of text in UTF-8: what says so, where the type is `text/…` and names no charset. Browsers would guess another
+    /// one.
+    fn in_utf_8(self) -> ContentType {
+        const CHARSET: &str = "; charset=utf-8";
+        let says_charset = parameters(&self.0).any(|name| name.eq_ignore_ascii_case("charset"));
+        let essence = self.essence();
+        let fits = self.0.len() + CHARSET.len() <= ContentType::BYTES_MAX;
+        if says_charset || !essence.starts_with("text/") || !fits {
+            return self;
+        }
+        let said = self.0.trim_end_matches([' ', '\t', ';']);
+        ContentType(format!("{said}{CHARSET}").into())
+    }
+}
+
+/// The names of the parameters of a media type that was checked.
+fn parameters(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text.split_once(';').map_or("", |(_, rest)| rest);
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches([' ', '\t', ';']);
+        let (name, value) = rest.split_once('=')?;
+        rest = match value.strip_prefix('"') {
+            Some(quoted) => after_quoted(quoted)?,
+            None => &value[value.find([' ', '\t', ';']).unwrap_or(value.len())..],
+        };
+        Some(name)
+    })
 }
 
 /// Whether `bytes` of this media type can be compared and merged by line: a textual type, UTF-8, no NUL.
@@ -241,7 +272,8 @@ impl Inspector {
     }
 
     /// The description of what was seen, whose digest is `digest`. Without a media type it is
-    /// [`ContentType::TEXT`] or [`ContentType::BINARY`], by the bytes.
+    /// [`ContentType::TEXT`] or [`ContentType::BINARY`], by the bytes. `text/…` without a charset gets that of UTF-8, if
+    /// it is that.
     ///
     /// # Errors
     /// [`ContentTypeError`] if `content_type` is none.
@@ -252,6 +284,7 @@ impl Inspector {
     ) -> Result<Content, ContentTypeError> {
         let default = if self.is_text() { ContentType::TEXT } else { ContentType::BINARY };
         let content_type = ContentType::parse(content_type.unwrap_or(default))?;
+        let content_type = if self.is_text() { content_type.in_utf_8() } else { content_type };
         let head = match std::str::from_utf8(&self.head) {
             Ok(head) => head,
             // The head may end within a character.
@@ -277,6 +310,29 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: bool) {
         assert_eq!(ContentType::parse(text).is_ok(), expected, "{text:?}");
+    }
+
+    #[test]
+    fn text_says_that_it_is_utf_8() {
+        let check = |said: &str, bytes: &[u8], expected: &str| {
+            let content = Content::of(bytes, Some(said)).expect("a media type");
+            assert_eq!(content.content_type.as_str(), expected, "{said}");
+        };
+        let (text, latin) = ("grün".as_bytes(), b"gr\xfcn");
+        check("text/markdown", text, "text/markdown; charset=utf-8");
+        check("Text/HTML;", text, "Text/HTML; charset=utf-8");
+        check("text/plain", b"", "text/plain; charset=utf-8");
+        let variant = "text/markdown; variant=\"a; charset=b\"";
+        check(variant, text, &format!("{variant}; charset=utf-8"));
+        // Whoever says one has said one; and what is not UTF-8, or no text, is left alone.
+        check("text/plain; Charset=ISO-8859-1", text, "text/plain; Charset=ISO-8859-1");
+        check("text/plain;charset=\"utf-8\"", text, "text/plain;charset=\"utf-8\"");
+        check("text/markdown", latin, "text/markdown");
+        check("text/markdown", b"a\0b", "text/markdown");
+        check("application/json", text, "application/json");
+        check("image/svg+xml", text, "image/svg+xml");
+        let long = format!("text/{}", "x".repeat(245));
+        check(&long, text, &long);
     }
 
     #[test]

@@ -168,7 +168,7 @@ mod tests {
             .collect();
         let digest = Digest::of(b"# T\n");
         let content = format!(
-            r#""size_bytes":4,"sha256":"{digest}","content_type":"text/markdown","title":"T"}}"#
+            r#""size_bytes":4,"sha256":"{digest}","content_type":"text/markdown; charset=utf-8","title":"T"}}"#
         );
         let at = r#""at":"2026-01-02T03:04:05.123456Z""#;
         let expected = [
@@ -198,6 +198,20 @@ mod tests {
         let latest = store.snapshot.latest(&name("a/b")).expect("a revision");
         assert_eq!(latest.serial, ::record::Serial(3));
         assert_eq!(latest.tag.revision, Revision(3));
+    }
+
+    /// A media type is kept as it was stored: what is decided when a text is written is not decided again.
+    #[test]
+    fn a_stored_media_type_stays_as_it_is() {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "x"));
+        let record = &store.log[0];
+        let body = String::from_utf8_lossy(record.body.as_ref().expect("a body")).into_owned();
+        let before = body.replace("; charset=utf-8", "");
+        assert_ne!(before, body);
+        let facts = parse(Revision(1), record, before.as_bytes(), |word| Arc::from(word));
+        let facts = facts.expect("a revision");
+        assert_eq!(facts.content().expect("a content").content_type.as_str(), "text/markdown");
     }
 
     #[track_caller]

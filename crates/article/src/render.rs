@@ -240,14 +240,14 @@ mod tests {
 
     const FIRST: &str = r#"{"name": "a \"b\"", "version": 1, "kind": "put", "deleted": false,
         "base_version": 0, "author": "ada", "comment": "why", "created_at": "2026-01-02T03:04:05.123456Z",
-        "size_bytes": 8, "sha256": "SHA", "content_type": "text/markdown", "title": "Title",
+        "size_bytes": 8, "sha256": "SHA", "content_type": "text/markdown; charset=utf-8", "title": "Title",
         "restored_from": null}"#;
     const SECOND: &str = r#"{"name": "a \"b\"", "version": 2, "kind": "deleted", "deleted": true,
         "base_version": 1, "author": "bob", "comment": "", "created_at": "2026-01-02T03:04:05.123456Z",
         "size_bytes": null, "sha256": null, "content_type": null, "title": null, "restored_from": null}"#;
     const THIRD: &str = r#"{"name": "a \"b\"", "version": 3, "kind": "restored", "deleted": false,
         "base_version": 2, "author": "cyd", "comment": "", "created_at": "2026-01-02T03:04:05.123456Z",
-        "size_bytes": 8, "sha256": "SHA", "content_type": "text/markdown", "title": "Title",
+        "size_bytes": 8, "sha256": "SHA", "content_type": "text/markdown; charset=utf-8", "title": "Title",
         "restored_from": 1}"#;
 
     #[test]

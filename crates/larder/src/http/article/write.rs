@@ -13,7 +13,7 @@ use article::{
     Inspector, Kind, Limits, Merge, MergeSides, NotMergeable, Put, Restore, Revision,
     RevisionFacts, Side, WriteError, merge, render, resolve_base,
 };
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
@@ -147,6 +147,11 @@ pub(super) async fn put(
         Some(from) => restore(&app, &writer, name, base, from, comment).await,
         None => {
             check_framing(&app, &head.headers)?;
+            if body.is_end_stream() && !head.headers.contains_key(CONTENT_LENGTH) {
+                let detail = "there is no body: the text was expected, as `curl --data-binary @FILE` sends it; an empty \
+                              one has `Content-Length: 0`";
+                return Err(bad(detail));
+            }
             let said = text_of(&head.headers, CONTENT_TYPE);
             let said = said.filter(|said| !said.eq_ignore_ascii_case(UNSAID));
             let content_type = said.map(Cow::into_owned);
@@ -239,7 +244,10 @@ pub(super) async fn store(
     let base_type = stored.articles.revision(&name, revision).and_then(|facts| facts.content());
     let base_type = base_type.map(|content| content.content_type.clone());
     drop(stored);
-    let received = receive(app, content_type.as_deref(), base_type.as_ref(), body).await?;
+    // What was said counts, then what the text was before, then what its name ends in.
+    let known = content_type.as_deref().or(base_type.as_ref().map(ContentType::as_str));
+    let guessed = article::of_name(&name).filter(|_| known.is_none());
+    let received = receive(app, known, guessed.as_ref(), body).await?;
     if let Some(error) = failed {
         let basis = app.keeper.basis(writer)?;
         let may_read = read::may_read(app, check_writer(app, &basis)?);
@@ -316,19 +324,18 @@ fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
     Ok(())
 }
 
-/// Takes the body in, piece by piece: into a blob that is not kept yet. A media type that nobody said is that
-/// of the base, where there is one.
+/// Takes the body in, piece by piece: into a blob that is not kept yet. A media type that is not known is `guessed`,
+/// unless that is of text and the body is not.
 async fn receive(
     app: &App,
-    said: Option<&str>,
-    base_type: Option<&ContentType>,
+    known: Option<&str>,
+    guessed: Option<&ContentType>,
     body: Body,
 ) -> Result<Received, HttpError> {
     let bytes_max = app.config.article.body_bytes_max;
-    if let Some(said) = said {
-        ContentType::parse(said).map_err(bad)?;
+    if let Some(known) = known {
+        ContentType::parse(known).map_err(bad)?;
     }
-    let content_type = said.or(base_type.map(ContentType::as_str));
     let mut upload = app.keeper.blobs.begin(bytes_max);
     let mut inspector = Inspector::new();
     let merged_bytes_max =
@@ -351,6 +358,9 @@ async fn receive(
         })?;
     }
     let staged = upload.stage().await.map_err(unwritable)?;
+    let is_text = inspector.is_text();
+    let fits = |guessed: &&ContentType| is_text || !guessed.essence().starts_with("text/");
+    let content_type = known.or(guessed.filter(fits).map(ContentType::as_str));
     let facts = inspector.finish(staged.digest, content_type).map_err(bad)?;
     let bytes = text.map(BytesMut::freeze);
     Ok(Received { staged: Some(staged), facts, bytes })

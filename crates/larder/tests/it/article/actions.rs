@@ -78,7 +78,10 @@ fn examples_and_refusals() {
         r#""comment":"a & b?""#,
     );
     let page = server.get("/article/welcome");
-    assert_eq!((page.text().as_str(), page.header("content-type")), ("é", "text/markdown"));
+    assert_eq!(
+        (page.text().as_str(), page.header("content-type")),
+        ("é", "text/markdown; charset=utf-8")
+    );
     check(
         "article.put",
         put(5, json!({"base64": "/wA=", "content_type": "image/png"})),
