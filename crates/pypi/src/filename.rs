@@ -186,6 +186,40 @@ impl Filename {
         Ok(filename)
     }
 
+    /// The same by devpi's own rules: it contains the version, is an archive, and begins with the project's name, be
+    /// it in the middle of a word. A wheel's name may lack its tags.
+    ///
+    /// # Errors
+    /// [`FilenameError`], the first that applies.
+    pub fn of_upload_to_devpi(
+        text: &str,
+        project: &str,
+        version: &Version,
+    ) -> Result<Filename, FilenameError> {
+        check_segment(text)?;
+        if !contains_version(text, &normalized(project), version) {
+            return Err(FilenameError::Version {
+                filename: text.to_owned(),
+                version: version.to_string(),
+            });
+        }
+        Filename::of_project(text, project)
+    }
+
+    /// The name of any archive that begins with the project's name: what devpi's older versions took.
+    ///
+    /// # Errors
+    /// [`FilenameError`], the first that applies.
+    pub fn of_project(text: &str, project: &str) -> Result<Filename, FilenameError> {
+        let filename = Filename::parse(text)?;
+        let project_normalized = normalized(project);
+        if !project_normalized.is_empty() && normalized(text).starts_with(&project_normalized) {
+            return Ok(filename);
+        }
+        let (filename, project) = (text.to_owned(), project.to_owned());
+        Err(FilenameError::Project { filename, project })
+    }
+
     /// A wheel's name has its parts, and they are exactly the release's.
     fn check_wheel(&self, project: &str, version: &Version) -> Result<(), FilenameError> {
         let filename = || self.to_string();

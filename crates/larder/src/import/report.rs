@@ -23,7 +23,7 @@ pub struct Report {
     pub documentation: Tally,
     /// Results of test runs.
     pub test_results: Tally,
-    /// What the export has of mirrors, which is not imported but for their settings.
+    /// What the export has of mirrors, which is not imported.
     pub mirrored: Mirrored,
     /// Bytes of all files that were imported now.
     pub bytes: u64,
@@ -152,7 +152,7 @@ impl fmt::Display for Report {
                     .map(|(count, noun)| counted(count, noun));
             writeln!(
                 formatter,
-                "mirrors: {indexes}, as settings; {projects}, {releases} and {files} of them in the export, left out"
+                "mirrors: {indexes}, not imported; {projects}, {releases} and {files} of them in the export, left out"
             )?;
         }
         write!(formatter, "{} new", indicatif::HumanBytes(self.bytes))?;

@@ -62,9 +62,9 @@ fn tallies(report: &Value) -> String {
     kinds.map(tally).join(", ")
 }
 
-const ALL_IMPORTED: &str = "users 3/0/0, indexes 3/0/0, releases 4/0/0, files 5/0/0, \
+const ALL_IMPORTED: &str = "users 3/0/0, indexes 2/0/0, releases 4/0/0, files 5/0/0, \
                             documentation 2/0/0, test_results 4/0/0";
-const ALL_THERE: &str = "users 0/3/0, indexes 0/3/0, releases 0/4/0, files 0/5/0, \
+const ALL_THERE: &str = "users 0/3/0, indexes 0/2/0, releases 0/4/0, files 0/5/0, \
                          documentation 0/2/0, test_results 0/4/0";
 
 /// A server on the data directory below `directory`.
@@ -115,8 +115,8 @@ fn an_export_is_taken_over_and_answered_as_by_devpi() {
     assert_eq!(tallies(&first), ALL_IMPORTED, "{first}");
     assert_eq!(first["failures"], json!([]), "{first}");
     let notes = first["notes"].as_array().expect("notes");
-    assert_eq!(notes.len(), 1, "{first}");
-    assert_eq!(notes[0]["subject"], "index root/up", "its upstream is not asked: {first}");
+    let subjects: Vec<&Value> = notes.iter().map(|note| &note["subject"]).collect();
+    assert_eq!(subjects, ["index bob/prod", "index root/up"], "its upstream is not asked: {first}");
     let mirrored = json!({"indexes": 1, "projects": 0, "releases": 0, "files": 0});
     assert_eq!(first["mirrored"], mirrored);
     // What was pushed is there twice, and one blob.
@@ -153,9 +153,14 @@ fn an_export_is_taken_over_and_answered_as_by_devpi() {
     for (path, name) in
         [("/alice", "alice.json"), ("/alice/dev", "alice_dev.json"), ("/bob/prod", "bob_prod.json")]
     {
-        let expected: Value = serde_json::from_str(&answer(name)).expect("JSON");
+        let mut expected: Value = serde_json::from_str(&answer(name)).expect("JSON");
+        if path == "/bob/prod" {
+            assert_eq!(expected["result"]["bases"], json!(["root/up"]));
+            expected["result"]["bases"] = json!([]);
+        }
         assert_eq!(get(&client, path)["result"], expected["result"], "{path}");
     }
+    assert_eq!(client.get_with("/root/up", &[JSON]).status, 404, "a mirror");
 
     // The same links in the page, at the same places.
     for project in ["hello-world", "base"] {
@@ -217,7 +222,7 @@ fn a_damaged_file_is_named_and_the_others_come() {
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(done.stderr.contains("4 failures: not everything was imported"), "{done:?}");
     let first = report(&done);
-    let expected = "users 3/0/0, indexes 3/0/0, releases 4/0/0, files 3/0/2, \
+    let expected = "users 3/0/0, indexes 2/0/0, releases 4/0/0, files 3/0/2, \
                     documentation 2/0/0, test_results 2/0/2";
     assert_eq!(tallies(&first), expected, "{first}");
     let failures = first["failures"].to_string();
@@ -231,7 +236,7 @@ fn a_damaged_file_is_named_and_the_others_come() {
     copy(&testdata().join("export"), &export);
     let done = place.run_with("import-devpi export --json", "");
     assert_eq!(done.code, Some(0), "{done:?}");
-    let expected = "users 0/3/0, indexes 0/3/0, releases 0/4/0, files 2/3/0, \
+    let expected = "users 0/3/0, indexes 0/2/0, releases 0/4/0, files 2/3/0, \
                     documentation 0/2/0, test_results 2/2/0";
     assert_eq!(tallies(&report(&done)), expected, "{done:?}");
 }
@@ -293,15 +298,16 @@ fn what_cannot_be_as_it_was_is_told() {
         "note: user alice: imported without a password",
         "note: index alice/dev: the unknown setting `uploadtrigger_jenkins` was dropped",
         "note: index alice/dev: the base `gone/away` is not in the export, and was dropped",
-        "note: index root/up: a mirror: its settings are imported, but this version fetches nothing",
+        "note: index root/up: a mirror: not imported, since this version fetches nothing",
+        "note: index bob/prod: the base `root/up` is a mirror, which is not imported: dropped",
         "note: index root/up: 0 releases and 6 files of the mirror were left out, as asked",
-        "mirrors: 1, as settings; 0 projects, 0 releases and 6 files of them in the export, left out",
+        "mirrors: 1, not imported; 0 projects, 0 releases and 6 files of them in the export, left out",
         "failure: user rpc: username 'rpc' is reserved",
         "failure: index carol/odd: unknown index type 'foo-dev'",
         "failure: index carol/odd: its 1 files were not imported, since the index was not",
         "made the user `root` with the password in `",
         "users: 4 imported, 0 there already, 1 not imported",
-        "indexes: 3 imported, 0 there already, 1 not imported",
+        "indexes: 2 imported, 0 there already, 1 not imported",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -310,6 +316,80 @@ fn what_cannot_be_as_it_was_is_told() {
     let users = users.as_array().expect("a list");
     let alice = users.iter().find(|user| user["name"] == "alice").expect("alice");
     assert_eq!(alice["has_password"], false);
+}
+
+#[test]
+fn what_devpi_allowed_comes_over() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let export = directory.path().join("export");
+    let place = Place(directory.path());
+    let file = |index: &str, project: &str, version: &str, name: &str| {
+        let relpath = format!("{index}/{project}/{version}/{name}");
+        fs::create_dir_all(export.join(&relpath).parent().expect("a folder")).expect("a folder");
+        fs::write(export.join(&relpath), format!("{index} {name}")).expect("a file");
+        json!({"type": "releasefile", "projectname": project, "version": version, "relpath": relpath,
+            "entrymapping": {"last_modified": "Sat, 23 Apr 2016 07:01:31 GMT"}, "log": null})
+    };
+    let index = |bases: &[&str], files: Vec<Value>| {
+        // As devpi writes an index without projects.
+        json!({"indexconfig": {"type": "stage", "volatile": true, "bases": bases}, "projects": [], "files": files})
+    };
+    let user = |name: &str| json!({"username": name, "created": "2026-01-01T00:00:00Z"});
+    let dump = json!({
+        "dumpversion": "2",
+        "users": {"ann": user("ann"), "€uro": user("€uro"), "\u{1f600}": user("\u{1f600}"), "b\u{200b}": user("b")},
+        "indexes": {
+            "ann/own": index(&["ann/own"], vec![file("ann/own", "junk", "1.4", "junk-1.4.whl")]),
+            "ann/one": index(&["ann/two"], vec![file("ann/one", "one", "1.0", "one-1.0.zip")]),
+            "ann/two": index(&["ann/two", "€uro/dev"], vec![file("ann/two", "two", "1.0", "twofold-1.0.zip")]),
+            "€uro/dev": index(&["ann/one", "\u{1f600}/dev"], vec![]),
+            "\u{1f600}/dev": index(&["ann/own", "ann/one"], vec![file("\u{1f600}/dev", "three", "1.0", "three-1.0.zip")]),
+        },
+    });
+    fs::write(export.join("dataindex.json"), dump.to_string()).expect("an index");
+    let done = place.run_with("import-devpi export --json", "");
+    let first = report(&done);
+    let expected = "users 3/0/1, indexes 5/0/0, releases 4/0/0, files 4/0/0, \
+                    documentation 0/0/0, test_results 0/0/0";
+    assert_eq!(tallies(&first), expected, "{first}");
+    let failures = first["failures"].as_array().expect("failures");
+    assert_eq!(failures.len(), 1, "{first}");
+    assert!(failures[0]["text"].as_str().expect("a text").contains("aren't allowed"), "{first}");
+    let again = report(&place.run_with("import-devpi export --json", ""));
+    assert_eq!((&again["indexes"]["already_there"], &again["conflicts"]), (&json!(5), &json!([])));
+
+    let server = serve(directory);
+    let client = server.client;
+    let encoded = |path: &str| path.replace('€', "%E2%82%AC").replace('\u{1f600}', "%F0%9F%98%80");
+    for (stage, bases, projects) in [
+        ("ann/own", json!(["ann/own"]), "junk"),
+        ("ann/one", json!(["ann/two"]), "junk one three two"),
+        ("ann/two", json!(["ann/two", "€uro/dev"]), "junk one three two"),
+        ("€uro/dev", json!(["ann/one", "\u{1f600}/dev"]), "junk one three two"),
+        ("\u{1f600}/dev", json!(["ann/own", "ann/one"]), "junk one three two"),
+    ] {
+        let stage = encoded(stage);
+        let shown = get(&client, &format!("/{stage}?no_projects="));
+        assert_eq!(shown["result"]["bases"], bases, "{stage}");
+        let simple = ("Accept", "application/vnd.pypi.simple.v1+json");
+        let list = client.get_with(&format!("/{stage}/+simple/"), &[simple]).json();
+        let names: Vec<&str> = list["projects"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|project| project["name"].as_str())
+            .collect();
+        assert_eq!(names.join(" "), projects, "{stage}");
+        for project in names {
+            let page = client.get_with(&format!("/{stage}/+simple/{project}/"), &[simple]).json();
+            assert_eq!(page["files"].as_array().map(Vec::len), Some(1), "{page}");
+        }
+    }
+    let path = format!("/ann/own/+f/{}", {
+        let digest = record::Digest::of(b"ann/own junk-1.4.whl").to_string();
+        format!("{}/{}/junk-1.4.whl", &digest[..3], &digest[3..16])
+    });
+    assert_eq!(client.get(&path).body, b"ann/own junk-1.4.whl");
 }
 
 #[test]

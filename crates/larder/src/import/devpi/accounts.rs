@@ -4,7 +4,7 @@ use account::{EditRules, Password, PasswordHash, User, UserEdit, UserName, chang
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::dump::Dump;
+use super::dump::{Dump, Members};
 use crate::import::report::Report;
 use crate::import::writer::Plan;
 
@@ -76,13 +76,13 @@ pub(super) async fn read(
     Ok(users)
 }
 
-fn time(object: &Map<String, Value>, key: &str) -> Option<Timestamp> {
+fn time(object: &Members, key: &str) -> Option<Timestamp> {
     object.get(key)?.as_str()?.parse().ok()
 }
 
-fn apply_profile(object: &Map<String, Value>, user: &mut User, subject: &str, report: &mut Report) {
+fn apply_profile(object: &Members, user: &mut User, subject: &str, report: &mut Report) {
     let mut profile = Map::new();
-    for (key, value) in object {
+    for (key, value) in object.iter() {
         if PROFILE.contains(&key.as_str()) {
             profile.insert(key.clone(), value.clone());
         } else if !KEPT_ELSEWHERE.contains(&key.as_str()) {

@@ -1,21 +1,27 @@
 //! The shape of `dataindex.json`, as devpi-server 4 to 6 write it; what is not known is passed over.
+//!
+//! An object or a list without anything in it may be written as the other of the two, or as null: exports have
+//! `"projects": []` for an index without projects.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de};
 use serde_json::{Map, Value};
 
 /// The whole export.
 #[derive(Deserialize)]
 pub(super) struct Dump {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     pub(super) dumpversion: String,
-    #[serde(default)]
-    pub(super) users: BTreeMap<String, Map<String, Value>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
+    pub(super) users: BTreeMap<String, Members>,
+    #[serde(default, deserialize_with = "object")]
     pub(super) indexes: BTreeMap<String, Index>,
 }
 
@@ -23,30 +29,59 @@ pub(super) struct Dump {
 #[derive(Deserialize)]
 pub(super) struct Index {
     #[serde(default)]
-    pub(super) indexconfig: Map<String, Value>,
+    pub(super) indexconfig: Members,
     /// By project and version.
-    #[serde(default)]
-    pub(super) projects: BTreeMap<String, BTreeMap<String, Map<String, Value>>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
+    pub(super) projects: BTreeMap<String, Versions>,
+    #[serde(default, deserialize_with = "list")]
     pub(super) files: Vec<File>,
+}
+
+/// What is known of each version of a project.
+#[derive(Deserialize)]
+pub(super) struct Versions(
+    #[serde(deserialize_with = "object")] pub(super) BTreeMap<String, Members>,
+);
+
+/// An object of any values.
+#[derive(Default, Deserialize)]
+pub(super) struct Members(#[serde(deserialize_with = "object")] BTreeMap<String, Value>);
+
+impl Members {
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.0.iter()
+    }
+
+    pub(super) fn to_map(&self) -> Map<String, Value> {
+        self.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// Whether these are the settings of a mirror.
+    pub(super) fn is_mirror(&self) -> bool {
+        self.get("type").and_then(Value::as_str) == Some("mirror")
+    }
 }
 
 /// One file.
 #[derive(Deserialize)]
 pub(super) struct File {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     pub(super) projectname: String,
     #[serde(default)]
     pub(super) version: Option<String>,
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type", default, deserialize_with = "text")]
     pub(super) kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     pub(super) relpath: String,
     #[serde(default)]
     pub(super) for_entrypath: Option<String>,
-    #[serde(default)]
-    pub(super) log: Option<Vec<LogLine>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
+    pub(super) log: Vec<LogLine>,
+    #[serde(default, deserialize_with = "entry")]
     pub(super) entrymapping: Entry,
 }
 
@@ -55,8 +90,8 @@ pub(super) struct File {
 pub(super) struct Entry {
     #[serde(default)]
     pub(super) hash_spec: Option<String>,
-    #[serde(default)]
-    pub(super) hashes: Option<BTreeMap<String, String>>,
+    #[serde(default, deserialize_with = "object")]
+    pub(super) hashes: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) md5: Option<String>,
     #[serde(default)]
@@ -66,11 +101,11 @@ pub(super) struct Entry {
 /// Something that happened to a file.
 #[derive(Deserialize)]
 pub(super) struct LogLine {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     pub(super) what: String,
     #[serde(default)]
     pub(super) who: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     when: Vec<i64>,
     #[serde(default)]
     pub(super) src: Option<String>,
@@ -110,9 +145,9 @@ impl File {
     pub(super) fn digests(&self) -> impl Iterator<Item = (&str, &str)> {
         let entry = &self.entrymapping;
         let spec = entry.hash_spec.as_deref().and_then(|spec| spec.split_once('='));
-        let hashes = entry.hashes.iter().flatten();
+        let hashes = entry.hashes.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let md5 = entry.md5.as_deref().map(|md5| ("md5", md5));
-        let all = spec.into_iter().chain(hashes.map(|(name, text)| (name.as_str(), text.as_str())));
+        let all = spec.into_iter().chain(hashes);
         all.chain(md5).filter(|(_, text)| !text.is_empty())
     }
 
@@ -123,9 +158,141 @@ impl File {
     }
 }
 
+/// A text; a number is its digits, null is nothing.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(text),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Null => Ok(String::new()),
+        other => Err(de::Error::custom(format_args!("a text was expected, not `{other}`"))),
+    }
+}
+
+/// What is kept of a file, which may be nothing.
+fn entry<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Entry, D::Error> {
+    let Members(members) = Members::deserialize(deserializer)?;
+    Entry::deserialize(Value::Object(members.into_iter().collect())).map_err(de::Error::custom)
+}
+
+/// An object; one without members may be an empty list, or null.
+fn object<'de, D, V>(deserializer: D) -> Result<BTreeMap<String, V>, D::Error>
+where
+    D: Deserializer<'de>,
+    V: Deserialize<'de>,
+{
+    struct Object<V>(PhantomData<V>);
+
+    impl<'de, V: Deserialize<'de>> Visitor<'de> for Object<V> {
+        type Value = BTreeMap<String, V>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = BTreeMap::new();
+            while let Some((key, value)) = map.next_entry()? {
+                found.insert(key, value);
+            }
+            Ok(found)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            match items.next_element::<IgnoredAny>()? {
+                None => Ok(BTreeMap::new()),
+                Some(_) => Err(de::Error::custom("an object was expected, not a list")),
+            }
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+    }
+
+    deserializer.deserialize_any(Object(PhantomData))
+}
+
+/// A list; one without items may be an empty object, or null.
+fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct List<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            let mut found = Vec::new();
+            while let Some(item) = items.next_element()? {
+                found.push(item);
+            }
+            Ok(found)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            match map.next_key::<IgnoredAny>()? {
+                None => Ok(Vec::new()),
+                Some(_) => Err(de::Error::custom("a list was expected, not an object")),
+            }
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+    }
+
+    deserializer.deserialize_any(List(PhantomData))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_empty_may_have_any_shape() {
+        const FULL: &str = r#"{"dumpversion": "2", "users": {"u": {"email": "e"}}, "indexes": {"u/i": {
+            "indexconfig": {"type": "stage"}, "projects": {"p": {"1": {"name": "p"}}},
+            "files": [{"relpath": "x", "log": [{"what": "upload", "when": [2020, 1, 1, 0, 0, 0]}],
+                "entrymapping": {"hashes": {"sha256": "ab"}}}]}}}"#;
+        let dump: Dump = serde_json::from_str(FULL).expect("a dump");
+        let index = &dump.indexes["u/i"];
+        assert_eq!(index.projects["p"].0["1"].get("name"), Some(&Value::from("p")));
+        assert_eq!((dump.users.len(), index.files.len(), index.files[0].log.len()), (1, 1, 1));
+        for full in [
+            r#"{"u": {"email": "e"}}"#,
+            r#"{"email": "e"}"#,
+            r#"{"type": "stage"}"#,
+            r#"{"p": {"1": {"name": "p"}}}"#,
+            r#"{"1": {"name": "p"}}"#,
+            r#"{"name": "p"}"#,
+            r#"[{"what": "upload", "when": [2020, 1, 1, 0, 0, 0]}]"#,
+            "[2020, 1, 1, 0, 0, 0]",
+            r#"{"hashes": {"sha256": "ab"}}"#,
+            r#"{"sha256": "ab"}"#,
+        ] {
+            assert!(FULL.contains(full), "{full}");
+            for empty in ["{}", "[]", "null"] {
+                let text = FULL.replacen(full, empty, 1);
+                let read = serde_json::from_str::<Dump>(&text).map(|_| ());
+                assert!(read.is_ok(), "{full} as {empty}: {read:?}");
+            }
+        }
+        for (full, empty) in
+            [(r#"{"1": {"name": "p"}}"#, "[1]"), ("[2020, 1, 1, 0, 0, 0]", "{\"a\": 1}")]
+        {
+            let error = serde_json::from_str::<Dump>(&FULL.replacen(full, empty, 1)).err();
+            assert!(error.expect("content").to_string().contains("was expected, not a"), "{empty}");
+        }
+        let dump: Dump = serde_json::from_str(r#"{"dumpversion": 2, "users": [], "indexes": []}"#)
+            .expect("a dump of nothing");
+        assert_eq!((dump.dumpversion.as_str(), dump.users.len()), ("2", 0));
+    }
 
     #[test]
     fn a_time_is_six_numbers() {

@@ -82,6 +82,10 @@ pub(super) fn items(
 ) -> Vec<Item> {
     let mut items = Vec::new();
     for (name, index) in &dump.indexes {
+        if index.indexconfig.is_mirror() {
+            leave_out_mirrored(name, index, is_mirrored_file_missed, report);
+            continue;
+        }
         let stage: Option<StageName> = name.parse().ok();
         let known = stage.as_ref().and_then(|stage| stored.index.stage(stage.as_str()));
         let (Some(stage), Some(known)) = (stage, known) else {
@@ -103,13 +107,13 @@ pub(super) fn items(
     items
 }
 
-/// Counts and names what an export has of a mirror: with its settings it comes over, without its content.
+/// Counts and names what an export has of a mirror, which does not come over.
 fn leave_out_mirrored(name: &str, index: &dump::Index, is_missed: bool, report: &mut Report) {
     let subject = format!("index {name}");
-    let text = "a mirror: its settings are imported, but this version fetches nothing from an upstream yet, \
-                so that indexes based on it show their own projects only";
+    let text = "a mirror: not imported, since this version fetches nothing from an upstream; indexes based on it \
+                come without it, and show their own projects only";
     report.note(&subject, text);
-    let releases: u64 = index.projects.values().map(|versions| versions.len() as u64).sum();
+    let releases: u64 = index.projects.values().map(|versions| versions.0.len() as u64).sum();
     let files = index.files.len() as u64;
     report.mirrored.indexes += 1;
     report.mirrored.projects += index.projects.len() as u64;
@@ -131,7 +135,8 @@ fn leave_out_mirrored(name: &str, index: &dump::Index, is_missed: bool, report: 
 
 /// Counts everything of an index as not imported.
 fn leave_out(index: &dump::Index, report: &mut Report) {
-    report.releases.not_imported += index.projects.values().map(|it| it.len() as u64).sum::<u64>();
+    report.releases.not_imported +=
+        index.projects.values().map(|it| it.0.len() as u64).sum::<u64>();
     for file in &index.files {
         match file.kind.as_str() {
             "doczip" => report.documentation.not_imported += 1,
@@ -151,9 +156,9 @@ struct OfStage<'import> {
 impl OfStage<'_> {
     fn items(mut self, index: &dump::Index, items: &mut Vec<Item>, report: &mut Report) {
         for (project, versions) in &index.projects {
-            for (version, metadata) in versions {
+            for (version, metadata) in &versions.0 {
                 let subject = format!("{} {project} {version}", self.stage);
-                match self.release(project, version, metadata, &subject, report) {
+                match self.release(project, version, metadata.to_map(), &subject, report) {
                     Ok(item) => items.push(item),
                     Err(error) => {
                         report.releases.not_imported += 1;
@@ -176,7 +181,7 @@ impl OfStage<'_> {
                         let version = item.version.as_str();
                         let subject = format!("{} {} {version}", self.stage, item.project);
                         let named =
-                            self.release(&file.projectname, version, &Map::new(), &subject, report);
+                            self.release(&file.projectname, version, Map::new(), &subject, report);
                         match named {
                             Ok(release) => items.push(release),
                             Err(error) => report.fail(subject, format_args!("{error:#}")),
@@ -209,13 +214,12 @@ impl OfStage<'_> {
         &mut self,
         project: &str,
         version: &str,
-        metadata: &Map<String, Value>,
+        mut metadata: Map<String, Value>,
         subject: &str,
         report: &mut Report,
     ) -> anyhow::Result<Item> {
         let name = ProjectName::normalize(project)?;
         let parsed = Version::parse(version)?;
-        let mut metadata = metadata.clone();
         let written = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
         if ProjectName::normalize(written).is_ok_and(|written| written != name)
             || written.is_empty()
@@ -403,29 +407,14 @@ fn role(kind: &str) -> anyhow::Result<FileRole> {
     }
 }
 
-/// The name of a release file. devpi did not always check that the version is in it.
+/// The name of a release file. devpi did not always check that the version is in it, nor ever that a wheel has tags.
 fn release_filename(
     text: &str,
     project: &str,
     version: &Version,
 ) -> Result<Filename, FilenameError> {
-    match Filename::of_upload(text, project, version) {
-        Err(FilenameError::Version { .. }) => {
-            let filename = Filename::parse(text)?;
-            let normalized = [text, project].map(|text| ProjectName::normalize(text).ok());
-            match normalized {
-                // Files are found by the project that their names begin with.
-                [Some(name), Some(project)] if name.as_str().starts_with(project.as_str()) => {
-                    Ok(filename)
-                }
-                _ => Err(FilenameError::Project {
-                    filename: text.to_owned(),
-                    project: project.to_owned(),
-                }),
-            }
-        }
-        checked => checked,
-    }
+    let checked = Filename::of_upload(text, project, version);
+    checked.or_else(|_| Filename::of_project(text, project))
 }
 
 /// The digests that are checked, and the names of those that cannot be.
@@ -457,7 +446,7 @@ fn digest<const BYTES: usize>(algorithm: &str, text: &str) -> anyhow::Result<[u8
 /// What happened to a file. Lines without a time, or of an unknown kind, are left out.
 fn log(file: &dump::File, stage: &StageName, subject: &str, report: &mut Report) -> Vec<LogEntry> {
     let mut log = Vec::new();
-    for line in file.log.iter().flatten() {
+    for line in &file.log {
         let who = line.who.as_deref().and_then(|who| who.parse().ok());
         let name = |text: &Option<String>| text.as_deref().and_then(|text| text.parse().ok());
         let target = name(&line.dst).unwrap_or_else(|| stage.clone());

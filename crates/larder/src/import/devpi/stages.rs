@@ -6,12 +6,12 @@ use pypi::change::stage as change;
 use pypi::{ConfigEdit, StageConfig, StageName};
 use serde_json::{Map, Value, json};
 
-use super::dump::Dump;
+use super::dump::{Dump, Members};
 use crate::import::report::Report;
 use crate::import::writer::Plan;
 
 /// The settings that are imported; everything else belongs to plugins.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 11] = [
     "type",
     "volatile",
     "acl_upload",
@@ -23,29 +23,31 @@ const KNOWN: [&str; 18] = [
     "title",
     "description",
     "custom_data",
-    "mirror_url",
-    "mirror_cache_expiry",
-    "mirror_ignore_serial_header",
-    "mirror_no_project_list",
-    "mirror_use_external_urls",
-    "mirror_provides_core_metadata",
-    "mirror_web_url_fmt",
 ];
 
 /// An index that is to be made.
 pub(super) struct NewStage {
     name: StageName,
     settings: Map<String, Value>,
-    /// Those that exist here or in the export, in order.
+    /// Those that are in the export, in order, mirrors among them.
     bases: Vec<StageName>,
 }
 
-/// Reads the configurations, in an order in which bases come first where that is possible.
-pub(super) fn read(dump: &Dump, report: &mut Report) -> Vec<NewStage> {
-    let mut stages = BTreeMap::new();
+/// What there is of indexes in an export.
+pub(super) struct Stages {
+    /// Those that are to be made, bases first where that is possible.
+    new: Vec<NewStage>,
+    /// Those that are not made, since nothing would fill them.
+    mirrors: BTreeSet<StageName>,
+}
+
+/// Reads the configurations.
+pub(super) fn read(dump: &Dump, report: &mut Report) -> Stages {
+    let (mut stages, mut mirrors) = (BTreeMap::new(), BTreeSet::new());
     for (name, index) in &dump.indexes {
         let subject = format!("index {name}");
         match name.parse::<StageName>() {
+            Ok(name) if index.indexconfig.is_mirror() => _ = mirrors.insert(name),
             Ok(name) => {
                 let settings = settings(&index.indexconfig, &subject, report);
                 stages.insert(name, settings);
@@ -56,7 +58,7 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Vec<NewStage> {
             }
         }
     }
-    let names: BTreeSet<StageName> = stages.keys().cloned().collect();
+    let names: BTreeSet<StageName> = stages.keys().chain(&mirrors).cloned().collect();
     let mut ordered = Vec::with_capacity(stages.len());
     let mut rest: Vec<NewStage> = stages
         .into_iter()
@@ -65,7 +67,7 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Vec<NewStage> {
             NewStage { name, settings, bases }
         })
         .collect();
-    let mut placed: BTreeSet<StageName> = BTreeSet::new();
+    let mut placed: BTreeSet<StageName> = mirrors.clone();
     while !rest.is_empty() {
         let is_ready = |stage: &NewStage| {
             stage.bases.iter().all(|base| placed.contains(base) || *base == stage.name)
@@ -79,13 +81,13 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Vec<NewStage> {
         placed.extend(ready.iter().map(|stage| stage.name.clone()));
         ordered.extend(ready);
     }
-    ordered
+    Stages { new: ordered, mirrors }
 }
 
 /// The settings under their names of today, without those of plugins.
-fn settings(config: &Map<String, Value>, subject: &str, report: &mut Report) -> Map<String, Value> {
+fn settings(config: &Members, subject: &str, report: &mut Report) -> Map<String, Value> {
     let mut settings = Map::new();
-    for (key, value) in config {
+    for (key, value) in config.iter() {
         let key = match key.as_str() {
             // Its name until devpi-server 3.
             "pypi_whitelist" => "mirror_whitelist",
@@ -102,17 +104,8 @@ fn settings(config: &Map<String, Value>, subject: &str, report: &mut Report) -> 
             report.note(subject, format_args!("the unknown setting `{key}` was dropped"));
         }
     }
-    let is_stage = settings.get("type").and_then(Value::as_str).unwrap_or("stage") == "stage";
-    if is_stage {
-        // Before there was this setting, it was so.
-        settings.entry("mirror_whitelist_inheritance").or_insert_with(|| json!("union"));
-    } else {
-        // devpi writes some settings of stages to mirrors, too, where they mean nothing.
-        for key in ["bases", "acl_upload", "acl_toxresult_upload", "mirror_whitelist"] {
-            settings.remove(key);
-        }
-        settings.remove("mirror_whitelist_inheritance");
-    }
+    // Before there was this setting, it was so.
+    settings.entry("mirror_whitelist_inheritance").or_insert_with(|| json!("union"));
     settings
 }
 
@@ -143,11 +136,21 @@ fn bases(
 }
 
 /// Adds the indexes that are not there yet.
-pub(super) fn plan(stages: &[NewStage], plan: &mut Plan, report: &mut Report) {
+pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
     let mut made = Vec::new();
-    for stage in stages {
+    for stage in &stages.new {
         let subject = format!("index {}", stage.name);
-        let wanted = edit(stage, &stage.bases)
+        // An earlier version made mirrors.
+        let is_made = |base: &StageName, plan: &Plan| {
+            !stages.mirrors.contains(base) || plan.stored().index.stage(base.as_str()).is_some()
+        };
+        let (bases, dropped): (Vec<StageName>, Vec<StageName>) =
+            stage.bases.iter().cloned().partition(|base| is_made(base, plan));
+        for base in dropped {
+            let text = format!("the base `{base}` is a mirror, which is not imported: dropped");
+            report.note(&subject, text);
+        }
+        let wanted = edit(stage, &bases)
             .and_then(|edit| Ok(StageConfig::create(&stage.name, &edit, &|_| true)?));
         let wanted = match wanted {
             Ok(wanted) => wanted,
@@ -177,18 +180,17 @@ pub(super) fn plan(stages: &[NewStage], plan: &mut Plan, report: &mut Report) {
             report.fail(subject, format_args!("its user `{}` is not there", stage.name.user()));
             continue;
         }
-        let exists = |base: &&StageName| {
-            **base == stage.name || plan.stored().index.stage(base.as_str()).is_some()
-        };
-        let there: Vec<StageName> = stage.bases.iter().filter(exists).cloned().collect();
+        // One that is its own base is so once it is there.
+        let exists = |base: &&StageName| plan.stored().index.stage(base.as_str()).is_some();
+        let there: Vec<StageName> = bases.iter().filter(exists).cloned().collect();
         let created = edit(stage, &there)
             .and_then(|edit| Ok(change::create(&plan.stored().index, &stage.name, &edit)?));
         match created {
             Ok((batch, _)) => {
                 plan.add(without_the_user_check(batch, stage));
                 report.indexes.imported += 1;
-                if there.len() < stage.bases.len() {
-                    made.push(stage);
+                if there.len() < bases.len() {
+                    made.push((stage, bases));
                 }
             }
             Err(error) => {
@@ -198,11 +200,11 @@ pub(super) fn plan(stages: &[NewStage], plan: &mut Plan, report: &mut Report) {
         }
     }
     // Those whose bases came after them.
-    for stage in made {
+    for (stage, bases) in made {
         let subject = format!("index {}", stage.name);
         let exists = |base: &&StageName| plan.stored().index.stage(base.as_str()).is_some();
-        let there: Vec<StageName> = stage.bases.iter().filter(exists).cloned().collect();
-        for base in stage.bases.iter().filter(|base| !there.contains(base)) {
+        let there: Vec<StageName> = bases.iter().filter(exists).cloned().collect();
+        for base in bases.iter().filter(|base| !there.contains(base)) {
             report.note(&subject, format_args!("the base `{base}` was not imported: dropped"));
         }
         let modified = edit(stage, &there)
