@@ -17,6 +17,11 @@ def new(devpi, larder):
     return devpi is None and larder is not None
 
 
+def once(devpi, larder):
+    """What is not there a second time."""
+    return larder is None or devpi == larder + 1
+
+
 def gone(devpi, larder):
     return bool(devpi) and not larder
 
@@ -36,12 +41,49 @@ def fewer_overwrites(devpi, larder):
 
 HTML, JSON, TEXT = "text/html; charset=UTF-8", "application/json", "text/plain; charset=UTF-8"
 FAILS = "login-list index-patch-add-to-text index-patch-add-unknown index-patch-numbers index-patch-text upload-no-name upload-no-version push-no-target push-no-name push-external-closed"  # fmt: skip
-OTHER_METHODS = "login-get user-post upload-to-project upload-to-simple simple-post file-put nothing-here"
-PAGES = "simple-*"
+OTHER_METHODS = "api-put login-get user-post upload-to-project upload-to-simple simple-post file-put nothing-here"
+PAGES = "simple-* odd-page python-page* ring-list-* ring-page-* ways-page-* base-child-page"
 PUSHED_PAGES = "pushed-page deleted-project-page"
 REDIRECTS = "simple-no-slash-* simple-other-spelling* project-other-spelling version-other-spelling refresh*"
-EMPTY = "authcheck authcheck-api authcheck-file authcheck-no-uri upload-non-volatile-again"
+EMPTY = "odd-no-tags-again authcheck authcheck-api authcheck-file authcheck-no-uri upload-non-volatile-again"
+UNSEEN = "zero-width wide-space right-to-left private-use".split()
+MIRRORS = "index-create-mirror* index-mirror* index-api-mirror upload-mirror push-mirror-target"
+NO_BODY = "user-create-no-body login-no-body index-create-no-body posted-nothing"
 KNOWN = (
+    # There are no mirrors.
+    ("P34", MIRRORS, "status type reason body*"),
+    ("P34", "user-with-indexes", "body.result.indexes.mirror*", gone),
+    ("P34", "users-last", "body.result.bert.indexes.mirror* body.result.bert.indexes.old*", gone),
+    # Names that nobody could tell apart.
+    ("P33", " ".join(f"user-create-{what}" for what in UNSEEN), "status", becomes((201, 400))),
+    ("P33", " ".join(f"user-{what}" for what in UNSEEN), "status", becomes((200, 404))),
+    ("P33", " ".join(f"user-*{what}" for what in UNSEEN), "body.message", new),
+    ("P33", "users-last", "body.result.a?b.* body.result.a?.*", lambda devpi, larder: larder is None),
+    # Where a request comes from and goes to.
+    ("P35", "api-slash", "status", becomes((404, 200))),
+    ("P35", "api-slash", "body.message", gone),
+    ("P36", "api-proto", "body.result.login", becomes(("http://HOST/+login", "https://HOST/+login"))),
+    # Bases.
+    ("P37", "ways-version-* ways-project-*", "body.result*+shadowing*", once),
+    ("P39", "base-child-patch-*", "status", becomes((400, 200))),
+    ("P39", "base-child-patch-*", "body.message", gone),
+    ("P40", "base-file base-file-json", "status", becomes((410, 404))),
+    ("P40", "base-file-json", "body.message"),
+    ("P13", "base-file-delete user-delete-missing-anonymous user-delete-missing-other", "status", becomes((403, 404))),
+    ("P13", "base-file-delete user-delete-missing-anonymous user-delete-missing-other", "body.message"),
+    # What a file needs is its own.
+    ("P38", "python-page*", "body.files*requires-python", becomes((">=3.9", ">=3.6"))),
+    ("P38", "python-page-after-submit", "body.files*requires-python"),
+    # Bodies that are missing.
+    ("P10", NO_BODY, "body.message"),
+    ("P10", "posted-form-without-action posted-nothing-as-form", "reason body.code body.title body.message"),
+    # Pushes elsewhere.
+    ("P32", "push-external-unknown-option", "status", becomes((200, 400))),
+    ("P32", "push-external-unknown-option", "body.message", new),
+    ("P32", "push-external-unknown-option", "came", gone),
+    ("P32", "push-external-files-refused", "status", becomes((200, 502))),
+    ("P12", "push-external-register-closed", "body.result[[]0]"),
+    ("P14", "push-external-files-refused*", "body.result*"),
     # More on the pages, and metadata beside the files.
     ("P1", PAGES, "body.files*.size", new),
     ("P1", PAGES, "body.files*.upload-time", becomes((None, "MOMENT"))),
@@ -54,11 +96,11 @@ KNOWN = (
     ("P1", "file-metadata", "body.message", gone),
     ("P1", "file", "body.result.size", new),
     # Headers that let clients keep what they have.
-    ("P2", f"{PAGES} {PUSHED_PAGES} file*", "header.etag", new),
+    ("P2", f"{PAGES} {PUSHED_PAGES} file* odd-file*", "header.etag", new),
     ("P2", f"{PAGES} {PUSHED_PAGES}", "header.cache-control", becomes((None, "max-age=0, must-revalidate"))),
     ("P2", f"{PAGES} {PUSHED_PAGES}", "header.vary", becomes(("Accept, User-Agent", "Accept, Accept-Encoding, User-Agent"))),
     ("P2", "*", "header.content-length", becomes((None, "present"))),
-    ("P3", "file*", "header.accept-ranges", becomes((None, "bytes"))),
+    ("P3", "file* odd-file*", "header.accept-ranges", becomes((None, "bytes"))),
     ("P3", "file-range", "status", becomes((200, 206))),
     # How pages are written.
     ("P4", f"{PAGES} pushed", "*order", reordered),
@@ -88,12 +130,12 @@ KNOWN = (
     ("P10", "index-create-unknown-keys index-patch-no-operator", "body.message"),
     ("P18", "upload-anonymous* upload-wrong-password upload-no-action upload-missing-index push-conflict", "reason", new),
     ("P18", "upload-anonymous upload-wrong-password upload-no-action upload-missing-index", "body.code body.title body.message"),
-    ("P18", "upload-bad-action upload-bad-archive upload-mirror upload-no-content upload-other upload-other-name", "body.message"),
+    ("P18", "odd-no-tags-again odd-other-version upload-bad-action upload-bad-archive upload-no-content upload-other upload-other-name", "body.message"),
     ("P18", "upload-other-version upload-non-volatile-changed upload-non-volatile-changed-uv", "body.message"),
-    ("P19", "upload-bad-name submit-bad-name submit-no-version", "reason body.code body.title body.message"),
+    ("P19", "upload-bad-name submit-bad-name submit-no-version upload-empty-version submit-empty-version upload-docs-empty-version", "reason body.code body.title body.message"),
     ("P11", OTHER_METHODS, "status", becomes((404, 405), (200, 405))),
     ("P11", OTHER_METHODS, "body.message"),
-    ("P11", "upload-to-simple simple-post", "reason body.code body.title"),
+    ("P11", "upload-to-simple upload-to-project simple-post", "reason body.code body.title"),
     ("P14", "push-external-anonymous", "status", becomes((500, 401))),
     ("P14", "push-external-anonymous", "type", becomes((TEXT, JSON))),
     ("P14", "push-external-anonymous", "body.message", new),
@@ -103,7 +145,7 @@ KNOWN = (
     ("P12", FAILS, "body.message reason", new),
     ("P13", "index-patch-missing index-delete-missing", "status", becomes((403, 404))),
     ("P13", "index-patch-missing index-delete-missing", "body.message"),
-    ("P14", "push-mirror-target push-anonymous push-other", "header.www-authenticate", becomes((None, 'Basic realm="pypi"'))),
+    ("P14", "push-anonymous push-other push-form-type-anonymous", "header.www-authenticate", becomes((None, 'Basic realm="pypi"'))),
     # Configuration.
     ("P16", "index-patch-noop-error", "status", becomes((200, 400))),
     ("P16", "index-patch-noop-error", "body.message", new),

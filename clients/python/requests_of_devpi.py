@@ -44,6 +44,8 @@ class Step:
                 headers["Authorization"] = f"Basic {basic(*headers.pop(key))}"
         for name in PLACED:
             path = path.replace("{" + name + "}", place(files / name))
+        if isinstance(body, dict) and str(body.get("posturl", "")).startswith("STUB/"):
+            body = body | {"posturl": body["posturl"].replace("STUB", site.stub)}
         return SimpleNamespace(method=self.method, path=path, body=body, headers=headers, auth=self.auth)
 
 
@@ -58,7 +60,9 @@ def place(path):
 APP, APP_SDIST, APP_OTHER = "larder_app-1.0-py3-none-any.whl", "larder_app-1.0.tar.gz", "other/larder_app-1.0-py3-none-any.whl"
 APP_LATER, LIB, DOCS = "larder_app-1.1-py3-none-any.whl", "larder_lib-2.0-py3-none-any.whl", "larder-app-1.0.doc.zip"
 LOCAL = "larder_app-1.2+local.1-py3-none-any.whl"
-PLACED = (APP, APP_SDIST, APP_OTHER, APP_LATER, LIB, DOCS)
+NO_TAGS, LONGER = "larder_app-1.4.whl", "larder_apples-1.0.zip"
+PLACED = (APP, APP_SDIST, APP_OTHER, APP_LATER, LIB, DOCS, NO_TAGS, LONGER)
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}  # what `curl -d` says of whatever it sends
 
 
 def make_files(directory):
@@ -70,6 +74,8 @@ def make_files(directory):
     packages.wheel(directory, "larder-lib", "2.0")
     packages.documentation(directory, "larder-app", "1.0", "documentation")
     (directory / "larder-app-1.0.txt").write_bytes(b"text")
+    (directory / NO_TAGS).write_bytes(b"no tags")
+    (directory / LONGER).write_bytes(b"not a zip")
 
 
 SCRIPT = []
@@ -98,6 +104,9 @@ step("user-root", "GET", "/root")
 step("user-missing", "GET", "/nobody")
 step("status", "GET", "/+status", keys_only=True)
 step("nothing-here", "GET", "/+nothing")
+step("api-slash", "GET", "/+api/")
+step("api-put", "PUT", "/+api", {})
+step("api-proto", "GET", "/+api", headers={"X-Forwarded-Proto": "https"})
 
 # ---- logins
 
@@ -110,6 +119,8 @@ step("login-not-json", "POST", "/+login", b"{", headers={"Content-Type": "applic
 step("login-list", "POST", "/+login", [])
 step("login-no-body", "POST", "/+login")
 step("login-get", "GET", "/+login")
+step("login-form-type", "POST", "/+login", b'{"user": "root", "password": ""}', headers=FORM)
+step("login-text-type", "POST", "/+login", b'{"user": "root", "password": ""}', headers={"Content-Type": "text/plain"})
 step("login-html", "POST", "/+login", {"user": "root", "password": ""}, headers={"Accept": HTML})
 
 # ---- users
@@ -127,6 +138,12 @@ step("user-create-no-body", "PUT", "/carla")
 step("user-create-no-type", "PUT", "/emil", b'{"password": "x"}')
 step("user-create-unicode", "PUT", "/" + urllib.parse.quote("jürgen"), {"password": "x"})
 step("user-unicode", "GET", "/" + urllib.parse.quote("jürgen"))
+for what, name in (("emoji", "\U0001f600"), ("emoji-joined", "\U0001f469\u200d\U0001f4bb"), ("euro", "€uro"), ("quotes", "„a“"), ("zero-width", "a\u200bb"),
+                   ("wide-space", "a\u2003b"), ("right-to-left", "a\u202eb"), ("private-use", "a\ue000")):  # fmt: skip
+    step(f"user-create-{what}", "PUT", "/" + urllib.parse.quote(name), {"password": "x"})
+    step(f"user-{what}", "GET", "/" + urllib.parse.quote(name))
+step("user-create-space", "PUT", "/a%20b", {"password": "x"})
+step("user-create-form-type", "PUT", "/frida", b'{"password": "x"}', headers=FORM)
 step("user-dots", "PUT", "/f.g-h_i@j", {"password": "x"})
 step("user-create-logged-in", "PUT", "/gina", {"password": "x"}, auth=ANNA)
 step("user", "GET", "/anna")
@@ -150,6 +167,11 @@ step("user-patch-password-back", "PATCH", "/anna", {"password": "anna-secret"}, 
 step("user-patch-password-empty", "PATCH", "/emil", {"password": ""}, auth=("emil", "x"))
 step("user-patch-basic", "PATCH", "/anna", {"title": "By Basic"}, headers={"auth-basic": ANNA})
 step("user-patch-two-logins", "PATCH", "/anna", {"title": "By X"}, auth=ANNA, headers={"auth-basic": BERT})
+step("user-patch-missing-anonymous", "PATCH", "/nobody", {"title": "x"})
+step("user-patch-missing-other", "PATCH", "/nobody", {"title": "x"}, auth=BERT)
+step("user-patch-form-type", "PATCH", "/anna", b'{"title": "By form"}', auth=ANNA, headers=FORM)
+step("user-delete-missing-anonymous", "DELETE", "/nobody")
+step("user-delete-missing-other", "DELETE", "/nobody", auth=BERT)
 step("user-delete-missing", "DELETE", "/nobody", auth=ROOT)
 step("user-delete-root", "DELETE", "/root", auth=ROOT)
 step("user-delete-other", "DELETE", "/anna", auth=BERT)
@@ -165,6 +187,12 @@ step("index-create-csv", "PUT", "/anna/dev", {"bases": "anna/middle,anna/base", 
 step("index-create-again", "PUT", "/anna/dev", {}, auth=ANNA)
 step("index-create-anonymous", "PUT", "/anna/more", {})
 step("index-create-other", "PUT", "/anna/more", {}, auth=BERT)
+step("index-create-again-other", "PUT", "/anna/dev", {}, auth=BERT)
+step("index-create-again-anonymous", "PUT", "/anna/dev", {})
+step("index-create-no-user-anonymous", "PUT", "/nobody/dev", {})
+step("index-create-no-user-other", "PUT", "/nobody/dev", {}, auth=BERT)
+step("index-create-no-body", "PUT", "/anna/more", auth=ANNA)
+step("index-create-form-type", "PUT", "/anna/form", b"{}", auth=ANNA, headers=FORM)
 step("index-create-root", "PUT", "/bert/dev", {"volatile": False}, auth=ROOT)
 step("index-create-no-user", "PUT", "/nobody/dev", {}, auth=ROOT)
 step("index-create-bad-name", "PUT", "/anna/b!d", {}, auth=ANNA)
@@ -220,6 +248,7 @@ step("index-patch-whole", "PATCH", "/anna/dev", {"type": "indexconfig", "result"
     "type": "stage", "volatile": True, "acl_upload": ["anna"], "acl_toxresult_upload": [":ANONYMOUS:"], "bases": ["anna/middle"],
     "mirror_whitelist": [], "mirror_whitelist_inheritance": "intersection", "title": "Whole", "projects": ["x"],
 }}, auth=ANNA)  # fmt: skip
+step("index-patch-form-type", "PATCH", "/anna/form", b'["title=By form"]', auth=ANNA, headers=FORM)
 step("index-patch-type", "PATCH", "/anna/dev", {"type": "mirror"}, auth=ANNA)
 step("index-patch-type-list", "PATCH", "/anna/dev", ["type=mirror"], auth=ANNA)
 step("index-patch-unknown", "PATCH", "/anna/dev", {"zebra": "1"}, auth=ANNA)
@@ -301,6 +330,81 @@ upload("upload-non-volatile-changed-any", "/bert/dev/", APP_OTHER, auth=BERT, he
 upload("upload-non-volatile-changed-uv", "/bert/dev/", APP_OTHER, auth=BERT, headers={"Accept": "application/json;q=0.9, text/plain;q=0.8, text/html;q=0.7"})
 upload("submit-non-volatile", "/bert/dev/", None, {"summary": "changed"}, auth=BERT, action="submit")
 
+upload("upload-docs-empty-version", "/anna/dev/", DOCS, {"version": ""}, action="doc_upload")
+upload("upload-empty-version", "/anna/dev/", APP, {"version": ""})
+upload("submit-empty-version", "/anna/dev/", None, {"version": ""}, action="submit")
+step("posted-form-without-action", "POST", "/anna/dev/", b"name=larder-app&version=1.0", auth=ANNA, headers=FORM)
+step("posted-nothing", "POST", "/anna/dev/", auth=ANNA)
+step("posted-nothing-as-form", "POST", "/anna/dev/", b"", auth=ANNA, headers=FORM)
+
+# ---- names of files that say little
+
+step("odd-index", "PUT", "/anna/odd", {"volatile": False}, auth=ANNA)
+upload("odd-no-tags", "/anna/odd/", NO_TAGS, {"version": "1.4"})
+upload("odd-no-tags-again", "/anna/odd/", NO_TAGS, {"version": "1.4"})
+upload("odd-longer-name", "/anna/odd/", LONGER)
+upload("odd-other-version", "/anna/odd/", NO_TAGS, {"version": "2.0"})
+step("odd-page", "GET", "/anna/odd/+simple/larder-app/", headers=OLD_PIP)
+step("odd-file", "GET", "/anna/odd/{%s}" % NO_TAGS, headers={"Accept": "*/*"})
+step("odd-file-longer", "GET", "/anna/odd/{%s}" % LONGER, headers={"Accept": "*/*"})
+step("odd-version", "GET", "/anna/odd/larder-app/1.4")
+step("odd-volatile", "PATCH", "/anna/odd", ["volatile=True"], auth=ANNA)
+
+# ---- limits on Python versions, of a release and of its files
+
+step("python-index", "PUT", "/anna/python", {}, auth=ANNA)
+upload("python-wheel", "/anna/python/", APP, {"requires_python": ">=3.6"})
+upload("python-sdist", "/anna/python/", APP_SDIST, {"requires_python": ">=3.9"})
+step("python-page", "GET", "/anna/python/+simple/larder-app/", headers=PIP)
+upload("python-submit", "/anna/python/", None, {"requires_python": ">=3.11"}, action="submit")
+step("python-page-after-submit", "GET", "/anna/python/+simple/larder-app/", headers=PIP)
+step("python-version", "GET", "/anna/python/larder-app/1.0")
+
+# ---- bases in rings, by two ways, and gone
+
+step("ring-one", "PUT", "/anna/ring1", {}, auth=ANNA)
+step("ring-two", "PUT", "/anna/ring2", {"bases": ["anna/ring1"]}, auth=ANNA)
+step("ring-closed", "PATCH", "/anna/ring1", ["bases=anna/ring2"], auth=ANNA)
+step("ring-own", "PATCH", "/anna/ring2", ["bases+=anna/ring2"], auth=ANNA)
+upload("ring-upload", "/anna/ring2/", LIB, {"name": "larder-lib", "version": "2.0"})
+upload("ring-upload-other", "/anna/ring1/", LIB, {"name": "larder-lib", "version": "2.0"})
+for number in (1, 2):
+    step(f"ring-index-{number}", "GET", f"/anna/ring{number}")
+    step(f"ring-list-{number}", "GET", f"/anna/ring{number}/+simple/", headers=OLD_PIP)
+    step(f"ring-page-{number}", "GET", f"/anna/ring{number}/+simple/larder-lib/", headers=OLD_PIP)
+    step(f"ring-version-{number}", "GET", f"/anna/ring{number}/larder-lib/2.0")
+step("ring-delete", "DELETE", "/anna/ring2", auth=ANNA)
+step("ring-index-after", "GET", "/anna/ring1")
+step("ring-page-after", "GET", "/anna/ring1/+simple/larder-lib/", headers=OLD_PIP)
+
+for name, bases in (("below", []), ("left", ["anna/below"]), ("right", ["anna/below"]), ("above", ["anna/left", "anna/right"]), ("again", ["anna/left", "anna/below"])):
+    step(f"ways-{name}", "PUT", f"/anna/{name}", {"bases": bases}, auth=ANNA)
+for name in ("below", "above", "again"):
+    upload(f"ways-upload-{name}", f"/anna/{name}/", LIB, {"name": "larder-lib", "version": "2.0", "summary": name})
+for name in ("above", "again"):
+    step(f"ways-version-{name}", "GET", f"/anna/{name}/larder-lib/2.0")
+    step(f"ways-project-{name}", "GET", f"/anna/{name}/larder-lib")
+    step(f"ways-page-{name}", "GET", f"/anna/{name}/+simple/larder-lib/", headers=OLD_PIP)
+
+step("base-gone", "PUT", "/anna/gone", {}, auth=ANNA)
+step("base-child", "PUT", "/anna/child", {"bases": ["anna/gone"]}, auth=ANNA)
+for what in ("list", "whole", "add"):
+    step(f"base-child-{what}", "PUT", f"/anna/child-{what}", {"bases": ["anna/gone"]}, auth=ANNA)
+upload("base-upload", "/anna/gone/", LIB, {"name": "larder-lib", "version": "2.0"})
+step("base-delete", "DELETE", "/anna/gone", auth=ANNA)
+step("base-file", "GET", "/anna/gone/{%s}" % LIB, headers={"Accept": "*/*"})
+step("base-file-json", "GET", "/anna/gone/{%s}" % LIB)
+step("base-file-delete", "DELETE", "/anna/gone/{%s}" % LIB, auth=ANNA)
+step("base-file-never", "GET", "/anna/gone/+f/abc/0123456789abc/larder_lib-9.0.tar.gz", headers={"Accept": "*/*"})
+step("base-page", "GET", "/anna/gone/+simple/larder-lib/", headers=OLD_PIP)
+step("base-child-index", "GET", "/anna/child")
+step("base-child-patch", "PATCH", "/anna/child", {"title": "y"}, auth=ANNA)
+step("base-child-page", "GET", "/anna/child/+simple/", headers=OLD_PIP)
+for what, patch in (("list", ["title=x"]), ("whole", {"type": "stage", "bases": ["anna/gone"], "title": "z"}), ("add", ["bases+=anna/below"])):
+    step(f"base-child-patch-{what}", "PATCH", f"/anna/child-{what}", patch, auth=ANNA)
+step("base-child-remove", "PATCH", "/anna/child", ["bases-=anna/gone"], auth=ANNA)
+step("base-child-index-after", "GET", "/anna/child")
+
 # ---- pages
 
 for who, headers in (("pip", PIP), ("old-pip", OLD_PIP), ("poetry", POETRY), ("browser", {"Accept": BROWSER}), ("json", {}), ("any", {"Accept": "*/*"})):
@@ -374,6 +478,7 @@ TOX = {"reportversion": "1", "toxversion": "4", "platform": "linux", "host": "he
 step("tox", "POST", "/anna/dev/{%s}" % APP_OTHER, TOX)
 step("tox-again", "POST", "/anna/dev/{%s}" % APP_OTHER, TOX, auth=BERT)
 step("tox-not-json", "POST", "/anna/dev/{%s}" % APP_OTHER, b"{", headers={"Content-Type": "application/json"})
+step("tox-form-type", "POST", "/anna/dev/{%s}" % APP_OTHER, b'{"testenvs": {}}', headers=FORM)
 step("tox-missing", "POST", "/anna/dev/+f/abc/0123456789abc/larder_app-9.0.tar.gz", TOX, auth=ANNA)
 step("tox-closed", "PATCH", "/anna/dev", ["acl_toxresult_upload=anna"], auth=ANNA)
 step("tox-anonymous", "POST", "/anna/dev/{%s}" % APP_OTHER, TOX)
@@ -414,6 +519,53 @@ push("push-missing-source", {"targetindex": "anna/target"}, path="/anna/nothing"
 step("push-not-json", "PUSH", "/anna/dev", b"{", auth=ANNA)
 push("push-external-closed", {"posturl": "http://127.0.0.1:9/", "username": "u", "password": "p"})
 push("push-external-anonymous", {"posturl": "http://127.0.0.1:9/", "username": "u", "password": "p"}, auth=None)
+push("push-missing-forbidden", {"targetindex": "anna/target", "version": "9.0"}, auth=BERT)
+push("push-missing-project-forbidden", {"targetindex": "anna/target", "name": "nothing"}, auth=BERT)
+push("push-missing-anonymous", {"targetindex": "anna/target", "version": "9.0"}, auth=None)
+push("push-missing-unknown-option", {"targetindex": "anna/target", "version": "9.0", "zebra": 1})
+push("push-missing-bad-target", {"targetindex": "target", "version": "9.0"})
+push("push-missing-missing-target", {"targetindex": "anna/nothing", "version": "9.0"})
+push("push-missing-both-options", {"targetindex": "anna/target", "version": "9.0", "only_docs": True, "no_docs": True})
+push("push-both-options-unknown-option", {"targetindex": "anna/target", "zebra": 1, "only_docs": True, "no_docs": True})
+push("push-unknown-option-bad-target", {"targetindex": "target", "zebra": 1})
+push("push-only-docs-without", {"targetindex": "anna/target", "version": "1.1", "only_docs": True})
+push("push-only-docs-without-forbidden", {"targetindex": "anna/target", "version": "1.1", "only_docs": True}, auth=BERT)
+push("push-only-docs-without-bad-target", {"targetindex": "target", "version": "1.1", "only_docs": True})
+push("push-register-project", {"targetindex": "anna/target", "register_project": True})
+ORDER = b'{"name": "larder-app", "version": "1.0", "targetindex": "anna/target"}'
+for method in ("POST", "PUSH"):
+    for what, path in (("", "/anna/dev"), ("-slash", "/anna/dev/")):
+        step(f"push-form-type-{method.lower()}{what}", method, path, ORDER, auth=ANNA, headers=FORM)
+        step(f"push-text-type-{method.lower()}{what}", method, path, b"\n " + ORDER, auth=ANNA, headers={"Content-Type": "text/plain"})
+        step(f"push-no-type-{method.lower()}{what}", method, path, ORDER, auth=ANNA)
+step("push-form-type-blanks", "POST", "/anna/dev", b" \r\n\t" + ORDER, auth=ANNA, headers=FORM)
+step("push-form-type-anonymous", "POST", "/anna/dev", ORDER, headers=FORM)
+step("push-form-type-broken", "POST", "/anna/dev", ORDER[:-1], auth=ANNA, headers=FORM)
+step("push-form-charset", "POST", "/anna/dev", ORDER, auth=ANNA, headers={"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"})
+
+# To a server elsewhere, which answers as the path says: the status of a registration, of files, and of documentation.
+OUTSIDE = {"username": "u", "password": "p"}
+for what, path, more in (
+    ("fine", "200/200/200", {}),
+    ("no-docs", "200/200/200", {"no_docs": True}),
+    ("only-docs", "200/200/200", {"only_docs": True}),
+    ("both-options", "200/200/200", {"only_docs": True, "no_docs": True}),
+    ("unknown-option", "200/200/200", {"zebra": 1}),
+    ("missing", "200/200/200", {"version": "9.0"}),
+    ("only-docs-without", "200/200/200", {"version": "1.1", "only_docs": True}),
+    ("register", "200/200/200", {"register_project": True}),
+    ("register-created", "201/201/201", {"register_project": True}),
+    ("register-gone", "410/200/200", {"register_project": True}),
+    ("register-refused", "403/200/200", {"register_project": True}),
+    ("register-docs", "200/200/200", {"register_project": True, "only_docs": True}),
+    ("register-empty-flag", "200/200/200", {"register_project": ""}),
+    ("files-refused", "200/400/200", {}),
+    ("files-refused-no-docs", "200/400/200", {"no_docs": True}),
+    ("docs-refused", "200/200/410", {}),
+):
+    push(f"push-external-{what}", {"posturl": f"STUB/{path}/", **OUTSIDE, **more})
+push("push-external-register-closed", {"posturl": "http://127.0.0.1:9/", **OUTSIDE, "register_project": True})
+step("push-external-form-type", "POST", "/anna/dev", b'{"name": "larder-app", "version": "9.0", "posturl": "http://127.0.0.1:9/"}', auth=ANNA, headers=FORM)
 step("pushed", "GET", "/anna/target/larder-app/1.0")
 step("pushed-page", "GET", "/anna/target/+simple/larder-app/", headers=OLD_PIP)
 
@@ -437,6 +589,7 @@ step("delete-file-non-volatile", "DELETE", "/bert/dev/{%s}" % APP, auth=BERT)
 step("delete-version-anonymous", "DELETE", "/anna/dev/larder-app/1.1")
 step("delete-version-missing", "DELETE", "/anna/dev/larder-app/9.0", auth=ANNA)
 step("delete-version", "DELETE", "/anna/dev/larder-app/1.1", auth=ANNA)
+step("deleted-version-file", "GET", "/anna/dev/{%s}" % APP_LATER, headers={"Accept": "*/*"})
 step("delete-version-again", "DELETE", "/anna/dev/larder-app/1.1", auth=ANNA)
 step("delete-file-non-volatile-missing", "DELETE", "/bert/dev/+f/abc/0123456789abc/larder_app-9.0.tar.gz", auth=BERT)
 step("delete-version-non-volatile-missing", "DELETE", "/bert/dev/larder-app/9.0", auth=BERT)
@@ -451,6 +604,7 @@ step("delete-project-force", "DELETE", "/bert/dev/larder-app?force", auth=BERT)
 step("delete-project-other", "DELETE", "/anna/dev/larder-app", auth=BERT)
 step("delete-project", "DELETE", "/anna/dev/larder-app", auth=ANNA)
 step("delete-project-again", "DELETE", "/anna/dev/larder-app", auth=ANNA)
+step("deleted-project-file", "GET", "/anna/dev/{%s}" % APP_OTHER, headers={"Accept": "*/*"})
 step("deleted-project-page", "GET", "/anna/dev/+simple/larder-app/", headers=OLD_PIP)
 step("delete-project-of-base", "DELETE", "/anna/dev/larder-lib", auth=ANNA)
 step("index-delete-base", "DELETE", "/anna/base", auth=ANNA)

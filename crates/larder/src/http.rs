@@ -71,7 +71,7 @@ impl Shortcut for Shortcuts {
 fn router(app: Arc<App>) -> Router {
     let mut router = Router::new()
         // For people.
-        .route("/", get(actions::index))
+        .route("/", get(actions::index).post(actions::posted_to_root))
         .route("/docs", get(pages::documentation))
         .route("/docs/", get(pages::documentation))
         .route("/openapi.json", get(pages::openapi))
@@ -95,6 +95,8 @@ fn router(app: Arc<App>) -> Router {
     if app.config.article.enabled {
         router = router
             .route("/articles", get(article::list))
+            .route("/article", any(article::no_name))
+            .route("/article/", any(article::no_name))
             .route("/article/{*rest}", any(article::answer));
     }
     if app.config.actions.enabled {

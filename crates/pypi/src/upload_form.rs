@@ -104,7 +104,7 @@ impl UploadForm {
         }
         let metadata = Metadata::from_form(fields.clone())?;
         let project = metadata.project()?;
-        let is_latest = action == UploadAction::DocUpload && metadata.text("version").is_empty();
+        let is_latest = action == UploadAction::DocUpload && once("version")?.is_none();
         let version = if is_latest { None } else { Some(metadata.version()?) };
         let owned = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
         Ok(UploadForm {
@@ -131,6 +131,21 @@ impl UploadForm {
         match self.action {
             UploadAction::DocUpload => Filename::parse(&doc_filename(&self.project, version)),
             _ => Filename::of_upload(sent, self.metadata.text("name"), version),
+        }
+    }
+
+    /// The same by devpi's rules, which take names that installers do not understand.
+    ///
+    /// # Errors
+    /// [`FilenameError`], see [`Filename::of_upload_to_devpi`].
+    pub fn filename_for_devpi(
+        &self,
+        sent: &str,
+        version: &Version,
+    ) -> Result<Filename, FilenameError> {
+        match self.action {
+            UploadAction::DocUpload => self.filename(sent, version),
+            _ => Filename::of_upload_to_devpi(sent, self.metadata.text("name"), version),
         }
     }
 }
@@ -332,6 +347,8 @@ mod tests {
         check(":action=submit&name=foo&version=1.0", false, "Submit foo 1.0");
         check(":action=doc_upload&name=foo&version=1.0", true, "DocUpload foo 1.0");
         check(":action=doc_upload&name=foo", true, "DocUpload foo latest");
+        let no_version = "invalid metadata: the field version is missing";
+        check(":action=doc_upload&name=foo&version=", true, no_version);
         check(":action=submit&:action=submit&name=foo&name=foo&version=1", false, "Submit foo 1");
     }
 

@@ -19,7 +19,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use super::aur::read_body;
-use super::error::HttpError;
+use super::error::{self, HttpError};
 use super::respond::{Conditions, respond};
 use super::serial;
 use super::{pages, python};
@@ -59,6 +59,14 @@ pub(super) async fn index(State(app): State<Arc<App>>, request: Request) -> Resp
         }
         Some(Err(error)) => error.into_response(),
     }
+}
+
+/// POST to `/`: whoever uploads here has forgotten the index in the URL.
+pub(super) async fn posted_to_root(State(app): State<Arc<App>>, request: Request) -> Response {
+    if app.config.python.enabled {
+        return python::answer(State(app), request).await;
+    }
+    error::wrong_method(request).await.into_response()
 }
 
 /// `/actions`

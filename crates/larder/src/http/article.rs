@@ -57,6 +57,16 @@ async fn route(app: Arc<App>, request: Request) -> Result<Response, HttpError> {
     }
 }
 
+/// `/article` without a name.
+pub(super) async fn no_name(request: Request) -> HttpError {
+    let path = request.uri().path();
+    let detail = format!(
+        "`{path}` lacks the name of an article: `GET /article/NAME` reads one, `POST /article/NAME/0` makes one of the \
+         body; `/articles` lists them"
+    );
+    HttpError::new(StatusCode::NOT_FOUND, detail)
+}
+
 fn parse_path(path: &str) -> Result<ArticlePath, HttpError> {
     let bad = |detail: String| HttpError::new(StatusCode::BAD_REQUEST, detail);
     let rest = path.strip_prefix("/article/").unwrap_or_default();

@@ -138,6 +138,11 @@ async fn dispatch(ask: &Ask, body: Body) -> Result<Response, HttpError> {
         ("POST" | "DELETE", Route::Yank { stage, project, version }) => {
             yank::release(ask, stage, project, version, body).await
         }
+        ("POST", Route::Root | Route::User { .. } | Route::Project { .. })
+            if upload::is_form(ask) =>
+        {
+            Ok(upload::no_uploads(ask, &route))
+        }
         _ => Err(HttpError::method_not_allowed(&ask.head.method, &ask.path, route.methods())),
     }
 }

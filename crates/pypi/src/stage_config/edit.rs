@@ -115,6 +115,11 @@ impl ConfigEdit {
         Ok(edit)
     }
 
+    /// Whether a mirror is asked for.
+    pub fn is_of_mirror(&self) -> bool {
+        matches!(self.type_(), Ok(Some("mirror")))
+    }
+
     /// The type that is asked for, if one is.
     pub(super) fn type_(&self) -> Result<Option<&str>, ConfigError> {
         let mut found = None;

@@ -67,6 +67,10 @@ pub(super) fn named(stage: &str) -> Result<StageName, Refused> {
     stage.parse().map_err(|error: pypi::StageNameError| rule(StatusCode::BAD_REQUEST, error))
 }
 
+/// Why no mirror is made.
+const NO_MIRRORS: &str = "an index of `type=mirror` cannot be made: this version fetches nothing from an upstream, so \
+     it would stay empty. Name the upstream in the settings of your installers, beside this index";
+
 async fn show(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let text = || format!("The stage {stage} could not be found.");
     let missing = || HttpError::new(StatusCode::NOT_FOUND, text());
@@ -92,8 +96,16 @@ async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
     if ask.stored.accounts.user(&user).is_none() {
         return Err(rule(StatusCode::NOT_FOUND, format_args!("no user '{user}'")));
     }
+    // As with devpi, whoever makes what there is learns so before the rest, if they may know.
+    let there = ask.stored.index.stage(name.as_str());
+    if there.is_some_and(|it| it.may_read(&principal) || it.may_modify(&principal)) {
+        return Err(refused(ChangeError::StageExists(name)));
+    }
     check_keeper(ask, &principal, &name, "create")?;
     let edit = parsed_edit(ask, body).await?;
+    if edit.is_of_mirror() {
+        return Err(rule(StatusCode::BAD_REQUEST, NO_MIRRORS));
+    }
     let config = committed(ask, |basis| {
         check_keeper(ask, basis.principal(), &name, "create")?;
         let stored = basis.stored();

@@ -10,7 +10,7 @@ use account::{Principal, Scope};
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
@@ -26,6 +26,7 @@ use store::{BlobError, Staged};
 use self::form::Form;
 use super::ask::Ask;
 use super::rights::{cause, no_replacing, not_listed};
+use super::route::Route;
 use super::write::commit;
 use super::{reply, stages};
 use crate::http::error::HttpError;
@@ -100,6 +101,28 @@ pub(super) async fn upload(ask: &Ask, stage: &str, body: Body) -> Result<Respons
     }
 }
 
+/// Whether the body is said to be a form.
+pub(super) fn is_form(ask: &Ask) -> bool {
+    let content_type = ask.header(CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
+    ["multipart/form-data", "application/x-www-form-urlencoded"]
+        .iter()
+        .any(|form| content_type.starts_with(form))
+}
+
+/// 405 for what has no uploads, with where they go: the index was forgotten in the URL, or a project is too much in it.
+pub(super) fn no_uploads(ask: &Ask, route: &Route) -> Response {
+    let root = &ask.root_url;
+    let (what, example) = match route {
+        Route::User { user } => (format!("the user `{user}`"), format!("{root}/{user}/INDEX/")),
+        Route::Project { stage, .. } => ("a project".to_owned(), format!("{root}/{stage}/")),
+        _ => ("`/`".to_owned(), format!("{root}/USER/INDEX/")),
+    };
+    let text = format!("nothing can be uploaded to {what}: uploads go to an index, at {example}");
+    let mut response = reply::upload_refusal(ask, StatusCode::METHOD_NOT_ALLOWED, &text);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(route.methods()));
+    response
+}
+
 async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let found = ask.stored.index.stage(stage).ok_or_else(|| {
         Refused::Upload(StatusCode::NOT_FOUND, format!("The stage {stage} could not be found."))
@@ -155,8 +178,8 @@ fn check_uploader(
     }
     if principal.identity().is_none() {
         // Clients look for the word in the reason phrase.
-        let needed = "Unauthorized: to upload, a user and a password or a token are needed";
-        let text = reason.unwrap_or(needed).to_owned();
+        let needed = "to upload, a user and a password or a token are needed";
+        let text = format!("Unauthorized: {}", reason.unwrap_or(needed));
         return Err(Refused::Upload(StatusCode::UNAUTHORIZED, text));
     }
     let list = || not_listed(principal, "acl_upload", stage.name());
@@ -288,12 +311,22 @@ async fn file(
             })?
         }
     };
-    let filename = form.filename(&content.filename, &version).map_err(bad)?;
+    let mut is_opened = true;
+    let filename = match form.filename(&content.filename, &version) {
+        // Such a file says nothing of itself that installers would understand.
+        Err(_) if ask.app.config.python.devpi_defaults => {
+            is_opened = false;
+            form.filename_for_devpi(&content.filename, &version)
+        }
+        checked => checked,
+    };
+    let filename = filename.map_err(bad)?;
     let Content { staged, digests, .. } = content;
     let is_release = form.action == UploadAction::FileUpload;
     // Documentation of a version that is named registers it, as a file does.
     let registers = is_release || form.version.is_some();
     let inside = match is_release {
+        true if !is_opened => Inside::default(),
         true => inspected(ask, form, &staged, &filename).await?,
         false => {
             check_zip(ask, &staged).await?;

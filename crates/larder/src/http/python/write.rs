@@ -92,6 +92,10 @@ pub(super) async fn peeked(body: Body) -> (Option<u8>, Body) {
 
 /// Bytes as JSON.
 pub(super) fn decoded(bytes: &[u8]) -> Result<Value, Refused> {
+    if bytes.trim_ascii().is_empty() {
+        let text = "Bad request: could not decode json: there is no body, and JSON was expected, such as `{}`";
+        return Err(rule(StatusCode::BAD_REQUEST, text));
+    }
     serde_json::from_slice(bytes)
         .map_err(|_| rule(StatusCode::BAD_REQUEST, "Bad request: could not decode json"))
 }

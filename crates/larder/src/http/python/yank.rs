@@ -1,7 +1,8 @@
 //! Yanking (PEP 592), what a project's owner says of its future (PEP 792), and removing old versions by a rule:
 //! devpi has none of it, so these URLs are this server's own.
 //!
-//! `POST` with an optional `{"reason": "…"}` yanks, `DELETE` takes that back.
+//! `POST` with an optional `{"reason": "…"}` yanks, `DELETE` takes that back. What a body says may be said in the URL
+//! as well: `?reason=…`.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -109,20 +110,33 @@ fn bad(error: impl std::fmt::Display) -> Refused {
     rule(StatusCode::BAD_REQUEST, error)
 }
 
-/// The members of a body, which may be missing; no others than these.
+/// The members of a body, which may be missing; no others than these. Each may be a parameter of the URL instead.
 async fn members(ask: &Ask, body: Body, known: &[&str]) -> Result<Map<String, Value>, Refused> {
-    let object = match optional_json_body(ask, body).await? {
+    let mut object = match optional_json_body(ask, body).await? {
         None => Map::new(),
         Some(Value::Object(object)) => object,
         Some(_) => return Err(bad("the body was expected to be a JSON object")),
     };
-    match object.keys().find(|key| !known.contains(&key.as_str())) {
-        None => Ok(object),
-        Some(key) => {
-            let known = known.join(", ");
-            Err(bad(format_args!("'{key}' is not known here: expected are {known}")))
+    if let Some(key) = object.keys().find(|key| !known.contains(&key.as_str())) {
+        let known = known.join(", ");
+        return Err(bad(format_args!("'{key}' is not known here: expected are {known}")));
+    }
+    for key in known {
+        let Some(text) = ask.parameter(key) else { continue };
+        let is_same = |value: &Value| match value {
+            Value::String(said) => *said == text,
+            other => text.parse().is_ok_and(|parsed: Value| parsed == *other),
+        };
+        match object.get(*key) {
+            None => _ = object.insert((*key).to_owned(), text.into()),
+            Some(value) if is_same(value) => {}
+            Some(_) => {
+                let text = format!("'{key}' is in the URL and in the body, and not the same");
+                return Err(bad(text));
+            }
         }
     }
+    Ok(object)
 }
 
 fn reason_in(object: &Map<String, Value>) -> Result<Option<String>, Refused> {
@@ -288,7 +302,10 @@ fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, Refused
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
-    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let number = match value {
+        Value::String(digits) => digits.parse().ok(),
+        value => value.as_u64().and_then(|number| u32::try_from(number).ok()),
+    };
     let wrong = || bad(format_args!("'{key}' was expected to be a whole number, not {value}"));
     number.map(Some).ok_or_else(wrong)
 }

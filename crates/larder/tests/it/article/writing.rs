@@ -118,7 +118,18 @@ fn the_media_type_is_kept() {
     );
     check("/article/a/1", None, b"<p>", "Text/HTML; charset=\"utf-8\"");
     check("/article/a/2", form, b"<p>", "Text/HTML; charset=\"utf-8\"");
-    check("/article/a/3", Some("text/plain"), b"p", "text/plain");
+    // Text in UTF-8 says so, whoever writes it and whatever it was before; what is not is kept as it came.
+    check("/article/a/3", Some("text/plain"), b"p", "text/plain; charset=utf-8");
+    check("/article/a/4", Some("text/x-y; a=b"), "é".as_bytes(), "text/x-y; a=b; charset=utf-8");
+    check("/article/a/5", Some("text/plain"), b"\xe9", "text/plain");
+    check("/article/a/6", None, "é".as_bytes(), "text/plain; charset=utf-8");
+    // A name tells what nobody says, unless the content is something else.
+    check("/article/guide.md/0", None, "# é".as_bytes(), "text/markdown; charset=utf-8");
+    check("/article/logo.svg/0", form, b"<svg/>", "image/svg+xml");
+    check("/article/logo.PNG/0", None, b"\x89PNG\0", "image/png");
+    check("/article/latin.txt/0", None, b"\xe9", "application/octet-stream");
+    check("/article/said.md/0", Some("text/html"), b"<p>", "text/html; charset=utf-8");
+    check("/article/said.md/1", None, b"<p>", "text/html; charset=utf-8");
     check("/article/b/0", None, "é".as_bytes(), "text/plain; charset=utf-8");
     check("/article/c/0", form, b"\xff\x00", "application/octet-stream");
     // What is said to be text and is not, is kept as it came.
@@ -136,6 +147,19 @@ fn the_media_type_is_kept() {
         let response = ask(&server, "POST", "/article/f/0", &[("Content-Type", said)], b"x");
         let expected = if said == "text/html;" { 201 } else { 400 };
         assert_eq!(response.status, expected, "{said}: {}", response.text());
+    }
+    // Nothing at all is a slip; an empty text says that it is empty.
+    let empty = ask(&server, "POST", "/article/empty/0", &[], b"");
+    assert_eq!(empty.status, 201, "{}", empty.text());
+    let nothing = ask(&server, "PUT", "/article/empty", &[("If-Match", "*")], b"");
+    assert_eq!(nothing.status, 400, "{}", nothing.text());
+    assert!(nothing.text().contains("curl --data-binary @FILE"), "{}", nothing.text());
+    for path in ["/article", "/article/"] {
+        for method in ["GET", "PUT", "POST"] {
+            let nameless = ask(&server, method, path, &[], b"x");
+            assert_eq!(nameless.status, 404, "{method} {path}");
+            assert!(nameless.text().contains("POST /article/NAME/0"), "{}", nameless.text());
+        }
     }
     let response = ask(&server, "POST", "/article/g/0", &[("Content-Encoding", "gzip")], b"x");
     assert_eq!(response.status, 415, "{}", response.text());

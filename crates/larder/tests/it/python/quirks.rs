@@ -327,26 +327,42 @@ fn whoever_expects_to_continue_is_told_before_the_body_is_sent() {
 }
 
 #[test]
-fn mirrors_take_no_uploads() {
+fn mirrors_are_not_made() {
     let index = Index::start();
-    let mirror = json!({"type": "mirror", "mirror_url": "https://upstream.example/simple/"});
-    index.stage("alice/mirror", mirror);
+    let url = "https://upstream.example/simple/";
+    for config in [
+        json!({"type": "mirror", "mirror_url": url}),
+        json!({"type": "mirror"}),
+        json!(["type=mirror"]),
+    ] {
+        let refused = index.alice().json().send("PUT", "/alice/mirror", config);
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        let text = refused.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(
+            text.contains("`type=mirror` cannot be made") && text.contains("installers"),
+            "{text}"
+        );
+    }
+    assert_eq!(index.anybody().json().get("/alice/mirror").status, 404);
+}
+
+/// Who learns first that an index is there already.
+#[test]
+fn an_index_that_is_there_is_a_conflict_for_whoever_may_see_it() {
+    let index = Index::start();
     index.stage("alice/dev", json!({}));
-    index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
-    let later = index.alice().send("PUT", "/alice/later", json!({"type": "mirror"}));
-    assert_eq!(
-        result(&later, "indexconfig"),
-        json!({"type": "mirror", "volatile": true}),
-        "without an upstream yet"
-    );
-    let api = result(&index.anybody().json().get("/alice/mirror/+api"), "apiconfig");
-    assert_eq!(api.get("pypisubmit"), None);
-    assert!(api["simpleindex"].is_string());
-    let upload = Upload::of("p-1.0.zip", &sdist("x"));
-    let refused = index.anybody().json().upload("alice/mirror", &upload);
-    assert_eq!(refused.json()["code"], "404 cannot submit to mirror index");
-    let into = json!({"name": "p", "version": "1.0", "targetindex": "alice/mirror"});
-    assert!(index.alice().send("PUSH", "/alice/dev", into).status >= 400);
+    index.stage("alice/secret", json!({"acl_read": ["alice"]}));
+    let made =
+        |ask: super::Ask<'_>, name: &str| ask.json().send("PUT", &format!("/{name}"), json!({}));
+    for ask in [index.alice(), index.user("bob"), index.anybody()] {
+        check_message(&made(ask, "alice/dev"), 409, "index 'alice/dev' exists");
+    }
+    check_message(&made(index.alice(), "alice/secret"), 409, "index 'alice/secret' exists");
+    for name in ["alice/secret", "alice/new"] {
+        let text = format!("no permission to create index {name}");
+        let cause = "only `alice` and administrators may";
+        check_message(&made(index.user("bob"), name), 403, &format!("{text}: {cause}"));
+    }
 }
 
 /// Settings as `devpi index` sends them, and what it is shown.
@@ -359,20 +375,6 @@ fn settings_are_kept_as_they_were_written() {
     assert_eq!((&next["title"], next.get("nothing")), (&json!(""), None));
     let dropped = result(&set("alice/dev", json!(["title-="])), "indexconfig");
     assert_eq!(dropped.get("title"), None);
-    let url = "https://upstream.example/simple";
-    let mirror = json!({"type": "mirror", "mirror_url": url, "bases": "", "acl_upload": ["alice"]});
-    index.stage("alice/mirror", mirror);
-    let shown = index.anybody().json().get("/alice/mirror?no_projects=");
-    let expected = json!({"type": "mirror", "volatile": true, "mirror_url": url});
-    assert_eq!(result(&shown, "indexconfig"), expected);
-    for (body, text) in [
-        (json!(["mirror_url=upstream.example"]), "'mirror_url' option must be a URL."),
-        (json!({"mirror_cache_expiry": "x"}), "'mirror_cache_expiry' option must be an integer"),
-    ] {
-        check_message(&set("alice/mirror", body), 400, text);
-    }
-    let dropped = result(&set("alice/mirror", json!(["mirror_url-="])), "indexconfig");
-    assert_eq!(dropped.get("mirror_url"), None);
 }
 
 #[test]

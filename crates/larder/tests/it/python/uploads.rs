@@ -160,6 +160,81 @@ fn what_unpacks_to_far_more_is_refused() {
 }
 
 #[test]
+fn an_upload_without_an_index_is_told_where_to_go() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let (content_type, body) = Upload::of("p-1.0.zip", &sdist("x")).form();
+    let root = format!("http://{}", index.client().address);
+    for (target, url, allow) in [
+        ("/", format!("{root}/USER/INDEX/"), "GET, HEAD"),
+        ("/alice", format!("{root}/alice/INDEX/"), "GET, HEAD, PUT, PATCH, DELETE"),
+        ("/alice/", format!("{root}/alice/INDEX/"), "GET, HEAD, PUT, PATCH, DELETE"),
+        ("/alice/dev/p/", format!("{root}/alice/dev/"), "GET, HEAD, DELETE"),
+    ] {
+        let ask = index.alice().json().with("Content-Type", &content_type);
+        let refused = ask.bytes("POST", target, &body);
+        let text = refused.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((refused.status, refused.header("allow")), (405, allow), "{target}");
+        assert!(
+            text.contains("uploads go to an index, at ") && text.ends_with(&url),
+            "{target}: {text}"
+        );
+    }
+    // The body of a request that has none is missed by name.
+    let nothing = index.alice().json().send("PUT", "/alice/more", Value::Null);
+    assert!(
+        nothing.text().contains("there is no body, and JSON was expected"),
+        "{}",
+        nothing.text()
+    );
+}
+
+#[test]
+fn names_that_say_little_are_kept_where_devpi_kept_them() {
+    let archive = sdist("x");
+    let wheel = wheel("pkg", "1.1").0;
+    let uploads = [
+        Upload::named("pkg", "1.1", "pkg-1.1.whl", b"no wheel"),
+        Upload::named("pkg", "1.1", "pkg-1.1-py3.whl", &wheel),
+        Upload::named("pkg", "1.0", "pkgs-1.0.zip", &archive),
+    ];
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    for upload in &uploads {
+        assert_eq!(index.alice().upload("alice/dev", upload).status, 400, "{}", upload.filename);
+    }
+    let index = Index::start_with(|config| config.python.devpi_defaults = true);
+    index.stage("alice/dev", json!({}));
+    for upload in &uploads {
+        let done = index.alice().upload("alice/dev", upload);
+        assert_eq!(done.status, 200, "{}: {}", upload.filename, done.text());
+        let at = path("alice/dev", &upload.filename, &upload.content);
+        assert_eq!(index.anybody().get(&at).body, upload.content, "{}", upload.filename);
+        assert!(index.page("alice/dev", "pkg").contains(&upload.filename), "{}", upload.filename);
+    }
+    // What is of another project or version still is.
+    for upload in [
+        Upload::named("pkg", "2.0", "pkg-1.1.whl", b"no wheel"),
+        Upload::named("kg", "1.1", "pkg-1.1.whl", b"no wheel"),
+        Upload::named("pkg", "1.1", "pkg-1.1.txt", b"no wheel"),
+        Upload::named("pkg", "1.1", "../pkg-1.1.whl", b"no wheel"),
+    ] {
+        assert_eq!(index.alice().upload("alice/dev", &upload).status, 400, "{}", upload.filename);
+    }
+}
+
+#[test]
+fn documentation_with_an_empty_version_is_refused() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
+    let docs = Upload::docs("p", "1.0", &zip(&[("index.html", b"<h1>p</h1>")]));
+    let refused = index.alice().json().upload("alice/dev", &docs.clone().set("version", ""));
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert_eq!(index.alice().upload("alice/dev", &docs.without("version")).status, 200);
+}
+
+#[test]
 fn who_may_not_upload() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));
@@ -176,6 +251,11 @@ fn who_may_not_upload() {
         assert_eq!(refused.status, 401, "{}", refused.text());
         assert_eq!(refused.header("www-authenticate"), "Basic realm=\"pypi\"");
         assert_eq!(refused.find("location"), None);
+    }
+    // hatch asks for credentials where it finds this word.
+    for ask in [index.anybody(), index.anybody().with("Authorization", &wrong)] {
+        let reason = ask.upload_reason("alice/dev", &upload);
+        assert!(reason.starts_with("401 Unauthorized: "), "{reason}");
     }
     let missing = index.alice().json().upload("alice/none", &upload);
     assert_eq!(missing.status, 404, "{}", missing.text());

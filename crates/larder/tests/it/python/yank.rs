@@ -46,6 +46,26 @@ fn yanks_are_seen_at_once_also_where_nothing_may_be_replaced() {
     // The bytes stay where they are.
     assert_eq!(index.anybody().get(&file).body, content);
 
+    // A reason may be said in the URL.
+    let reasons =
+        |index: &Index| index.page("bob/dev", "p").matches("data-yanked=\"too old\"").count();
+    for (target, body, count) in [
+        (format!("{release}?reason=too%20old"), Value::Null, 1),
+        (format!("{by_file}?reason=too+old"), json!({"reason": "too old"}), 2),
+    ] {
+        assert_eq!(index.alice().send("POST", &target, body).status, 200, "{target}");
+        assert_eq!(reasons(&index), count, "{target}");
+    }
+    let other =
+        index.alice().json().send("POST", &format!("{release}?reason=a"), json!({"reason": "b"}));
+    check_message(&other, 400, "'reason' is in the URL and in the body, and not the same");
+    let control =
+        index.alice().json().send("POST", &format!("{release}?reason=a%0Ab"), Value::Null);
+    check_message(&control, 400, "'reason' was expected to be one line of at most 1000 bytes");
+    for target in [release, &by_file] {
+        assert_eq!(index.alice().send("DELETE", target, Value::Null).status, 200);
+    }
+
     let post = |target: &str, body: Value| index.alice().json().send("POST", target, body);
     check_message(
         &post("/alice/final/p/9/+yank", Value::Null),

@@ -142,10 +142,7 @@ impl<'stage> Release<'stage> {
             let form = self.form("submit");
             let outcome = target.post(form, still()).await;
             let goes_on = outcome.lets_files_follow();
-            let mut entry = vec![json!("register"), json!(self.name), json!(self.version)];
-            if !outcome.is_success() {
-                entry.push(json!(outcome.text));
-            }
+            let entry = vec![json!("register"), json!(self.name), json!(self.version)];
             tell(log, outcome, entry, "exception on register:");
             if !goes_on {
                 return false;
