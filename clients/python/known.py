@@ -67,8 +67,8 @@ KNOWN = (
     ("P37", "ways-version-* ways-project-*", "body.result*+shadowing*", once),
     ("P39", "base-child-patch-*", "status", becomes((400, 200))),
     ("P39", "base-child-patch-*", "body.message", gone),
-    ("P40", "base-file base-file-json", "status", becomes((410, 404))),
-    ("P40", "base-file-json", "body.message"),
+    ("P47", "base-file base-file-json", "status", becomes((410, 404))),
+    ("P47", "base-file-json", "body.message"),
     ("P13", "base-file-delete user-delete-missing-anonymous user-delete-missing-other", "status", becomes((403, 404))),
     ("P13", "base-file-delete user-delete-missing-anonymous user-delete-missing-other", "body.message"),
     # What a file needs is its own.
