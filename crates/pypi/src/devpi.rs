@@ -146,7 +146,8 @@ impl<'snapshot> View<'snapshot> {
     }
 
     /// The configuration of a stage as they see it. Whoever may change it sees it as it is. Others are not told of
-    /// bases that they may not read or that are gone, and strangers not which users and groups its lists name.
+    /// bases that they may not read or that are gone, nor of a password in a mirror's URL, and strangers not which
+    /// users and groups its lists name.
     fn config(self, stage: &'snapshot Stage) -> Cow<'snapshot, StageConfig> {
         let config = stage.config();
         if self.shows_all || stage.may_modify(self.principal) {
@@ -163,16 +164,27 @@ impl<'snapshot> View<'snapshot> {
                 *list = list.entries().iter().filter(is_known).cloned().collect();
             }
         };
-        if let StageKind::Stage(settings) = &mut shown.kind {
-            hide(&mut settings.acl_upload);
-            hide(&mut settings.acl_toxresult_upload);
-            let index = self.snapshot;
-            settings
-                .bases
-                .retain(|base| index.stage(base.as_str()).is_some_and(|it| self.sees(it)));
+        match &mut shown.kind {
+            StageKind::Stage(settings) => {
+                hide(&mut settings.acl_upload);
+                hide(&mut settings.acl_toxresult_upload);
+                let stage = |base: &StageName| self.snapshot.stage(base.as_str());
+                settings.bases.retain(|base| stage(base).is_some_and(|it| self.sees(it)));
+            }
+            StageKind::Mirror(settings) => {
+                settings.mirror_url = settings.mirror_url.as_deref().map(without_credentials);
+            }
         }
         Cow::Owned(shown)
     }
+}
+
+/// A URL without the user and the password that it may have.
+fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
 }
 
 /// A user with their stages, type `userconfig`; borrowed from what it shows.
