@@ -162,6 +162,9 @@ fn an_export_is_taken_over_and_answered_as_by_devpi() {
         if path == "/bob/prod" {
             assert_eq!(expected["result"]["bases"], json!(["root/up"]));
             expected["result"]["bases"] = json!([]);
+            // Who else may upload is for those who may.
+            assert_eq!(expected["result"]["acl_upload"], json!(["bob", "alice"]));
+            expected["result"]["acl_upload"] = json!(["bob"]);
         }
         assert_eq!(get(&client, path)["result"], expected["result"], "{path}");
     }
