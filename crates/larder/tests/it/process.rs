@@ -350,7 +350,7 @@ fn demo_prints_what_to_try_and_answers_it() {
         ("larder-greetings", "larder_greetings-1.1-py3-none-any.whl"),
         ("larder-colors", "larder_colors-1.0-py3-none-any.whl"),
     ] {
-        let page = process.client.get(&format!("/root/dev/+simple/{project}/"));
+        let page = process.client.get(&["", "root", "dev", "+simple", project, ""].join("/"));
         assert!(page.text().contains(file), "{project}: {}", page.text());
     }
     let articles = process.client.get("/articles?limit=100").text().matches("\"name\":").count();
