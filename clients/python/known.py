@@ -98,7 +98,8 @@ KNOWN = (
     # Headers that let clients keep what they have.
     ("P2", f"{PAGES} {PUSHED_PAGES} file* odd-file*", "header.etag", new),
     ("P2", f"{PAGES} {PUSHED_PAGES}", "header.cache-control", becomes((None, "max-age=0, must-revalidate"))),
-    ("P2", f"{PAGES} {PUSHED_PAGES}", "header.vary", becomes(("Accept, User-Agent", "Accept, Accept-Encoding, User-Agent"))),
+    ("P2", f"{PAGES} {PUSHED_PAGES}", "header.vary", becomes(
+        ("Accept, User-Agent", "Accept, Accept-Encoding, User-Agent"), ("Accept, User-Agent", "Accept, Accept-Encoding"))),
     ("P2", "*", "header.content-length", becomes((None, "present"))),
     ("P3", "file* odd-file*", "header.accept-ranges", becomes((None, "bytes"))),
     ("P3", "file-range", "status", becomes((200, 206))),
