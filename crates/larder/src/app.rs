@@ -1,7 +1,7 @@
 //! All that a request may touch.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
@@ -9,9 +9,11 @@ use aur::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::action::Catalogue;
+use crate::bodies::Bodies;
 use crate::config::Config;
 use crate::contents::Contents;
 use crate::cpu_pool::CpuPool;
+use crate::free_space::FreeSpace;
 use crate::http::dumps::Dumps;
 use crate::live::Live;
 use crate::metrics::Metrics;
@@ -72,6 +74,10 @@ pub struct App {
     pub security: SecurityLog,
     /// Threads for what is nothing but computing.
     pub cpu_pool: CpuPool,
+    /// Memory for the bodies of requests.
+    pub bodies: Bodies,
+    /// Free space on the disks.
+    pub free_space: Arc<FreeSpace>,
     /// The actions that are answered.
     pub actions: Catalogue,
     /// When the server was started.
@@ -143,6 +149,11 @@ impl App {
             )?,
             security: SecurityLog::default(),
             cpu_pool,
+            bodies: Bodies::new(
+                config.limits.bodies_memory_bytes_max,
+                metrics.bodies_refused.clone(),
+            ),
+            free_space: Arc::new(FreeSpace::new(&config)),
             actions: Catalogue::new(&config),
             started_at: Instant::now(),
             metrics,

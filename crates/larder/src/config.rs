@@ -164,8 +164,11 @@ section! {
         header_bytes_max: usize = "header_bytes_max", Kind::whole(8_192, 16_777_216, "bytes"), default "65536";
         /// Length of a request's path and query.
         url_bytes_max: usize = "url_bytes_max", Kind::whole(1_024, 1_048_576, "bytes"), default "32768";
-        /// Size of a request's body, where no surface allows more.
-        body_bytes_max: usize = "body_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "4194304";
+        /// Size of the body of a question about packages; each other endpoint takes as much as it can need.
+        body_bytes_max: usize = "body_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "1048576";
+        /// Memory for the bodies of all requests together, with what is made of them while they are read; further requests
+        /// with a body get 503. Clients without credentials have half of it, and one client at most half of what is left.
+        bodies_memory_bytes_max: usize = "bodies_memory_bytes_max", Kind::whole(8_388_608, 1_099_511_627_776, "bytes"), default "67108864";
         /// Time for a client to send a whole header.
         header_timeout: Duration = "header_timeout_seconds", Kind::seconds(1, 3_600), default "15";
         /// Time for a client to send the next 64 KiB of a body, or its rest.
@@ -276,6 +279,8 @@ section! {
         acl_push_outside: Acl = "acl_push_outside", Kind::Acl, default ":AUTHENTICATED:";
         /// Size of one uploaded file.
         file_bytes_max: u64 = "file_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "8589934592";
+        /// Size of one test result.
+        tox_result_bytes_max: usize = "tox_result_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "4194304";
         /// Release files and metadata of up to 256 KiB kept in memory; larger files are streamed from the store.
         small_file_bytes_max: u64 = "small_file_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "67108864";
         /// Path of an internal location of nginx over the directory of the blobs, such as /larder-blobs: larger files are
@@ -320,6 +325,8 @@ section! {
         wait_for_serial: Duration = "wait_for_serial_seconds", Kind::seconds(0, 60), default "5";
         /// How often blobs that nothing names are looked for; 0 leaves that to `larder sweep`.
         sweep: Duration = "sweep_seconds", Kind::seconds(0, 31_536_000), default "86400";
+        /// Free space on the disks of the database and the blobs below which only administrators write; 0: no such floor.
+        free_bytes_min: u64 = "free_bytes_min", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
         /// How old a blob must be before it may be taken for unnamed.
         sweep_grace: Duration = "sweep_grace_seconds", Kind::seconds(3_600, 31_536_000), default "86400";
         /// Within which time each blob is read and compared with its digest, in the background; 0 never does.

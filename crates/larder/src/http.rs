@@ -7,6 +7,7 @@ pub mod admin;
 pub(crate) mod article;
 mod aur;
 mod auth;
+mod body;
 pub mod dumps;
 mod error;
 mod health;

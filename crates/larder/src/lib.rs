@@ -5,11 +5,13 @@
 pub mod accounts;
 pub mod action;
 pub mod app;
+pub mod bodies;
 pub mod cli;
 pub mod config;
 pub mod contents;
 pub mod cpu_pool;
 pub mod demo;
+pub mod free_space;
 pub mod http;
 pub mod identity;
 pub mod import;

@@ -118,6 +118,12 @@ pub struct Metrics {
     pub blobs_verified: IntCounter,
     /// Blobs that were found missing or damaged, as `/metrics` brings it up to date.
     pub blobs_damaged: IntGauge,
+    /// Bytes free on the disk that has the fewest, as `/metrics` brings it up to date.
+    pub store_free_bytes: IntGauge,
+    /// Bytes of request bodies in memory, as `/metrics` brings it up to date.
+    pub body_memory_bytes: IntGauge,
+    /// Requests refused because that memory was taken.
+    pub bodies_refused: IntCounter,
     /// Clients that the rate limit remembers.
     pub rate_limit_clients: IntGauge,
     /// Pages of the Python index, as `/metrics` brings them up to date.
@@ -384,6 +390,18 @@ impl Metrics {
             blobs_damaged: gauge(
                 "larder_blobs_damaged",
                 "Blobs that records name and that were found missing or damaged.",
+            ),
+            store_free_bytes: gauge(
+                "larder_store_free_bytes",
+                "Bytes free on the disk of the database or the blobs that has fewer.",
+            ),
+            body_memory_bytes: gauge(
+                "larder_http_body_memory_bytes",
+                "Memory that the bodies of requests take now.",
+            ),
+            bodies_refused: counter(
+                "larder_http_bodies_refused_total",
+                "Requests refused because the memory for bodies was taken.",
             ),
             rate_limit_clients: gauge(
                 "larder_rate_limit_clients",

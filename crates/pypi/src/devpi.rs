@@ -167,7 +167,9 @@ impl<'snapshot> View<'snapshot> {
         match &mut shown.kind {
             StageKind::Stage(settings) => {
                 hide(&mut settings.acl_upload);
-                hide(&mut settings.acl_toxresult_upload);
+                let mut uploaders = settings.tox_result_uploaders();
+                hide(&mut uploaders);
+                settings.acl_toxresult_upload = Some(uploaders);
                 let stage = |base: &StageName| self.snapshot.stage(base.as_str());
                 settings.bases.retain(|base| stage(base).is_some_and(|it| self.sees(it)));
             }

@@ -90,6 +90,14 @@ pub enum ChangeError {
         /// The path below the stage.
         path: String,
     },
+    /// Strangers have added as many test results as they may.
+    #[error(
+        "project '{0}' has as many test results of strangers as are kept ({count_max}, or {bytes_max} bytes): log in to add \
+         more",
+        count_max = crate::change::upload::STRANGERS_TOX_RESULTS_MAX,
+        bytes_max = crate::change::upload::STRANGERS_TOX_RESULT_BYTES_MAX
+    )]
+    TestResultsFull(ProjectName),
     /// A release to push that is not registered.
     #[error("there are no files for {project} {version} on stage {stage}")]
     NothingToPush {
@@ -134,7 +142,8 @@ impl ChangeError {
             StageNonVolatile(_)
             | UserHasNonVolatile { .. }
             | ProjectNonVolatile { .. }
-            | VersionNonVolatile => Refusal::Forbidden,
+            | VersionNonVolatile
+            | TestResultsFull(_) => Refusal::Forbidden,
             NoStage(_)
             | Mirror(_)
             | NoProject(_)

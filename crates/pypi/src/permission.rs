@@ -32,7 +32,7 @@ impl Stage {
     pub fn may_upload_tox_results(&self, principal: &Principal) -> bool {
         let settings = self.config().upload();
         settings.is_some_and(|settings| {
-            settings.acl_toxresult_upload.admits(principal, Scope::PythonUpload)
+            settings.tox_result_uploaders().admits(principal, Scope::PythonUpload)
         })
     }
 

@@ -27,6 +27,8 @@ pub struct Snapshot {
     stages: OrdMap<StageName, Arc<Stage>>,
     /// The newest serial of the records that were applied, of this surface.
     serial: Serial,
+    /// The server's default, for stages that do not say who may add test results.
+    strangers_add_test_results: bool,
 }
 
 /// One stage as of one serial.
@@ -84,6 +86,17 @@ impl Snapshot {
         Snapshot::default()
     }
 
+    /// A snapshot of nothing, of a server on which strangers may add test results wherever nothing else is said, as
+    /// with devpi; otherwise every user may.
+    pub fn with_strangers_adding_test_results() -> Snapshot {
+        Snapshot { strangers_add_test_results: true, ..Snapshot::default() }
+    }
+
+    /// Whether strangers may add test results where nothing else is said.
+    pub(crate) fn strangers_add_test_results(&self) -> bool {
+        self.strangers_add_test_results
+    }
+
     /// The newest commit of this surface's records that is in this snapshot.
     pub fn serial(&self) -> Serial {
         self.serial
@@ -116,7 +129,10 @@ impl Snapshot {
 
     fn apply_one(&mut self, subject: Subject<'_>, record: &Record) -> Result<(), TroubleReason> {
         match subject {
-            Subject::Stage { stage } => self.stage_mut(stage)?.apply_config(record),
+            Subject::Stage { stage } => {
+                let strangers_add_test_results = self.strangers_add_test_results;
+                self.stage_mut(stage)?.apply_config(record, strangers_add_test_results)
+            }
             Subject::Project { stage, project } => {
                 self.stage_mut(stage)?.change_project(project, record.serial, |project| {
                     let body = record.body.as_ref();
@@ -362,9 +378,17 @@ impl Stage {
         ends.into_iter().filter_map(move |end| self.projects.get_key_value(&normalized[..end]))
     }
 
-    fn apply_config(&mut self, record: &Record) -> Result<(), TroubleReason> {
+    fn apply_config(
+        &mut self,
+        record: &Record,
+        strangers_add_test_results: bool,
+    ) -> Result<(), TroubleReason> {
         let body = record.body.as_ref();
-        let read = body.map(|body| read_stage(&self.name, body)).transpose();
+        let read = body.map(|body| {
+            let config = read_stage(&self.name, body)?;
+            Ok(config.with_strangers_adding_test_results(strangers_add_test_results))
+        });
+        let read = read.transpose();
         self.config_serial = record.serial;
         self.is_unreadable = read.is_err();
         self.config = read.as_ref().ok().cloned().flatten();

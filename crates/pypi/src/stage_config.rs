@@ -16,7 +16,7 @@ use account::{Acl, AclEntry};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use self::settings::{Settings, defaults, edited};
+use self::settings::{Settings, TOX_RESULTS, defaults, edited};
 use crate::StageName;
 
 pub use self::edit::{ConfigEdit, ConfigError};
@@ -52,8 +52,10 @@ pub enum StageKind {
 pub struct UploadSettings {
     /// Who may upload, push and remove.
     pub acl_upload: Acl,
-    /// Who may add test results.
-    pub acl_toxresult_upload: Acl,
+    /// Who may add test results; none: the server's default, see [`UploadSettings::tox_result_uploaders`].
+    pub acl_toxresult_upload: Option<Acl>,
+    /// Whether that default is everybody, as with devpi, or every user. It is the server's, and in no record.
+    pub strangers_add_test_results: bool,
     /// Stages whose projects this one shows, too, nearest first; each once. They need not exist any more.
     pub bases: Vec<StageName>,
     /// Projects that may come from a mirror although a private stage has them: normalized names, or `*`.
@@ -96,7 +98,30 @@ pub struct MirrorSettings {
     pub mirror_web_url_fmt: Option<String>,
 }
 
+/// In a record: that `acl_toxresult_upload` was set by somebody. Without it, everybody is what was once the default.
+const TOX_RESULTS_NAMED: &str = "acl_toxresult_upload_is_named";
+
+impl UploadSettings {
+    /// Who may add test results.
+    pub fn tox_result_uploaders(&self) -> Acl {
+        let default = || match self.strangers_add_test_results {
+            true => Acl::everybody(),
+            false => [AclEntry::EveryUser].into_iter().collect(),
+        };
+        self.acl_toxresult_upload.clone().unwrap_or_else(default)
+    }
+}
+
 impl StageConfig {
+    /// With this default for who may add test results: everybody, or every user.
+    #[must_use]
+    pub(crate) fn with_strangers_adding_test_results(mut self, is_so: bool) -> StageConfig {
+        if let StageKind::Stage(settings) = &mut self.kind {
+            settings.strangers_add_test_results = is_so;
+        }
+        self
+    }
+
     /// The settings of the type `stage`, unless it is a mirror.
     pub fn upload(&self) -> Option<&UploadSettings> {
         match &self.kind {
@@ -143,7 +168,10 @@ impl StageConfig {
             "mirror" => true,
             _ => return Err(ConfigError::UnknownType(type_.to_owned())),
         };
-        edited(Settings { is_mirror, values: defaults(name, is_mirror) }, name, edit, &[], exists)
+        let mut values = defaults(name, is_mirror);
+        values.retain(|_, value| !value.is_null());
+        let settings = Settings { is_mirror, values, strangers_add_test_results: false };
+        edited(settings, name, edit, &[], exists)
     }
 
     /// This configuration, of the stage called `name`, with `edit` done to it; equal to this one if
@@ -170,18 +198,24 @@ impl StageConfig {
     fn settings(&self) -> Settings {
         let mut values: BTreeMap<&'static str, Value> = BTreeMap::new();
         self.each(true, &mut |key, value| _ = values.insert(key, value));
-        Settings { is_mirror: self.is_mirror(), values }
+        let strangers_add_test_results =
+            self.upload().is_some_and(|settings| settings.strangers_add_test_results);
+        Settings { is_mirror: self.is_mirror(), values, strangers_add_test_results }
     }
 
     /// The configuration that a whole set of settings is, as [`StageConfig`] writes it when all are
     /// wanted: for records. Settings of a later version are passed over, and no bound is looked at: what is
     /// kept must be found again.
     pub(crate) fn from_stored(name: &StageName, json: &Value) -> Result<StageConfig, ConfigError> {
-        StageConfig::create(name, &ConfigEdit::of_record(json)?, &|_| true)
+        let mut edit = ConfigEdit::of_record(json)?;
+        if json[TOX_RESULTS_NAMED] != json!(true) {
+            edit.forget_default_uploaders_of_tox_results();
+        }
+        StageConfig::create(name, &edit, &|_| true)
     }
 
     /// Calls `take` with each setting that has a value, in the order in which they are shown; Larder's
-    /// own and a mirror's at their default only if `all`.
+    /// own and a mirror's at their default only if `all`, and who may add test results only if not.
     fn each(&self, all: bool, take: &mut dyn FnMut(&'static str, Value)) {
         let acl = |acl: &Acl| -> Value { acl.entries().iter().map(ToString::to_string).collect() };
         let names =
@@ -196,7 +230,9 @@ impl StageConfig {
         match &self.kind {
             StageKind::Stage(settings) => {
                 own("acl_upload", Some(acl(&settings.acl_upload)));
-                own("acl_toxresult_upload", Some(acl(&settings.acl_toxresult_upload)));
+                let is_named = settings.acl_toxresult_upload.is_some();
+                let uploaders = (is_named || !all).then(|| acl(&settings.tox_result_uploaders()));
+                own(TOX_RESULTS, uploaders);
                 own("bases", Some(names(&settings.bases)));
                 own(
                     "mirror_whitelist",
@@ -232,6 +268,9 @@ impl StageConfig {
     pub(crate) fn to_stored(&self) -> Value {
         let mut object = serde_json::Map::new();
         self.each(true, &mut |key, value| _ = object.insert(key.to_owned(), value));
+        if object.contains_key(TOX_RESULTS) {
+            object.insert(TOX_RESULTS_NAMED.to_owned(), json!(true));
+        }
         Value::Object(object)
     }
 }

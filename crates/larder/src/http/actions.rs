@@ -18,11 +18,10 @@ use http::{HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 
-use super::aur::read_body;
+use super::body::{BodyError, Shape};
 use super::error::{self, HttpError};
 use super::respond::{Conditions, respond};
-use super::serial;
-use super::{pages, python};
+use super::{auth, body, pages, python, serial};
 use crate::action::request::{Call, Calls, Form};
 use crate::action::{Context, Failure, Outcome};
 use crate::app::App;
@@ -32,6 +31,12 @@ use reply::Reply;
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 
 const JSON: &str = "application/json";
+
+/// Most values in one request: arguments are few, but for lists of names.
+const VALUES_MAX: usize = 50_000;
+
+/// What a text takes in a list of arguments, in bytes, beside itself; such a list may be doubled to grow.
+const ARGUMENT_BYTES: usize = 72;
 
 /// base64url, whether padded or not.
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(
@@ -77,17 +82,32 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Res
             let conditions = Conditions::of(&head.method, &head.headers);
             respond(app.actions.listing(), StatusCode::OK, conditions).await
         }
-        Method::POST => {
-            match read_body(body, &head.headers, app.config.actions.body_bytes_max).await {
-                Ok(body) => run(app, &head, &body, Form::Whole, "").await,
-                Err(error) => error.into_response(),
-            }
-        }
+        Method::POST => match received(&app, &head, body).await {
+            Ok(body) => run(app, &head, &body, Form::Whole, "").await,
+            Err(error) => error.into_response(),
+        },
         Method::OPTIONS => {
             (StatusCode::NO_CONTENT, [(ALLOW, HeaderValue::from_static(METHODS))]).into_response()
         }
         _ => HttpError::method_not_allowed(&head.method, head.uri.path(), METHODS).into_response(),
     }
+}
+
+/// The body, with memory for what its arguments become.
+async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received, HttpError> {
+    // Each action says for itself what credentials that do not hold mean; here they are nobody's.
+    let sender = auth::identified(app, &head.headers).await?.unwrap_or_default();
+    let bytes_max = app.config.actions.body_bytes_max;
+    let mut body = body::whole(app, head, &sender, body, bytes_max).await?;
+    let values = Shape::of(&body).values();
+    let calls_max = app.config.actions.per_request_max;
+    // What is no request is refused for that, and nothing is built of it.
+    if values > VALUES_MAX && Calls::parse(&body, Form::Whole, calls_max).is_ok() {
+        return Err(BodyError::TooMany { values_max: VALUES_MAX }.into());
+    }
+    let bytes = body.len() + values.min(VALUES_MAX) * ARGUMENT_BYTES;
+    body.hold(bytes)?;
+    Ok(body)
 }
 
 /// JSON, and what part of a request it is.

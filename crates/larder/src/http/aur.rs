@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use account::Principal;
 use aur::{Answer, Body, Outcome, Params, PathParams, QueryError, Version};
-use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_LENGTH, CONTENT_TYPE,
-    LOCATION, ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_TYPE, LOCATION, ORIGIN,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 
+use super::body::{self, Shape};
 use super::error::HttpError;
 use super::pages;
 use super::respond::{Conditions, respond, respond_now, takes_long};
@@ -33,6 +33,12 @@ const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 
 /// Most fields of a multipart form: the names of the largest batch, and some.
 const FORM_FIELDS_MAX: usize = 10_000;
+
+/// Most values in JSON, by its commas and brackets, of which the texts of other forms may have some, too.
+const VALUES_MAX: usize = 20_000;
+
+/// How deep the JSON of a question may lie: two levels have a meaning.
+const DEPTH_MAX: usize = 32;
 
 /// Answers everything under `/rpc`, `/rpc.php` and `/api` that has no route of its own.
 pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -192,7 +198,17 @@ async fn post(app: &App, head: &Parts, body: axum::body::Body) -> Result<Respons
     let (from_path, query) = (asked.from_path.clone(), head.uri.query());
     let content_type =
         head.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or(""));
-    let body = read_body(body, &head.headers, app.config.limits.body_bytes_max).await?;
+    let bytes_max = app.config.limits.body_bytes_max;
+    let mut body = body::whole(app, head, &Principal::Anonymous, body, bytes_max).await?;
+    check_count(body.iter().filter(|byte| **byte == b'&').count())?;
+    // A form may be JSON that does not say so. What lies too deep is read no further, as no JSON.
+    let may_be_json = is_json(content_type) || matches!(body.first(), Some(b'{' | b'['));
+    let is_too_deep = may_be_json && Shape::of(&body).depth > DEPTH_MAX;
+    if !is_too_deep {
+        body.measured(VALUES_MAX)?;
+    }
+    let (body, _held) = body.into_parts();
+    let body = if is_too_deep { Bytes::from_static(b"[") } else { body };
     let params = if let Ok(boundary) = multer::parse_boundary(content_type) {
         let fields = multipart_fields(body, boundary).await?;
         Params::from_body(from_path, query, Body::Fields(&fields))
@@ -340,31 +356,14 @@ fn is_json(content_type: &str) -> bool {
         || essence.rsplit_once('+').is_some_and(|(_, suffix)| suffix.eq_ignore_ascii_case("json"))
 }
 
-/// The whole body, if it is within the bound; the network layer bounds the time.
-pub(super) async fn read_body(
-    body: axum::body::Body,
-    headers: &HeaderMap,
-    body_bytes_max: usize,
-) -> Result<Bytes, HttpError> {
-    let too_large = || {
+/// Whether a form or JSON has more parts than are taken, counted before any is built.
+fn check_count(count: usize) -> Result<(), HttpError> {
+    if count > FORM_FIELDS_MAX {
         let detail =
-            format!("the body has more than {body_bytes_max} bytes, the most that is accepted");
-        HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-    };
-    let announced =
-        headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|bytes| bytes > body_bytes_max as u64) {
-        return Err(too_large());
+            format!("the body has more than {FORM_FIELDS_MAX} fields, the most that is accepted");
+        return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
     }
-    to_bytes(body, body_bytes_max).await.map_err(|error| {
-        let is_too_large = std::error::Error::source(&error)
-            .is_some_and(|cause| cause.is::<http_body_util::LengthLimitError>());
-        if is_too_large {
-            too_large()
-        } else {
-            HttpError::new(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}"))
-        }
-    })
+    Ok(())
 }
 
 /// The text fields of a multipart form. Files among them are read as text: nobody sends any.
@@ -382,12 +381,7 @@ async fn multipart_fields(
     let mut form = multer::Multipart::new(stream, boundary);
     let mut fields = Vec::new();
     while let Some(field) = form.next_field().await.map_err(bad)? {
-        if fields.len() == FORM_FIELDS_MAX {
-            let detail = format!(
-                "the form has more than {FORM_FIELDS_MAX} fields, the most that is accepted"
-            );
-            return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
-        }
+        check_count(fields.len() + 1)?;
         let name = field.name().unwrap_or_default().to_owned();
         let value = field.bytes().await.map_err(bad)?;
         fields.push((name, String::from_utf8_lossy(&value).into_owned()));

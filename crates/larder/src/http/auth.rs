@@ -172,6 +172,22 @@ pub(super) fn admit(
     Err(denied(principal, scope, purpose, &format!("`{name}` is not in `{called}`")))
 }
 
+/// Lets those pass who may write while the disk has as little room as it has now: everybody, or administrators alone.
+///
+/// # Errors
+/// 507.
+pub(super) async fn admit_to_disk(app: &App, principal: &Principal) -> Result<(), HttpError> {
+    if principal.identity().is_some_and(|identity| identity.user.is_administrator()) {
+        return Ok(());
+    }
+    let Some(free) = app.free_space.shortage().await else { return Ok(()) };
+    let detail = format!(
+        "the disk has only {} bytes free, less than {} (`store.free_bytes_min`): only administrators write now",
+        free.bytes, app.free_space.bytes_min
+    );
+    Err(HttpError::new(StatusCode::INSUFFICIENT_STORAGE, detail))
+}
+
 /// The answer to somebody who may not: 401 for nobody in particular; 403 for a user, with the cause: what their token
 /// lacks, else `reason`.
 pub(super) fn denied(

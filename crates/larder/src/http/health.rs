@@ -75,6 +75,16 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
                 );
             }
         }
+        if let Some(free) = app.free_space.look().await {
+            let (bytes, min) = (free.bytes, app.free_space.bytes_min);
+            let _ = match bytes < min {
+                true => writeln!(
+                    body,
+                    "[!] disk: {bytes} bytes free, less than {min}: only administrators write"
+                ),
+                false => writeln!(body, "[+] disk: {bytes} bytes free"),
+            };
+        }
     } else if obstacles.is_empty() {
         body.push_str("ok\n");
     }
@@ -99,6 +109,10 @@ pub(super) async fn version() -> Response {
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     app.metrics.blobs_damaged.set(app.keeper.blobs.damaged().len() as i64);
     app.metrics.rate_limit_clients.set(app.rate_limiter.len() as i64);
+    if let Some(free) = app.free_space.look().await {
+        app.metrics.store_free_bytes.set(i64::try_from(free.bytes).unwrap_or(i64::MAX));
+    }
+    app.metrics.body_memory_bytes.set(app.bodies.held_bytes() as i64);
     app.metrics.python.update(app.pages.counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
         .into_response()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use account::{
     Forbidden, Principal, Scope, Scopes, TokenId, TokenText, UserName, UserPolicy, change,
 };
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::HttpError;
-use super::{auth, serial};
+use super::{auth, body, serial};
 use crate::accounts::{self, Expiry};
 use crate::app::App;
 use crate::stored::{Basis, Stored};
@@ -102,7 +102,8 @@ async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpErr
     let principal = asking(app, &head.headers).await?;
     let owner = owner(head, &principal)?;
     POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
-    let wish = wish(&head.headers, body).await?;
+    auth::admit_to_disk(app, &principal).await?;
+    let wish = wish(app, head, &principal, body).await?;
     let unusable = |error: &dyn std::fmt::Display| {
         HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
     };
@@ -209,8 +210,14 @@ fn found(stored: &Stored, owner: &UserName) -> Result<(), HttpError> {
     stored.accounts.user(owner).map(drop).ok_or_else(none)
 }
 
-async fn wish(headers: &HeaderMap, body: Body) -> Result<Wish, HttpError> {
-    let said = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+async fn wish(
+    app: &App,
+    head: &Parts,
+    principal: &Principal,
+    body: Body,
+) -> Result<Wish, HttpError> {
+    let said =
+        head.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let media_type = said.as_deref().unwrap_or_default().split(';').next().unwrap_or_default();
     if !media_type.trim().eq_ignore_ascii_case("application/json") {
         let detail = format!(
@@ -218,11 +225,7 @@ async fn wish(headers: &HeaderMap, body: Body) -> Result<Wish, HttpError> {
         );
         return Err(HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let bytes = to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
-        let detail =
-            format!("the body did not arrive whole within {BODY_BYTES_MAX} bytes: {error}");
-        HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-    })?;
+    let bytes = body::whole(app, head, principal, body, BODY_BYTES_MAX).await?;
     let bad = |reason: &dyn std::fmt::Display| {
         let detail = format!(
             "the body is no request for a token: {reason}; expected was \

@@ -165,7 +165,7 @@ fn rights(config: &StageConfig) -> Vec<String> {
     vec![
         entry("acl_read", Some(config.acl_read.to_string())),
         entry("acl_upload", upload.map(|it| it.acl_upload.to_string())),
-        entry("acl_toxresult_upload", upload.map(|it| it.acl_toxresult_upload.to_string())),
+        entry("acl_toxresult_upload", upload.map(|it| it.tox_result_uploaders().to_string())),
         entry("volatile", Some(config.volatile.to_string())),
     ]
 }
@@ -343,7 +343,7 @@ mod tests {
             told,
             [
                 "index_created alice/dev acl_read: :ANONYMOUS:; acl_upload: alice; \
-                 acl_toxresult_upload: :ANONYMOUS:; volatile: true",
+                 acl_toxresult_upload: :AUTHENTICATED:; volatile: true",
                 "index_rights_changed alice/dev acl_upload: alice -> acl_upload: alice,bob",
                 "index_rights_changed alice/dev acl_read: :ANONYMOUS: -> acl_read: :AUTHENTICATED:",
                 "index_deleted alice/dev ",

@@ -26,6 +26,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let keeper = &app.keeper;
     let mut current = Stored::default();
+    if app.config.python.devpi_defaults {
+        current.index = pypi::Snapshot::with_strangers_adding_test_results();
+    }
     let mut is_first = true;
     let mut retry = RETRY.0;
     let mut indexing: Option<JoinHandle<article::SearchIndex>> = None;

@@ -7,6 +7,7 @@ mod accounts;
 mod actions;
 mod admin;
 mod article;
+mod attacks;
 mod catalogue;
 mod client;
 mod dumps;

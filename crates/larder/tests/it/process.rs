@@ -105,11 +105,26 @@ impl Process {
         self.stderr.lock().expect("no panic").clone()
     }
 
-    /// The most memory that it has had resident so far, in bytes.
+    /// The most memory that it has had resident so far, or since [`Process::forget_memory_peak`], in bytes.
     pub(crate) fn memory_peak_bytes(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// The memory that it has resident now, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// From now on the peak is a new one.
+    pub(crate) fn forget_memory_peak(&self) {
+        let path = format!("/proc/{}/clear_refs", self.child.id());
+        fs::write(path, "5").expect("a process of ours");
+    }
+
+    fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(path).expect("a process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a number");
         let kilobytes = line.trim().strip_suffix(" kB").expect("in kB");
         kilobytes.parse::<u64>().expect("a number") * 1024
     }

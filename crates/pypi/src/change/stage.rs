@@ -23,7 +23,8 @@ pub fn create(
     }
     // It is no base of its own before it is there.
     let config =
-        StageConfig::create(name, edit, &|base| base != name && exists(snapshot, name, base))?;
+        StageConfig::create(name, edit, &|base| base != name && exists(snapshot, name, base))?
+            .with_strangers_adding_test_results(snapshot.strangers_add_test_results());
     let mut draft = Draft::default();
     let mut expected = Expected::Absent;
     if let Some(former) = snapshot.trace(name.as_str()) {

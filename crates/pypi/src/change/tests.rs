@@ -1,5 +1,6 @@
 //! Changes: what each write becomes, what it is refused for, and who wins where two meet.
 
+use account::UserName;
 use record::{Batch, Digest, Expected, Key};
 use serde_json::json;
 
@@ -179,6 +180,7 @@ fn a_file_never_comes_into_a_version_that_is_removed() {
             who: None,
             at: now(),
             log: &[],
+            is_bounded: true,
         };
         upload::tox_result(&world.snapshot, &upload).ok().map(|it| it.0)
     };
@@ -250,7 +252,7 @@ fn a_configuration_that_could_not_be_read_back_is_refused() {
     check(
         126,
         "'custom_data' has a value with which the index could not be read back: its body is not JSON \
-         (column 257)",
+         (column 218)",
     );
 }
 
@@ -414,6 +416,7 @@ fn a_test_result_from_elsewhere_keeps_its_name_and_its_history() {
             who: None,
             at: now(),
             log: &log,
+            is_bounded: true,
         };
         let (batch, path) = upload::tox_result(&world.snapshot, &upload).expect("a file");
         world.commit(batch).expect("no conflict");
@@ -431,6 +434,16 @@ fn a_test_result_from_elsewhere_keeps_its_name_and_its_history() {
 
 /// Adds a test result to a file of alice/dev and returns its path.
 fn test(world: &mut World, filename: &str, content: &str) -> Result<String, ChangeError> {
+    test_by(world, None, filename, content, 2)
+}
+
+fn test_by(
+    world: &mut World,
+    who: Option<&UserName>,
+    filename: &str,
+    content: &str,
+    size_bytes: u64,
+) -> Result<String, ChangeError> {
     let stage = stage_name("alice/dev");
     let upload = ToxUpload {
         stage: &stage,
@@ -438,14 +451,45 @@ fn test(world: &mut World, filename: &str, content: &str) -> Result<String, Chan
         filename,
         name: None,
         digest: Digest::of(b"{}"),
-        size_bytes: 2,
-        who: None,
+        size_bytes,
+        who,
         at: now(),
         log: &[],
+        is_bounded: true,
     };
     let (batch, path) = upload::tox_result(&world.snapshot, &upload)?;
     world.commit(batch).expect("no conflict");
     Ok(path)
+}
+
+#[test]
+fn of_too_many_test_results_the_oldest_go_and_strangers_add_no_more() {
+    let mut world = world();
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one");
+    let alice: UserName = "alice".parse().expect("a name");
+    let mut add = |who, size_bytes| {
+        let path = test_by(&mut world, who, "foo-1.0.tar.gz", "one", size_bytes)?;
+        let project = world.snapshot.stage("alice/dev").and_then(|it| it.project("foo").cloned());
+        let project = project.expect("a project");
+        let sizes = project.tox_results_of("foo-1.0.tar.gz").map(|it| it.size_bytes());
+        let mut sizes: Vec<u64> = sizes.collect();
+        sizes.sort_unstable();
+        Ok::<_, ChangeError>((path, sizes))
+    };
+    let strangers_most = upload::STRANGERS_TOX_RESULT_BYTES_MAX;
+    let sizes = |added: Result<(String, Vec<u64>), ChangeError>| added.expect("room").1;
+    assert_eq!(sizes(add(None, strangers_most - 1)), [strangers_most - 1]);
+    assert!(matches!(add(None, 2), Err(ChangeError::TestResultsFull(_))));
+    assert_eq!(sizes(add(None, 1)), [1, strangers_most - 1]);
+    let half = upload::TOX_RESULT_BYTES_MAX / 2;
+    // The strangers' go before the users', the oldest before the newer ones.
+    assert_eq!(sizes(add(Some(&alice), half - 2)), [1, strangers_most - 1, half - 2]);
+    assert_eq!(sizes(add(Some(&alice), half - 1)), [1, half - 2, half - 1]);
+    assert_eq!(sizes(add(Some(&alice), half)), [half - 1, half]);
+    for _ in 0..upload::TOX_RESULTS_MAX {
+        add(Some(&alice), 1).expect("room");
+    }
+    assert_eq!(sizes(add(Some(&alice), 2)).len(), upload::TOX_RESULTS_MAX);
 }
 
 #[test]

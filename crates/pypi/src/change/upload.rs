@@ -180,6 +180,17 @@ pub fn submit(
     })
 }
 
+/// Test results of one project: beyond it the oldest go, strangers' first.
+pub const TOX_RESULTS_MAX: usize = 500;
+/// The same of their bytes.
+pub const TOX_RESULT_BYTES_MAX: u64 = 256 << 20;
+
+/// Of these, the strangers': beyond it they add none. Their results do not drive out each other, since of each that went
+/// a trace would stay.
+pub const STRANGERS_TOX_RESULTS_MAX: usize = 100;
+/// The same of their bytes.
+pub const STRANGERS_TOX_RESULT_BYTES_MAX: u64 = 32 << 20;
+
 /// A test result that somebody brings; its bytes are stored already.
 #[derive(Clone, Copy, Debug)]
 pub struct ToxUpload<'text> {
@@ -202,12 +213,15 @@ pub struct ToxUpload<'text> {
     pub at: Timestamp,
     /// What happened to it until it is there, oldest first; empty: this upload, and nothing else.
     pub log: &'text [LogEntry],
+    /// Whether there may be too many; of those that come with a whole index, all are kept.
+    pub is_bounded: bool,
 }
 
 /// Adds a test result to a release file, and returns its path below the root: `user/index/+f/…`.
 ///
 /// # Errors
-/// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoReleaseFile`].
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoReleaseFile`],
+/// [`ChangeError::TestResultsFull`].
 pub fn tox_result(
     snapshot: &Snapshot,
     upload: &ToxUpload<'_>,
@@ -258,8 +272,52 @@ pub fn tox_result(
     };
     let mut draft = Draft::default();
     draft.check_stage(stage);
+    if upload.is_bounded {
+        let known = trace.map_or(&[][..], |it| it.files()).iter();
+        let known = known.filter(|file| file.role == FileRole::ToxResult);
+        let known: Vec<&ReleaseFile> = known.map(|file| &**file).collect();
+        let too_many = match upload.who {
+            Some(_) => oldest_beyond_bounds(known, upload.size_bytes),
+            None => {
+                check_strangers(&project, &known, upload.size_bytes)?;
+                Vec::new()
+            }
+        };
+        for file in too_many {
+            draft.remove_file(stage, &project, file);
+        }
+    }
     let tested_key = file_key(stage.name(), &project, upload.filename);
     draft.check(tested_key, Expected::At(tested.serial));
     draft.put_file(stage, &project, &result);
     Ok((draft.finish(), format!("{}/{}", upload.stage, result.path())))
+}
+
+/// The results that must go for another of so many bytes.
+fn oldest_beyond_bounds(mut known: Vec<&ReleaseFile>, size_bytes: u64) -> Vec<&ReleaseFile> {
+    known.sort_by_key(|file| (file.uploader.is_some(), file.uploaded_at(), file.serial));
+    let (mut count, mut bytes) = (known.len() + 1, size_bytes);
+    bytes += known.iter().map(|file| file.size_bytes).sum::<u64>();
+    let goes = |file: &&ReleaseFile| {
+        let is_beyond = count > TOX_RESULTS_MAX || bytes > TOX_RESULT_BYTES_MAX;
+        count -= 1;
+        bytes -= file.size_bytes;
+        is_beyond
+    };
+    known.into_iter().take_while(goes).collect()
+}
+
+/// Whether a stranger may add a result of so many bytes.
+fn check_strangers(
+    project: &ProjectName,
+    known: &[&ReleaseFile],
+    size_bytes: u64,
+) -> Result<(), ChangeError> {
+    let theirs = known.iter().filter(|file| file.uploader.is_none());
+    let (count, bytes) =
+        theirs.fold((0, size_bytes), |(count, bytes), file| (count + 1, bytes + file.size_bytes));
+    if count >= STRANGERS_TOX_RESULTS_MAX || bytes > STRANGERS_TOX_RESULT_BYTES_MAX {
+        return Err(ChangeError::TestResultsFull(project.clone()));
+    }
+    Ok(())
 }

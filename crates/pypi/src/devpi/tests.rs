@@ -59,7 +59,7 @@ fn a_stage_with_its_own_projects() {
     let text = |has_projects| {
         serde_json::to_string(&IndexConfig { stage, has_projects, view }).expect("JSON")
     };
-    let config = r#"{"type":"stage","volatile":true,"acl_upload":["alice"],"acl_toxresult_upload":[":ANONYMOUS:"],"bases":["alice/base"],"mirror_whitelist":[],"mirror_whitelist_inheritance":"intersection""#;
+    let config = r#"{"type":"stage","volatile":true,"acl_upload":["alice"],"acl_toxresult_upload":[":AUTHENTICATED:"],"bases":["alice/base"],"mirror_whitelist":[],"mirror_whitelist_inheritance":"intersection""#;
     assert_eq!(text(false), format!("{config}}}"));
     assert_eq!(text(true), format!("{config},\"projects\":[\"foo\"]}}"));
 }
@@ -174,6 +174,7 @@ fn a_version_with_its_links_and_what_it_shadows() {
         who: None,
         at: now(),
         log: &[],
+        is_bounded: true,
     };
     let (batch, _) = change::upload::tox_result(&world.snapshot, &tox).expect("a file");
     world.commit(batch).expect("no conflict");

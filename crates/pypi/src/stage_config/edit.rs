@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::settings::{cut, setting, shown};
+use super::settings::{EVERYBODY, TOX_RESULTS, cut, setting, shown};
 
 /// What somebody wants changed of a configuration, or wants it to be when it is made.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,6 +113,14 @@ impl ConfigEdit {
             operation.key() == "type" || setting(operation.key(), is_mirror).is_some()
         });
         Ok(edit)
+    }
+
+    /// Without what every record had before there was another default: that everybody may add test results.
+    pub(super) fn forget_default_uploaders_of_tox_results(&mut self) {
+        let everybody = serde_json::json!([EVERYBODY]);
+        self.operations.retain(|operation| {
+            !matches!(operation, Operation::Set(key, value) if key == TOX_RESULTS && *value == everybody)
+        });
     }
 
     /// Whether a mirror is asked for.

@@ -16,6 +16,8 @@ use crate::{ProjectName, StageName};
 pub(super) struct Settings {
     pub(super) is_mirror: bool,
     pub(super) values: BTreeMap<&'static str, Value>,
+    /// As [`UploadSettings`] has it.
+    pub(super) strangers_add_test_results: bool,
 }
 
 /// What a setting's value is, and how it is brought into its normal form.
@@ -49,7 +51,7 @@ const BOTH: [(&str, Form); 5] = [
 
 const STAGE: [(&str, Form); 7] = [
     ("acl_upload", Form::AclList),
-    ("acl_toxresult_upload", Form::AclList),
+    (TOX_RESULTS, Form::AclList),
     ("bases", Form::BaseList),
     ("mirror_whitelist", Form::ProjectList),
     ("mirror_whitelist_inheritance", Form::Inheritance),
@@ -78,7 +80,8 @@ pub(super) fn defaults(name: &StageName, is_mirror: bool) -> BTreeMap<&'static s
     if !is_mirror {
         values.extend([
             ("acl_upload", json!([name.user()])),
-            ("acl_toxresult_upload", json!([EVERYBODY])),
+            // It has a default, which is the server's.
+            (TOX_RESULTS, Value::Null),
             ("bases", json!([])),
             ("mirror_whitelist", json!([])),
             ("mirror_whitelist_inheritance", json!("intersection")),
@@ -87,7 +90,13 @@ pub(super) fn defaults(name: &StageName, is_mirror: bool) -> BTreeMap<&'static s
     values
 }
 
-const EVERYBODY: &str = ":ANONYMOUS:";
+pub(super) const EVERYBODY: &str = ":ANONYMOUS:";
+
+/// Every user.
+const USERS: &str = ":AUTHENTICATED:";
+
+/// Who may add test results; not among the values where nobody said so.
+pub(super) const TOX_RESULTS: &str = "acl_toxresult_upload";
 
 /// What old clients and exports send for mirrors, where it means nothing; devpi takes no offence either.
 const PASSED_OVER: [&str; 4] = ["bases", "acl_upload", "mirror_whitelist", "pypi_whitelist"];
@@ -117,7 +126,11 @@ pub(super) fn edited(
             });
             continue;
         };
-        let slot = settings.values.get(key);
+        let own = settings.values.get(key);
+        let of_server = (key == TOX_RESULTS && own.is_none())
+            .then_some(if settings.strangers_add_test_results { EVERYBODY } else { USERS })
+            .map(|everybody| json!([everybody]));
+        let slot = own.or(of_server.as_ref());
         let next = match operation {
             Operation::Set(_, value) => Some(normal(key, form, value, &base_is_known)?),
             // A null in an object: back to the default. In a list, devpi refuses that.
@@ -148,6 +161,10 @@ pub(super) fn edited(
                 Some(json!(items))
             }
         };
+        // What the server says anyway, is not said by somebody who sends back what they were shown.
+        if next.is_some() && next == of_server {
+            continue;
+        }
         // What grew past a bound before there was one may shrink in steps.
         let is_growing = matches!(operation, Operation::Set(..) | Operation::Add(..));
         if is_growing && !edit.is_stored {
@@ -351,7 +368,11 @@ impl Settings {
             let inheritance = self.text("mirror_whitelist_inheritance");
             StageKind::Stage(UploadSettings {
                 acl_upload: self.acl("acl_upload", || Acl::user(name.user_name())),
-                acl_toxresult_upload: self.acl("acl_toxresult_upload", Acl::everybody),
+                acl_toxresult_upload: self
+                    .values
+                    .contains_key(TOX_RESULTS)
+                    .then(|| self.acl(TOX_RESULTS, Acl::default)),
+                strangers_add_test_results: self.strangers_add_test_results,
                 bases: self.list("bases").iter().filter_map(|base| base.parse().ok()).collect(),
                 mirror_whitelist: self
                     .list("mirror_whitelist")

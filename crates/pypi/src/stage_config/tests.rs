@@ -50,8 +50,38 @@ fn a_new_stage_has_devpis_defaults_in_devpis_order() {
     assert_eq!(
         serde_json::to_string(&config).expect("JSON"),
         r#"{"type":"stage","volatile":true,"acl_upload":["alice"],"#.to_owned()
-            + r#""acl_toxresult_upload":[":ANONYMOUS:"],"bases":[],"mirror_whitelist":[],"#
+            + r#""acl_toxresult_upload":[":AUTHENTICATED:"],"bases":[],"mirror_whitelist":[],"#
             + r#""mirror_whitelist_inheritance":"intersection"}"#
+    );
+}
+
+#[test]
+fn who_adds_test_results_where_nobody_said_so_is_the_servers_to_say() {
+    let key = "acl_toxresult_upload";
+    let stored = |config: Value| StageConfig::from_stored(&name(), &config).expect("a record");
+    let shown = |config: &StageConfig| serde_json::to_value(config).expect("JSON")[key].clone();
+    let opened = |config: &StageConfig| config.clone().with_strangers_adding_test_results(true);
+    // Of a new stage, and of a record of before, which had the default of then in it.
+    let new = created(json!({})).expect("a configuration");
+    for config in [new, stored(json!({"type": "stage", key: [":ANONYMOUS:"]}))] {
+        assert_eq!(shown(&config), json!([":AUTHENTICATED:"]));
+        assert_eq!(shown(&opened(&config)), json!([":ANONYMOUS:"]));
+        assert_eq!(stored(config.to_stored()), config);
+        assert_eq!(config.to_stored().get(key), None);
+    }
+    // What somebody says is kept, whatever the server says.
+    for named in [":ANONYMOUS:", "bob"] {
+        let config = created(json!({key: named})).expect("a configuration");
+        assert_eq!(shown(&config), json!([named]));
+        assert_eq!(stored(config.to_stored()), config);
+        let edit = ConfigEdit::parse(&json!({key: null})).expect("an edit");
+        let dropped = config.edited(&name(), &edit, &exists).expect("an edit that is taken");
+        assert_eq!(shown(&dropped), json!([":AUTHENTICATED:"]));
+    }
+    assert_eq!(shown(&stored(json!({"type": "stage", key: ["bob"]}))), json!(["bob"]));
+    assert_eq!(
+        edited(json!({}), json!([format!("{key}+=bob")])).expect("an edit that is taken")[key],
+        json!([":AUTHENTICATED:", "bob"])
     );
 }
 

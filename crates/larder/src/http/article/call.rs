@@ -143,6 +143,7 @@ pub(crate) async fn put(
         content_type: new.content_type,
         comment: new.comment.unwrap_or_default(),
         body: Body::from(new.body),
+        holder: None,
     };
     match write::store(app, &writer, new).await {
         Ok(written) => Ok((written.rendered(), written.serial)),

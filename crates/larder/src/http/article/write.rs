@@ -32,9 +32,10 @@ use store::{BlobError, Staged};
 use super::read;
 use super::{parameters, parsed, text_of};
 use crate::app::App;
+use crate::bodies::{Held, Holder};
 use crate::contents::Content;
 use crate::http::error::HttpError;
-use crate::http::{auth, serial};
+use crate::http::{auth, body, serial};
 use crate::stored::{ATTEMPTS_MAX, Basis, Stored, WriteFailure};
 
 /// What is escaped in a path, besides what is not ASCII.
@@ -68,6 +69,8 @@ pub(super) struct NewText {
     pub(super) content_type: Option<String>,
     pub(super) comment: String,
     pub(super) body: Body,
+    /// Whose memory the body takes; none: it is in memory already, and counted.
+    pub(super) holder: Option<Holder>,
 }
 
 /// A write that is kept and visible.
@@ -127,6 +130,8 @@ struct Received {
     facts: Facts,
     /// The bytes, where there are few enough to be merged.
     bytes: Option<Bytes>,
+    /// The memory that they take.
+    _held: Option<Held>,
 }
 
 /// PUT and POST: a new text; `version` is that in the path, where there is one. `?restore=N` takes the text of that
@@ -155,7 +160,8 @@ pub(super) async fn put(
             let said = text_of(&head.headers, CONTENT_TYPE);
             let said = said.filter(|said| !said.eq_ignore_ascii_case(UNSAID));
             let content_type = said.map(Cow::into_owned);
-            let new = NewText { name, base, content_type, comment, body };
+            let holder = Some(body::holder(&app, head, &writer));
+            let new = NewText { name, base, content_type, comment, body, holder };
             store(&app, &writer, new).await
         }
     };
@@ -188,6 +194,7 @@ async fn restore(
     from: Revision,
     comment: String,
 ) -> Result<Written, Undone> {
+    auth::admit_to_disk(app, writer).await?;
     let stored = auth::stored(app)?;
     let may_read = read::may_read(app, writer);
     if let Err(error) = base.resolve(&stored, &name) {
@@ -218,7 +225,8 @@ pub(super) async fn store(
     writer: &Principal,
     new: NewText,
 ) -> Result<Written, Undone> {
-    let NewText { name, base, content_type, comment, body } = new;
+    let NewText { name, base, content_type, comment, body, holder } = new;
+    auth::admit_to_disk(app, writer).await?;
     let stored = auth::stored(app)?;
     let may_read = read::may_read(app, writer);
     let (revision, failed) = match base.resolve(&stored, &name) {
@@ -247,7 +255,7 @@ pub(super) async fn store(
     // What was said counts, then what the text was before, then what its name ends in.
     let known = content_type.as_deref().or(base_type.as_ref().map(ContentType::as_str));
     let guessed = article::of_name(&name).filter(|_| known.is_none());
-    let received = receive(app, known, guessed.as_ref(), body).await?;
+    let received = receive(app, holder, known, guessed.as_ref(), body).await?;
     if let Some(error) = failed {
         let basis = app.keeper.basis(writer)?;
         let may_read = read::may_read(app, check_writer(app, &basis)?);
@@ -293,6 +301,9 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
     HttpError::new(StatusCode::BAD_REQUEST, error.to_string())
 }
 
+/// What of a body waits in memory for the spool.
+const SPOOL_BYTES: usize = 256 << 10;
+
 /// What clients send that were not told what they send.
 const UNSAID: &str = "application/x-www-form-urlencoded";
 
@@ -307,9 +318,9 @@ fn too_large(app: &App, size: impl std::fmt::Display) -> HttpError {
 
 /// Refuses a body for what its headers say of it: nothing of it is read.
 fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
-    let announced =
-        headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if let Some(announced) = announced.filter(|&it| it > app.config.article.body_bytes_max) {
+    if let Some(announced) =
+        body::announced(headers).filter(|&it| it > app.config.article.body_bytes_max)
+    {
         return Err(too_large(app, announced));
     }
     let encoding = text_of(headers, CONTENT_ENCODING);
@@ -328,6 +339,7 @@ fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
 /// unless that is of text and the body is not.
 async fn receive(
     app: &App,
+    holder: Option<Holder>,
     known: Option<&str>,
     guessed: Option<&ContentType>,
     body: Body,
@@ -341,16 +353,34 @@ async fn receive(
     let merged_bytes_max =
         usize::try_from(app.config.article.merge_bytes_max).unwrap_or(usize::MAX);
     let mut text = Some(BytesMut::new());
+    let mut held = holder.map(|holder| app.bodies.begin(holder)).transpose()?;
+    let mut received_bytes = 0;
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
         let piece =
             piece.map_err(|error| bad(format!("the body did not arrive whole: {error}")))?;
         inspector.update(&piece);
+        received_bytes += piece.len();
+        let spool_bytes = received_bytes.min(SPOOL_BYTES);
+        // What grows is allocated anew with twice the room.
+        let text_bytes = 2 * received_bytes;
+        let has_room = |held: &mut Option<Held>, bytes| {
+            held.as_mut().is_none_or(|held| held.hold(bytes).is_ok())
+        };
         match &mut text {
-            Some(kept) if kept.len() + piece.len() <= merged_bytes_max => {
+            Some(kept)
+                if received_bytes <= merged_bytes_max
+                    && has_room(&mut held, spool_bytes + text_bytes) =>
+            {
                 kept.extend_from_slice(&piece)
             }
-            _ => text = None,
+            // It is kept all the same, and is not merged.
+            _ => {
+                text = None;
+                if let Some(held) = &mut held {
+                    held.hold(spool_bytes)?;
+                }
+            }
         }
         upload.write(piece).await.map_err(|error| match error {
             BlobError::TooLarge { .. } => too_large(app, format_args!("more than {bytes_max}")),
@@ -363,7 +393,7 @@ async fn receive(
     let content_type = known.or(guessed.filter(fits).map(ContentType::as_str));
     let facts = inspector.finish(staged.digest, content_type).map_err(bad)?;
     let bytes = text.map(BytesMut::freeze);
-    Ok(Received { staged: Some(staged), facts, bytes })
+    Ok(Received { staged: Some(staged), facts, bytes, _held: held })
 }
 
 fn unwritable(error: BlobError) -> HttpError {

@@ -15,6 +15,7 @@ use pypi::change::upload::{self, ToxUpload};
 use pypi::devpi::FileMeta;
 use pypi::{ChangeError, Directory, FileLookup, FileRole, ReleaseFile};
 use record::Digest;
+use serde::de::IgnoredAny;
 use store::blobs::Verdict;
 use store::{BlobError, BlobReader};
 
@@ -22,7 +23,9 @@ use super::ask::Ask;
 use super::reply;
 use super::rights::{remover, tester, unreadable};
 use super::stages::refused;
-use super::write::{Refused, committed, decoded, whole_body};
+use super::write::{Refused, committed, whole_body};
+use crate::http::auth;
+use crate::http::body::{BodyError, Shape, parsed};
 use crate::http::error::HttpError;
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::net::Peer;
@@ -34,8 +37,8 @@ const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect")
 const FOR_EVER: &str = "max-age=365000000, immutable, public";
 const FOR_EVER_PRIVATE: &str = "max-age=365000000, immutable, private";
 
-/// Most bytes of one test result; its output is in it.
-const TOX_RESULT_BYTES_MAX: usize = 32 << 20;
+/// How deep the JSON of a test result may lie; Python's reader gives up not much later.
+const TOX_RESULT_DEPTH_MAX: usize = 128;
 
 /// `/{user}/{index}/+f/{abc}/{0123456789abc}/{filename}`
 pub(super) async fn file(ask: &Ask, stage: &str, path: &[String]) -> Result<Response, HttpError> {
@@ -122,8 +125,14 @@ pub(super) async fn add_tox_result(
         if !is_release(&found.file(directory, filename)) {
             return Err(missing());
         }
-        let bytes = whole_body(body, TOX_RESULT_BYTES_MAX).await?;
-        decoded(&bytes)?;
+        auth::admit_to_disk(&ask.app, &principal).await?;
+        let bytes_max = ask.app.config.python.tox_result_bytes_max;
+        let body = whole_body(ask, &principal, body, bytes_max).await?;
+        let (bytes, _held) = body.into_parts();
+        let looked_at = bytes.clone();
+        if !parsed(&ask.app, bytes.len(), move || is_flat_json(&looked_at)).await {
+            return Err(BodyError::NotJson.into());
+        }
         let blob = ask.app.keeper.blobs.put(bytes).await.map_err(|error| {
             tracing::error!(%error, "a test result cannot be kept");
             HttpError::unavailable("the test result cannot be kept now; nothing was written", 5)
@@ -141,6 +150,7 @@ pub(super) async fn add_tox_result(
                 who: basis.principal().user_name(),
                 at: Timestamp::now(),
                 log: &[],
+                is_bounded: true,
             };
             let (batch, path) = upload::tox_result(&stored.index, &upload).map_err(refused)?;
             Ok((Some(batch), path))
@@ -151,6 +161,12 @@ pub(super) async fn add_tox_result(
         Ok(reply::result(StatusCode::OK, "toxresultpath", path, None))
     };
     adding.await.or_else(Refused::into_result)
+}
+
+/// Whether these bytes are JSON of a moderate depth; nothing is built of it.
+fn is_flat_json(bytes: &[u8]) -> bool {
+    Shape::of(bytes).depth <= TOX_RESULT_DEPTH_MAX
+        && serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
 
 /// Where a file's bytes come from.

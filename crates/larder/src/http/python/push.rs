@@ -24,8 +24,13 @@ use super::reply;
 use super::rights::{cause, no_replacing, not_listed, readable};
 use super::stages::{refused, status};
 use super::write::{Refused, commit, json_body, rule};
+use crate::http::auth;
+use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
 use crate::stored::{ATTEMPTS_MAX, Stored, WriteFailure};
+
+/// An order: names, and a URL with a user and a password.
+const BOUND: JsonBound = JsonBound { bytes_max: 32 << 10, values_max: 100 };
 
 /// Blobs whose age is made new at once.
 const TOUCHED_AT_ONCE: usize = 16;
@@ -38,9 +43,9 @@ pub(super) async fn release(ask: &Ask, stage: &str, body: Body) -> Result<Respon
 async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let source = readable(&ask.stored, &principal, stage)?.name();
-    let json = json_body(ask, body).await?;
+    let json = json_body(ask, &principal, body, BOUND).await?;
     let bad = |error| rule(StatusCode::BAD_REQUEST, error);
-    let order = PushOrder::parse(json, source).map_err(bad)?;
+    let order = PushOrder::parse(json.value, source).map_err(bad)?;
     // The body may have taken its time: who may not read any more, pushes nothing.
     let basis = ask.basis().await?;
     let stored = basis.stored();
@@ -67,6 +72,7 @@ async fn internal(
     order: &PushOrder,
     content: PushContent,
 ) -> Result<Response, Refused> {
+    auth::admit_to_disk(&ask.app, &ask.principal().await?).await?;
     for _ in 0..ATTEMPTS_MAX {
         let basis = ask.basis().await?;
         let (stored, principal) = (basis.stored(), basis.principal());

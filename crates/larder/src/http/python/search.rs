@@ -18,6 +18,7 @@ use http::StatusCode;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::{Project, ProjectName, ResolutionOrder, Stage, Version};
 use record::Digest;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use store::BlobError;
 
@@ -131,6 +132,13 @@ fn scan(ask: &Ask, principal: &Principal, words: &[String], skipped: usize) -> (
     (hits, found.next().is_some())
 }
 
+/// What of a release's metadata is shown: nothing is built of the rest, which may be long.
+#[derive(Default, Deserialize)]
+struct Said {
+    #[serde(default)]
+    summary: String,
+}
+
 /// What each hit says of itself; empty where it says nothing.
 async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpError> {
     let reading = hits.iter().map(|hit| {
@@ -146,9 +154,8 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
                     HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
                 })?,
             };
-            let json = bytes.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-            let summary = json.as_ref().and_then(|json| json["summary"].as_str());
-            Ok(summary.unwrap_or_default().to_owned())
+            let said = bytes.and_then(|bytes| serde_json::from_slice::<Said>(&bytes).ok());
+            Ok(said.unwrap_or_default().summary)
         }
     });
     let reading: Vec<_> = reading.collect();
@@ -213,7 +220,8 @@ pub(super) async fn xml_rpc(ask: &Ask, stage: &str, body: Body) -> Result<Respon
 
 async fn called(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     readable(ask, stage, false).await?;
-    let body = whole_body(body, XML_BYTES_MAX).await?;
+    let principal = ask.principal().await?;
+    let body = whole_body(ask, &principal, body, XML_BYTES_MAX).await?;
     // A body may take its time: the answer is of what may be read now.
     let basis = ask.basis().await?;
     let order = ResolutionOrder::of(&basis.stored().index, stage).ok_or_else(|| no_stage(stage))?;

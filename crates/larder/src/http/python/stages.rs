@@ -1,5 +1,6 @@
 //! Stages ("indexes" to devpi's clients): made, shown, changed and removed.
 
+use account::Principal;
 use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
@@ -11,7 +12,12 @@ use super::ask::Ask;
 use super::reply;
 use super::rights::{check_keeper, unreadable};
 use super::write::{Refused, committed, json_body, rule};
+use crate::http::auth;
+use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;
+
+/// A configuration: two texts of 64 KiB and lists of a thousand items, with the projects that old clients send back.
+const BOUND: JsonBound = JsonBound { bytes_max: 512 << 10, values_max: 20_000 };
 
 /// `/+api`, `/{user}/+api`, `/{user}/{index}/+api`
 pub(super) async fn api(
@@ -84,9 +90,15 @@ async fn show(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
-async fn parsed_edit(ask: &Ask, body: Body) -> Result<ConfigEdit, Refused> {
-    let json = json_body(ask, body).await?;
-    ConfigEdit::parse(&json).map_err(|error| rule(StatusCode::BAD_REQUEST, error))
+async fn parsed_edit(
+    ask: &Ask,
+    principal: &Principal,
+    body: Body,
+) -> Result<(ConfigEdit, Json), Refused> {
+    auth::admit_to_disk(&ask.app, principal).await?;
+    let json = json_body(ask, principal, body, BOUND).await?;
+    let edit = ConfigEdit::parse(&json.value).map_err(|error| rule(StatusCode::BAD_REQUEST, error));
+    Ok((edit?, json))
 }
 
 async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
@@ -102,7 +114,7 @@ async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
         return Err(refused(ChangeError::StageExists(name)));
     }
     check_keeper(ask, &principal, &name, "create")?;
-    let edit = parsed_edit(ask, body).await?;
+    let (edit, _json) = parsed_edit(ask, &principal, body).await?;
     if edit.is_of_mirror() {
         return Err(rule(StatusCode::BAD_REQUEST, NO_MIRRORS));
     }
@@ -126,7 +138,7 @@ async fn modify(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
     let name = named(stage)?;
     ask.stored.index.stage_to_change(&name).map_err(refused)?;
     check_keeper(ask, &principal, &name, "modify")?;
-    let edit = parsed_edit(ask, body).await?;
+    let (edit, _json) = parsed_edit(ask, &principal, body).await?;
     let is_noop_an_error = ask.has_flag("error_on_noop");
     let config = committed(ask, |basis| {
         check_keeper(ask, basis.principal(), &name, "modify")?;

@@ -17,13 +17,15 @@ use super::project::{in_one_spelling, readable};
 use super::reply;
 use super::write::Refused;
 use crate::app::App;
+use crate::http::body::Shape;
 use crate::http::error::HttpError;
 
 /// Results in one list: the newest.
 const RESULTS_MAX: usize = 100;
 
-/// What is read for one page, in bytes; the results after that are links.
+/// What is read for one page, in bytes and in values of JSON; the results after that are links.
 const BYTES_MAX: u64 = 8 << 20;
+const VALUES_MAX: usize = 50_000;
 
 /// A result, and what it says where that is known.
 struct Shown<'snapshot> {
@@ -111,7 +113,9 @@ async fn read<'snapshot>(
     results.sort_by_key(|file| std::cmp::Reverse((file.uploaded_at(), file.serial())));
     results.truncate(RESULTS_MAX);
     let mut shown = Vec::with_capacity(results.len());
-    let mut left = BYTES_MAX;
+    let (mut left, mut values_left) = (BYTES_MAX, VALUES_MAX);
+    // Few pages are made at a time, as each may hold as much as this. It is never closed.
+    let _permit = ask.app.bodies.parsing.acquire().await;
     for file in results {
         let bytes = match left.checked_sub(file.size_bytes()) {
             Some(rest) => {
@@ -121,8 +125,12 @@ async fn read<'snapshot>(
             None => None,
         };
         // Some megabytes of JSON: other requests of this thread move on to another.
-        let report =
-            bytes.and_then(|bytes| tokio::task::block_in_place(|| ToxReport::parse(&bytes)));
+        let report = bytes.and_then(|bytes| {
+            tokio::task::block_in_place(|| {
+                values_left = values_left.checked_sub(Shape::of(&bytes).values())?;
+                ToxReport::parse(&bytes)
+            })
+        });
         let url = file_url(&ask.root_url, part.stage.name(), file);
         shown.push(Shown { file, url, report });
     }

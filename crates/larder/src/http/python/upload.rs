@@ -6,11 +6,11 @@
 
 mod form;
 
-use account::{Principal, Scope};
-use axum::body::{Body, to_bytes};
+use account::{Principal, Scope, UserName};
+use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
@@ -29,22 +29,34 @@ use super::rights::{cause, no_replacing, not_listed};
 use super::route::Route;
 use super::write::commit;
 use super::{reply, stages};
+use crate::bodies::{Held, Holder};
+use crate::http::auth;
+use crate::http::body::{self, BodyError, announced, client};
 use crate::http::error::HttpError;
 use crate::release_metadata;
 use crate::stored::{ATTEMPTS_MAX, Basis, Stored, WriteFailure};
 
 /// Text fields in one form, and their bytes together: a long description and hundreds of classifiers fit.
 const FIELDS_MAX: usize = 10_000;
-const FIELD_BYTES_MAX: usize = 16 << 20;
+const FIELD_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of fields that are files and not kept: signatures, attestations.
 const IGNORED_BYTES_MAX: usize = 32 << 20;
 
+/// How often a field's bytes are in memory at a time, with what becomes of them: the form, the release's metadata, its
+/// JSON, and the blob.
+const COPIES: usize = 5;
+
+/// What else a form takes while it comes: what stands between fields, and the spool's next chunk.
+const FORM_BYTES: usize = form::HEAD_BYTES_MAX;
+const SPOOL_BYTES: usize = 256 << 10;
+
 /// A form that has arrived.
-#[derive(Default)]
 struct Arrived {
     fields: Vec<(String, String)>,
     content: Option<Content>,
+    /// The memory of the fields.
+    _held: Held,
 }
 
 /// Its file.
@@ -63,6 +75,15 @@ enum Refused {
 impl From<HttpError> for Refused {
     fn from(error: HttpError) -> Refused {
         Refused::Failure(error)
+    }
+}
+
+impl From<BodyError> for Refused {
+    fn from(error: BodyError) -> Refused {
+        match error {
+            BodyError::NoRoom(error) => Refused::Failure(error.into()),
+            error => Refused::Upload(error.status(), error.to_string()),
+        }
     }
 }
 
@@ -137,7 +158,8 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     };
     check_uploader(ask, found, &principal, reason)?;
     let name = found.name().clone();
-    let arrived = arrive(ask, body).await?;
+    auth::admit_to_disk(&ask.app, &principal).await?;
+    let arrived = arrive(ask, principal.user_name().cloned(), body).await?;
     // Nothing is looked into for somebody who has lost the right while the body came.
     basis(ask, &name).await?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
@@ -188,18 +210,26 @@ fn check_uploader(
 }
 
 /// Takes the form in: fields into memory, the file into a spool.
-async fn arrive(ask: &Ask, body: Body) -> Result<Arrived, Refused> {
+async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived, Refused> {
     let content_type = ask.header(CONTENT_TYPE).unwrap_or_default();
+    let holder =
+        who.map_or_else(|| Holder::Client(client(&ask.app, &ask.head).key()), Holder::User);
     let Ok(boundary) = multer::parse_boundary(content_type) else {
-        return urlencoded(body).await;
+        return urlencoded(ask, holder, body).await;
     };
     let bytes_max = ask.app.config.python.file_bytes_max;
-    let length = ask.header(CONTENT_LENGTH).and_then(|value| value.parse::<u64>().ok());
+    let length = announced(&ask.head.headers);
     if length.is_some_and(|length| length > bytes_max.saturating_add(FIELD_BYTES_MAX as u64)) {
         return Err(too_large(bytes_max));
     }
-    let mut arrived = Arrived::default();
+    let mut held = ask.app.bodies.begin(holder).map_err(HttpError::from)?;
+    let mut hold = |text_bytes: usize, spool_bytes: usize| {
+        let bytes = FORM_BYTES + text_bytes * COPIES + spool_bytes.min(SPOOL_BYTES);
+        held.hold(bytes).map_err(HttpError::from)
+    };
+    let (mut fields, mut content): (Vec<(String, String)>, Option<Content>) = Default::default();
     let (mut text_bytes, mut ignored_bytes) = (0, 0);
+    hold(0, 0)?;
     let mut form = Form::new(body.into_data_stream(), boundary);
     let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
     while let Some(mut field) = form.next_field().await.map_err(bad)? {
@@ -207,19 +237,25 @@ async fn arrive(ask: &Ask, body: Body) -> Result<Arrived, Refused> {
         let filename = field.file_name().map(str::to_owned);
         match filename {
             Some(filename) if key == "content" => {
-                if arrived.content.is_some() {
+                if content.is_some() {
                     return Err(bad("the form has two fields `content`, and one was expected"));
                 }
                 let mut upload = ask.app.keeper.blobs.begin(bytes_max);
                 let mut hasher = DigestHasher::of_all();
+                let mut spooled_bytes = 0;
                 while let Some(piece) = field.chunk().await.map_err(broken)? {
+                    if spooled_bytes < SPOOL_BYTES {
+                        spooled_bytes += piece.len();
+                        hold(text_bytes, spooled_bytes)?;
+                    }
                     hasher.update(&piece);
                     ask.app.metrics.python.upload_bytes(piece.len());
                     upload.write(piece).await.map_err(|error| unwritable(error, bytes_max))?;
                 }
                 let staged = upload.stage().await.map_err(|error| unwritable(error, bytes_max))?;
                 let digests = hasher.finish();
-                arrived.content = Some(Content { filename, staged, digests });
+                hold(text_bytes, 0)?;
+                content = Some(Content { filename, staged, digests });
             }
             Some(_) => {
                 while let Some(piece) = field.chunk().await.map_err(broken)? {
@@ -238,27 +274,28 @@ async fn arrive(ask: &Ask, body: Body) -> Result<Arrived, Refused> {
                             "the fields of the form have more than {FIELD_BYTES_MAX} bytes together"
                         )));
                     }
+                    hold(text_bytes, 0)?;
                     text.extend_from_slice(&piece);
                 }
-                if arrived.fields.len() == FIELDS_MAX {
+                if fields.len() == FIELDS_MAX {
                     return Err(bad(format_args!("the form has more than {FIELDS_MAX} fields")));
                 }
                 let text = String::from_utf8(text)
                     .map_err(|_| bad(format_args!("the field `{key}` is not UTF-8")))?;
-                arrived.fields.push((key, text));
+                fields.push((key, text));
             }
         }
     }
-    Ok(arrived)
+    Ok(Arrived { fields, content, _held: held })
 }
 
 /// A form without a file.
-async fn urlencoded(body: Body) -> Result<Arrived, Refused> {
-    let bytes = to_bytes(body, FIELD_BYTES_MAX).await.map_err(|_| {
-        bad(format_args!("the form did not arrive whole, or has more than {FIELD_BYTES_MAX} bytes"))
-    })?;
+async fn urlencoded(ask: &Ask, holder: Holder, body: Body) -> Result<Arrived, Refused> {
+    let body = body::held(&ask.app, &ask.head.headers, holder, body, FIELD_BYTES_MAX).await?;
+    let (bytes, mut held) = body.into_parts();
+    held.hold(bytes.len() * COPIES).map_err(HttpError::from)?;
     let fields = form_urlencoded::parse(&bytes).into_owned().take(FIELDS_MAX).collect();
-    Ok(Arrived { fields, content: None })
+    Ok(Arrived { fields, content: None, _held: held })
 }
 
 fn too_large(bytes_max: u64) -> Refused {
@@ -432,6 +469,8 @@ async fn inspected(
 ) -> Result<Inside, Refused> {
     let opened = staged.file().map_err(|error| unwritable(error, 0))?;
     let (size_bytes, name) = (staged.size_bytes, filename.clone());
+    // It is never closed.
+    let _permit = ask.app.bodies.parsing.acquire().await;
     let looking = tokio::task::spawn_blocking(move || {
         inspect(FileReader::from(opened), size_bytes, &name, &ArchiveLimits::default())
     });
@@ -459,6 +498,8 @@ async fn inspected(
 async fn check_zip(ask: &Ask, staged: &Staged) -> Result<(), Refused> {
     let opened = staged.file().map_err(|error| unwritable(error, 0))?;
     let size_bytes = staged.size_bytes;
+    // It is never closed.
+    let _permit = ask.app.bodies.parsing.acquire().await;
     let looking = tokio::task::spawn_blocking(move || {
         SafeZip::open(FileReader::from(opened), size_bytes, &ArchiveLimits::default()).map(|_| ())
     });

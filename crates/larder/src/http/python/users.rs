@@ -19,10 +19,20 @@ use super::write::{Refused, committed, json_body, rule};
 use crate::accounts;
 use crate::app::App;
 use crate::http::auth;
+use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;
 use crate::passwords::Rank;
 use crate::security;
 use crate::stored::Basis;
+
+/// A user: a description and custom data of 64 KiB each, some of it escaped, with the indexes that old clients send back.
+const BOUND: JsonBound = JsonBound { bytes_max: 256 << 10, values_max: 20_000 };
+
+/// The same from a stranger, who has no indexes and little to say yet.
+const STRANGER_BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 200 };
+
+/// A login: a name and a password.
+const LOGIN_BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
 
 /// Who may make and change users.
 fn policy(app: &App) -> UserPolicy {
@@ -89,15 +99,23 @@ async fn show(ask: &Ask, user: &str) -> Result<Response, Refused> {
     Ok(reply::result(StatusCode::OK, "userconfig", config, None))
 }
 
-async fn edit(ask: &Ask, body: Body, refuse_unknown_keys: bool) -> Result<UserEdit, Refused> {
-    let json = json_body(ask, body).await?;
+/// What a body says of a user, and the JSON whose memory it takes.
+async fn edit(
+    ask: &Ask,
+    principal: &Principal,
+    body: Body,
+    refuse_unknown_keys: bool,
+) -> Result<(UserEdit, Json), Refused> {
+    let bound = if principal.user_name().is_some() { BOUND } else { STRANGER_BOUND };
+    let json = json_body(ask, principal, body, bound).await?;
     let bad = |text: &dyn std::fmt::Display| rule(StatusCode::BAD_REQUEST, text);
-    let Value::Object(object) = json else {
+    let Value::Object(object) = &json.value else {
         return Err(bad(&"a user's configuration is a JSON object"));
     };
     let allow_empty_password = ask.app.config.python.devpi_defaults;
     let rules = EditRules { refuse_unknown_keys, allow_empty_password };
-    UserEdit::from_json(&object, rules).map_err(|error: EditError| bad(&error))
+    let edit = UserEdit::from_json(object, rules).map_err(|error: EditError| bad(&error))?;
+    Ok((edit, json))
 }
 
 /// Takes tens of milliseconds, once there is a place for it.
@@ -127,7 +145,8 @@ async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
     } else {
         may_create?;
     }
-    let edit = edit(ask, body, true).await?;
+    auth::admit_to_disk(&ask.app, &principal).await?;
+    let (edit, _json) = edit(ask, &principal, body, true).await?;
     let hash = hashed(ask, &edit).await?;
     if hash.is_none() {
         return Err(rule(StatusCode::BAD_REQUEST, "password needs to be set"));
@@ -156,8 +175,12 @@ async fn modify(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
     if ask.app.config.python.devpi_defaults && ask.stored.accounts.user(&name).is_none() {
         return Err(missing(&name));
     }
+    // Who may change nothing of this user need not send what.
+    let principal = ask.principal().await?;
+    may_change_something(ask, &principal, &name)?;
+    auth::admit_to_disk(&ask.app, &principal).await?;
     // What it changes says who may.
-    let edit = edit(ask, body, false).await?;
+    let (edit, _json) = edit(ask, &principal, body, false).await?;
     let basis = ask.basis().await?;
     check_editor(ask, &basis, &name, &edit)?;
     drop(basis);
@@ -178,6 +201,18 @@ async fn modify(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
         return Ok(reply::result(StatusCode::OK, "userpassword", login, message));
     }
     Ok(reply::message(StatusCode::OK, "user updated"))
+}
+
+/// Lets those pass who may change the profile of that user, or at least the password.
+fn may_change_something(ask: &Ask, principal: &Principal, name: &UserName) -> Result<(), Refused> {
+    let policy = policy(&ask.app);
+    let user = ask.stored.accounts.user(name);
+    let may_change_password =
+        || user.is_some_and(|user| policy.change_password(principal, user).is_ok());
+    policy
+        .modify_user(principal, name)
+        .or_else(|error| may_change_password().then_some(()).ok_or(error))
+        .map_err(|error| forbidden(principal, error))
 }
 
 /// Refuses whoever may not change this of that user. Whether there is one, those who may not are not told.
@@ -259,8 +294,8 @@ async fn log_in(ask: &Ask, body: Body) -> Result<Response, Refused> {
         let error = HttpError::method_not_allowed(&ask.head.method, &ask.path, "POST");
         return Err(error.into());
     }
-    let json = json_body(ask, body).await?;
-    let text = |key: &str| json.get(key).and_then(Value::as_str);
+    let json = json_body(ask, &Principal::Anonymous, body, LOGIN_BOUND).await?;
+    let text = |key: &str| json.value.get(key).and_then(Value::as_str);
     let (Some(user), Some(password)) = (text("user"), text("password")) else {
         let text = "Bad request: no user/password specified";
         return Err(rule(StatusCode::BAD_REQUEST, text));

@@ -1,16 +1,16 @@
 //! What every write of this surface does: a body read within bounds, a change decided, committed, and decided
 //! again where another write came first.
 
-use axum::body::{Body, to_bytes};
+use account::Principal;
+use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
 use record::Batch;
-use serde_json::Value;
 
 use super::ask::Ask;
 use super::reply;
+use crate::http::body::{self, BodyError, Json, JsonBound, Received};
 use crate::http::error::HttpError;
 use crate::stored::{Basis, WriteFailure};
 
@@ -31,6 +31,15 @@ impl From<Response> for Refused {
 impl From<HttpError> for Refused {
     fn from(error: HttpError) -> Refused {
         Refused::Failure(error)
+    }
+}
+
+impl From<BodyError> for Refused {
+    fn from(error: BodyError) -> Refused {
+        match error {
+            BodyError::NoRoom(error) => Refused::Failure(error.into()),
+            error => rule(error.status(), error),
+        }
     }
 }
 
@@ -56,15 +65,29 @@ pub(super) fn rule(status: StatusCode, message: impl std::fmt::Display) -> Refus
 }
 
 /// A body as JSON, whatever it says it is; devpi's clients do not always say.
-pub(super) async fn json_body(ask: &Ask, body: Body) -> Result<Value, Refused> {
-    let bytes = whole_body(body, ask.app.config.limits.body_bytes_max).await?;
-    decoded(&bytes)
+pub(super) async fn json_body(
+    ask: &Ask,
+    principal: &Principal,
+    body: Body,
+    bound: JsonBound,
+) -> Result<Json, Refused> {
+    let body = whole_body(ask, principal, body, bound.bytes_max).await?;
+    if body.trim_ascii().is_empty() {
+        let text = "Bad request: could not decode json: there is no body, and JSON was expected, such as `{}`";
+        return Err(rule(StatusCode::BAD_REQUEST, text));
+    }
+    Ok(body.json(bound.values_max)?)
 }
 
 /// The same for a body that may be missing.
-pub(super) async fn optional_json_body(ask: &Ask, body: Body) -> Result<Option<Value>, Refused> {
-    let bytes = whole_body(body, ask.app.config.limits.body_bytes_max).await?;
-    if bytes.is_empty() { Ok(None) } else { decoded(&bytes).map(Some) }
+pub(super) async fn optional_json_body(
+    ask: &Ask,
+    principal: &Principal,
+    body: Body,
+    bound: JsonBound,
+) -> Result<Option<Json>, Refused> {
+    let body = whole_body(ask, principal, body, bound.bytes_max).await?;
+    if body.is_empty() { Ok(None) } else { Ok(Some(body.json(bound.values_max)?)) }
 }
 
 /// How much white space may come before what a body begins with.
@@ -90,24 +113,14 @@ pub(super) async fn peeked(body: Body) -> (Option<u8>, Body) {
     (first, Body::from_stream(stream::iter(seen).chain(pieces)))
 }
 
-/// Bytes as JSON.
-pub(super) fn decoded(bytes: &[u8]) -> Result<Value, Refused> {
-    if bytes.trim_ascii().is_empty() {
-        let text = "Bad request: could not decode json: there is no body, and JSON was expected, such as `{}`";
-        return Err(rule(StatusCode::BAD_REQUEST, text));
-    }
-    serde_json::from_slice(bytes)
-        .map_err(|_| rule(StatusCode::BAD_REQUEST, "Bad request: could not decode json"))
-}
-
 /// A body of at most so many bytes.
-pub(super) async fn whole_body(body: Body, bytes_max: usize) -> Result<Bytes, Refused> {
-    to_bytes(body, bytes_max).await.map_err(|_| {
-        rule(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format_args!("the body did not arrive whole, or has more than {bytes_max} bytes"),
-        )
-    })
+pub(super) async fn whole_body(
+    ask: &Ask,
+    principal: &Principal,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Received, Refused> {
+    Ok(body::whole(&ask.app, &ask.head, principal, body, bytes_max).await?)
 }
 
 /// Decides on the state as it is, commits, and returns what was decided once everybody sees it. `decide` judges
@@ -138,6 +151,9 @@ pub(super) async fn commit(ask: &Ask, basis: Basis, batch: Batch) -> Result<bool
 
 #[cfg(test)]
 mod tests {
+    use axum::body::to_bytes;
+    use bytes::Bytes;
+
     use super::*;
 
     /// What `pieces` begin with, and that nothing of them is lost.

@@ -22,11 +22,16 @@ use super::reply;
 use super::rights::{remover, retainer};
 use super::stages::refused;
 use super::write::{Refused, commit, committed, optional_json_body, rule};
+use crate::http::auth;
+use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
 use crate::stored::{ATTEMPTS_MAX, Basis, WriteFailure};
 
 /// A reason is shown by installers in a line or two.
 const REASON_BYTES_MAX: usize = 1_000;
+
+/// A reason, every character of it escaped, and the words around it.
+const BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
 
 /// `/{user}/{index}/{project}/{version}/+yank`
 pub(super) async fn release(
@@ -112,11 +117,13 @@ fn bad(error: impl std::fmt::Display) -> Refused {
 
 /// The members of a body, which may be missing; no others than these. Each may be a parameter of the URL instead.
 async fn members(ask: &Ask, body: Body, known: &[&str]) -> Result<Map<String, Value>, Refused> {
-    let mut object = match optional_json_body(ask, body).await? {
-        None => Map::new(),
-        Some(Value::Object(object)) => object,
-        Some(_) => return Err(bad("the body was expected to be a JSON object")),
-    };
+    let principal = ask.principal().await?;
+    let mut object =
+        match optional_json_body(ask, &principal, body, BOUND).await?.map(|it| it.value) {
+            None => Map::new(),
+            Some(Value::Object(object)) => object,
+            Some(_) => return Err(bad("the body was expected to be a JSON object")),
+        };
     if let Some(key) = object.keys().find(|key| !known.contains(&key.as_str())) {
         let known = known.join(", ");
         return Err(bad(format_args!("'{key}' is not known here: expected are {known}")));
@@ -158,6 +165,7 @@ async fn reason(ask: &Ask, body: Body) -> Result<Option<String>, Refused> {
     if ask.head.method == Method::DELETE {
         return Ok(None);
     }
+    auth::admit_to_disk(&ask.app, &ask.principal().await?).await?;
     let object = members(ask, body, &["reason"]).await?;
     Ok(Some(reason_in(&object)?.unwrap_or_default()))
 }
@@ -182,7 +190,10 @@ pub(super) async fn project_status(
         let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
         let status = match ask.head.method {
             Method::DELETE => None,
-            _ => Some(status_in(&members(ask, body, &["status", "reason"]).await?)?),
+            _ => {
+                auth::admit_to_disk(&ask.app, &ask.principal().await?).await?;
+                Some(status_in(&members(ask, body, &["status", "reason"]).await?)?)
+            }
         };
         decided(ask, |basis| {
             remover(ask, basis.stored(), basis.principal(), stage.as_str(), PURPOSE)?;

@@ -730,6 +730,7 @@ fn decide_test_result(
         who: file.who.as_ref(),
         at: file.at,
         log: unusual_log(item, file),
+        is_bounded: false,
     };
     let (batch, _) = change::tox_result(&plan.stored().index, &upload)?;
     Ok(Some(batch))

@@ -88,7 +88,7 @@ fn test_results_lie_beside_what_was_tested() {
     let strict = path("alice/strict", "p-1.0.zip", &content);
     let tox = json!({"testenvs": {"py": {"test": []}}});
     check_message(
-        &index.anybody().send("POST", &target, tox.clone()),
+        &index.alice().send("POST", &target, tox.clone()),
         404,
         &format!("no release file found at {}", &target[1..]),
     );
@@ -103,13 +103,13 @@ fn test_results_lie_beside_what_was_tested() {
          devpi test --no-upload option to skip the upload.",
     );
     check_message(
-        &index.anybody().bytes("POST", &target, b"{"),
+        &index.alice().bytes("POST", &target, b"{"),
         400,
         "Bad request: could not decode json",
     );
     assert_eq!(index.blobs(), kept);
-    let first = result(&index.anybody().send("POST", &target, tox.clone()), "toxresultpath");
-    let second = result(&index.anybody().send("POST", &target, tox.clone()), "toxresultpath");
+    let first = result(&index.alice().send("POST", &target, tox.clone()), "toxresultpath");
+    let second = result(&index.alice().send("POST", &target, tox.clone()), "toxresultpath");
     let fragment = format!("#sha256={}", Digest::of(tox.to_string().as_bytes()));
     let whole = |result: &Value| -> String {
         let path = result.as_str().and_then(|path| path.strip_suffix(&fragment));
@@ -126,8 +126,41 @@ fn test_results_lie_beside_what_was_tested() {
     assert_eq!(rels, ["releasefile", "toxresult", "toxresult"]);
     assert!(links[1]["for_href"].as_str().is_some_and(|href| href.ends_with(&target)), "{version}");
     // A result of a result, or of documentation, is none.
-    assert_eq!(index.anybody().send("POST", &format!("/{first}"), tox).status, 404);
+    assert_eq!(index.alice().send("POST", &format!("/{first}"), tox).status, 404);
     assert!(!index.page("alice/dev", "p").contains("toxresult"));
     let docs = Upload::docs("p", "1.0", &super::zip(&[("index.html", b"x")]));
     assert_eq!(index.alice().upload("alice/dev", &docs).status, 200);
+}
+
+#[test]
+fn strangers_add_test_results_where_somebody_or_devpis_defaults_say_so() {
+    let check = |index: &Index, shown: &str, status: u16| {
+        let content = sdist("x");
+        index.stage("alice/new", json!({}));
+        index.upload("alice/new", "p-1.0.zip", &content);
+        let target = path("alice/new", "p-1.0.zip", &content);
+        let config = result(&index.anybody().json().get("/alice/new"), "indexconfig");
+        assert_eq!(config["acl_toxresult_upload"], json!([shown]));
+        assert_eq!(index.anybody().send("POST", &target, json!({})).status, status);
+        assert_eq!(index.user("bob").send("POST", &target, json!({})).status, 200);
+        target
+    };
+    check(&Index::start_with(|config| config.python.devpi_defaults = true), ":ANONYMOUS:", 200);
+    let index = Index::start();
+    let target = check(&index, ":AUTHENTICATED:", 403);
+    let opened =
+        index.alice().send("PATCH", "/alice/new", json!(["acl_toxresult_upload=:ANONYMOUS:"]));
+    assert_eq!(opened.status, 200, "{}", opened.text());
+    // Strangers fill no disk: theirs are counted, and those of users are not refused for it.
+    for _ in 0..pypi::change::upload::STRANGERS_TOX_RESULTS_MAX {
+        let added = index.anybody().send("POST", &target, json!({}));
+        assert_eq!(added.status, 200, "{}", added.text());
+    }
+    let more = index.anybody().send("POST", &target, json!({}));
+    assert_eq!(more.status, 403, "{}", more.text());
+    assert!(more.text().contains("log in to add more"), "{}", more.text());
+    assert_eq!(index.user("bob").send("POST", &target, json!({})).status, 200);
+    // Nor is one of them too large, or anything read of it that is.
+    let bytes = vec![b'['; (4 << 20) + 1];
+    assert_eq!(index.user("bob").bytes("POST", &target, &bytes).status, 413);
 }

@@ -26,7 +26,7 @@ fn released_with(egress_allow: &str) -> (Index, Vec<u8>) {
         Upload::of("p-1.0.zip", &content).set("summary", "a thing").set("classifiers", "A :: B");
     assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
     let tested = path("alice/dev", "p-1.0.zip", &content);
-    assert_eq!(index.anybody().send("POST", &tested, json!({"ok": true})).status, 200);
+    assert_eq!(index.alice().send("POST", &tested, json!({"ok": true})).status, 200);
     let docs = Upload::docs("p", "1.0", &zip(&[("index.html", b"<h1>p</h1>")]));
     assert_eq!(index.alice().upload("alice/dev", &docs).status, 200);
     (index, content)

@@ -28,7 +28,7 @@ fn tested() -> (Index, Vec<String>) {
     index.upload("alice/dev", "p-1.0.zip", &content);
     let target = path("alice/dev", "p-1.0.zip", &content);
     let names = [report(0), report(1), json!({"x": 1})].map(|report| {
-        let path = result(&index.anybody().send("POST", &target, report), "toxresultpath");
+        let path = result(&index.alice().send("POST", &target, report), "toxresultpath");
         let path = path.as_str().expect("a path").split('#').next().expect("a path").to_owned();
         path.rsplit('/').next().expect("a name").to_owned()
     });

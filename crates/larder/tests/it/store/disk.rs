@@ -31,7 +31,7 @@ fn no_room_for_blobs() {
     let blobs = place.directory.path().join("blobs");
     let Some(disk) = SmallDisk::mount(&blobs, "size=8m") else { return };
     place.init();
-    let process = place.start("data");
+    let process = place.start_with("data", &["--store-free-bytes-min", "0"]);
     let client = &process.client;
     make_stage(client);
     check_done(client, &article_request("a", 0, b"one"));
@@ -75,7 +75,7 @@ fn no_room_for_records() {
     let place =
         Place { database: format!("sqlite:{}", path.join("records.db").display()), ..place };
     place.init();
-    let process = place.start("data");
+    let process = place.start_with("data", &["--store-free-bytes-min", "0"]);
     let client = &process.client;
     make_stage(client);
     check_done(client, &article_request("a", 0, b"one"));
@@ -110,8 +110,52 @@ fn no_room_for_records() {
     check_done(client, &wheel(1).request("team/dev"));
     wheel(1).check(client, "team/dev", &[]);
     drop(process);
-    let process = place.start("data");
+    let process = place.start_with("data", &["--store-free-bytes-min", "0"]);
     wheel(1).check(&process.client, "team/dev", &[]);
     let history = process.client.get("/article/a/history").json();
     assert_eq!(history["latest"], version);
+}
+
+/// Below the floor only administrators write; whoever else would is told before their body has come, and whoever reads
+/// or removes goes on.
+#[test]
+fn little_room_is_left_to_administrators() {
+    let place = Place::sqlite();
+    place.init();
+    // No disk has as much free.
+    let process = place.start_with("data", &["--store-free-bytes-min", "1099511627776"]);
+    let client = &process.client;
+    make_stage(client);
+    check_done(client, &article_request("a", 0, b"one"));
+    check_done(client, &wheel(0).request("team/dev"));
+    let refused = |method: &str, target: &str, content_type: &str| {
+        // `team:team`; of the body nothing comes.
+        let request = format!(
+            "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Basic dGVhbTp0ZWFt\r\n\
+             Content-Type: {content_type}\r\nContent-Length: 100\r\n\r\n"
+        );
+        let (status, text) = try_exchange(client, request.as_bytes()).expect("an answer");
+        assert_eq!(status, 507, "{method} {target}: {text}");
+        assert!(text.contains("store.free_bytes_min"), "{text}");
+    };
+    let json = "application/json";
+    refused("POST", "/article/a/1", "text/plain");
+    refused("PATCH", "/team", json);
+    refused("PUT", "/team/other", json);
+    refused("PATCH", "/team/dev", json);
+    refused("POST", "/team/dev/", "multipart/form-data; boundary=b");
+    refused("POST", "/team/dev/pkg/0.0/+yank", json);
+    refused("PUT", "/team/dev/pkg/+status", json);
+    refused("POST", "/+tokens", json);
+    let page = client.get("/team/dev/+simple/pkg/").text();
+    let at = page.find("+f/").expect("a file");
+    let file = page[at..].split('#').next().expect("a path");
+    refused("POST", &format!("/team/dev/{file}"), json);
+    let ready = client.get("/readyz?verbose").text();
+    assert!(ready.contains("only administrators write"), "{ready}");
+    assert!(client.get("/metrics").text().contains("\nlarder_store_free_bytes "));
+    wheel(0).check(client, "team/dev", &[]);
+    let team = [("Authorization", "Basic dGVhbTp0ZWFt")];
+    let removed = client.send("DELETE", "/team/dev/pkg/0.0", &team, b"");
+    assert_eq!(removed.status, 200, "{}", removed.text());
 }

@@ -1,0 +1,255 @@
+//! Memory for request bodies: one budget for the whole process, shared fairly between clients.
+//!
+//! a piece of a body arrives -> [`Held::hold`] -> it is kept, or its request is refused with 503 -> [`Held`] is
+//! dropped -> the memory is free again. What is counted is what is held, not what a header announces.
+//!
+//! A client may hold as much as would then be left for others beside a reserve, which is for those who hold little. So
+//! somebody who comes later finds room for a small body, though bodies of many others never end. All clients without
+//! credentials together have one half of the budget; the other half is for identified users alone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use account::UserName;
+use prometheus::IntCounter;
+use tokio::sync::Semaphore;
+
+use crate::net::ClientKey;
+
+/// What a request with a body takes beside it: its futures, its head, its entry here.
+const REQUEST_BYTES: usize = 2 << 10;
+
+/// What is little: so much the reserve is there for.
+const LITTLE_BYTES: usize = 64 << 10;
+
+/// The reserve's share of what those of a kind have.
+const RESERVE_SHARE: usize = 4;
+
+/// Long bodies that are parsed, and archives that are opened, at the same time.
+const PARSED_AT_ONCE: usize = 2;
+
+/// The budget.
+#[derive(Debug)]
+pub struct Bodies {
+    shared: Arc<Shared>,
+    /// A permit for each long parse.
+    pub parsing: Semaphore,
+}
+
+/// Who holds memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// Nobody in particular, at this address.
+    Client(ClientKey),
+    /// Somebody who has shown their credentials.
+    User(UserName),
+}
+
+/// There is no room for more; whoever asked may come again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the memory for request bodies is taken; nothing was read or written")]
+pub struct NoRoom;
+
+#[derive(Debug)]
+struct Shared {
+    bytes_max: usize,
+    refused: IntCounter,
+    usage: Mutex<Usage>,
+}
+
+#[derive(Debug, Default)]
+struct Usage {
+    bytes: usize,
+    /// Of them, those of clients without credentials.
+    strangers_bytes: usize,
+    /// Holders of at least one byte.
+    by_holder: HashMap<Holder, usize>,
+}
+
+/// Memory of one request, given back when this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    shared: Arc<Shared>,
+    holder: Holder,
+    bytes: usize,
+}
+
+impl Bodies {
+    /// A budget of so many bytes, of which none are held; counts refusals in `refused`.
+    pub fn new(bytes_max: usize, refused: IntCounter) -> Bodies {
+        let shared = Shared { bytes_max, refused, usage: Mutex::default() };
+        Bodies { shared: Arc::new(shared), parsing: Semaphore::new(PARSED_AT_ONCE) }
+    }
+
+    /// The memory of a new request: none but a little yet.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub fn begin(&self, holder: Holder) -> Result<Held, NoRoom> {
+        let mut held = Held { shared: self.shared.clone(), holder, bytes: 0 };
+        held.hold(0)?;
+        Ok(held)
+    }
+
+    /// The largest body of this holder that can be read, while nobody else has any: for a moment it is there one and a
+    /// half times.
+    pub fn single_bytes_max(&self, holder: &Holder) -> usize {
+        // Three eighths, and two thirds of them.
+        (self.shared.whole(holder) / 4).saturating_sub(REQUEST_BYTES)
+    }
+
+    /// Bytes held now.
+    pub fn held_bytes(&self) -> usize {
+        self.shared.usage().bytes
+    }
+}
+
+impl Held {
+    /// Holds so many bytes from now on, instead of what it held before.
+    ///
+    /// # Errors
+    /// [`NoRoom`] for more than before; it then holds what it held.
+    pub fn hold(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let bytes = bytes.saturating_add(REQUEST_BYTES);
+        self.shared.clone().usage().change(self, bytes)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let shared = self.shared.clone();
+        // Less is never refused.
+        let _ = shared.usage().change(self, 0);
+    }
+}
+
+impl Shared {
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What those of this kind have.
+    fn whole(&self, holder: &Holder) -> usize {
+        match holder {
+            Holder::Client(_) => self.bytes_max / 2,
+            Holder::User(_) => self.bytes_max,
+        }
+    }
+
+    /// What those of this kind have left.
+    fn free(&self, usage: &Usage, holder: &Holder) -> usize {
+        let free = self.bytes_max.saturating_sub(usage.bytes);
+        match holder {
+            Holder::User(_) => free,
+            Holder::Client(_) => {
+                free.min((self.bytes_max / 2).saturating_sub(usage.strangers_bytes))
+            }
+        }
+    }
+}
+
+impl Usage {
+    fn change(&mut self, held: &mut Held, bytes: usize) -> Result<(), NoRoom> {
+        let own = self.by_holder.get(&held.holder).copied().unwrap_or_default();
+        let own = own - held.bytes + bytes;
+        if bytes > held.bytes {
+            let added = bytes - held.bytes;
+            let free = held.shared.free(self, &held.holder);
+            let reserve = held.shared.whole(&held.holder) / RESERVE_SHARE;
+            // As much must be left for others as this one then has, unless that is little.
+            let is_much = own > LITTLE_BYTES;
+            if added > free || (is_much && own > (free - added).saturating_sub(reserve)) {
+                held.shared.refused.inc();
+                return Err(NoRoom);
+            }
+        }
+        self.bytes = self.bytes - held.bytes + bytes;
+        if let Holder::Client(_) = held.holder {
+            self.strangers_bytes = self.strangers_bytes - held.bytes + bytes;
+        }
+        match own {
+            0 => _ = self.by_holder.remove(&held.holder),
+            _ => _ = self.by_holder.insert(held.holder.clone(), own),
+        }
+        held.bytes = bytes;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES_MAX: usize = 64 << 20;
+
+    fn bodies() -> Bodies {
+        Bodies::new(BYTES_MAX, IntCounter::new("refused", "refused").expect("a name"))
+    }
+
+    fn stranger(number: u32) -> Holder {
+        Holder::Client(ClientKey::Ipv4(number))
+    }
+
+    fn user(name: &str) -> Holder {
+        Holder::User(name.parse().expect("a name"))
+    }
+
+    /// Begins requests until there is no room.
+    fn fill(bodies: &Bodies, holder: &Holder, bytes: usize) -> Vec<Held> {
+        let begin = || {
+            let mut held = bodies.begin(holder.clone()).ok()?;
+            held.hold(bytes).ok()?;
+            Some(held)
+        };
+        std::iter::from_fn(begin).take(BYTES_MAX).collect()
+    }
+
+    fn bytes(held: &[Held]) -> usize {
+        held.iter().map(|held| held.bytes).sum()
+    }
+
+    #[test]
+    fn one_client_leaves_as_much_as_it_takes() {
+        let bodies = bodies();
+        let half = BYTES_MAX / 2;
+        let first = fill(&bodies, &stranger(1), 8_000);
+        assert!(bytes(&first).abs_diff(half * 3 / 8) < 20_000, "{}", bytes(&first));
+        let second = fill(&bodies, &stranger(2), 8_000);
+        assert!(bytes(&second).abs_diff(half * 3 / 16) < 20_000, "{}", bytes(&second));
+        assert_eq!(bodies.shared.refused.get(), 2);
+        drop((first, second));
+        assert_eq!(bodies.held_bytes(), 0);
+        assert!(bodies.shared.usage().by_holder.is_empty());
+    }
+
+    #[test]
+    fn a_small_body_finds_room_beside_many_that_never_end() {
+        let bodies = bodies();
+        let endless: Vec<_> = (0..100).map(|it| fill(&bodies, &stranger(it), 4_000)).collect();
+        assert!(endless.iter().all(|held| !held.is_empty()));
+        let newcomer = bodies.begin(stranger(99)).and_then(|mut held| held.hold(100));
+        assert_eq!(newcomer, Ok(()));
+    }
+
+    #[test]
+    fn users_have_their_half_whatever_strangers_do() {
+        let bodies = bodies();
+        let strangers: Vec<_> = (0..200).map(|it| fill(&bodies, &stranger(it), 500)).collect();
+        assert!(strangers.iter().map(|held| bytes(held)).sum::<usize>() <= BYTES_MAX / 2);
+        let mut held = bodies.begin(user("alice")).expect("room");
+        assert_eq!(held.hold(BYTES_MAX / 8 - REQUEST_BYTES), Ok(()));
+        assert_eq!(held.hold(BYTES_MAX / 2), Err(NoRoom));
+        assert_eq!(held.bytes, BYTES_MAX / 8, "what was refused changes nothing");
+    }
+
+    #[test]
+    fn the_largest_body_can_be_copied_to_grow() {
+        let bodies = bodies();
+        for holder in [stranger(1), user("alice")] {
+            let most = bodies.single_bytes_max(&holder);
+            let mut held = bodies.begin(holder).expect("room");
+            assert_eq!(held.hold(most + most / 2), Ok(()));
+            assert_eq!(held.hold(2 * most), Err(NoRoom));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Free space on the disks that are written to: below a floor only administrators write.
+//!
+//! [`FreeSpace::look`] asks the file systems at most once a second, and only when somebody wants to write or to know.
+//! A full disk is worse than a refused write: the database could not even forget what is deleted.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use store::{BlobLocation, DatabaseLocation};
+
+use crate::config::Config;
+
+/// How long a look is good for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The disks, and how much of them was free lately.
+#[derive(Debug)]
+pub struct FreeSpace {
+    places: Vec<PathBuf>,
+    /// The floor; 0: there is none.
+    pub bytes_min: u64,
+    lately: Mutex<Lately>,
+}
+
+#[derive(Debug, Default)]
+struct Lately {
+    looked_at: Option<Instant>,
+    free: Option<Free>,
+}
+
+/// The disk with the least free space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Free {
+    /// A directory on it.
+    pub place: PathBuf,
+    /// What is free there, in bytes.
+    pub bytes: u64,
+}
+
+impl FreeSpace {
+    /// The disks of the database and of the blobs, as far as they are of this machine.
+    pub fn new(config: &Config) -> FreeSpace {
+        // Here lie the spools, too, of blobs that go elsewhere.
+        let mut places = vec![config.data_dir.clone()];
+        if let DatabaseLocation::Sqlite(file) = config.database() {
+            places.extend(file.parent().map(PathBuf::from));
+        }
+        if let BlobLocation::Directory(directory) = config.blobs() {
+            places.push(directory);
+        }
+        let bytes_min = config.store.free_bytes_min;
+        FreeSpace { places, bytes_min, lately: Mutex::default() }
+    }
+
+    /// The disk with the least free space; none if that cannot be told.
+    pub async fn look(self: &Arc<Self>) -> Option<Free> {
+        {
+            let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            let is_old = lately.looked_at.is_none_or(|at| now - at >= LOOK_INTERVAL);
+            if !is_old {
+                return lately.free.clone();
+            }
+            // Whoever comes meanwhile takes what was seen before.
+            lately.looked_at = Some(now);
+        }
+        let this = self.clone();
+        let free = tokio::task::spawn_blocking(move || this.ask()).await.ok().flatten();
+        self.lately.lock().unwrap_or_else(PoisonError::into_inner).free.clone_from(&free);
+        free
+    }
+
+    /// The same, if it is below the floor.
+    pub async fn shortage(self: &Arc<Self>) -> Option<Free> {
+        if self.bytes_min == 0 {
+            return None;
+        }
+        self.look().await.filter(|free| free.bytes < self.bytes_min)
+    }
+
+    fn ask(&self) -> Option<Free> {
+        let frees = self.places.iter().filter_map(|place| {
+            // An empty path is the working directory.
+            let asked = if place.as_os_str().is_empty() { ".".as_ref() } else { place.as_path() };
+            let facts = rustix::fs::statvfs(asked).ok()?;
+            let bytes = facts.f_bavail.saturating_mul(facts.f_frsize);
+            Some(Free { place: place.clone(), bytes })
+        });
+        frees.min_by_key(|free| free.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn below_the_floor() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let with = |free_bytes_min: u64| {
+            let mut config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
+            config.store.free_bytes_min = free_bytes_min;
+            Arc::new(FreeSpace::new(&config))
+        };
+        assert_eq!(with(0).shortage().await, None);
+        assert_eq!(with(1).shortage().await, None);
+        let all = with(u64::MAX);
+        let short = all.shortage().await.expect("no disk has as much");
+        assert_eq!(short.place, directory.path());
+        assert_eq!(all.shortage().await, Some(short), "as was seen a moment ago");
+    }
+}

@@ -1,0 +1,241 @@
+//! Request bodies: every one is read here, within a bound and the budget of [`crate::bodies`].
+//!
+//! headers -> refused by what they announce, before a byte is read -> pieces, each counted as it comes -> [`Received`]
+//! -> its [`Shape`], counted before anything is built of it -> JSON. Bodies that are streamed to the store
+//! count there for what of them is in memory.
+
+mod shape;
+
+use std::ops::Deref;
+
+use account::Principal;
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use http::header::CONTENT_LENGTH;
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use serde_json::Value;
+
+use super::error::HttpError;
+use crate::app::App;
+use crate::bodies::{Held, Holder, NoRoom};
+use crate::net::{ClientAddress, Peer};
+
+pub(super) use self::shape::Shape;
+
+/// Room for a body at first; most are smaller.
+const FIRST_BYTES: usize = 1 << 10;
+
+/// Longer bodies are parsed on a thread of their own, so that no other request waits for them.
+const INLINE_BYTES_MAX: usize = 256 << 10;
+
+/// When a client that found no room may come again.
+const RETRY_SECONDS: u32 = 2;
+
+/// What an endpoint takes of JSON.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JsonBound {
+    /// Size of the body.
+    pub(super) bytes_max: usize,
+    /// Values in it, of all kinds and at all depths; a tree of them takes some hundred bytes for each.
+    pub(super) values_max: usize,
+}
+
+/// A body that is there.
+#[derive(Debug)]
+pub(super) struct Received {
+    bytes: Bytes,
+    held: Held,
+}
+
+impl Deref for Received {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// JSON that is there, and the memory that it takes.
+#[derive(Debug)]
+pub(super) struct Json {
+    pub(super) value: Value,
+    _held: Held,
+}
+
+/// Why there is no body.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    /// More than the endpoint takes.
+    #[error("the body has more than {bytes_max} bytes, the most that is accepted")]
+    TooLarge { bytes_max: usize },
+    /// More values than the endpoint takes.
+    #[error("the body has more than {values_max} values, the most that is accepted")]
+    TooMany { values_max: usize },
+    /// It ended early.
+    #[error("the body did not arrive whole: {0}")]
+    Broken(String),
+    /// No JSON.
+    #[error("Bad request: could not decode json")]
+    NotJson,
+    /// No memory for it now.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+}
+
+impl BodyError {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            BodyError::TooLarge { .. } | BodyError::TooMany { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::Broken(_) | BodyError::NotJson => StatusCode::BAD_REQUEST,
+            BodyError::NoRoom(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl From<BodyError> for HttpError {
+    fn from(error: BodyError) -> HttpError {
+        match error {
+            BodyError::NoRoom(error) => error.into(),
+            error => HttpError::new(error.status(), error.to_string()),
+        }
+    }
+}
+
+impl From<NoRoom> for HttpError {
+    fn from(error: NoRoom) -> HttpError {
+        HttpError::unavailable(error.to_string(), RETRY_SECONDS)
+    }
+}
+
+/// Who sends this request.
+pub(super) fn client(app: &App, head: &Parts) -> ClientAddress {
+    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
+    ClientAddress::resolve(peer, &head.headers, &app.trusted)
+}
+
+/// Whose memory the body of a request counts as: that of the user who sends it, else that of the client.
+pub(super) fn holder(app: &App, head: &Parts, principal: &Principal) -> Holder {
+    match principal.user_name() {
+        Some(name) => Holder::User(name.clone()),
+        None => Holder::Client(client(app, head).key()),
+    }
+}
+
+/// The size that is announced.
+pub(super) fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
+}
+
+/// The whole body, of at most so many bytes; the network layer bounds the time.
+///
+/// # Errors
+/// [`BodyError`], before a byte is read where the headers announce too much.
+pub(super) async fn whole(
+    app: &App,
+    head: &Parts,
+    principal: &Principal,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Received, BodyError> {
+    held(app, &head.headers, holder(app, head, principal), body, bytes_max).await
+}
+
+/// The same for a holder who is known.
+///
+/// # Errors
+/// As [`whole`].
+pub(super) async fn held(
+    app: &App,
+    headers: &HeaderMap,
+    holder: Holder,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Received, BodyError> {
+    let bytes_max = bytes_max.min(app.bodies.single_bytes_max(&holder));
+    let announced = announced(headers);
+    if announced.is_some_and(|bytes| bytes > bytes_max as u64) {
+        return Err(BodyError::TooLarge { bytes_max });
+    }
+    // What is announced is not believed: room grows with what comes, by doubling.
+    let room_max = announced.map_or(bytes_max, |bytes| bytes as usize);
+    let mut held = app.bodies.begin(holder)?;
+    let mut bytes = BytesMut::new();
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| BodyError::Broken(error.to_string()))?;
+        let length = bytes.len() + piece.len();
+        if length > bytes_max {
+            return Err(BodyError::TooLarge { bytes_max });
+        }
+        if length > bytes.capacity() {
+            let doubled = (bytes.capacity() * 2).max(FIRST_BYTES).min(room_max);
+            let room = doubled.max(length);
+            // While it is copied, it is there twice.
+            held.hold(bytes.capacity() + room)?;
+            let mut larger = BytesMut::with_capacity(room);
+            larger.extend_from_slice(&bytes);
+            bytes = larger;
+            held.hold(room)?;
+        }
+        // Copied, because a piece is a slice that keeps a larger buffer in memory.
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(Received { bytes: bytes.freeze(), held })
+}
+
+impl Received {
+    /// The bytes, and the memory that they take.
+    pub(super) fn into_parts(self) -> (Bytes, Held) {
+        (self.bytes, self.held)
+    }
+
+    /// Holds so many bytes from now on, for it and what is made of it.
+    ///
+    /// # Errors
+    /// [`BodyError::NoRoom`].
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), BodyError> {
+        Ok(self.held.hold(bytes)?)
+    }
+
+    /// Refuses more values, as JSON, than that; the memory for them is held from now on.
+    ///
+    /// # Errors
+    /// [`BodyError::TooMany`], [`BodyError::NoRoom`].
+    pub(super) fn measured(&mut self, values_max: usize) -> Result<(), BodyError> {
+        let shape = Shape::of(&self.bytes);
+        if shape.values() > values_max {
+            return Err(BodyError::TooMany { values_max });
+        }
+        self.held.hold(self.bytes.len() + shape.memory_bytes(self.bytes.len()))?;
+        Ok(())
+    }
+
+    /// The JSON that it is.
+    ///
+    /// # Errors
+    /// [`BodyError`].
+    pub(super) fn json(mut self, values_max: usize) -> Result<Json, BodyError> {
+        self.measured(values_max)?;
+        let value = serde_json::from_slice(&self.bytes).map_err(|_| BodyError::NotJson)?;
+        Ok(Json { value, _held: self.held })
+    }
+}
+
+/// Does this with a body of so many bytes: on a thread that may take long, and few at a time, if it is long.
+pub(super) async fn parsed<T: Send + 'static>(
+    app: &App,
+    bytes: usize,
+    parse: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if bytes <= INLINE_BYTES_MAX {
+        return parse();
+    }
+    // It is never closed.
+    let _permit = app.bodies.parsing.acquire().await;
+    match tokio::task::spawn_blocking(parse).await {
+        Ok(parsed) => parsed,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

@@ -1,0 +1,3 @@
+//! Attacks on the real binary: what strangers, and users who mean no good, can make it hold in memory.
+
+mod memory;
