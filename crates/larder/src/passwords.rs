@@ -1,6 +1,6 @@
 //! Checking passwords without paying for it at each request, and without letting anybody guess.
 //!
-//! check + client -> known already? -> [`throttle`] -> a place to hash ([`places`], [`line`]) -> right or wrong.
+//! check + client -> known already? -> [`throttle`] -> a place to hash ([`places`], [`mod@line`]) -> right or wrong.
 //!
 //! A hash is made to be slow, and clients send their password with every request: what was found right is
 //! remembered for a while, under a fingerprint that the password's hash is part of, so that a changed password
