@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use pypi::change::{stage, upload};
 use pypi::{ConfigEdit, FileRole, Filename, ProjectName, Snapshot, StageName, Version};
 use record::{Batch, Digest, Key, Record, Serial};
-use store::{DatabaseLocation, Records, RecordsOptions};
+use store::{BlobLocation, BlobStore, DatabaseLocation, Records, RecordsOptions};
 
 const STAGE: &str = "root/big";
 
@@ -128,6 +128,9 @@ async fn fill(data_dir: &Path, projects: u32, files: u32) -> anyhow::Result<()> 
     }
     restore.finish(latest.serial).await?;
     store.close().await;
+    // An empty place for blobs, for `larder adopt`: a server refuses to start where blobs that records name are gone.
+    let blobs = BlobLocation::Directory(data_dir.join("blobs"));
+    BlobStore::open(&blobs, &data_dir.join("spool")).await?;
     println!("{} files of {projects} projects in {STAGE}", u64::from(projects) * u64::from(files));
     Ok(())
 }
