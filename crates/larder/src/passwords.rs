@@ -173,23 +173,28 @@ impl Passwords {
         let fingerprint = check.fingerprint(&inner.secret);
         let may_pass = check.passed();
         let it = inner.throttle().try_of(check.user_name().as_str(), client);
-        let known = inner.known.get(&it.pair).filter(|(_, since)| since.elapsed() < KNOWN_FOR);
-        let is_remembered = may_pass.is_ok()
-            && inner.right.get(&fingerprint).is_some_and(|at| at.elapsed() < inner.remembered_for);
-        let past = match known {
-            Some((known, _)) if known == fingerprint && may_pass.is_ok() => Past::RightHere,
-            Some(_) if !is_remembered => Past::AnotherWasRightHere,
-            _ if is_remembered => Past::RightElsewhere,
-            _ => Past::Nothing,
-        };
-        let is_right = matches!(past, Past::RightHere | Past::RightElsewhere);
-        if !is_right && inner.wrong.get(&(fingerprint, may_pass.is_ok())).is_some() {
-            inner.counters.wrong_again.inc();
-            return Ok(Err(Refusal::Password { user: check.user_name().clone() }));
-        }
         let user = check.user_name().clone();
         let mut outcome = {
+            // Held from here on: a check notes what it found before it leaves the flights, so that whoever finds no
+            // flight finds the note, and one password is not hashed twice.
             let mut flights = inner.flights();
+            let known = inner.known.get(&it.pair).filter(|(_, at)| at.elapsed() < KNOWN_FOR);
+            let is_remembered = may_pass.is_ok()
+                && inner
+                    .right
+                    .get(&fingerprint)
+                    .is_some_and(|at| at.elapsed() < inner.remembered_for);
+            let past = match known {
+                Some((known, _)) if known == fingerprint && may_pass.is_ok() => Past::RightHere,
+                Some(_) if !is_remembered => Past::AnotherWasRightHere,
+                _ if is_remembered => Past::RightElsewhere,
+                _ => Past::Nothing,
+            };
+            let is_right = matches!(past, Past::RightHere | Past::RightElsewhere);
+            if !is_right && inner.wrong.get(&(fingerprint, may_pass.is_ok())).is_some() {
+                inner.counters.wrong_again.inc();
+                return Ok(Err(Refusal::Password { user }));
+            }
             let flight = flights.get(&fingerprint).filter(|_| !is_remembered);
             let mut throttle = inner.throttle();
             let admitted = match flight {
