@@ -16,17 +16,18 @@ pub struct Content {
     pub digest: Digest,
     /// Number of bytes.
     pub size_bytes: u64,
-    /// The media type they were sent with, or that was found for them; of text in UTF-8 it says so.
+    /// The media type that the bytes were sent with, or the one chosen for them. For UTF-8 text it names that
+    /// charset.
     pub content_type: ContentType,
-    /// What they call themselves: at most 200 characters on one line; none for binary content.
+    /// The title that the text gives itself: at most 200 characters on one line; `None` for binary content.
     pub title: Option<Arc<str>>,
 }
 
 impl Content {
-    /// Describes `bytes` that are at hand.
+    /// Describes `bytes`, all of which are in memory.
     ///
     /// # Errors
-    /// [`ContentTypeError`] if `content_type` is none.
+    /// [`ContentTypeError`] if `content_type` is not a media type.
     pub fn of(bytes: &[u8], content_type: Option<&str>) -> Result<Content, ContentTypeError> {
         let mut inspector = Inspector::new();
         inspector.update(bytes);
@@ -34,12 +35,12 @@ impl Content {
     }
 }
 
-/// A media type with its parameters, kept as it was sent (RFC 9110, 8.3): at most 255 bytes of ASCII. New contents of
-/// `text/…` that are UTF-8 get a charset where none was said.
+/// A media type with its parameters, kept as it was sent (RFC 9110, 8.3): at most 255 bytes of ASCII. New `text/…`
+/// contents in UTF-8 get a charset parameter if they were sent without one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContentType(Arc<str>);
 
-/// Text that is no media type.
+/// The given text is not a media type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a media type: `type/subtype`, perhaps with `; name=value`, in at most 255 bytes was \
@@ -50,22 +51,22 @@ pub struct ContentTypeError(String);
 impl ContentType {
     /// Most bytes in a media type.
     pub const BYTES_MAX: usize = 255;
-    /// Of text that was sent without a media type.
+    /// The type given to text that was sent without a media type.
     pub const TEXT: &str = "text/plain; charset=utf-8";
-    /// Of anything else that was.
+    /// The type given to all other bytes that were sent without a media type.
     pub const BINARY: &str = "application/octet-stream";
 
-    /// Checks `text`; white space around it is dropped, the rest is kept as it is.
+    /// Checks `text`. Surrounding white space is dropped, the rest stays as it is.
     ///
     /// # Errors
-    /// [`ContentTypeError`] if it is no media type.
+    /// [`ContentTypeError`] if `text` is not a media type.
     pub fn parse(text: &str) -> Result<ContentType, ContentTypeError> {
         ContentType::parse_with(text, |text| Arc::from(text)).ok_or_else(|| {
             ContentTypeError(text.chars().take(80).flat_map(char::escape_default).collect())
         })
     }
 
-    /// The same, kept where `keep` says.
+    /// Checks `text` as [`ContentType::parse`] does; `keep` allocates the result, or shares one that exists.
     pub(crate) fn parse_with(
         text: &str,
         keep: impl FnOnce(&str) -> Arc<str>,
@@ -113,8 +114,8 @@ impl ContentType {
 }
 
 impl ContentType {
-    /// Of text in UTF-8: what says so, where the type is `text/…` and names no charset. Browsers would guess another
-    /// one.
+    /// Adds `charset=utf-8` to a `text/…` type that names no charset, for text that is UTF-8. Without it browsers
+    /// would guess another charset.
     fn in_utf_8(self) -> ContentType {
         const CHARSET: &str = "; charset=utf-8";
         let says_charset = parameters(&self.0).any(|name| name.eq_ignore_ascii_case("charset"));
@@ -128,7 +129,7 @@ impl ContentType {
     }
 }
 
-/// The names of the parameters of a media type that was checked.
+/// The names of the parameters of `text`, which is a valid media type.
 fn parameters(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text.split_once(';').map_or("", |(_, rest)| rest);
     std::iter::from_fn(move || {
@@ -142,7 +143,7 @@ fn parameters(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether `bytes` of this media type can be compared and merged by line: a textual type, UTF-8, no NUL.
+/// Whether `bytes` of this media type can be compared and merged line by line: a textual type, UTF-8, no NUL.
 pub fn is_text(content_type: &ContentType, bytes: &[u8]) -> bool {
     content_type.is_textual() && !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
 }
@@ -153,7 +154,7 @@ impl fmt::Display for ContentType {
     }
 }
 
-/// RFC 9110, 5.6.2.
+/// Whether `text` is a token (RFC 9110, 5.6.2).
 fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -161,7 +162,7 @@ fn is_token(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// RFC 9110, 8.3.1, in ASCII.
+/// Whether `text` is a media type (RFC 9110, 8.3.1), in ASCII.
 fn is_media_type(text: &str) -> bool {
     let (essence, mut parameters) = text.split_once(';').unwrap_or((text, ""));
     let is_essence = essence
@@ -194,7 +195,7 @@ fn is_media_type(text: &str) -> bool {
     }
 }
 
-/// What follows a quoted string whose opening quote is gone.
+/// The rest after a quoted string, whose opening quote has been consumed already.
 fn after_quoted(text: &str) -> Option<&str> {
     let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate() {
@@ -221,7 +222,7 @@ pub struct Inspector {
 }
 
 impl Inspector {
-    /// A title is looked for in this many bytes.
+    /// Number of bytes, from the start, in which a title is searched for.
     pub const HEAD_BYTES_MAX: usize = 65_536;
 
     /// An inspector that has seen nothing.
@@ -271,12 +272,12 @@ impl Inspector {
         !self.is_broken && self.pending.is_empty()
     }
 
-    /// The description of what was seen, whose digest is `digest`. Without a media type it is
-    /// [`ContentType::TEXT`] or [`ContentType::BINARY`], by the bytes. `text/…` without a charset gets that of UTF-8, if
-    /// it is that.
+    /// Describes the bytes seen so far, whose digest is `digest`. Without a media type they get [`ContentType::TEXT`]
+    /// or [`ContentType::BINARY`], depending on the bytes. A `text/…` type without a charset gets `charset=utf-8` if
+    /// the bytes are UTF-8.
     ///
     /// # Errors
-    /// [`ContentTypeError`] if `content_type` is none.
+    /// [`ContentTypeError`] if `content_type` is not a media type.
     pub fn finish(
         self,
         digest: Digest,
@@ -287,7 +288,7 @@ impl Inspector {
         let content_type = if self.is_text() { content_type.in_utf_8() } else { content_type };
         let head = match std::str::from_utf8(&self.head) {
             Ok(head) => head,
-            // The head may end within a character.
+            // The head may end in the middle of a character.
             Err(error) => {
                 std::str::from_utf8(&self.head[..error.valid_up_to()]).unwrap_or_default()
             }
@@ -324,7 +325,7 @@ mod tests {
         check("text/plain", b"", "text/plain; charset=utf-8");
         let variant = "text/markdown; variant=\"a; charset=b\"";
         check(variant, text, &format!("{variant}; charset=utf-8"));
-        // Whoever says one has said one; and what is not UTF-8, or no text, is left alone.
+        // A charset that was sent is kept. Bytes that are not UTF-8, and types that are not text, get none.
         check("text/plain; Charset=ISO-8859-1", text, "text/plain; Charset=ISO-8859-1");
         check("text/plain;charset=\"utf-8\"", text, "text/plain;charset=\"utf-8\"");
         check("text/markdown", latin, "text/markdown");
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_without_a_media_type_gets_one() {
+    fn bytes_without_a_media_type_get_one() {
         let content_type = |bytes: &[u8]| {
             let content = Content::of(bytes, None).expect("a default");
             content.content_type.as_str().to_owned()
@@ -385,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_a_matter_of_type_and_bytes() {
+    fn text_needs_a_textual_type_and_utf_8() {
         let is_text = |content_type: &str, bytes: &[u8]| {
             is_text(&ContentType::parse(content_type).expect("a media type"), bytes)
         };
@@ -399,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_has_the_title_of_its_head() {
+    fn the_title_of_a_long_text_comes_from_its_head() {
         let text = format!("# Title\n{}", "é".repeat(Inspector::HEAD_BYTES_MAX));
         let content = Content::of(text.as_bytes(), Some("text/markdown")).expect("a media type");
         assert_eq!(content.title.as_deref(), Some("Title"));

@@ -13,13 +13,13 @@ pub struct Side<'a> {
     pub revision: Revision,
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// Whether its media type is that of text ([`crate::ContentType::is_textual`]). Bytes that are not
-    /// UTF-8, or contain a NUL, are not taken for text even so.
+    /// Whether its media type is a text type ([`crate::ContentType::is_textual`]). Bytes that are not UTF-8, or
+    /// contain a NUL, are treated as binary all the same.
     pub is_textual: bool,
 }
 
-/// Bounds on a comparison. No clock is read: within these bounds the work is bounded too, as the
-/// search for the shortest difference gives up early where lines have little in common.
+/// Bounds on a comparison. No clock is read: these bounds limit the work too, as the search for the shortest
+/// difference gives up early where the texts have few lines in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DifferenceLimits {
     /// Most bytes on all sides together.
@@ -34,16 +34,16 @@ impl Default for DifferenceLimits {
     }
 }
 
-/// What changed.
+/// What changed between two sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The unified diff, `text/x-diff; charset=utf-8`; empty if the bytes are the same.
     pub text: String,
-    /// Whether a side is not text, so that the diff says no more than that they differ.
+    /// Whether a side is not text; the diff then says only that they differ.
     pub is_binary: bool,
 }
 
-/// Texts that would take too long to compare.
+/// Why two texts cannot be compared: it would take too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DifferenceError {
     /// Too many bytes.
@@ -52,9 +52,9 @@ pub enum DifferenceError {
          expected"
     )]
     Bytes {
-        /// On all sides.
+        /// Bytes on all sides together.
         bytes: usize,
-        /// What is allowed.
+        /// The most bytes that are allowed.
         bytes_max: usize,
     },
     /// Too many lines.
@@ -63,9 +63,9 @@ pub enum DifferenceError {
          expected"
     )]
     Lines {
-        /// On all sides.
+        /// Lines on all sides together.
         lines: usize,
-        /// What is allowed.
+        /// The most lines that are allowed.
         lines_max: usize,
     },
 }
@@ -77,7 +77,7 @@ impl<'a> Side<'a> {
         Side { name, revision: facts.revision, bytes, is_textual }
     }
 
-    /// Its text, if it is text.
+    /// The bytes as text; `None` if they are not text.
     pub(crate) fn text(&self) -> Option<&'a str> {
         let text = self.is_textual.then(|| std::str::from_utf8(self.bytes).ok()).flatten()?;
         (!self.bytes.contains(&0)).then_some(text)
@@ -102,13 +102,13 @@ impl DifferenceLimits {
 /// The unified diff from `from` to `to`, with three lines of context.
 ///
 /// # Errors
-/// [`DifferenceError`] if both are text, but too much of it.
+/// [`DifferenceError`] if both sides are text, but too long to compare.
 pub fn difference(
     from: Side<'_>,
     to: Side<'_>,
     limits: &DifferenceLimits,
 ) -> Result<Difference, DifferenceError> {
-    // After a tab, `patch` takes what follows a name for a time.
+    // `patch` takes whatever follows a tab after the name for a time.
     let label = |side: &Side<'_>| format!("{}\tversion {}", side.name, side.revision);
     let (Some(from_text), Some(to_text)) = (from.text(), to.text()) else {
         let said = |side: &Side<'_>| format!("{} version {}", side.name, side.revision);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_only_differ() {
+    fn a_diff_of_binary_content_says_only_that_it_differs() {
         let limits = DifferenceLimits { bytes_max: 0, lines_max: 0 };
         assert_eq!(
             compare(b"\xff", b"text", &limits).as_deref(),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_said_to_be() {
+    fn texts_too_long_to_compare_are_refused() {
         let limits = DifferenceLimits { bytes_max: 10, lines_max: 3 };
         assert!(compare(b"a\nb\n", b"a\n", &limits).is_ok());
         assert_eq!(
@@ -196,7 +196,8 @@ mod tests {
         );
     }
 
-    /// The `-` and ` ` lines are the old text, the `+` and ` ` lines the new one, where all is context.
+    /// Checks that the `-` and ` ` lines give the old text, and the `+` and ` ` lines the new one, for a diff with
+    /// all context.
     #[track_caller]
     fn check_sides(from: &str, to: &str) {
         let text = compare(from.as_bytes(), to.as_bytes(), &DifferenceLimits::default());

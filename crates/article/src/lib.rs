@@ -1,4 +1,4 @@
-//! Versioned articles: what is stored of them, who may replace what, and how they are shown.
+//! Versioned articles: how they are stored, when a write may replace one, and how they are shown.
 //!
 //! ```text
 //! store records ─► Snapshot::apply ─► Snapshot ─► latest, revision, history, list ─► render
@@ -7,10 +7,9 @@
 //!                                        └────► WriteError ─► merge proposal ─► render
 //! ```
 //!
-//! A revision is stored once and never changed: deleting an article and undoing that are revisions
-//! too, so versions have no gaps and every old text stays readable. The texts themselves are blobs;
-//! this crate knows their digests, and sees bytes only to describe, compare and merge them. It does
-//! no I/O, reads no clock and knows no HTTP.
+//! A revision is stored once and never changed. Deleting an article and undoing that are revisions too, so versions
+//! have no gaps and every old text stays readable. The texts themselves are blobs: this crate knows their digests,
+//! and sees their bytes only to describe, compare and merge them. It does no I/O, reads no clock and knows no HTTP.
 
 mod content;
 mod difference;

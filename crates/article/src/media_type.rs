@@ -1,8 +1,8 @@
-//! The media type that an article's name tells, for a text that was sent without one.
+//! Tells the media type from an article's name, for a text that was sent without one.
 
 use crate::{ArticleName, ContentType};
 
-/// Endings of names, in lower case, with what they tell.
+/// Endings of names in lower case, each with its media type.
 const ENDINGS: [(&str, &str); 48] = [
     ("7z", "application/x-7z-compressed"),
     ("adoc", "text/asciidoc"),
@@ -54,13 +54,13 @@ const ENDINGS: [(&str, &str); 48] = [
     ("zip", "application/zip"),
 ];
 
-/// What the end of a name says that its content is; none: nothing that is known here.
+/// The media type that the end of a name stands for; `None` if this table does not know it.
 pub fn of_name(name: &ArticleName) -> Option<ContentType> {
     let segment = name.as_str().rsplit('/').next()?;
     let (stem, ending) = segment.rsplit_once('.')?;
     let ending = ending.to_ascii_lowercase();
     let at = ENDINGS.binary_search_by(|(known, _)| (*known).cmp(&ending)).ok()?;
-    // A name that is nothing but an ending, as `.md`, is a hidden file's.
+    // A name that consists only of an ending, such as `.md`, is a hidden file without one.
     let told = (!stem.is_empty()).then(|| ENDINGS[at].1)?;
     ContentType::parse(told).ok()
 }

@@ -7,18 +7,18 @@ use crate::{DifferenceError, DifferenceLimits, Side};
 /// The three texts of a merge.
 #[derive(Clone, Copy, Debug)]
 pub struct MergeSides<'a> {
-    /// What both others were made from; none if the writer named no revision that exists.
+    /// The text that both others were made from; `None` if the writer named no existing revision.
     pub base: Option<Side<'a>>,
-    /// The latest revision; none if it is a deletion.
+    /// The latest revision; `None` if that is a deletion.
     pub latest: Option<Side<'a>>,
-    /// The text that was refused; its revision is of no account.
+    /// The text that was refused; its revision number is not used.
     pub refused: Side<'a>,
 }
 
 /// The outcome of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// Both changes fit together: this text has them both.
+    /// The changes do not overlap: this text contains both.
     Clean(String),
     /// Some places were changed on both sides.
     Conflict {
@@ -29,7 +29,7 @@ pub enum Merge {
         /// Those places, in order.
         hunks: Vec<Hunk>,
     },
-    /// No proposal is made.
+    /// There is no proposal.
     NotMergeable(NotMergeable),
 }
 
@@ -40,22 +40,22 @@ pub struct Hunk {
     pub base_line: usize,
     /// Its lines as they were in the base.
     pub base: String,
-    /// As they are in the latest revision.
+    /// Its lines in the latest revision.
     pub latest: String,
-    /// As the refused text has them.
+    /// Its lines in the refused text.
     pub refused: String,
 }
 
 /// Why no merge is proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotMergeable {
-    /// There is no common text.
+    /// There is no common base text.
     #[error("the write was not made from a version that has a text")]
     NoBase,
     /// The latest revision has no text.
     #[error("the article was deleted in the meantime")]
     Deleted,
-    /// Some side is not text.
+    /// At least one side is not text.
     #[error("only text can be merged")]
     NotText,
     /// It would take too long.
@@ -63,7 +63,7 @@ pub enum NotMergeable {
     TooLarge(DifferenceError),
 }
 
-/// Proposes a text that has both what the latest revision and what the refused text changed.
+/// Proposes a text with both changes: those of the latest revision and those of the refused text.
 pub fn merge(sides: MergeSides<'_>, limits: &DifferenceLimits) -> Merge {
     let Some(latest) = sides.latest else { return Merge::NotMergeable(NotMergeable::Deleted) };
     let Some(base) = sides.base else { return Merge::NotMergeable(NotMergeable::NoBase) };
@@ -102,7 +102,7 @@ pub fn merge(sides: MergeSides<'_>, limits: &DifferenceLimits) -> Merge {
     Merge::Conflict { text: merged.to_string(), hunks: hunks.collect() }
 }
 
-/// The longest run of one of the markers' characters at the beginning of a line.
+/// The length of the longest run of a marker's character at the beginning of a line.
 fn longest_marker(text: &str) -> usize {
     let run = |line: &str| match line.as_bytes().first() {
         Some(&mark @ (b'<' | b'|' | b'=' | b'>')) => {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_in_different_places_fit() {
+    fn changes_in_different_places_merge_cleanly() {
         check("1\n2\n3\n4\n", "one\n2\n3\n4\n", "1\n2\n3\nfour\n", "one\n2\n3\nfour\n");
         check("1\n2\n3\n", "1\n2\n3\n", "1\n3\n", "1\n3\n");
         check("1\n", "same\n", "same\n", "same\n");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_merged() {
+    fn reasons_not_to_merge() {
         let limits = DifferenceLimits { bytes_max: 5, lines_max: 9 };
         let not_text = Merge::NotMergeable(NotMergeable::NotText);
         assert_eq!(merged(b"a", b"\xff", b"b", &limits), not_text);
@@ -215,7 +215,7 @@ mod tests {
             match merged(base.as_bytes(), latest.as_bytes(), refused.as_bytes(), &limits) {
                 Merge::Clean(_) => {}
                 Merge::Conflict { text, hunks } => {
-                    // Only markers are as long as the first of them.
+                    // Only real markers are as long as the first one.
                     let marker: String = "<".repeat(longest_marker(&text));
                     let count = text.split(['\n', '\r']).filter(|line| line.starts_with(&marker)).count();
                     proptest::prop_assert_eq!(count, hunks.len());

@@ -1,8 +1,8 @@
-//! [`ArticleName`]: which names articles may have, and why not others.
+//! [`ArticleName`]: which names articles may have, and why others are refused.
 //!
-//! A name is seen in a URL, in a list and in a key of the store. So two names that look alike should
-//! be one name or none, a name must survive every proxy between here and a reader, and no name may
-//! be mistaken for one of an article's own pages.
+//! A name appears in URLs, in lists and in keys of the store. So of two names that look alike, either both are one
+//! name or at least one is refused; a name must survive every proxy between server and reader; and no name may be
+//! mistaken for one of an article's own pages.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,18 +11,18 @@ use std::sync::Arc;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// The name of an article: 1 to 512 bytes of visible text in Unicode's normalization form C, in
-/// segments separated by `/`. Compared byte by byte, case and all.
+/// The name of an article: 1 to 512 bytes of visible text in Unicode's normalization form C, in segments separated by
+/// `/`. Names are compared byte by byte and are case-sensitive.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ArticleName(Arc<str>);
 
-/// Text that cannot be an article's name.
+/// Why a text cannot be an article's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArticleNameError {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("an article's name cannot be empty")]
     Empty,
-    /// More than [`ArticleName::BYTES_MAX`] once normalized.
+    /// More than [`ArticleName::BYTES_MAX`] bytes after normalization.
     #[error(
         "an article's name of {size_bytes} bytes is too long: at most {max} were expected",
         max = ArticleName::BYTES_MAX
@@ -31,19 +31,19 @@ pub enum ArticleNameError {
         /// Its size in bytes.
         size_bytes: usize,
     },
-    /// Two slashes in a row, or one at an end.
+    /// Two slashes in a row, or a slash at the start or the end.
     #[error("`{name}` is not an article's name: something is expected on both sides of each `/`")]
     EmptySegment {
         /// The text.
         name: String,
     },
-    /// A segment `.` or `..`, which clients and proxies resolve before anybody sees it.
+    /// A segment `.` or `..`, which clients and proxies resolve before the server sees it.
     #[error("`{name}` is not an article's name: `.` and `..` cannot be segments of it")]
     DotSegment {
         /// The text.
         name: String,
     },
-    /// A character that is invisible, steers the direction of text, controls something or separates paths.
+    /// A character that is invisible, changes the direction of text, is a control character or separates paths.
     #[error(
         "`{name}` is not an article's name: it contains {what} U+{code:04X}",
         code = *.character as u32
@@ -66,14 +66,14 @@ pub enum ArticleNameError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// A percent sign with two hexadecimal digits: something was encoded twice.
+    /// A percent sign followed by two hexadecimal digits: the name was encoded twice.
     #[error(
         "`{name}` is not an article's name: `{escape}` in it is a percent-escape, so the name was encoded twice"
     )]
     Escape {
         /// The text.
         name: String,
-        /// The first such three characters.
+        /// The first such escape: three characters.
         escape: String,
     },
     /// The last segment is `history`, `diff` or a number, which are pages of the article before it.
@@ -96,9 +96,9 @@ impl ArticleName {
     /// Normalizes `text` to form C and checks it.
     ///
     /// # Errors
-    /// [`ArticleNameError`], by the first thing that is wrong.
+    /// [`ArticleNameError`], for the first rule that the text breaks.
     pub fn parse(text: &str) -> Result<ArticleName, ArticleNameError> {
-        // Composing shrinks text, but not without bound; this keeps the work for hostile text small.
+        // Composing can shrink text, but only so far; this check keeps the work for hostile text small.
         if text.len() > 4 * ArticleName::BYTES_MAX {
             return Err(ArticleNameError::TooLong { size_bytes: text.len() });
         }
@@ -148,7 +148,7 @@ impl ArticleName {
         Ok(ArticleName(name.into()))
     }
 
-    /// The text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -159,7 +159,7 @@ pub(crate) fn normalize(text: &str) -> String {
     if text.is_ascii() { text.to_owned() } else { text.nfc().collect() }
 }
 
-/// Whether a path's last segment is a page of an article rather than a part of its name.
+/// Whether a path's last segment names a page of an article and is not a part of its name.
 pub(crate) fn is_reserved(segment: &str) -> bool {
     segment == "history" || segment == "diff" || is_number(segment)
 }
@@ -176,7 +176,7 @@ fn escape(name: &str) -> Option<&str> {
     name.get(at..at + 3)
 }
 
-/// What is wrong with a character, if something is.
+/// The character and a description of it, if names cannot contain it.
 fn refused(character: char) -> Option<(char, &'static str)> {
     let what = match character {
         '\\' => "a backslash, which some systems take for a slash,",
@@ -233,7 +233,7 @@ impl std::str::FromStr for ArticleName {
     }
 }
 
-/// Names are ordered and hashed as their text.
+/// Names have the order and the hash of their text.
 impl Borrow<str> for ArticleName {
     fn borrow(&self) -> &str {
         &self.0
@@ -288,7 +288,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_by_its_reason() {
+    fn refusals_of_names_give_the_reason() {
         check("", "error: an article's name cannot be empty");
         check(
             "a\u{202e}b",
@@ -333,7 +333,7 @@ pub(crate) mod tests {
         refused("%00", "`%00`");
     }
 
-    /// Text in which what names care about is frequent.
+    /// Text with many of the characters and sequences that the rules of names are about.
     pub(crate) fn hostile_text() -> impl Strategy<Value = String> {
         let character = prop_oneof![
             4 => prop::sample::select(vec![

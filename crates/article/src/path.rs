@@ -3,12 +3,12 @@
 use crate::name::is_number;
 use crate::{ArticleName, ArticleNameError, Revision, RevisionError};
 
-/// An article and which of its pages.
+/// An article, and which of its pages is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArticlePath {
     /// The article.
     pub name: ArticleName,
-    /// Which of its pages.
+    /// The page that is asked for.
     pub target: Target,
 }
 
@@ -25,22 +25,22 @@ pub enum Target {
     Diff,
 }
 
-/// Why a path names no article.
+/// Why a path does not name an article.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// The name cannot be one.
+    /// The first part is not an article's name.
     #[error(transparent)]
     Name(#[from] ArticleNameError),
-    /// The number in the last place cannot be a version.
+    /// The number in the last segment is not a version.
     #[error(transparent)]
     Version(#[from] RevisionError),
 }
 
 impl ArticlePath {
-    /// Reads what follows `/article/`, percent-decoded once as a whole; an escaped slash is a slash.
+    /// Parses what follows `/article/`, percent-decoded once as a whole; an escaped slash counts as a slash.
     ///
     /// # Errors
-    /// [`PathError`], by what is wrong with the name or the version.
+    /// [`PathError`], depending on whether the name or the version is wrong.
     pub fn parse(rest: &str) -> Result<ArticlePath, PathError> {
         let (name, target) = match rest.rsplit_once('/') {
             Some((name, "history")) => (name, Target::History),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_a_page_is_none() {
+    fn pages_have_no_pages_of_their_own() {
         check("history", None);
         check("7", None);
         check("a/7/history", None);

@@ -1,8 +1,8 @@
 //! The stored form of a revision: one record each, written once.
 //!
-//! The key is `article/{revision, ten digits}/{name}`. The number comes first because names contain
-//! slashes: so a key is read without doubt. Two writers of the same next revision meet in the store at
-//! this key, which must be absent: one of them wins.
+//! The key is `article/{revision, ten digits}/{name}`. The number comes first because names contain slashes: this
+//! order makes every key unambiguous. Two writers of the same next revision meet in the store at this key, which must
+//! be absent before, so only one of them wins.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::{ArticleName, Content, ContentType, Kind, Revision, RevisionFacts, Re
 /// The first segment of the keys of articles.
 pub const KIND: &str = "article";
 
-/// The form of the bodies that are written here, and the only one that is read.
+/// The form of the record bodies that this version writes; it reads no other.
 const FORM: u32 = 1;
 
-/// The key of a revision: at most 531 bytes.
+/// The key of a revision's record: at most 531 bytes.
 pub fn key(name: &ArticleName, revision: Revision) -> Key {
     Key::new(&format!("{KIND}/{:010}/{name}", revision.0))
         .expect("a checked name has no control characters and leaves room for a number")
 }
 
-/// The revision that a key of an article is of.
+/// Parses the rest of an article's key into name and revision.
 pub(crate) fn parse_key(rest: &str) -> Option<(ArticleName, Revision)> {
     let (digits, name) = rest.split_once('/')?;
     let is_number = digits.len() == 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
     let revision = digits.parse().ok().filter(|&number| is_number && number > 0)?;
     let parsed = ArticleName::parse(name).ok()?;
-    // A name that is not in its normal form would be a second key for the same revision.
+    // A name that is not normalized would be a second key for the same revision.
     (parsed.as_str() == name).then_some((parsed, Revision(revision)))
 }
 
@@ -67,7 +67,7 @@ enum WireKind {
     Restored,
 }
 
-/// The body of a revision's record; number and serial are not in it, as key and record have them.
+/// The body of a revision's record. It leaves out number and serial, which the key and the record have.
 pub(crate) fn render(
     kind: &Kind,
     base: Revision,
@@ -96,7 +96,7 @@ pub(crate) fn render(
     (write_body(&body), content.map(|content| content.digest).into_iter().collect())
 }
 
-/// Reads the body of a revision's record. Words that many revisions have in common come from `share`.
+/// Parses the body of a revision's record. Strings that many revisions share are taken from `share`.
 pub(crate) fn parse(
     revision: Revision,
     record: &Record,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::testing::{Store, delete, name, put, restore};
 
-    /// Every kind of record, as it is stored. These bytes must be readable for ever.
+    /// Every kind of record as it is stored. Every later version must be able to read these bytes.
     #[test]
     fn stored_forms() {
         let mut store = Store::default();
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(latest.tag.revision, Revision(3));
     }
 
-    /// A media type is kept as it was stored: what is decided when a text is written is not decided again.
+    /// A media type stays as it was stored: the rules for new texts are not applied to it again.
     #[test]
     fn a_stored_media_type_stays_as_it_is() {
         let mut store = Store::default();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_bodies_are_reported() {
+    fn unreadable_bodies_are_reported() {
         let deleted =
             r#"{"v":1,"kind":"deleted","base":1,"author":"a","at":"2026-01-02T03:04:05Z""#;
         check(&format!("{deleted}}}"), "Deleted");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_without_doubt() {
+    fn keys_are_unambiguous() {
         for text in ["a", "0000000001/a", "a/0000000001/b", &"é".repeat(256)] {
             let key = key(&name(text), Revision(u32::MAX));
             assert!(key.as_str().len() <= Key::BYTES_MAX);

@@ -49,7 +49,7 @@ struct WireHistory<'a> {
     deleted: bool,
     /// Latest first.
     versions: Vec<WireRevision<'a>>,
-    /// Older revisions are those before this one; null if there are none.
+    /// The `before` of the next page, which has older revisions; null if there are none.
     next_before: Option<u32>,
 }
 
@@ -57,7 +57,7 @@ struct WireHistory<'a> {
 struct WireList<'a> {
     /// The latest revision of each, by name.
     articles: Vec<WireRevision<'a>>,
-    /// Further articles are those after this name; null if there are none.
+    /// The `after` of the next page; null if there are no further articles.
     next_after: Option<&'a str>,
 }
 
@@ -72,14 +72,14 @@ struct WireRefusal<'a> {
 #[derive(Serialize)]
 struct WireConflict<'a> {
     name: &'a str,
-    /// What the write was made from.
+    /// The base that the write named.
     base_version: u32,
     /// The version to start from instead; the same as `latest.version`.
     latest_version: u32,
     latest: WireRevision<'a>,
-    /// Whether the latest revision has the very content of the refused write.
+    /// Whether the latest revision has the same content as the refused write.
     same_content: bool,
-    /// Null where none was asked for.
+    /// Null if the request asked for no merge.
     merge: Option<WireMerge<'a>>,
 }
 
@@ -134,12 +134,13 @@ impl<'a> WireRevision<'a> {
     }
 }
 
-/// One revision, as described above: what a write is answered with.
+/// One revision as JSON, in the form above: the answer to a write.
 pub fn revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
     json(&WireRevision::of(name, facts))
 }
 
-/// The same for somebody who may write and not read: of a content that they restored, and so have not seen, nothing.
+/// One revision, for a writer who may not read it. If they restored a content, which they have not seen, nothing of
+/// it is shown.
 pub fn blind_revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
     let shown = WireRevision::of(name, facts);
     if shown.restored_from.is_none() {
@@ -174,10 +175,10 @@ pub fn list(page: &Page) -> Bytes {
     })
 }
 
-/// What programs get to know of a refused write, beside the text for people: `code`; if the article is not as
-/// the write expected it, also `name`, `base_version`, `latest_version`, `latest` (a revision), `same_content`
-/// and `merge`, which is `{"outcome": "clean", "text"}`, `{"outcome": "conflict", "text", "conflicts":
-/// [{"base_line", "base", "latest", "refused"}]}`, `{"outcome": "none", "reason"}` or null.
+/// What a program learns about a refused write, beside the text for people: `code`, and, if the article is not in the
+/// state that the write expected, `name`, `base_version`, `latest_version`, `latest` (a revision), `same_content` and
+/// `merge`. That is `{"outcome": "clean", "text"}`, `{"outcome": "conflict", "text", "conflicts": [{"base_line",
+/// "base", "latest", "refused"}]}`, `{"outcome": "none", "reason"}` or null.
 pub fn refusal(error: &WriteError, merge: Option<&Merge>) -> Map<String, Value> {
     let conflict = error.stale().map(|stale| WireConflict {
         name: stale.name.as_str(),

@@ -1,4 +1,4 @@
-//! [`Revision`]: the number of an article's text, and [`RevisionFacts`]: what is known of one.
+//! [`Revision`]: the number of a revision, and [`RevisionFacts`]: what is known about it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::{Content, RevisionTag};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u32);
 
-/// Text that is no revision's number.
+/// The given text is not a revision's number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a version: a whole number from 0 to 4294967295 without leading zeros was expected"
@@ -21,13 +21,13 @@ pub struct Revision(pub u32);
 pub struct RevisionError(String);
 
 impl Revision {
-    /// Before the first revision: the base of a text that creates its article.
+    /// Stands for no revision: the base of a text that creates its article.
     pub const NONE: Revision = Revision(0);
 
     /// The first revision.
     pub const FIRST: Revision = Revision(1);
 
-    /// The revision after this one; none after the last number.
+    /// The revision after this one; `None` after the last number.
     pub fn next(self) -> Option<Revision> {
         self.0.checked_add(1).map(Revision)
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Revision {
 impl FromStr for Revision {
     type Err = RevisionError;
 
-    /// Reads decimal digits in their one spelling.
+    /// Parses decimal digits; each number has exactly one spelling.
     fn from_str(text: &str) -> Result<Revision, RevisionError> {
         let is_one_spelling =
             crate::name::is_number(text) && (text == "0" || !text.starts_with('0'));
@@ -58,29 +58,29 @@ impl FromStr for Revision {
 pub enum Kind {
     /// Gave it this content.
     Put(Content),
-    /// Took its content away; earlier revisions keep theirs.
+    /// Took its content away; earlier revisions keep their content.
     Deleted,
     /// Gave it the content of an earlier revision again.
     Restored {
-        /// That revision.
+        /// The revision whose content was restored.
         from: Revision,
-        /// Its content.
+        /// The restored content.
         content: Content,
     },
 }
 
-/// What is known of one revision, apart from its bytes. It never changes.
+/// What is known about one revision, apart from its bytes. It never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevisionFacts {
     /// Its number, from 1.
     pub revision: Revision,
     /// What it did.
     pub kind: Kind,
-    /// The revision it was made from: the one before it, or [`Revision::NONE`].
+    /// The revision that it was made from: the one before it, or [`Revision::NONE`].
     pub base: Revision,
     /// Who wrote it.
     pub author: Arc<str>,
-    /// Why, in the author's words; empty if nothing was said.
+    /// Why, in the author's words; may be empty.
     pub comment: Arc<str>,
     /// When it was accepted: UTC, whole microseconds.
     pub at: Timestamp,
@@ -91,7 +91,7 @@ pub struct RevisionFacts {
 }
 
 impl RevisionFacts {
-    /// What the article consists of at this revision; none if it is a deletion.
+    /// The content of the article at this revision; `None` for a deletion.
     pub fn content(&self) -> Option<&Content> {
         match &self.kind {
             Kind::Put(content) | Kind::Restored { content, .. } => Some(content),

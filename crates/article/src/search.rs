@@ -1,10 +1,10 @@
 //! Substring search over names and titles: posting lists over most of them, a scan over the rest.
 //!
-//! A [`SearchIndex`] is built from one snapshot and never changes. What changed afterwards is a delta
-//! beside it, whose texts are scanned and which hides the index's older text of the same names. The
-//! delta is persistent, as the snapshot is. Building an index is never done on the way of a write:
-//! its owner asks [`crate::Snapshot::wants_index`] and builds it where it likes, even while further
-//! snapshots are made.
+//! A [`SearchIndex`] is built from one snapshot and never changes. Later changes go into a delta beside it: a search
+//! scans the texts of the delta, and the delta hides what the index has under the same names. The delta is a
+//! persistent data structure, as the snapshot is. No write builds an index: the owner of the snapshot asks
+//! [`crate::Snapshot::wants_index`] and builds it on a thread of its choice, while writes go on making further
+//! snapshots.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ pub struct SearchIndex {
     /// In ascending order; their positions are the doc ids.
     names: Box<[ArticleName]>,
     trigrams: TrigramIndex,
-    /// The state of the delta that this was built from.
+    /// The generation of the delta that this index was built from.
     generation: u64,
 }
 
-/// The search side of a snapshot.
+/// The part of a snapshot that answers searches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
     base: Option<Arc<SearchIndex>>,
-    /// Names that changed since the base was built.
+    /// The articles that changed since the index was built, by name.
     delta: OrdMap<ArticleName, Changed>,
     /// Grows with each change.
     generation: u64,
@@ -36,15 +36,15 @@ pub(crate) struct Search {
 #[derive(Clone, Debug)]
 struct Changed {
     generation: u64,
-    /// The folded text; none if the article is gone altogether.
+    /// The folded text; `None` if the article was purged.
     text: Option<Arc<str>>,
 }
 
-/// What is found between names and titles, so that no match crosses from one into the other.
+/// Separates name and title, so that no match crosses from one into the other.
 const BETWEEN: char = '\n';
 
-/// `text` in upper case, character by character, where upper and lower case are single characters:
-/// `ς`, `σ` and `Σ` are one, `ß` is not `ss`, `é` is not `e`.
+/// `text` in upper case, character by character, wherever both cases are single characters: `ς`, `σ` and `Σ` become
+/// one, but `ß` stays apart from `ss`, and `é` from `e`.
 pub fn fold(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_uppercase();
@@ -59,7 +59,7 @@ fn fold_char(character: char) -> char {
             _ => character,
         }
     }
-    // Through lower case first: ẞ has no other way to ß, nor ϴ to θ.
+    // Lower case comes first: there is no other way from ẞ to ß, or from ϴ to θ.
     let lower = single(character, character.to_lowercase());
     single(lower, lower.to_uppercase())
 }
@@ -75,16 +75,16 @@ pub(crate) fn searched_text(name: &ArticleName, title: Option<&str>) -> String {
 }
 
 impl Search {
-    /// Notes that `name` is now searched by `text`, or gone.
+    /// Records that `name` is now searched by `text`, or has been purged if that is `None`.
     pub(crate) fn change(&mut self, name: ArticleName, text: Option<String>) {
         self.generation += 1;
         let changed = Changed { generation: self.generation, text: text.map(Arc::from) };
         self.delta.insert(name, changed);
     }
 
-    /// Whether scanning the delta has become a noticeable part of a search.
+    /// Whether the delta is so large that scanning it is a noticeable part of a search.
     pub(crate) fn wants_index(&self) -> bool {
-        /// Scanning so many texts takes some ten microseconds.
+        /// Scanning this many texts takes some ten microseconds.
         const DELTA_MIN: usize = 256;
         let base = self.base.as_ref().map_or(0, |base| base.names.len());
         self.delta.len() > DELTA_MIN.max(base / 32)

@@ -1,7 +1,7 @@
 //! [`Snapshot`]: every article with all its revisions, in memory, without the texts.
 //!
-//! Records change it into the next snapshot, which shares all that stayed the same; the result depends
-//! only on the last body of each key, never on order or chunks.
+//! Applying records gives the next snapshot, which shares everything that did not change. The result depends only on
+//! the last body of each key, not on the order of the records or on how they were divided into batches.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ pub struct Snapshot {
     search: Search,
 }
 
-/// What [`Snapshot::apply`] made.
+/// The result of [`Snapshot::apply`].
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// The next snapshot.
     pub snapshot: Snapshot,
-    /// The articles that the records were about, each once, in ascending order.
+    /// The articles whose records were applied, each once, in ascending order.
     pub changed: Vec<ArticleName>,
     /// The records that could not be read.
     pub troubles: Vec<Trouble>,
 }
 
-/// An article: its name and its revisions, of which there is at least one, readable or not.
+/// An article: its name and its revisions. It has at least one, which may be unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Article {
     /// Its name.
@@ -48,13 +48,13 @@ pub struct Article {
 /// Which articles a list shows.
 #[derive(Clone, Debug)]
 pub struct ListQuery<'a> {
-    /// Names begin with this, once in normalization form C; empty: all.
+    /// Only names that begin with this, after its normalization to form C; empty means all.
     pub prefix: &'a str,
-    /// Name or title contain this, whatever the case; empty: all.
+    /// Only articles whose name or title contains this, in any case; empty means all.
     pub q: &'a str,
-    /// Names come after this one.
+    /// Only names after this one.
     pub after: Option<&'a str>,
-    /// At most so many.
+    /// Most articles on the page.
     pub limit: usize,
     /// Whether deleted articles are shown as well.
     pub with_deleted: bool,
@@ -71,7 +71,7 @@ impl Default for ListQuery<'_> {
 pub struct Page {
     /// Articles in ascending order of their names.
     pub articles: Vec<Arc<Article>>,
-    /// Where the next page begins: its [`ListQuery::after`]; none if this is the last.
+    /// The [`ListQuery::after`] of the next page; `None` if this is the last one.
     pub next: Option<ArticleName>,
 }
 
@@ -80,7 +80,7 @@ impl Article {
         Article { name, revisions: Vector::new(), unreadable: Vec::new() }
     }
 
-    /// The latest revision that can be read, a deletion included; none if no revision can be read.
+    /// The latest readable revision, which may be a deletion; `None` if no revision can be read.
     pub fn latest(&self) -> Option<&Arc<RevisionFacts>> {
         self.revisions.last()
     }
@@ -90,12 +90,12 @@ impl Article {
         self.revisions.iter().rev().find(|facts| !facts.is_deleted())
     }
 
-    /// This revision, if it exists and can be read.
+    /// This revision; `None` if it does not exist or cannot be read.
     pub fn revision(&self, revision: Revision) -> Option<&Arc<RevisionFacts>> {
         self.position(revision).ok().and_then(|at| self.revisions.get(at))
     }
 
-    /// All revisions that can be read, oldest first; it can be gone through from either end.
+    /// All readable revisions, oldest first; the iterator works from both ends.
     pub fn revisions(
         &self,
     ) -> impl DoubleEndedIterator<Item = &Arc<RevisionFacts>> + ExactSizeIterator {
@@ -119,7 +119,7 @@ impl Article {
     }
 
     fn position(&self, revision: Revision) -> Result<usize, usize> {
-        // Without gaps the number tells the place.
+        // As long as there are no gaps, the number gives the position.
         let likely = (revision.0 as usize).wrapping_sub(1);
         match self.revisions.get(likely) {
             Some(facts) if facts.revision == revision => Ok(likely),
@@ -139,7 +139,7 @@ impl Article {
         }
     }
 
-    /// Titles seldom change: an equal one is kept once.
+    /// Titles seldom change: equal ones share their memory.
     fn share_title(&self, facts: &mut RevisionFacts) {
         let latest = self.latest().and_then(|facts| facts.content());
         let title = latest.and_then(|content| content.title.as_ref());
@@ -178,16 +178,17 @@ fn share(words: &mut OrdSet<Arc<str>>, word: &str) -> Arc<str> {
 }
 
 impl Snapshot {
-    /// The snapshot after `records`; of a key that occurs twice the later record counts. Keys of other
-    /// kinds are passed over. Costs the number of records times the logarithm of the number of
-    /// articles; no search index is built ([`Snapshot::wants_index`]).
+    /// The snapshot after `records`; if a key occurs twice, the later record counts. Keys of other kinds are ignored.
+    /// Takes time in proportion to the number of records times the logarithm of the number of articles. Builds no
+    /// search index (see [`Snapshot::wants_index`]).
     ///
-    /// A record that cannot be read is one of [`Applied::troubles`]; the article's other revisions are
-    /// not touched by it.
+    /// A record that cannot be read is listed in [`Applied::troubles`] and does not affect the article's other
+    /// revisions.
     #[must_use]
     pub fn apply(&self, records: &[Record]) -> Applied {
         let mut troubles = Vec::new();
-        // Per article all its records at once: it is copied once, and searched by its last state.
+        // All records of an article are applied at once: it is copied once, and only its last state goes into the
+        // search.
         let mut changes: Vec<(ArticleName, Revision, &Record)> = Vec::new();
         for record in records {
             let Some(rest) = record.key.after(KIND) else { continue };
@@ -219,7 +220,7 @@ impl Snapshot {
     ) {
         let known = self.articles.get(name);
         let searched_before = known.map(|article| article.searched_text());
-        // The name that is already there is shared, rather than kept twice.
+        // Shares the name that is already stored.
         let name = known.map_or(name, |article| &article.name).clone();
         let mut article =
             known.map_or_else(|| Article::new(name.clone()), |article| Article::clone(article));
@@ -244,7 +245,7 @@ impl Snapshot {
                 self.search.change(name, None);
             }
         } else {
-            // Most texts keep their title: those stay where they are in the index.
+            // Most writes keep the title. Such articles keep their place in the index.
             let text = article.searched_text();
             if searched_before.as_ref() != Some(&text) {
                 self.search.change(name.clone(), Some(text));
@@ -263,12 +264,12 @@ impl Snapshot {
         self.articles.is_empty()
     }
 
-    /// The article, deleted or not; none if there never was one.
+    /// The article, deleted or not; `None` if it never existed.
     pub fn article(&self, name: &ArticleName) -> Option<&Arc<Article>> {
         self.articles.get(name)
     }
 
-    /// The same by a text that nobody has checked: what is no name is no article's.
+    /// The article with this unchecked name; `None` for text that cannot be a name.
     pub fn article_named(&self, name: &str) -> Option<&Arc<Article>> {
         self.articles.get(name)
     }
@@ -278,7 +279,7 @@ impl Snapshot {
         self.articles.values()
     }
 
-    /// Records that make this snapshot again: each revision that can be read.
+    /// The records of every readable revision. Applied to an empty snapshot they give an equal one.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         self.articles().flat_map(|article| {
             article.revisions().map(|facts| {
@@ -296,7 +297,7 @@ impl Snapshot {
         self.article(name)?.latest()
     }
 
-    /// This revision of the article; those of a deleted article are still there.
+    /// This revision of the article; a deleted article still has its revisions.
     pub fn revision(&self, name: &ArticleName, revision: Revision) -> Option<&Arc<RevisionFacts>> {
         self.article(name)?.revision(revision)
     }
@@ -348,20 +349,20 @@ impl Snapshot {
         Page::of(articles, query.limit)
     }
 
-    /// Whether so much changed since the last index that a new one would make searches faster.
+    /// Whether so many articles changed since the last index that a new one would make searches faster.
     pub fn wants_index(&self) -> bool {
         self.search.wants_index()
     }
 
-    /// An index of this snapshot's names and titles, for [`Snapshot::with_index`]. Takes time in
-    /// proportion to them all, so it belongs on a thread that may take it.
+    /// An index of this snapshot's names and titles, for [`Snapshot::with_index`]. Takes time in proportion to all of
+    /// them, so build it on a thread that may block.
     pub fn build_index(&self) -> SearchIndex {
         let articles = self.articles.values();
         self.search.build(articles.map(|article| (article.name.clone(), article.searched_text())))
     }
 
-    /// The same snapshot, searched by `index`, which was built from it or from a snapshot that it was
-    /// made from by [`Snapshot::apply`]. An index older than the one in use is ignored.
+    /// A snapshot with these articles that is searched by `index`. The index must have been built from this snapshot
+    /// or from one that it descends from by [`Snapshot::apply`]. An index older than the one in use is ignored.
     #[must_use]
     pub fn with_index(&self, index: impl Into<Arc<SearchIndex>>) -> Snapshot {
         let mut snapshot = self.clone();
@@ -370,7 +371,7 @@ impl Snapshot {
     }
 }
 
-/// Snapshots are equal if their articles are, however they are searched.
+/// Snapshots are equal if their articles are; the search index does not count.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Snapshot) -> bool {
         self.articles == other.articles
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_see_names_and_titles_whatever_the_case() {
+    fn searches_see_names_and_titles_in_any_case() {
         let q = |q| ListQuery { q, ..ListQuery::default() };
         check(q("END"), "guide/end@2");
         check(q("very e"), "guide/end@2");
@@ -456,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn its_records_make_it_again() {
+    fn a_snapshot_can_be_rebuilt_from_its_records() {
         let snapshot = sample();
         let records: Vec<Record> = snapshot.records().collect();
         let again = Snapshot::default().apply(&records);
@@ -529,7 +530,7 @@ mod tests {
         assert_eq!((article.highest(), article.unreadable()), (Revision(3), &[Revision(3)][..]));
         let refused = put("a", 2, "x").check(&snapshot, &crate::Limits::default());
         assert_eq!(refused.expect_err("no write").code(), "unreadable");
-        // Once it can be read, all is well.
+        // A record that can be read again repairs the article.
         let Applied { snapshot, troubles, .. } = snapshot.apply(&store.log[2..]);
         assert_eq!((snapshot, troubles), (store.snapshot, Vec::new()));
     }
@@ -572,7 +573,7 @@ mod tests {
     const NAMES: [&str; 6] = ["a", "a/b", "ab", "Ab/ß", "b/σς", "日本"];
     const TITLES: [&str; 5] = ["# Alpha\n", "# beta ς\n", "", "# ALPHABET b\n", "# 日\n"];
 
-    /// Writes that all succeed, whatever was drawn.
+    /// Makes writes that all succeed, for any drawn numbers.
     fn history(changes: &[(u8, usize, usize)]) -> Store {
         let mut store = Store::default();
         for &(kind, name, title) in changes {
@@ -633,7 +634,7 @@ mod tests {
                 chunked = chunked.apply(chunk).snapshot;
             }
             prop_assert_eq!(&chunked, &whole);
-            // Twice the same changes nothing.
+            // Applying the same records twice changes nothing.
             prop_assert_eq!(&chunked.apply(&records).snapshot, &whole);
             records.sort_by_key(|record| record.serial.0.wrapping_mul(order | 1));
             let mut shuffled = Snapshot::default();
@@ -654,7 +655,7 @@ mod tests {
             limit in 0_usize..7,
             with_deleted in any::<bool>(),
         ) {
-            // The index is built at some moment, and used somewhat later.
+            // The index is built after some writes, and comes into use after some more.
             let log = history(&changes).log;
             let built_at = built_at.min(log.len());
             let adopted_at = (built_at + adopted_after).min(log.len());

@@ -1,8 +1,8 @@
 //! [`RevisionTag`]: the entity tag of a revision.
 //!
-//! It is made of the revision's number and of a digest over its content's digest and media type. With
-//! the number in it a tag in `If-Match` says which revision the writer saw, even when the same text was
-//! the latest twice; with the media type in it nobody is told "not modified" when only that changed.
+//! It is made of the revision's number and of a digest over its content's digest and media type. The number lets a
+//! tag in `If-Match` say which revision the writer saw, even if the same text was the latest twice. The media type
+//! makes sure that a client does not get "not modified" when only the type has changed.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ use crate::{Content, Revision};
 pub struct RevisionTag {
     /// The revision.
     pub revision: Revision,
-    /// From the content's digest and media type; 0 for a deletion, which nobody gets a tag of.
+    /// Computed from the content's digest and media type; 0 for a deletion, whose tag is never sent.
     content: u64,
 }
 
 impl RevisionTag {
-    /// The tag of `content` as `revision`; none for a deletion.
+    /// The tag of `content` as `revision`; `None` as content means a deletion.
     pub(crate) fn new(revision: Revision, content: Option<&Content>) -> RevisionTag {
         let content = content.map_or(0, |content| {
             let mut hasher = ::record::Hasher::new();
@@ -33,7 +33,7 @@ impl RevisionTag {
         RevisionTag { revision, content }
     }
 
-    /// The header's value, quotes included, for a body that is sent in `encoding`.
+    /// The header's value, with quotes, for a body that is sent in `encoding`.
     pub fn header_value(&self, encoding: Encoding) -> String {
         let suffix = match encoding {
             Encoding::Identity => "",
@@ -43,7 +43,7 @@ impl RevisionTag {
         format!("\"{self}{suffix}\"")
     }
 
-    /// Reads one tag without quotes, whichever encoding it is of.
+    /// Parses one tag without quotes, of any encoding.
     pub(crate) fn parse(text: &str) -> Option<RevisionTag> {
         let text = text.strip_suffix("-gz").or_else(|| text.strip_suffix("-zst")).unwrap_or(text);
         let (revision, content) = text.split_once('-')?;
@@ -53,8 +53,8 @@ impl RevisionTag {
         Some(RevisionTag { revision: revision.parse().ok()?, content })
     }
 
-    /// Whether an `If-None-Match` header with this value says that the client has this revision, in
-    /// whichever encoding. Tags are compared weakly, as RFC 9110 asks for here.
+    /// Whether an `If-None-Match` header with this value says that the client has this revision, in any encoding.
+    /// Tags are compared weakly, as RFC 9110 requires here.
     pub fn is_known_by(&self, if_none_match: &str) -> bool {
         candidates(if_none_match)
             .any(|(_, tag)| tag == "*" || RevisionTag::parse(tag) == Some(*self))

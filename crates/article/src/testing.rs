@@ -14,7 +14,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Store {
     records: BTreeMap<Key, Record>,
-    /// All that was written, in order.
+    /// Every record written, in order.
     pub(crate) log: Vec<Record>,
     serial: Serial,
     pub(crate) snapshot: Snapshot,

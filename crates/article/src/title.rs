@@ -1,4 +1,4 @@
-//! The title of a text: what it calls itself.
+//! The title of a text: the name that the text gives itself.
 
 use crate::ContentType;
 
@@ -20,7 +20,7 @@ pub(crate) fn title(content_type: &ContentType, head: &str) -> Option<String> {
     }
 }
 
-/// One line of at most [`CHARS_MAX`] characters; none if nothing is left.
+/// Makes one line of at most [`CHARS_MAX`] characters out of `text`; `None` if nothing is left.
 fn clean(text: &str) -> Option<String> {
     let mut title = String::new();
     for word in text.split(|character: char| character.is_whitespace() || character.is_control()) {
@@ -45,7 +45,7 @@ fn first_line(text: &str) -> Option<String> {
     text.lines().find_map(clean)
 }
 
-/// What follows a leading block between lines `---`, as generators of sites put before a text.
+/// Skips a leading front matter block, between lines `---`, which site generators put before a text.
 fn after_front_matter(text: &str) -> &str {
     let Some(inner) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {
         return text;
@@ -100,7 +100,7 @@ fn html_title(text: &str) -> Option<String> {
     let start = tag + lower.get(tag..)?.find('>')? + 1;
     let end = lower.get(start..)?.find("</title").map_or(text.len(), |length| start + length);
     let title = text.get(start..end)?;
-    // The references that titles are written with; the ampersand last, so that nothing is read twice.
+    // Only the references that occur in titles. The ampersand comes last, so that nothing is unescaped twice.
     let title = title
         .replace("&lt;", "<")
         .replace("&gt;", ">")

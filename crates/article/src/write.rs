@@ -1,9 +1,9 @@
-//! Writes: what is asked for, whether a snapshot allows it, and the batch that does it.
+//! Writes: the request, the check against a snapshot, and the batch that carries it out.
 //!
-//! A write names the revision that it was made from. If that is no longer the latest, someone else
-//! wrote in between, and the writer learns what, by whom and when instead of overwriting it. The batch
-//! requires that the next revision is absent and the latest present: a snapshot behind the store
-//! cannot lead to a wrong write, only to a mismatch, after which the caller checks again.
+//! A write names the revision that it was made from. If that is no longer the latest, someone else wrote in between;
+//! the writer learns what, by whom and when, and overwrites nothing. The batch requires that the next revision is
+//! absent and the latest present: a snapshot that is behind the store cannot lead to a wrong write, only to a
+//! mismatch, after which the caller checks again.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::record::{key, render};
 use crate::tag::{RevisionTag, candidates};
 use crate::{Article, ArticleName, Content, Kind, Revision, RevisionFacts, Snapshot};
 
-/// Bounds on what may be written.
+/// Bounds on what a write may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most bytes in an article.
@@ -42,7 +42,7 @@ pub struct Put {
     pub author: String,
     /// Why; may be empty. White space around it is dropped.
     pub comment: String,
-    /// Now; kept in whole microseconds.
+    /// The current time; kept in whole microseconds.
     pub at: Timestamp,
 }
 
@@ -51,30 +51,30 @@ pub struct Put {
 pub struct Delete {
     /// The article.
     pub name: ArticleName,
-    /// The revision that the decision was made on.
+    /// The revision that the writer saw when deciding to delete.
     pub base: Revision,
     /// Who deletes.
     pub author: String,
     /// Why; may be empty.
     pub comment: String,
-    /// Now.
+    /// The current time.
     pub at: Timestamp,
 }
 
-/// An earlier revision's content made the latest again: undoes a deletion, or later texts.
+/// Makes an earlier revision's content the latest again. This undoes a deletion, or later texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
     /// The article.
     pub name: ArticleName,
-    /// The revision that the decision was made on.
+    /// The revision that the writer saw when deciding to restore.
     pub base: Revision,
-    /// The revision whose content is restored; none: the last one that has content.
+    /// The revision whose content is restored; `None` means the last one that has content.
     pub from: Option<Revision>,
     /// Who restores.
     pub author: String,
     /// Why; may be empty.
     pub comment: String,
-    /// Now.
+    /// The current time.
     pub at: Timestamp,
 }
 
@@ -85,29 +85,29 @@ pub enum Change {
     Put(Put),
     /// A deletion.
     Delete(Delete),
-    /// An earlier text again.
+    /// A restoration.
     Restore(Restore),
 }
 
-/// A write that a snapshot allows.
+/// A write that passed its checks against a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// What is to be committed.
+    /// The batch to commit.
     pub batch: Batch,
     /// The article.
     pub name: ArticleName,
-    /// The revision that this makes.
+    /// The number of the new revision.
     pub revision: Revision,
-    /// The key that it is stored under: if the commit mismatches on it, someone else was first.
+    /// The key of the new revision's record: if the commit reports a mismatch on it, someone else was first.
     pub key: Key,
-    /// The names of its content in `ETag`.
+    /// The new revision's entity tag.
     pub tag: RevisionTag,
 }
 
 /// Why a write is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// Someone else wrote since the base: the latest revision is another one.
+    /// The latest revision is not the base: someone else wrote in between.
     #[error(
         "`{name}` is at version {latest}, by {author} at {at}, but this write was made from version \
          {base}",
@@ -115,20 +115,20 @@ pub enum WriteError {
         base = .0.base
     )]
     Stale(Box<Stale>),
-    /// None of the tags in `If-Match` is that of the latest revision, or `If-None-Match: *` met one.
+    /// No tag in `If-Match` is that of the latest revision, or `If-None-Match: *` was sent and the article exists.
     #[error(
         "`{name}` is at version {latest}, by {author} at {at}, which is not what the request's \
          precondition names",
         name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
     )]
     Precondition(Box<Stale>),
-    /// There is no such article, and the write does not create one.
+    /// The article does not exist, and this write would not create it.
     #[error("there is no article `{name}`: version 0 as the base creates it")]
     NotFound {
         /// The article.
         name: ArticleName,
     },
-    /// The base does not exist yet.
+    /// The base is a version that does not exist yet.
     #[error("`{name}` has no version {base}: its latest is {latest}")]
     Future {
         /// The article.
@@ -138,14 +138,14 @@ pub enum WriteError {
         /// The latest revision.
         latest: Revision,
     },
-    /// The write creates an article, and there is one.
+    /// The write would create the article, but it exists.
     #[error(
         "`{name}` exists, at version {latest}, by {author} at {at}; version 0 as the base creates a \
          new article",
         name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
     )]
     AlreadyExists(Box<Stale>),
-    /// The article is deleted, and the write is neither made from that deletion nor undoes it.
+    /// The article is deleted. The write was not made from that deletion, and is not a restoration.
     #[error(
         "`{name}` was deleted as version {latest}, by {author} at {at}; a write from version {latest} \
          or a restoration brings it back",
@@ -160,7 +160,7 @@ pub enum WriteError {
         /// The revision.
         from: Revision,
     },
-    /// Neither the URL nor `If-Match` names a base.
+    /// Neither the URL nor `If-Match` names a base version.
     #[error(
         "the version that this write to `{name}` was made from is missing: it is expected in the URL \
          or as `If-Match`"
@@ -169,12 +169,12 @@ pub enum WriteError {
         /// The article.
         name: ArticleName,
     },
-    /// More content than allowed.
+    /// The content is larger than allowed.
     #[error("an article of {size_bytes} bytes is too large: at most {size_bytes_max} are allowed")]
     TooLarge {
         /// Its size.
         size_bytes: u64,
-        /// What is allowed.
+        /// The most bytes that are allowed.
         size_bytes_max: u64,
     },
     /// Author or comment are too long or contain control characters.
@@ -187,10 +187,10 @@ pub enum WriteError {
         what: &'static str,
         /// Its length.
         bytes: usize,
-        /// What is allowed.
+        /// The most bytes that are allowed.
         bytes_max: usize,
     },
-    /// The latest revision's record cannot be read by this version, so nothing is built on it.
+    /// This version of Larder cannot read the latest revision's record, so no revision can follow it.
     #[error(
         "version {revision} of `{name}` cannot be read here, so nothing can be written after it"
     )]
@@ -200,7 +200,7 @@ pub enum WriteError {
         /// The revision.
         revision: Revision,
     },
-    /// The last number is used up.
+    /// The article has reached the highest version number.
     #[error("`{name}` has all the versions that there can be")]
     Full {
         /// The article.
@@ -208,17 +208,17 @@ pub enum WriteError {
     },
 }
 
-/// How an article is, for a writer who expected it otherwise.
+/// The state of an article, for a writer who expected another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     /// The article.
     pub name: ArticleName,
-    /// What the write was made from; [`Revision::NONE`] also if tags named no known revision.
+    /// The base of the write; [`Revision::NONE`] also if tags named no known revision.
     pub base: Revision,
     /// The latest revision: who, when, what.
     pub latest: Arc<RevisionFacts>,
-    /// Whether the latest revision has the very content of the refused write: it may be the same
-    /// write, sent again because its answer was lost.
+    /// Whether the latest revision has the same content as the refused write: this may be the same write, sent again
+    /// because its answer was lost.
     pub has_same_content: bool,
 }
 
@@ -226,7 +226,8 @@ pub struct Stale {
 const AUTHOR_BYTES_MAX: usize = 255;
 
 impl WriteError {
-    /// What it says to somebody who may write and not read: the versions, and not who wrote the latest, or when.
+    /// The message for a writer who may not read the article: it names the versions, but not who wrote the latest, or
+    /// when.
     pub fn blind(&self) -> String {
         let (WriteError::Stale(stale)
         | WriteError::Precondition(stale)
@@ -255,7 +256,7 @@ impl WriteError {
         }
     }
 
-    /// A word for programs, the same for all errors of a kind.
+    /// A word for programs; all errors of one kind have the same word.
     pub fn code(&self) -> &'static str {
         match self {
             WriteError::Stale(_) => "stale",
@@ -273,7 +274,7 @@ impl WriteError {
         }
     }
 
-    /// How the article is, if that is why the write is refused.
+    /// The state of the article, if that is why the write is refused.
     pub fn stale(&self) -> Option<&Stale> {
         match self {
             WriteError::Stale(stale)
@@ -285,12 +286,12 @@ impl WriteError {
     }
 }
 
-/// The base that a request names: the version in its URL, the tags in `If-Match`, or `If-None-Match: *`
-/// which creates. If it names several, all must hold.
+/// The base that a request names: by the version in its URL, by the tags in `If-Match`, or by `If-None-Match: *`,
+/// which creates an article. If a request names several, all must hold.
 ///
 /// # Errors
-/// [`WriteError::BaseMissing`] if it names none; [`WriteError::Precondition`] if the latest revision
-/// is not among the tags, or there is one and should be none; [`WriteError::NotFound`] if tags are
+/// [`WriteError::BaseMissing`] if the request names no base; [`WriteError::Precondition`] if no tag is that of the
+/// latest revision, or if the article exists in spite of `If-None-Match: *`; [`WriteError::NotFound`] if tags are
 /// given for an article that does not exist. A version in the URL is checked by [`Change::check`].
 pub fn resolve_base(
     snapshot: &Snapshot,
@@ -315,7 +316,7 @@ pub fn resolve_base(
         let Some(latest) = latest else {
             return Err(WriteError::NotFound { name: name.clone() });
         };
-        // Only strong tags are for writers (RFC 9110, 13.1.1); a deletion has nothing to be matched.
+        // `If-Match` compares strong tags only (RFC 9110, 13.1.1). A deletion has no tag to match.
         let is_match = !latest.is_deleted()
             && candidates(if_match).any(|(is_weak, tag)| {
                 tag == "*" || !is_weak && RevisionTag::parse(tag) == Some(latest.tag)
@@ -337,7 +338,7 @@ pub fn resolve_base(
 }
 
 impl Change {
-    /// The article.
+    /// The name of the article that this write changes.
     pub fn name(&self) -> &ArticleName {
         match self {
             Change::Put(Put { name, .. })
@@ -346,10 +347,10 @@ impl Change {
         }
     }
 
-    /// Checks this write against `snapshot`; the result's batch is yet to be committed.
+    /// Checks this write against `snapshot`. The caller commits the batch of the result.
     ///
     /// # Errors
-    /// [`WriteError`], by the first thing that forbids it.
+    /// [`WriteError`], for the first rule that the write breaks.
     pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<Checked, WriteError> {
         let (name, base, author, comment, at) = match self {
             Change::Put(Put { name, base, author, comment, at, .. })
@@ -371,7 +372,7 @@ impl Change {
             Change::Restore(restore) => restored(name, article, restore.from)?,
         };
         let revision = base.next().ok_or_else(|| WriteError::Full { name: name.clone() })?;
-        // Microseconds are what every database and client keeps.
+        // Every database and client keeps microseconds, but not always more.
         let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
         let key = key(name, revision);
         let (body, blobs) = render(&kind, base, author, comment, at);
@@ -387,7 +388,7 @@ impl Change {
         Ok(Checked { batch, name: name.clone(), revision, key, tag })
     }
 
-    /// Whether `base` is the latest revision, and the article in a state that this write is for.
+    /// Checks that `base` is the latest revision, and that the article's state allows this write.
     fn check_base(&self, article: Option<&Arc<Article>>, base: Revision) -> Result<(), WriteError> {
         let name = || self.name().clone();
         let Some(article) = article else {
@@ -477,7 +478,7 @@ mod tests {
         store
     }
 
-    /// The version that a write makes, or the word for why it is refused.
+    /// Expects the version that a write makes, or the code of its refusal.
     #[track_caller]
     fn check(change: &Change, expected: &str) {
         let mut store = sample();
@@ -525,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_who_was_first() {
+    fn a_refusal_names_the_other_writer() {
         let error = sample().check(&put("a", 1, "two")).expect_err("stale");
         assert_eq!(
             error.to_string(),
@@ -638,7 +639,7 @@ mod tests {
         check(&store, "gone", None, None, Some("*"), "2");
         check(&store, "gone", None, Some(&gone), None, "precondition_failed from 1");
         check(&store, "gone", None, Some("*"), None, "precondition_failed from 0");
-        // The same text again has another tag: who saw the first has not seen what came after.
+        // The same text written again has another tag: a writer who saw the first has not seen what came after it.
         store.write(&put("a", 2, "one"));
         check(&store, "a", None, Some(&old), None, "precondition_failed from 1");
     }
