@@ -1,9 +1,9 @@
 //! Measures the engine alone, without a server: `measure DUMP [QUERY|@FILE ..]`.
 //!
-//! Prints the CPU time of building a snapshot, the resident memory after it, and the mean CPU time of each
-//! query; a file has a query a line, and they are asked in turn over and over, so that none finds its data in
-//! the processor's caches. Even CPU time varies with what else the machine does: the instructions that are
-//! counted at every change are those of the `workload` example, see bench/README.md.
+//! Prints the CPU time of building a snapshot, the resident memory after that, and the mean CPU time of each query. A
+//! file has one query a line; they are asked in turn over and over, so that none finds its data in the processor's
+//! caches. Even CPU time varies with the other load on the machine. The instructions that are counted for every
+//! change are those of the `workload` example, see bench/README.md.
 
 use std::fs::File;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn main() {
     }
 }
 
-/// CPU time of this process's only thread so far; zero where the system does not say.
+/// The CPU time of this process's only thread so far; zero if the system does not report it.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanoseconds = text.split_whitespace().next().and_then(|first| first.parse().ok());

@@ -1,8 +1,8 @@
-//! A fixed piece of work for `bench/instructions`, which counts the instructions that it takes: `workload KIND`.
+//! A fixed amount of work, whose instructions `bench/instructions` counts: `workload KIND`.
 //!
-//! A made-up catalogue, packed as a dump is, is loaded, then asked questions of one kind. What is counted runs
-//! within [`counted_work`]; `workload` alone prints the kinds, one a line. Nothing depends on time, the machine or
-//! chance, but for the seeds of hash tables.
+//! It loads a generated catalogue, packed as a dump is, and asks questions of one kind. The instructions within
+//! [`counted_work`] are counted. `workload` without arguments prints the kinds, one a line. The result depends on
+//! neither time nor machine nor chance, apart from the seeds of hash tables.
 
 use std::io::Write;
 
@@ -19,21 +19,21 @@ const QUESTIONS: usize = 1_000;
 const KINDS: [&str; 6] =
     ["load", "info", "suggest", "search-text", "search-field", "search-too-much"];
 
-/// Work that is counted as one.
+/// One piece of work that is counted.
 enum Work<'a> {
     /// Reading a dump.
     Load(&'a [u8]),
-    /// Answering questions, with at most so many packages.
+    /// Answering questions, with at most this many packages each.
     Ask(&'a Snapshot, Vec<Params>, usize),
 }
 
-/// What came of it: a snapshot, or how many bytes were answered, and how many questions refused.
+/// The result: a snapshot, or how many bytes were answered and how many questions refused.
 enum Done {
     Loaded(Box<Snapshot>),
     Asked(usize, usize),
 }
 
-/// The name is what `bench/instructions` looks for: no other function may contain it.
+/// `bench/instructions` looks for this name: no other function's name may contain it.
 #[inline(never)]
 fn counted_work(work: Work<'_>) -> Done {
     match work {
@@ -71,7 +71,7 @@ fn main() {
     let snapshot = aur::dump::read(&dump[..], &DumpLimits::default()).expect("a dump");
     let packages: Vec<serde_json::Value> = serde_json::from_slice(&dump).expect("JSON");
     let results_max = if kind == "search-too-much" { 10 } else { 5_000 };
-    // About packages from all over the catalogue, in no order.
+    // The questions are about packages from all over the catalogue, in no particular order.
     let questions = (0..QUESTIONS).map(|at| {
         let query = query(&kind, at, &packages[at * 1_237 % packages.len()]);
         Params::from_query(PathParams::default(), Some(&query))
@@ -82,7 +82,7 @@ fn main() {
     assert_eq!(refused, if kind == "search-too-much" { QUESTIONS } else { 0 });
 }
 
-/// The question number `at` of this kind, about this package.
+/// Question number `at` of this kind, about this package.
 fn query(kind: &str, at: usize, package: &serde_json::Value) -> String {
     let text = |key: &str| package[key].as_str().unwrap_or("nobody");
     let part = |skip: usize, take: usize| -> String {
@@ -91,7 +91,7 @@ fn query(kind: &str, at: usize, package: &serde_json::Value) -> String {
     match kind {
         "info" => format!("v=5&type=info&arg={}", text("Name")),
         "suggest" => format!("v=5&type=suggest&arg={}", part(0, 1 + at % 6)),
-        // From the middle of names: some find one package, some hundreds.
+        // Needles from the middle of names: some find one package, some hundreds.
         "search-text" => format!("v=5&type=search&arg={:x<4}", part(at % 3, 4 + at % 3)),
         "search-field" => format!("v=5&type=search&by=maintainer&arg={}", text("Maintainer")),
         _ => format!("v=5&type=search&arg={}", ["py", "lib", "-git", "ool"][at % 4]),

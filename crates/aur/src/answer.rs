@@ -1,4 +1,4 @@
-//! From a question to finished bytes.
+//! From a query to the finished bytes of its answer.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -20,53 +20,53 @@ const JSON: &str = "application/json";
 const JAVASCRIPT: &str = "text/javascript";
 const SUGGESTIONS: &str = "application/x-suggestions+json";
 
-/// Most names that a suggestion gives.
+/// Most names in a suggestion.
 const SUGGESTIONS_MAX: u32 = 20;
 
-/// More than most suggestions take together.
+/// Enough bytes for most suggestions.
 const SUGGESTIONS_BYTES: usize = 640;
 
-/// What a record takes in most answers, and a little more: growing means copying.
+/// A little more than the size of a record in most answers: growth means copying.
 const SEARCH_RECORD_BYTES: usize = 480;
 const INFO_RECORD_BYTES: usize = 840;
 
-/// What stands around the records takes no more.
+/// Upper bound for the bytes around the records.
 const ENVELOPE_BYTES: usize = 128;
 
-/// How many records are warmed up together: what is read of them stays in the nearest cache.
+/// How many records are warmed up together: few enough for the nearest cache to hold what is read of them.
 const WARM_UP_RECORDS: usize = 32;
 
-/// The JSON of so many records, just written, is read again sooner than the digests of all records are gathered
-/// when they are first asked for.
+/// Up to this many records, a digest over the JSON just written is cheaper than the digests of all records when they
+/// are needed for the first time.
 const READ_AGAIN_RECORDS_MAX: usize = 32;
 
-/// A finished answer, and what became of the question.
+/// A finished answer, and what it reports about the query.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The bytes to send.
     pub reply: Reply,
-    /// How it went.
+    /// What became of the query, for metrics and the HTTP status.
     pub outcome: Outcome,
 }
 
-/// What became of a question.
+/// What became of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered.
+    /// It was answered.
     Answered(Asked),
-    /// Refused.
+    /// It was refused.
     Refused {
         /// Why.
         error: QueryError,
-        /// Tells version 6, whose errors have a status of their own.
+        /// The version of the request: errors of version 6 have a status of their own.
         version: Version,
-        /// What was asked for, where it was refused for what was found.
+        /// What the request asked for, if the query was valid and only its results were refused.
         asked: Option<Asked>,
     },
 }
 
 impl Answer {
-    /// The answer to `params` from `snapshot`, with at most `results_max` packages.
+    /// Answers `params` from `snapshot`, with at most `results_max` packages.
     pub fn to(params: Params, snapshot: &Snapshot, speaks_6: bool, results_max: usize) -> Answer {
         match Query::parse(params, speaks_6) {
             Ok(query) => snapshot.answer(&query, results_max),
@@ -74,7 +74,7 @@ impl Answer {
         }
     }
 
-    /// The answer for a client that has asked too often: `version` as it was given, where it was.
+    /// The answer for a client that has sent too many requests; `version` as the request gave it, if it did.
     pub fn rate_limited(version: Option<i64>) -> Answer {
         let version = version.map(i128::from);
         let error = QueryError::RateLimited;
@@ -113,7 +113,7 @@ impl Answer {
 }
 
 impl Refusal {
-    /// The error object; HTTP is not its business.
+    /// The error object. Its HTTP status is chosen elsewhere.
     pub fn answer(&self) -> Answer {
         let version = match self.version {
             Some(version) => Cow::Owned(version.to_string()),
@@ -136,13 +136,13 @@ impl Refusal {
 }
 
 impl Snapshot {
-    /// Answers `query`, with at most `results_max` packages: a question that finds more is refused.
+    /// Answers `query` with at most `results_max` packages; a query that finds more is refused.
     pub fn answer(&self, query: &Query, results_max: usize) -> Answer {
         let outcome = Outcome::Answered(query.asked);
         let callback = query.callback.as_deref();
         let names = match query.kind {
             Kind::Info | Kind::Search | Kind::MaintainerSearch => {
-                // One more than may be given tells that there are too many.
+                // One more than the maximum shows that there are too many.
                 let limit = results_max.saturating_add(1);
                 let found = if query.kind == Kind::Info {
                     self.info(query, limit)
@@ -174,10 +174,10 @@ impl Snapshot {
         Answer::finish(json, SUGGESTIONS, callback, outcome)
     }
 
-    /// The packages that `info` names, in the order of the request, each once.
+    /// The packages that an `info` query names, in the order of the request, each once.
     fn info(&self, query: &Query, limit: usize) -> Vec<DocId> {
         if query.by != By::Name {
-            // Version 6: the packages that any of the arguments finds, by name.
+            // Version 6: the packages that match at least one argument, by name.
             let mut found: Vec<DocId> =
                 query.args.iter().flat_map(|arg| self.find_by(query.by, arg, limit)).collect();
             found.sort_unstable();
@@ -188,7 +188,7 @@ impl Snapshot {
         let mut seen = HashSet::new();
         let mut found = Vec::new();
         for arg in &query.args {
-            // The collation ignores trailing spaces in comparisons for equality.
+            // The collation ignores trailing spaces when it compares for equality.
             if let Some(doc) = self.find(arg.literal.trim_end_matches(' '))
                 && (query.args.len() == 1 || seen.insert(doc))
             {
@@ -201,8 +201,8 @@ impl Snapshot {
         found
     }
 
-    /// Whether a search finds more than `results_max` packages, where the sizes of posting lists tell so
-    /// much: then none has to be decoded.
+    /// Whether the sizes of posting lists alone show that a search finds more than `results_max` packages. If so, no
+    /// list has to be decoded.
     fn is_surely_too_much(&self, query: &Query, results_max: usize) -> bool {
         let Some(arg) = query.single() else { return false };
         match (query.by, query.version, query.mode) {
@@ -222,7 +222,7 @@ impl Snapshot {
         }
     }
 
-    /// The packages that a search finds, by name.
+    /// The packages that a search finds, in name order.
     fn search(&self, query: &Query, limit: usize) -> Vec<DocId> {
         let empty = Arg { literal: String::new(), spaced: None };
         let arg = query.single().unwrap_or(&empty);
@@ -230,7 +230,7 @@ impl Snapshot {
             (By::Name | By::NameDesc, Version::V5) => {
                 let first = arg.spaced.as_deref().unwrap_or(&arg.literal);
                 let found = self.find_text(query.by, query.mode, &fold(first), limit);
-                // A bare plus was meant as a space by most, as a plus by some.
+                // A bare plus is meant as a space by most clients, and as a plus by some.
                 if found.is_empty() && arg.spaced.is_some() {
                     return self.find_text(query.by, query.mode, &fold(&arg.literal), limit);
                 }
@@ -243,7 +243,7 @@ impl Snapshot {
         }
     }
 
-    /// Version 6: packages in which every word is found.
+    /// Version 6: the packages that contain every word.
     fn find_all_words(&self, query: &Query, words: &str, limit: usize) -> Vec<DocId> {
         let mut words = words.split(' ').filter(|word| !word.is_empty()).map(fold);
         let Some(first) = words.next() else {
@@ -262,8 +262,8 @@ impl Snapshot {
         found
     }
 
-    /// The packages whose name, or name or description, contains or begins with the folded `needle`;
-    /// where there are `limit` or more, `limit` of them.
+    /// The packages whose name, or name or description, contains the folded `needle` or begins with it; at most
+    /// `limit` of them.
     fn find_text(&self, by: By, mode: Mode, needle: &str, limit: usize) -> Vec<DocId> {
         let names = match mode {
             Mode::Contains => self.names().containing(needle, limit),
@@ -289,7 +289,7 @@ impl Snapshot {
         union(&names, &descriptions, limit)
     }
 
-    /// The packages that have `arg` as a value of an exact field, by name.
+    /// The packages with `arg` as a value of an exact field, in name order.
     fn find_by(&self, by: By, arg: &Arg, limit: usize) -> Vec<DocId> {
         if matches!(by, By::Name | By::NameDesc) {
             return self.find_text(by, Mode::Contains, &fold(&arg.literal), limit);
@@ -329,7 +329,7 @@ impl Snapshot {
         json
     }
 
-    /// The packages as JSON, and the tag of it.
+    /// The packages as JSON, and its entity tag.
     fn render(&self, query: &Query, found: &[DocId]) -> (Bytes, Etag) {
         let (type_, shape, version) = match (query.kind, query.version) {
             (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
@@ -342,7 +342,7 @@ impl Snapshot {
             _ => SEARCH_RECORD_BYTES,
         };
         let mut json = Sheet::with_capacity(ENVELOPE_BYTES + found.len() * record_bytes);
-        // The tag is that of the JSON or, where there is much of it, of what determines it.
+        // The tag is a digest of the JSON, or, if that is long, of everything that determines it.
         let is_long = found.len() > READ_AGAIN_RECORDS_MAX;
         let mut determined_by = Vec::new();
         if is_long {
@@ -377,13 +377,13 @@ impl Snapshot {
         }
         determined_by.extend_from_slice(type_.as_bytes());
         determined_by.push(version);
-        // Another release may write the same packages otherwise.
+        // Another release may render the same packages differently.
         determined_by.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
         (json, Etag::of(&determined_by))
     }
 }
 
-/// The answer to a question that finds more packages than one answer may have.
+/// The answer to a query that finds more packages than an answer may have.
 fn too_many(query: &Query) -> Answer {
     let version = if query.version == Version::V6 { 6 } else { 5 };
     let (error, callback) = (QueryError::TooMany, query.callback.clone());

@@ -1,8 +1,8 @@
-//! Reading `packages-meta-ext-v1.json`: a JSON array of package records, plain or gzip.
+//! Reads `packages-meta-ext-v1.json`: a JSON array of package records, plain or compressed with gzip.
 //!
-//! The array is read record by record through a window, so a dump of any size needs little memory
-//! beside the snapshot that it becomes. Compression is found by its magic bytes, in a loop: servers
-//! name the file's own gzip as content encoding, as nothing, or apply a second one.
+//! The array is read record by record through a window, so a dump of any size needs little memory beside the snapshot
+//! that it becomes. Compression is recognized by its magic bytes, repeatedly: some servers declare the gzip of the
+//! file as a content encoding, some do not declare it, and some compress once more.
 
 use std::io::{self, BufReader, Read};
 use std::mem;
@@ -13,10 +13,10 @@ use crate::package::Package;
 use crate::scan;
 use crate::snapshot::{Snapshot, SnapshotBuilder};
 
-/// Bounds on what is read.
+/// Bounds on a dump.
 #[derive(Clone, Copy, Debug)]
 pub struct DumpLimits {
-    /// Largest dump, in bytes after inflating.
+    /// Largest dump, in bytes after decompression.
     pub dump_bytes_max: u64,
     /// Largest single record, in bytes of JSON.
     pub record_bytes_max: usize,
@@ -29,13 +29,13 @@ impl Default for DumpLimits {
     }
 }
 
-/// Why a dump was not taken. Lines and columns count from 1, in the inflated JSON.
+/// Why a dump was refused. Lines and columns count from 1, in the decompressed JSON.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
-    /// The bytes could not be read or inflated.
+    /// The bytes could not be read or decompressed.
     #[error("cannot read the dump: {0}")]
     Read(#[from] io::Error),
-    /// The dump ends within the array, or before it began.
+    /// The dump ends before the array begins or before it ends.
     #[error("line {line} column {column}: the dump ends here, expected {expected}")]
     Truncated {
         /// Line of the end.
@@ -45,7 +45,7 @@ pub enum DumpError {
         /// What should have followed.
         expected: &'static str,
     },
-    /// Not JSON, or not a record.
+    /// The dump is not JSON, or contains something that is not a record.
     #[error("line {line} column {column}: {problem}")]
     Malformed {
         /// Line of the offending byte.
@@ -55,34 +55,34 @@ pub enum DumpError {
         /// What is wrong there.
         problem: String,
     },
-    /// An array without records: no catalogue is empty.
+    /// The array has no records. Every real catalogue has some.
     #[error("the dump has no packages")]
     Empty,
-    /// Larger than [`DumpLimits::dump_bytes_max`].
+    /// The dump is larger than [`DumpLimits::dump_bytes_max`].
     #[error("the dump has more than {dump_bytes_max} bytes")]
     TooLarge {
         /// The bound that was exceeded.
         dump_bytes_max: u64,
     },
-    /// Compressed more often than anyone does.
+    /// The dump is compressed more often than any real server would do it.
     #[error("the dump is compressed more than {GZIP_LAYERS_MAX} times")]
     TooDeep,
 }
 
-/// aurweb compresses once, a proxy in front of it once more.
+/// aurweb compresses once, and a proxy in front of it may compress once more.
 const GZIP_LAYERS_MAX: usize = 3;
 
 /// The first bytes of every gzip member (RFC 1952, 2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const WINDOW_BYTES: usize = 256 << 10;
 
 /// Reads a whole dump and builds its snapshot.
 ///
 /// # Errors
 ///
-/// [`DumpError`], with the position where there is one. Nothing is built from half a dump.
+/// [`DumpError`], with a position if one is known. An incomplete dump never becomes a snapshot.
 pub fn read<'a>(source: impl Read + Send + 'a, limits: &DumpLimits) -> Result<Snapshot, DumpError> {
     let mut builder = SnapshotBuilder::default();
     let mut input = Input::new(inflate(source)?, limits);
@@ -98,7 +98,7 @@ pub fn read<'a>(source: impl Read + Send + 'a, limits: &DumpLimits) -> Result<Sn
     Ok(builder.build())
 }
 
-/// What the list has next.
+/// What the parser expects next in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// A record, or the end of an empty list.
@@ -111,7 +111,7 @@ enum Next {
     Nothing,
 }
 
-/// Takes off as many gzip layers as there are.
+/// Removes all gzip layers.
 fn inflate<'a>(source: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>, DumpError> {
     let mut reader: Box<dyn Read + Send> = Box::new(source);
     for layers in 0.. {
@@ -128,12 +128,13 @@ fn inflate<'a>(source: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a
     Err(DumpError::TooDeep)
 }
 
-/// Whether `reader` begins with gzip's magic bytes, and all of it again. The first read may give a
-/// single byte: sources give what they have.
+/// Whether `reader` begins with gzip's magic bytes, and a reader of all its bytes, those included. The first read may
+/// return a single byte: a source returns what it has.
 fn peek_magic<R: Read>(mut reader: R) -> Result<(bool, impl Read + use<R>), DumpError> {
     let mut head = Vec::with_capacity(GZIP_MAGIC.len());
     match reader.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut head) {
-        // A layer that is cut off within its first bytes: said with its place once it is read on.
+        // A layer that is cut off within its first bytes: the error, with its position, comes when it is read
+        // further.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
         read => {
             read?;
@@ -142,17 +143,17 @@ fn peek_magic<R: Read>(mut reader: R) -> Result<(bool, impl Read + use<R>), Dump
     Ok((head == GZIP_MAGIC, io::Cursor::new(head).chain(reader)))
 }
 
-/// Why no more records are read from a window.
+/// Why no more records can be read from a window.
 enum Stop {
     NoSeparator,
     TooLong,
     Unreadable(serde_json::Error),
 }
 
-/// The longest piece of JSON whose beginning is not told from an error: a number or an escape.
+/// The longest piece of JSON whose beginning looks like an error: a number or an escape.
 const DOUBTFUL_BYTES: usize = 64;
 
-/// Where in `text` the parser met `error`, in bytes.
+/// The offset in `text`, in bytes, at which the parser reported `error`.
 fn error_offset(error: &serde_json::Error, text: &str) -> usize {
     let line_start = match error.line() {
         0 | 1 => 0,
@@ -165,25 +166,25 @@ fn line_breaks(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
-/// A window on the dump that moves forward, and knows where it is.
+/// A window that moves forward over the dump and knows its position.
 struct Input<'a> {
     source: Box<dyn Read + Send + 'a>,
     limits: &'a DumpLimits,
     buffer: Vec<u8>,
-    /// What of the buffer has been taken.
+    /// How much of the buffer has been consumed.
     taken: usize,
     /// How much of the buffer is known to be UTF-8.
     valid: usize,
-    /// How much of the buffer has been read; the rest is room.
+    /// How much of the buffer has been filled; the rest is free.
     filled: usize,
     is_at_end: bool,
     bytes_read: u64,
-    /// Up to where in the buffer line breaks have been counted: a record that was read the short way has none, so
-    /// most of a dump need not be searched for them.
+    /// Line breaks have been counted up to here in the buffer. A record that the fast path read has none, so most of
+    /// a dump need not be searched for them.
     counted: usize,
-    /// How many there are before that, what has left the buffer included.
+    /// How many line breaks there are before `counted`, in all the bytes since the start of the dump.
     lines: u64,
-    /// Bytes since the last line break, in what has left the buffer.
+    /// Bytes since the last line break, among those that have left the buffer.
     column_gone: u64,
 }
 
@@ -204,7 +205,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads on; drops what has been taken first.
+    /// Drops the consumed bytes, then reads more.
     fn fill(&mut self) -> Result<(), DumpError> {
         (self.lines, self.column_gone) = self.position_after(self.taken);
         self.counted = 0;
@@ -224,7 +225,7 @@ impl<'a> Input<'a> {
         };
         let read = match read {
             Ok(read) => read,
-            // A gzip stream that stops early: the file was cut off or is still being written.
+            // The gzip stream ends early: the file was cut off or is still being written.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 self.taken = self.filled;
                 return Err(self.truncated("the rest of the compressed data"));
@@ -254,7 +255,7 @@ impl<'a> Input<'a> {
         self.taken += bytes;
     }
 
-    /// The next byte that is not white space, which is taken away.
+    /// Consumes the next byte that is not white space.
     fn next_byte(&mut self, expected: &'static str) -> Result<u8, DumpError> {
         self.peek()?.ok_or_else(|| self.truncated(expected))
     }
@@ -288,7 +289,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Hands over the records that the window has, then reads on; gives what is to come after them.
+    /// Hands over the records that the window holds, then reads on; returns what must come after them.
     fn records(
         &mut self,
         mut next: Next,
@@ -318,7 +319,8 @@ impl<'a> Input<'a> {
                         && size <= self.limits.record_bytes_max
                     {
                         take(&package);
-                        // It owns nothing: looking for what to free would take as long as reading a field.
+                        // A package from the fast path owns nothing. Searching it for something to free would take as
+                        // long as reading a field.
                         mem::forget(package);
                         rest = &rest[size..];
                         next = Next::Separator;
@@ -353,8 +355,8 @@ impl<'a> Input<'a> {
             }
             Some(Stop::TooLong) => return Err(self.too_long()),
             Some(Stop::Unreadable(error)) => {
-                // A record that is cut off by the window's end is read again with what follows. `0.`
-                // at the end is an error, too, that more bytes may mend; they mend none far from it.
+                // If the window's end cuts off a record, it is read again together with what follows. `0.` at the end
+                // is an error too, which more bytes may correct; they can only correct an error close to the end.
                 let is_at_window_end =
                     error.is_eof() || left - error_offset(&error, rest) < DOUBTFUL_BYTES;
                 if self.is_at_end && error.is_eof() {
@@ -386,7 +388,7 @@ impl<'a> Input<'a> {
         self.malformed(&format!("a record of more than {} bytes", self.limits.record_bytes_max))
     }
 
-    /// Line breaks and bytes since the last one, from the start of the dump to `end` in the buffer.
+    /// The number of line breaks, and of bytes since the last one, from the start of the dump to `end` in the buffer.
     fn position_after(&self, end: usize) -> (u64, u64) {
         let lines = self.lines + line_breaks(&self.buffer[self.counted..end]);
         let column = match memchr::memrchr(b'\n', &self.buffer[..end]) {
@@ -406,7 +408,7 @@ impl<'a> Input<'a> {
         DumpError::Malformed { line: lines + 1, column: column + 1, problem: problem.to_owned() }
     }
 
-    /// The parser's error with its place in the dump rather than in the record.
+    /// The parser's error, with its position in the dump, not in the record.
     fn at(&self, error: &serde_json::Error) -> DumpError {
         let (lines, column) = self.position_after(self.taken);
         let text = error.to_string();
@@ -461,13 +463,13 @@ mod tests {
     }
 
     #[test]
-    fn compressed_without_end() {
+    fn too_many_layers_of_compression() {
         let layers = (0..5).fold(b"[]".to_vec(), |bytes, _| gzip(&bytes));
         check(&layers, Err("the dump is compressed more than 3 times"));
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn errors_have_a_position() {
         let one = record("a");
         for (dump, error) in [
             (
@@ -502,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text() {
+    fn invalid_utf_8() {
         let mut dump = format!("[\n{},\n", record("a")).into_bytes();
         dump.extend_from_slice(b"{\"Name\":\"\xff\"}]");
         check(&dump, Err("line 3 column 10: invalid UTF-8"));
@@ -521,9 +523,9 @@ mod tests {
         check(format!("[{}]", names.join(",")).as_bytes(), Ok(9_000));
     }
 
-    /// Line breaks are counted between records, within those that the parser reads, and across windows.
+    /// Line breaks are counted between records, inside those that the JSON parser reads, and across windows.
     #[test]
-    fn places_far_from_the_start() {
+    fn positions_far_from_the_start() {
         let mut dump = "[\n".to_owned();
         for number in 0..9_000 {
             let text = record(&format!("é{number}"));

@@ -1,21 +1,21 @@
-//! Why a query is refused, in the words that clients look for.
+//! Why a query is refused, in the words that clients expect.
 
-/// A refused query. The texts are upstream's to the letter: clients compare them.
+/// A refused query. The texts are upstream's to the letter, as clients compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// `v` is missing.
     #[error("Please specify an API version.")]
     NoVersion,
-    /// `v` is not a version that is spoken here.
+    /// `v` is not a supported version.
     #[error("Invalid version specified.")]
     InvalidVersion,
-    /// `by` is none of the 14 values.
+    /// `by` is not one of the 14 values.
     #[error("Incorrect by field specified.")]
     IncorrectBy,
-    /// `type` is missing, or a type that needs an argument has none.
+    /// `type` is missing, or its argument is.
     #[error("No request type/data specified.")]
     NoData,
-    /// Version 6 without an argument (goaurrpc).
+    /// A version 6 request has no argument (goaurrpc).
     #[error("No request data specified.")]
     NoData6,
     /// `type` is unknown.
@@ -24,34 +24,34 @@ pub enum QueryError {
     /// `mode` is unknown (goaurrpc).
     #[error("Incorrect mode specified.")]
     IncorrectMode,
-    /// A search for fewer than two characters.
+    /// The argument of a search has fewer than two characters.
     #[error("Query arg too small.")]
     TooSmall,
-    /// More results than may be given; none are.
+    /// The query finds more results than an answer may have; none are sent.
     #[error("Too many package results.")]
     TooMany,
-    /// `callback` is no JavaScript name.
+    /// `callback` is not a JavaScript name.
     #[error("Invalid callback name.")]
     InvalidCallback,
-    /// More requests than a client may make in a day.
+    /// The client has sent more requests than it may in a day.
     #[error("Rate limit reached")]
     RateLimited,
-    /// `arg` of a JSON body is not a list, where several are asked for.
+    /// `arg` in a JSON body is not a list, though the type takes several arguments.
     #[error("the 'arg' parameter must be of array type")]
     ArgNotList,
-    /// `arg` of a JSON body is not a string, where one is asked for.
+    /// `arg` in a JSON body is not a string, though the type takes one argument.
     #[error("the 'arg' parameter must be of string type")]
     ArgNotString,
-    /// `by` of a JSON body is not a string.
+    /// `by` in a JSON body is not a string.
     #[error("the 'by' parameter must be of string type")]
     ByNotString,
-    /// The body was announced or looks like JSON and is not, or is no object.
+    /// The body is declared as JSON or looks like JSON, but is not a JSON object.
     #[error("the body must be a JSON object")]
     BodyNotJson,
 }
 
 impl QueryError {
-    /// Whether the request itself is malformed, which has a status of its own on the wire.
+    /// Whether the request itself is malformed. Such errors have a status of their own.
     pub fn is_malformed(self) -> bool {
         matches!(
             self,
@@ -62,7 +62,7 @@ impl QueryError {
         )
     }
 
-    /// Whether upstream sends it unsorted and without a tag.
+    /// Whether upstream sends this error with unsorted keys and without an entity tag.
     pub(crate) fn is_untagged(self) -> bool {
         self.is_malformed() || matches!(self, QueryError::InvalidCallback | QueryError::RateLimited)
     }

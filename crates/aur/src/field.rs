@@ -1,6 +1,6 @@
-//! The fields of a record as the interface names them, and the fields that can be searched.
+//! The fields of a record under their names on the wire, and the fields that can be searched.
 
-/// A key of a package record. The order is that of the keys in an answer: ascending.
+/// A key of a package record. The order is the ascending one that keys have in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Field {
@@ -63,8 +63,8 @@ impl Field {
         Field::Version,
     ];
 
-    /// All fields in the order in which a record keeps their values: those of a search record first, so
-    /// that a search touches few cache lines. [`Field::place`] is the way back.
+    /// All fields in the order in which a record stores their values. Those of a search record come first, so that a
+    /// search touches few cache lines. [`Field::place`] gives a field's position in it.
     pub(crate) const KEPT: [Field; 26] = {
         let mut kept = Field::ALL;
         let mut at = 0;
@@ -75,7 +75,7 @@ impl Field {
         kept
     };
 
-    /// How many of [`Field::KEPT`] a search record has.
+    /// How many fields at the start of [`Field::KEPT`] make up a search record.
     pub(crate) const SEARCH_COUNT: usize = {
         let mut count = 0;
         let mut at = 0;
@@ -86,7 +86,7 @@ impl Field {
         count
     };
 
-    /// Where the field stands in [`Field::KEPT`].
+    /// The field's position in [`Field::KEPT`].
     pub(crate) const fn place(self) -> usize {
         let mut place = 0;
         let mut at = 0;
@@ -103,7 +103,7 @@ impl Field {
         place
     }
 
-    /// The key as it stands in an object: quoted, with its colon and the comma before it.
+    /// The key as it is written in an object: quoted, with its colon and the comma before it.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Field::CheckDepends => ",\"CheckDepends\":",
@@ -135,8 +135,8 @@ impl Field {
         }
     }
 
-    /// What stands for the field in a version 5 record that has no value for it; `None` if the key
-    /// is left out.
+    /// The value that a version 5 record shows if the package has none for this field; `None` if the key is left out
+    /// then.
     pub(crate) const fn absent_value(self) -> Option<&'static str> {
         match self {
             Field::Description
@@ -169,7 +169,7 @@ impl Field {
     }
 }
 
-/// What a search looks at: the values of the `by` parameter.
+/// The field that a search looks at: the values of the `by` parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum By {
@@ -179,7 +179,7 @@ pub enum By {
     NameDesc,
     /// User name of the maintainer; the empty name finds orphans.
     Maintainer,
-    /// User name of who submitted the package base.
+    /// User name of the submitter of the package base.
     Submitter,
     /// Name of a dependency, without its version condition.
     Depends,
@@ -189,15 +189,15 @@ pub enum By {
     OptDepends,
     /// Name of a dependency for checking.
     CheckDepends,
-    /// Name of what the package provides, its own name included.
+    /// Name of something that the package provides, its own name included.
     Provides,
-    /// Name of what it conflicts with.
+    /// Name of something that the package conflicts with.
     Conflicts,
-    /// Name of what it replaces.
+    /// Name of something that the package replaces.
     Replaces,
-    /// One keyword of its base.
+    /// One keyword of the package base.
     Keywords,
-    /// A group that it belongs to.
+    /// A group that the package belongs to.
     Groups,
     /// User name of a co-maintainer.
     CoMaintainers,
@@ -222,7 +222,7 @@ impl By {
         By::CoMaintainers,
     ];
 
-    /// The value on the wire.
+    /// The value as it is written on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             By::Name => "name",

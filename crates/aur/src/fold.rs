@@ -1,15 +1,15 @@
 //! Folding of case and accents, as the database behind the AUR compares text.
 //!
-//! MariaDB's `utf8mb4_general_ci` gives each character of the Basic Multilingual Plane one weight:
-//! that of its upper-case letter without accents. Folding is therefore from one character to one
-//! character, and the order of folded texts is the order of that collation (`_` after letters).
+//! MariaDB's `utf8mb4_general_ci` gives each character of the Basic Multilingual Plane one weight: that of its
+//! upper-case letter without accents. So folding maps one character to one character, and folded texts sort as that
+//! collation sorts (`_` after letters).
 
 use unicode_normalization::char::decompose_canonical;
 
 use crate::words;
 
-/// `text` with letters in upper case and without accents: `pätatt` becomes `PATATT`, `straße`
-/// becomes `STRASE`. Letters that are no letter with an accent stay apart: ø, ł, æ.
+/// `text` with letters in upper case and without accents: `pätatt` becomes `PATATT`, `straße` becomes `STRASE`.
+/// Letters that are not a base letter with an accent, such as ø, ł and æ, stay as they are.
 pub fn fold(text: &str) -> String {
     let mut folded = Vec::with_capacity(text.len() + words::PAIR_BYTES);
     fold_into(text.as_bytes(), &mut folded);
@@ -21,8 +21,8 @@ pub(crate) fn fold_into(text: &[u8], folded: &mut Vec<u8>) {
     fold_until(text, |_| 0, folded);
 }
 
-/// Appends the folded form of what stands in `text` before the first byte, one of ASCII, that `marks` marks;
-/// gives its size in `text`.
+/// Appends the folded form of `text` up to the first byte that `marks` marks, which is an ASCII byte. Returns the
+/// size of that part of `text`.
 #[inline(always)]
 pub(crate) fn fold_until(text: &[u8], marks: impl Fn(u64) -> u64, folded: &mut Vec<u8>) -> usize {
     let start = folded.len();
@@ -47,10 +47,10 @@ fn fold_char(character: char) -> char {
         'a'..='z' => character.to_ascii_uppercase(),
         '\0'..='\u{7f}' => character,
         'ß' => 'S',
-        // й is a letter of its own, unlike ё.
+        // й is a letter of its own, unlike ё, which is an accented е.
         'Й' | 'й' => 'Й',
         'ϲ' => 'Σ',
-        // Greek letters with an acute accent that have the same twice.
+        // Unicode has these Greek letters with an acute accent twice.
         '\u{1f71}' => '\u{1fbb}',
         '\u{1f73}' => '\u{1fc9}',
         '\u{1f75}' => '\u{1fcb}',
@@ -59,7 +59,7 @@ fn fold_char(character: char) -> char {
         '\u{1f7b}' => '\u{1feb}',
         '\u{1f7d}' => '\u{1ffb}',
         _ if KEPT.binary_search(&character).is_ok() => character,
-        // The scripts whose letters the collation knows: Latin, Greek, Cyrillic and their extensions.
+        // The collation knows case and accents in Latin, Greek, Cyrillic and their extensions.
         '\u{80}'..='\u{58f}' | '\u{1e00}'..='\u{1fff}' => {
             let mut base = None;
             decompose_canonical(character, |part| {
@@ -73,7 +73,7 @@ fn fold_char(character: char) -> char {
     }
 }
 
-/// Letters that the collation's tables, older than most of these letters' upper case, leave as they are.
+/// Letters that the collation leaves as they are: its tables are older than the upper case of most of them.
 #[rustfmt::skip]
 const KEPT: [char; 111] = [
     '\u{180}', '\u{19a}', '\u{19b}', '\u{19e}', '\u{23c}', '\u{23f}', '\u{240}', '\u{242}',
@@ -93,7 +93,7 @@ const KEPT: [char; 111] = [
     '\u{214e}', '\u{2184}',
 ];
 
-/// The upper-case letter, where it is a single one.
+/// The upper-case form, if that is a single character.
 fn upper_case(character: char) -> char {
     let mut upper = character.to_uppercase();
     match (upper.next(), upper.next()) {
@@ -102,7 +102,7 @@ fn upper_case(character: char) -> char {
     }
 }
 
-/// `text` in lower case: how package names are compared by `info`, where accents matter.
+/// `text` in lower case. `info` compares package names in this form, where accents count.
 pub(crate) fn lower(text: &str) -> String {
     if text.is_ascii() { text.to_ascii_lowercase() } else { text.to_lowercase() }
 }

@@ -41,7 +41,7 @@ impl List {
 }
 
 impl Snapshot {
-    /// The list, as gzip. Takes up to some seconds of CPU for the larger ones.
+    /// Renders `list` and compresses it with gzip. The larger lists take up to some seconds of CPU.
     pub fn list(&self, list: List) -> Vec<u8> {
         let mut out = GzEncoder::new(Vec::new(), Compression::new(6));
         let written = match list {
@@ -91,7 +91,7 @@ impl Snapshot {
     }
 }
 
-/// A JSON string as a line of text.
+/// Writes a JSON string as a line of plain text.
 fn write_line(out: &mut impl Write, json: &[u8]) -> std::io::Result<()> {
     let text: String = serde_json::from_slice(json).unwrap_or_default();
     writeln!(out, "{text}")

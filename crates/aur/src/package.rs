@@ -1,4 +1,4 @@
-//! One record of a dump, as it is read: the wire form of `packages-meta-ext-v1.json`.
+//! One record of a dump as it is read: the wire form of `packages-meta-ext-v1.json`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::scan;
 
-/// One package as the dump gives it. Unknown keys are ignored; keys that older dumps lack are optional.
+/// One package as the dump has it. Unknown keys are ignored; keys that older dumps lack are optional.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Package<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct Package<'a> {
     /// Kept as written, so that every digit survives.
     #[serde(borrow)]
     pub popularity: Number<'a>,
-    /// When it was flagged, in Unix seconds.
+    /// When the package was flagged as out of date, in Unix seconds.
     #[serde(borrow, default)]
     pub out_of_date: Option<Integer<'a, i64>>,
     #[serde(borrow, default)]
@@ -73,14 +73,14 @@ pub(crate) struct Package<'a> {
 /// A string of the dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Text<'a> {
-    /// Written without escapes: its bytes in the dump are its value, and may be sent as they are.
+    /// Written without escapes: the bytes in the dump are the value, and may be sent unchanged.
     Verbatim(&'a [u8]),
-    /// Written with escapes: this is the value.
+    /// Written with escapes: this is the value without them.
     Unescaped(String),
 }
 
 impl Text<'_> {
-    /// Its bytes, which are UTF-8.
+    /// The value's bytes, which are UTF-8.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
             Text::Verbatim(text) => text,
@@ -98,7 +98,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("a string")
             }
-            // The parser lends a string only if it stands in the input as it is, without escapes.
+            // The parser lends a string only if the input has it without escapes.
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'a>, E> {
                 Ok(Text::Verbatim(text.as_bytes()))
             }
@@ -113,10 +113,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 /// A list of strings; `null` is read as the empty list.
 #[derive(Debug)]
 pub(crate) enum Texts<'a> {
-    /// As it stands in the dump: not empty, without white space between its strings and without escapes in
-    /// them, so that it may be sent as it is.
+    /// The text of the list in the dump. It is not empty, has no white space between its strings and no escapes in
+    /// them, so it may be sent unchanged.
     Verbatim(&'a [u8]),
-    /// As the parser gives it.
+    /// The strings as the parser returns them.
     Parsed(Vec<Text<'a>>),
 }
 
@@ -165,7 +165,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
     }
 }
 
-/// A number of the dump, as written.
+/// A number of the dump, as it is written there.
 #[derive(Debug)]
 pub(crate) struct Number<'a>(pub(crate) &'a [u8]);
 
@@ -183,9 +183,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Number<'a> {
 /// A whole number of the dump.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Integer<'a, T> {
-    /// Its digits, as they are sent.
+    /// The digits as the dump has them, sent unchanged.
     Verbatim(&'a [u8]),
-    /// As the parser gives it.
+    /// The number as the parser returns it.
     Parsed(T),
 }
 

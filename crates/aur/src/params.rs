@@ -1,7 +1,7 @@
-//! From the parts of a request to parameters, by aurweb's rules for where each is taken from.
+//! [`Params`]: the parameters of a request, taken from its parts by aurweb's rules.
 //!
-//! A query string decides alone about the arguments; path and body count only where it has none
-//! (the path even beside other parameters: there aurweb drops it, and its clients' searches).
+//! If the query string has an argument, only its arguments count. Otherwise those of path and body do. (The path's
+//! argument counts even beside other query parameters; aurweb drops it there, and its clients' searches fail.)
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::error::QueryError;
 
-/// An argument. In a query string a bare `+` is a plus to aurweb and a space to most clients'
-/// encoders; both readings are kept, and the field that is searched decides.
+/// An argument. In a query string a bare `+` means a plus to aurweb, and a space to most clients' encoders. Both
+/// readings are stored, and the searched field decides which one is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arg {
-    /// With `+` as plus.
+    /// With `+` read as a plus.
     pub literal: String,
-    /// With `+` as space, where that makes a difference.
+    /// With `+` read as a space, if that makes a difference.
     pub spaced: Option<String>,
 }
 
@@ -27,7 +27,7 @@ impl From<String> for Arg {
     }
 }
 
-/// What the path gave: `/rpc/v5/search/{arg}` and its like. Values are percent-decoded.
+/// The parameters in the path, as in `/rpc/v5/search/{arg}`. Values are percent-decoded.
 #[derive(Clone, Debug, Default)]
 pub struct PathParams {
     /// The version after `v`, as written.
@@ -53,7 +53,7 @@ pub enum Body<'a> {
     Fields(&'a [(String, String)]),
 }
 
-/// The parameters of a question, not yet understood.
+/// The parameters of a query before validation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params {
     pub(crate) version: Option<String>,
@@ -63,9 +63,9 @@ pub struct Params {
     pub(crate) callback: Option<String>,
     /// The arguments in the order of the request.
     pub(crate) args: Vec<Arg>,
-    /// Which of them a question about one thing takes.
+    /// Index in `args` of the argument that a query with one argument uses.
     pub(crate) single: usize,
-    /// What is wrong with a JSON body; reported before anything else.
+    /// The error in a JSON body; it is reported before any other.
     pub(crate) malformed: Option<QueryError>,
 }
 
@@ -85,7 +85,7 @@ impl Params {
         let is_typed = path.type_.is_some();
         match body {
             Body::Json(bytes) => params.take_json(bytes, &path),
-            // Clients that post JSON without saying so, where aurweb expects nothing else.
+            // Some clients post JSON without declaring it, on paths where aurweb expects JSON only.
             Body::Form(bytes) if is_typed && looks_like_json(bytes) => {
                 params.take_json(bytes, &path);
             }
@@ -127,7 +127,7 @@ impl Params {
         }
     }
 
-    /// Takes one named parameter; the last of several counts.
+    /// Sets one named parameter; if it is repeated, the last one counts.
     fn set(&mut self, key: &str, value: &str) {
         let slot = match key {
             "v" => &mut self.version,
@@ -143,12 +143,12 @@ impl Params {
     fn take_query(&mut self, query: &str) {
         let path_version = self.version.take();
         for (key, value) in pairs(query) {
-            // Most keys are those of arguments, which are taken elsewhere.
+            // Most keys are those of arguments, which are handled elsewhere.
             if !matches!(key.as_bytes().first(), Some(b'v' | b't' | b'b' | b'm' | b'c' | b'%')) {
                 continue;
             }
             let key = decode(key, true);
-            // The other parameters may hold anything; only the known ones are decoded.
+            // Only the known parameters are decoded; others may hold anything.
             if matches!(key.as_ref(), "v" | "type" | "by" | "mode" | "callback") {
                 self.set(&key, &decode(value, true));
             }
@@ -161,7 +161,7 @@ impl Params {
         }
     }
 
-    /// Version 6 takes every argument, and a bare plus is a space.
+    /// Version 6 uses every argument, and reads a bare plus as a space.
     fn take_all_query_args(&mut self, query: &str) {
         for (key, value) in pairs(query) {
             if matches!(decode(key, true).as_ref(), "arg" | "arg[]") {
@@ -170,10 +170,10 @@ impl Params {
         }
     }
 
-    /// aurweb percent-decodes the whole query before it splits it, and looks at the last argument:
-    /// `arg` stands alone; `arg[]` makes a list with those before it, up to an `arg`.
+    /// aurweb percent-decodes the whole query before it splits it, and looks at the last argument. An `arg` counts
+    /// alone; an `arg[]` makes a list with those before it, back to an `arg`.
     fn take_query_args(&mut self, query: &str) {
-        /// Stands for a bare plus while the query is decoded; no UTF-8 text has it.
+        /// Stands for a bare plus while the query is decoded; this byte never occurs in UTF-8.
         const BARE_PLUS: u8 = 0xff;
         let mut bytes: Vec<u8> = Vec::with_capacity(query.len());
         let mut rest = query.as_bytes();
@@ -183,7 +183,8 @@ impl Params {
                 b'+' => bytes.push(BARE_PLUS),
                 b'%' => match hexadecimal(rest) {
                     Some(decoded) => {
-                        // An encoded 0xff is no text either; it becomes what lossy decoding makes of it.
+                        // An encoded 0xff is not valid text either; it becomes the replacement character of lossy
+                        // decoding.
                         if decoded == BARE_PLUS {
                             bytes.extend_from_slice("\u{fffd}".as_bytes());
                         } else {
@@ -217,12 +218,12 @@ impl Params {
                 break;
             }
         }
-        // The last of the request came first.
+        // The arguments were collected from the end of the query.
         self.args.reverse();
         self.single = self.args.len().saturating_sub(1);
     }
 
-    /// A form's last `arg`, unless it is empty, and all its `arg[]` together. In version 6 every `arg` counts.
+    /// A form's last `arg`, unless it is empty, together with all its `arg[]`. In version 6 every `arg` counts.
     fn take_form(&mut self, path: &PathParams, fields: &[(String, String)]) {
         let mut single = None;
         let mut listed = Vec::new();
@@ -240,7 +241,7 @@ impl Params {
             single.into_iter().filter(|value| !value.is_empty()).chain(listed).collect::<Vec<_>>()
         };
         self.args = args.into_iter().map(|value| value.clone().into()).collect();
-        // In a form an empty field is one that was not filled in; a list has what it has.
+        // An empty form field was not filled in; an empty item of a list counts.
         for slot in [&mut self.by, &mut self.mode, &mut self.version, &mut self.type_] {
             if slot.as_deref() == Some("") {
                 *slot = None;
@@ -250,7 +251,7 @@ impl Params {
 
     fn take_json(&mut self, bytes: &[u8], path: &PathParams) {
         if path.type_.is_none() {
-            // aurweb knows JSON on the typed paths only; elsewhere such a body says nothing.
+            // aurweb reads JSON on the typed paths only; on others such a body is ignored.
             return;
         }
         let Ok(Value::Object(members)) = serde_json::from_slice(bytes) else {
@@ -274,9 +275,9 @@ impl Params {
             Some(Value::Array(items)) if takes_list || is_of_version_6 => {
                 for (index, item) in items.iter().enumerate() {
                     match item {
-                        // aurweb drops the first one if it is what Python takes for false.
+                        // aurweb drops the first item if Python treats it as false.
                         _ if index == 0 && is_false(item) => {}
-                        // A package without a name: there is none.
+                        // null is a package without a name, which never exists.
                         Value::Null => self.args.push(String::new().into()),
                         Value::String(text) => self.args.push(text.clone().into()),
                         Value::Array(_) | Value::Object(_) => {
@@ -286,7 +287,7 @@ impl Params {
                     }
                 }
             }
-            // In a search, an empty one is none.
+            // In a search an empty argument counts as missing.
             Some(Value::String(text))
                 if text.is_empty() && path.type_.as_deref() == Some("search") => {}
             Some(Value::String(text)) if !takes_list => self.args.push(text.clone().into()),
@@ -299,14 +300,14 @@ impl Params {
     }
 }
 
-/// Whether nobody looks at `by` where a path has this type: it says nothing about information and suggestions, and
-/// version 5 reads it only in `/rpc`, where one parameter list serves all types.
+/// Whether `by` is ignored where a path has this type. `info` and suggestions have no use for it, and version 5 reads
+/// it only in `/rpc`, where all types share one parameter list.
 fn is_without_field(version: Option<&str>, type_of_path: Option<&str>) -> bool {
     version != Some("6")
         && matches!(type_of_path, Some("info" | "multiinfo" | "suggest" | "suggest-pkgbase"))
 }
 
-/// What Python takes for false.
+/// Whether Python treats this value as false.
 fn is_false(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -328,7 +329,7 @@ fn looks_like_json(bytes: &[u8]) -> bool {
     matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
-/// The keys and values between `&`, not decoded; a piece without `=` is a key alone.
+/// The undecoded keys and values between `&`; a piece without `=` is a key without a value.
 fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = Some(query);
     std::iter::from_fn(move || {
@@ -339,7 +340,7 @@ fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// What stands before the first `mark`, which is ASCII, and what stands after it, if it is there.
+/// The text before the first `mark`, an ASCII byte, and the text after it if there is a mark.
 fn cut(text: &str, mark: u8) -> (&str, Option<&str>) {
     match memchr(mark, text.as_bytes()) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -347,7 +348,7 @@ fn cut(text: &str, mark: u8) -> (&str, Option<&str>) {
     }
 }
 
-/// Percent-decodes; bytes that are no UTF-8 become U+FFFD.
+/// Percent-decodes `text`; bytes that are not UTF-8 become U+FFFD.
 fn decode(text: &str, plus_is_space: bool) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte == b'%' || byte == b'+' && plus_is_space) {
         return Cow::Borrowed(text);
@@ -359,7 +360,7 @@ fn decode(text: &str, plus_is_space: bool) -> Cow<'_, str> {
     percent_decode_str(text).decode_utf8_lossy()
 }
 
-/// The pairs of an urlencoded form. Empty pieces (a leading `&`) are passed over.
+/// The pairs of a URL-encoded form. Empty pieces (as from a leading `&`) are skipped.
 fn form_pairs(bytes: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(bytes);
     pairs(&text)
@@ -466,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_argument_stands_beside_other_parameters() {
+    fn a_path_argument_counts_beside_other_parameters() {
         let path = PathParams { arg: Some("x".into()), ..PathParams::default() };
         assert_eq!(shown(&Params::from_query(path.clone(), Some("by=name"))), "x (x)");
         assert_eq!(shown(&Params::from_query(path, Some("arg=y"))), "y (y)");

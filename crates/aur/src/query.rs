@@ -1,4 +1,4 @@
-//! A question, understood: every rule about versions, types, fields and their errors.
+//! [`Query`]: a valid question. All rules about versions, types, fields and their errors are here.
 
 use crate::error::QueryError;
 use crate::field::By;
@@ -7,13 +7,13 @@ use crate::params::{Arg, Params};
 /// Version of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// aurweb's and goaurrpc's.
+    /// The version of aurweb and goaurrpc.
     V5,
-    /// goaurrpc's successor draft.
+    /// goaurrpc's draft of a successor.
     V6,
 }
 
-/// What is asked for: the values of the `type` parameter.
+/// The kind of a query: the values of the `type` parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -27,9 +27,9 @@ pub enum Kind {
     Suggest,
     /// Names of package bases that begin with the argument.
     SuggestBase,
-    /// [`Kind::Suggest`] in the form that browsers take.
+    /// [`Kind::Suggest`] in the format of browsers' search boxes.
     OpensearchSuggest,
-    /// [`Kind::SuggestBase`] in the form that browsers take.
+    /// [`Kind::SuggestBase`] in the format of browsers' search boxes.
     OpensearchSuggestBase,
 }
 
@@ -45,7 +45,7 @@ impl Kind {
         Kind::OpensearchSuggestBase,
     ];
 
-    /// The value on the wire.
+    /// The value as it is written on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Info => "info",
@@ -77,7 +77,7 @@ pub enum Mode {
     StartsWith,
 }
 
-/// A question that can be answered.
+/// A query that can be answered.
 #[derive(Clone, Debug)]
 pub struct Query {
     pub(crate) version: Version,
@@ -85,42 +85,43 @@ pub struct Query {
     pub(crate) by: By,
     pub(crate) mode: Mode,
     pub(crate) args: Vec<Arg>,
-    /// Which of `args` a question about one thing takes.
+    /// Index in `args` of the argument that a query with one argument uses.
     pub(crate) single: usize,
     pub(crate) callback: Option<String>,
     pub(crate) asked: Asked,
 }
 
-/// What was asked for, in the words of the request: goaurrpc's metrics count these.
+/// What a request asked for, in its own words: goaurrpc's metrics count these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The type.
     pub kind: Kind,
-    /// Whether [`Kind::Info`] was asked for by its older name `multiinfo`.
+    /// Whether [`Kind::Info`] was requested by its older name `multiinfo`.
     pub is_multiinfo: bool,
-    /// The field that was named, whether or not it says anything about the type; without one, the type's own.
+    /// The field that the request names, even if the type does not use it; without one, the default of the type.
     pub by: By,
 }
 
-/// A question that cannot be answered, with what its error needs.
+/// A query that is refused, with what its error message needs.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     /// Why.
     pub(crate) error: QueryError,
-    /// The version as given, if it was a number.
+    /// The version in the request, if it was a number.
     pub(crate) version: Option<i128>,
     pub(crate) callback: Option<String>,
-    /// What was asked for, where nothing is wrong with the question itself.
+    /// What the request asked for, if the request itself was valid.
     pub(crate) asked: Option<Asked>,
 }
 
 impl Query {
-    /// Understands `params`. Version 6 is spoken only where `speaks_6`: aurweb, whose paths these
-    /// are, refuses it elsewhere.
+    /// Validates `params`. Version 6 is accepted only if `speaks_6` is set; otherwise it is refused, as aurweb
+    /// refuses it.
     ///
     /// # Errors
     ///
-    /// What aurweb finds first, in its order: body, callback, version, field, type, mode, argument.
+    /// The error that aurweb reports first. It checks in this order: body, callback, version, field, type, mode,
+    /// argument.
     pub fn parse(params: Params, speaks_6: bool) -> Result<Query, Refusal> {
         let given = params.version.as_deref().and_then(integer);
         let callback = params.callback.filter(|callback| !callback.is_empty());
@@ -198,24 +199,24 @@ impl Query {
         }
     }
 
-    /// The argument of a question about one thing.
+    /// The argument of a query with one argument.
     pub(crate) fn single(&self) -> Option<&Arg> {
         self.args.get(self.single)
     }
 
-    /// What is asked for.
+    /// The kind of the query.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The field that is looked at.
+    /// The field that the query searches.
     pub fn by(&self) -> By {
         self.by
     }
 }
 
-/// A version as aurweb's framework reads integers: with sign, leading zeros, underscores between digits, a fraction of
-/// zero. None beyond what 64 bits hold, signed or unsigned: no JSON of aurweb's has such a number.
+/// Parses a version as aurweb's framework parses integers: with a sign, leading zeros, underscores between digits, or
+/// a fraction of zero. `None` beyond 64 bits, signed or unsigned, as aurweb's JSON has no such number.
 fn integer(text: &str) -> Option<i128> {
     let text = text.trim();
     let whole = match text.split_once('.') {

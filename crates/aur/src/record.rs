@@ -1,8 +1,8 @@
-//! A package as it is kept: its values as finished JSON, one after another.
+//! How a package is stored: its values as finished JSON, one after another.
 //!
-//! A record is a bit per field that has a value, the sizes of those values, and the values. Writing
-//! an answer copies values between constant keys; nothing is parsed, escaped or formatted. The keys,
-//! a third of an answer, are not kept a hundred thousand times.
+//! A record has a bit for each field with a value, then the sizes of those values, then the values. To write an
+//! answer, values are copied between constant keys; nothing is parsed, escaped or formatted. The keys, a third of an
+//! answer, are not stored a hundred thousand times.
 //!
 //! ```text
 //! bits: u32 | bytes of sizes: u8 | size of each value: LEB128 .. | value .. value ..
@@ -12,28 +12,28 @@ use crate::field::Field;
 use crate::package::{Integer, Package, Text, Texts};
 use crate::sheet::Sheet;
 
-/// Where package snapshots are found, relative to the AUR's root: this, the base, `.tar.gz`.
+/// The path of a package's snapshot archive on the AUR, up to the package base; `.tar.gz` follows that.
 const SNAPSHOT_PREFIX: &str = "\"/cgit/aur.git/snapshot/";
 const SNAPSHOT_SUFFIX: &str = ".tar.gz\"";
 
-/// Which keys an answer's records have.
+/// Which keys a record shows in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// All keys; lists other than keywords and licences only when not empty.
     Info,
     /// The 14 keys of version 5 searches.
     Search,
-    /// goaurrpc's version 6: all keys that have a value other than nothing and zero, without numbers
-    /// of package and base.
+    /// goaurrpc's version 6: all keys whose value is neither empty nor zero, without the numbers of package and
+    /// package base.
     Version6,
     /// The keys of `packages-meta-v1.json`: the search keys and the submitter, popularity as a float.
     Metadata,
 }
 
-/// What stands before the sizes: the bits, and how many bytes the sizes take.
+/// Size of the part before the sizes: the bits, and the number of bytes that the sizes take.
 const HEAD_BYTES: usize = size_of::<u32>() + 1;
 
-/// Encodes packages one after another; keeps its buffers from one to the next.
+/// Encodes packages one after another, and uses its buffers again for each.
 #[derive(Debug, Default)]
 pub(crate) struct RecordWriter {
     bits: u32,
@@ -42,14 +42,14 @@ pub(crate) struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Encodes `package`; gives the size of its record, in bytes.
+    /// Encodes `package`; returns the size of its record, in bytes.
     pub(crate) fn encode(&mut self, package: &Package<'_>) -> usize {
         self.bits = 0;
         self.sizes.clear();
         self.values.clear();
         let base = &package.package_base;
         let is_named_as_base = base.as_bytes() == package.name.as_bytes();
-        // In the order of [`Field::KEPT`], so that each place is a constant.
+        // In the order of [`Field::KEPT`], so that each position is a constant.
         self.text(Field::Description, package.description.as_ref());
         self.integer(Field::FirstSubmitted, Some(&package.first_submitted));
         self.integer(Field::Id, Some(&package.id));
@@ -80,7 +80,7 @@ impl RecordWriter {
         HEAD_BYTES + self.sizes.len() + self.values.len()
     }
 
-    /// Writes the record that was encoded last to `out`, which has its size.
+    /// Writes the record that was encoded last to `out`, which has exactly its size.
     pub(crate) fn write_to(&self, out: &mut [u8]) {
         let (head, values) = out.split_at_mut(HEAD_BYTES + self.sizes.len());
         head[..4].copy_from_slice(&self.bits.to_le_bytes());
@@ -112,7 +112,7 @@ impl RecordWriter {
         self.value(field, |values| write_texts(texts, values));
     }
 
-    /// Takes what `write` writes as the value of `field`; if it writes nothing there is no value.
+    /// Stores what `write` writes as the value of `field`; if it writes nothing, the field has no value.
     #[inline(always)]
     fn value(&mut self, field: Field, write: impl FnOnce(&mut Vec<u8>)) {
         let place = const { KEPT_PLACES }[field as usize];
@@ -127,7 +127,7 @@ impl RecordWriter {
     }
 }
 
-/// The interface gives a popularity of nothing as the integer, everything else as in the dump.
+/// The API shows a popularity of zero as an integer, and any other as the dump has it.
 fn popularity(written: &[u8]) -> &[u8] {
     let digits = written.strip_prefix(b"-").unwrap_or(written);
     let is_zero = digits.iter().all(|byte| matches!(byte, b'0' | b'.'));
@@ -178,12 +178,12 @@ pub(crate) struct Record<'a> {
     /// A bit for each field that has a value, in the order of [`Field::KEPT`].
     bits: u32,
     sizes: &'a [u8],
-    /// The values, and whatever lies behind them.
+    /// The values, followed by whatever comes after the record in memory.
     values: &'a [u8],
 }
 
-/// Where the value of each field is, in the order of [`Field::KEPT`]: start and size, which is 0 if
-/// the field has no value.
+/// The position of each field's value, in the order of [`Field::KEPT`]: start and size. The size is 0 if the field
+/// has no value.
 type Places = [(u32, u32); Field::KEPT.len()];
 
 impl<'a> Record<'a> {
@@ -201,7 +201,7 @@ impl<'a> Record<'a> {
         HEAD_BYTES + self.sizes.len() + values as usize
     }
 
-    /// Where the first `count` values are.
+    /// The positions of the first `count` values.
     #[inline]
     fn places(self, count: usize) -> Places {
         let mut places = Places::default();
@@ -245,7 +245,7 @@ impl<'a> Record<'a> {
 
     /// Appends the package as a JSON object with the keys of `shape`.
     pub(crate) fn render(self, shape: Shape, out: &mut Sheet) {
-        // One body for each shape, in which what it leaves out costs nothing.
+        // Each shape is compiled separately, so that a shape does not pay for the members that it leaves out.
         match shape {
             Shape::Info => self.render_as(Shape::Info, out),
             Shape::Search => self.render_as(Shape::Search, out),
@@ -261,7 +261,7 @@ impl<'a> Record<'a> {
         let values_bytes: u32 = places.iter().map(|&(_, size)| size).sum();
         let (_, name_bytes) = places[Field::Name.place()];
         let (_, base_bytes) = places[Field::PackageBase.place()];
-        // The base's name may stand twice more than it is kept.
+        // The name of the base may be written twice more often than it is stored.
         let bytes_max = CONSTANTS_BYTES + (values_bytes + 2 * name_bytes.max(base_bytes)) as usize;
         let out = sheet.room(bytes_max + SPAN_BYTES);
         let mut pen = Pen { values: self.values, places, shape, out, at: 0 };
@@ -292,17 +292,18 @@ impl<'a> Record<'a> {
         pen.member(Field::UrlPath);
         pen.member(Field::Version);
         pen.constant(b"}");
-        // Each member begins with a comma. The version is always there, so there is a first one.
+        // Each member begins with a comma, and the first one's becomes `{`. There is a first one: the version is
+        // always there.
         pen.out[0] = b'{';
         let written = pen.at;
         sheet.written(written);
     }
 }
 
-/// How much is copied at once: most values are shorter, and a copy of one size needs no decision.
+/// How many bytes are copied at once. Most values are shorter, and a copy of constant size needs no branch.
 const SPAN_BYTES: usize = 32;
 
-/// More than all keys, what stands for absent values, and the constant parts of a path take.
+/// An upper bound for all keys, the values of absent fields, and the constant parts of a path.
 const CONSTANTS_BYTES: usize = {
     let mut bytes = "}".len() + SNAPSHOT_PREFIX.len() + SNAPSHOT_SUFFIX.len();
     let mut at = 0;
@@ -313,7 +314,7 @@ const CONSTANTS_BYTES: usize = {
     bytes
 };
 
-/// Writes one object into room that is large enough.
+/// Writes one object into a buffer that is large enough.
 struct Pen<'a> {
     values: &'a [u8],
     places: Places,
@@ -323,7 +324,7 @@ struct Pen<'a> {
 }
 
 impl Pen<'_> {
-    /// Writes `field` if the shape has it.
+    /// Writes `field` if the shape includes it.
     #[inline(always)]
     fn member(&mut self, field: Field) {
         let is_wanted = match self.shape {
@@ -343,7 +344,7 @@ impl Pen<'_> {
         if field == Field::UrlPath {
             self.constant(field.key().as_bytes());
             self.constant(SNAPSHOT_PREFIX.as_bytes());
-            // Without its quotes.
+            // The value without its quotes.
             self.value(start + 1, size - 2);
             self.constant(SNAPSHOT_SUFFIX.as_bytes());
         } else if size == 0 {
@@ -354,7 +355,7 @@ impl Pen<'_> {
                 self.constant(absent.as_bytes());
             }
         } else if self.shape == Shape::Version6 && size == 1 && self.is_zero(start) {
-            // Left out like nothing.
+            // Left out, like an empty value.
         } else {
             self.constant(field.key().as_bytes());
             if field == Field::Popularity
@@ -369,7 +370,7 @@ impl Pen<'_> {
         }
     }
 
-    /// Where the name of the package base is: it is kept if it is not the package's.
+    /// The position of the package base's name, which is stored only if it differs from the package's.
     #[inline(always)]
     fn base(&self) -> (u32, u32) {
         let base = self.places[const { Field::PackageBase.place() }];
@@ -392,7 +393,7 @@ impl Pen<'_> {
         let from = &self.values[start..];
         let to = &mut self.out[self.at..];
         match (from.first_chunk::<SPAN_BYTES>(), to.first_chunk_mut::<SPAN_BYTES>()) {
-            // What is copied too much is written over by what follows, or cut off.
+            // Excess bytes are overwritten by the next copy, or cut off at the end.
             (Some(from), Some(to)) if size <= SPAN_BYTES => *to = *from,
             _ => to[..size].copy_from_slice(&from[..size]),
         }
@@ -428,7 +429,7 @@ mod tests {
         let mut out = Sheet::default();
         Record::at(&bytes).render(shape, &mut out);
         assert_eq!(std::str::from_utf8(out.as_bytes()).expect("UTF-8"), expected);
-        // What lies behind a record changes nothing, nor what the sheet held before.
+        // Neither the bytes after a record nor the earlier contents of the sheet may matter.
         bytes.extend_from_slice(&[0xff; 99]);
         out.clear();
         out.push(&[0xff; 2000]);
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn version_6_leaves_out_what_is_nothing() {
+    fn version_6_leaves_out_empty_and_zero_values() {
         check(
             SPLIT,
             Shape::Version6,

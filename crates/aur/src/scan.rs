@@ -1,14 +1,13 @@
-//! The short way of reading a record: of the form and order that exports have, whose pieces
-//! need only be cut out.
+//! The fast path for reading a record in the form and order of the AUR's exports: it only cuts out pieces.
 //!
-//! What it reads has no white space between its pieces, no escape in a string and no key but the known ones,
-//! in their order. Anything else it leaves to the JSON parser, mistakes included: it never says why, and what
-//! it gives is what the parser gives (a test compares them).
+//! It accepts a record only without white space between its pieces, without escapes in strings, and with the known
+//! keys in their order. It leaves everything else to the JSON parser, mistakes included: it never reports an error,
+//! and its results are the same as the parser's (a test compares them).
 
 use crate::package::{Integer, Number, Package, Text, Texts};
 use crate::words;
 
-/// The record at the start of `text`, and its size in bytes; `None` if the parser is to read it.
+/// The record at the start of `text`, and its size in bytes; `None` if the parser must read it.
 pub(crate) fn record(text: &str) -> Option<(Package<'_>, usize)> {
     let mut scanner = Scanner { text: text.as_bytes(), at: 0 };
     // Fields are read in the order in which they stand here: that of the exports.
@@ -28,7 +27,7 @@ pub(crate) fn record(text: &str) -> Option<(Package<'_>, usize)> {
         first_submitted: scanner.integer(",\"FirstSubmitted\":")?,
         last_modified: scanner.integer(",\"LastModified\":")?,
         depends: {
-            // It follows from the base.
+            // The URL path is not stored, as it follows from the base.
             scanner.text_or_null(",\"URLPath\":")?;
             scanner.list(",\"Depends\":")?
         },
@@ -46,13 +45,13 @@ pub(crate) fn record(text: &str) -> Option<(Package<'_>, usize)> {
     scanner.constant("}").then_some((package, scanner.at))
 }
 
-/// Reads on, piece by piece. `None` is what the parser is to look at; a key, given with what stands before
-/// it and its colon, is taken only with a value that is wanted there.
+/// Reads a record piece by piece. Methods return `None` for anything that the parser must look at. A key is given
+/// with the separator before it and its colon, and is accepted only with a value of the expected type.
 ///
-/// What reads a value is not inlined: thirty bodies of it would push everything else out of the processor's
+/// Methods that read a value are not inlined: thirty copies of each would push other code out of the processor's
 /// instruction cache.
 struct Scanner<'a> {
-    /// What is cut out of it begins and ends beside ASCII, so it is UTF-8 as well.
+    /// The text. Pieces are cut from it only beside ASCII bytes, so they are UTF-8 as well.
     text: &'a [u8],
     at: usize,
 }
@@ -63,7 +62,7 @@ impl<'a> Scanner<'a> {
         &self.text[self.at..]
     }
 
-    /// Whether these bytes come next; they are taken if so.
+    /// Consumes these bytes if they come next; tells whether they did.
     #[inline(always)]
     fn constant(&mut self, bytes: &'static str) -> bool {
         let is_next = self.rest().starts_with(bytes.as_bytes());
@@ -110,7 +109,7 @@ impl<'a> Scanner<'a> {
         self.whole_number().map(Some)
     }
 
-    /// A number of up to 18 digits, which every type of integer holds, without sign.
+    /// A number without sign of up to 18 digits, which every integer type here can hold.
     #[inline(never)]
     fn whole_number<T>(&mut self) -> Option<Integer<'a, T>> {
         let digits = self.digits()?;
@@ -119,7 +118,7 @@ impl<'a> Scanner<'a> {
         (digits.len() <= 18 && !is_zero_led && is_whole).then_some(Integer::Verbatim(digits))
     }
 
-    /// A number (RFC 8259, 6) without sign.
+    /// A number without sign (RFC 8259, 6).
     #[inline(never)]
     fn number(&mut self, key: &'static str) -> Option<Number<'a>> {
         if !self.constant(key) {
@@ -140,7 +139,7 @@ impl<'a> Scanner<'a> {
         Some(Number(&self.text[start..self.at]))
     }
 
-    /// One digit or more.
+    /// One or more digits.
     #[inline(never)]
     fn digits(&mut self) -> Option<&'a [u8]> {
         let start = self.at;
@@ -148,7 +147,7 @@ impl<'a> Scanner<'a> {
         (self.at > start).then_some(&self.text[start..self.at])
     }
 
-    /// A list of strings as it stands; the empty one if there is none.
+    /// A list of strings as the dump has it; an absent list is empty.
     #[inline(never)]
     fn list(&mut self, key: &'static str) -> Option<Texts<'a>> {
         if !self.constant(key) || self.constant("[]") {
@@ -170,11 +169,11 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Calls `take` for each string of a list that [`record`] gave, with the list from its first character on. It
-/// gives how many bytes of the string it has seen.
+/// Calls `take` for each string of a list that [`record`] returned, with the rest of the list from the string's first
+/// character. `take` returns how many bytes of the string it has read.
 #[inline(always)]
 pub(crate) fn each_string<'a>(list: &'a [u8], mut take: impl FnMut(&'a [u8]) -> usize) {
-    // The bracket or comma and the quote before a string; the quote behind the last and the bracket.
+    // Before each string come a bracket or comma and a quote; after the last one, a quote and a bracket.
     let mut rest = list.get(2..).unwrap_or_default();
     while !rest.is_empty() {
         let seen = take(rest);
@@ -183,7 +182,7 @@ pub(crate) fn each_string<'a>(list: &'a [u8], mut take: impl FnMut(&'a [u8]) -> 
     }
 }
 
-/// The string that [`each_string`] gave the beginning of.
+/// The string at the start of what [`each_string`] passes to `take`.
 #[inline(always)]
 pub(crate) fn string(rest: &[u8]) -> &[u8] {
     &rest[..words::unmarked(rest, words::quotes)]
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
     use crate::record::RecordWriter;
 
-    /// What is kept of a package, and the terms of its lists.
+    /// What is stored of a package, and the terms of its lists.
     fn kept(package: &Package<'_>) -> (Vec<u8>, Vec<Vec<u8>>) {
         let mut writer = RecordWriter::default();
         let mut record = vec![0; writer.encode(package)];
@@ -208,7 +207,7 @@ mod tests {
         (record, terms)
     }
 
-    /// Whether the record is read the short way; what it gives must be what the parser gives.
+    /// Whether the fast path reads the record. If it does, its result must be the parser's.
     #[track_caller]
     fn check(text: &str) -> bool {
         let mut parser = serde_json::Deserializer::from_str(text).into_iter::<Package<'_>>();
@@ -222,7 +221,7 @@ mod tests {
     const RECORD: &str = r#"{"ID":7,"Name":"a-b","PackageBaseID":3,"PackageBase":"a","Version":"1-1","Description":"d, é","URL":null,"NumVotes":0,"Popularity":0.25,"OutOfDate":12,"Maintainer":null,"Submitter":"who","FirstSubmitted":1,"LastModified":2,"URLPath":"/x","Depends":["b>=1","a long name of a dependency",""],"Groups":[],"Keywords":["k"]}"#;
 
     #[test]
-    fn exports_are_read_the_short_way() {
+    fn exports_take_the_fast_path() {
         assert!(check(RECORD));
         assert!(check(&format!("{RECORD},{{")));
         for popularity in ["0", "10", "1.5e-7", "1E+9", "0.0"] {
@@ -234,12 +233,12 @@ mod tests {
         let dump = String::from_utf8(dump).expect("UTF-8");
         let lines = dump.lines().filter(|line| line.starts_with('{'));
         let short = lines.filter(|line| check(line)).count();
-        // Some have a description with a quote or a backslash.
+        // Some have a quote or a backslash in their description.
         assert!((480..=500).contains(&short), "{short} of 500");
     }
 
     #[test]
-    fn all_else_is_left_to_the_parser() {
+    fn everything_else_is_left_to_the_parser() {
         for (old, new) in [
             ("a-b", "a\\u002db"),
             ("a-b", "a\tb"),

@@ -1,21 +1,21 @@
-//! The bytes of one answer while they are written, from the start to the end.
+//! [`Sheet`]: the buffer in which one answer is written.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// Bytes so far, and room behind them that has been written before: it is not cleared again for each
-/// record, which would cost as much as the record itself.
+/// The bytes so far, followed by room that was initialized earlier. The room is not cleared again for each record,
+/// which would cost as much as the record itself.
 #[derive(Debug, Default)]
 pub(crate) struct Sheet {
     bytes: Vec<u8>,
-    /// Where the room begins.
+    /// Where the bytes end and the room begins.
     end: usize,
 }
 
 impl Sheet {
-    /// A sheet for about so many bytes.
+    /// A sheet with room for about this many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Sheet {
         if bytes >= LARGE_BYTES {
             return Sheet { bytes: large(bytes), end: 0 };
@@ -32,8 +32,8 @@ impl Sheet {
         self.end += bytes.len();
     }
 
-    /// Room for at least so many bytes behind the end; what it holds has no meaning. Whoever writes from its
-    /// start on says how much with [`Sheet::written`].
+    /// At least this many bytes of room after the end, with arbitrary contents. The caller writes from the start of
+    /// the room, and then reports the number of bytes with [`Sheet::written`].
     #[inline]
     pub(crate) fn room(&mut self, bytes: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < bytes {
@@ -47,19 +47,19 @@ impl Sheet {
         self.bytes.resize(self.end + bytes, 0);
     }
 
-    /// Moves the end behind the first `bytes` of its room.
+    /// Adds the first `bytes` of the room to the bytes so far.
     #[inline]
     pub(crate) fn written(&mut self, bytes: usize) {
         self.end += bytes;
         debug_assert!(self.end <= self.bytes.len(), "more was written than there was room");
     }
 
-    /// Takes back the last byte, if there is one.
+    /// Removes the last byte, if there is one.
     pub(crate) fn pop(&mut self) {
         self.end = self.end.saturating_sub(1);
     }
 
-    /// Begins again at the start.
+    /// Empties the sheet.
     pub(crate) fn clear(&mut self) {
         self.end = 0;
     }
@@ -69,7 +69,7 @@ impl Sheet {
         &self.bytes[..self.end]
     }
 
-    /// The bytes.
+    /// The bytes, for an answer. A large sheet returns to the pool once they have been sent.
     pub(crate) fn finish(mut self) -> Bytes {
         if self.bytes.len() >= LARGE_BYTES {
             return Bytes::from_owner(Large(self));
@@ -79,20 +79,21 @@ impl Sheet {
     }
 }
 
-/// From here on a sheet is used again once its answer has been sent. Getting so much memory from the system,
-/// and clearing it, costs an eighth of what writing the answer does.
+/// A sheet of this size or more is used again once its answer has been sent. To get this much memory from the system
+/// and clear it costs an eighth of what writing the answer costs.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// Larger sheets than this are not kept: no answer of a server with the usual settings has as much.
+/// Larger sheets are freed: with the usual settings no answer needs as much.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// How many sheets are kept.
+/// Most sheets in the pool.
 const KEPT_MAX: usize = 8;
 
-/// Sheets that are not in use, all of them room; those that were used last at the end.
+/// The pool: sheets that are not in use, entirely room. The most recently used are at the end.
 static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// Room for so many bytes: what is left in the processor's caches from its last use, or a new one.
+/// Room for this many bytes: the most recently used sheet, as it may still be in the processor's caches, or a new
+/// one.
 fn large(bytes: usize) -> Vec<u8> {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     match kept.iter().rposition(|room| room.len() >= bytes) {
@@ -104,7 +105,7 @@ fn large(bytes: usize) -> Vec<u8> {
     }
 }
 
-/// A large sheet that is being sent.
+/// A large sheet while it is sent.
 struct Large(Sheet);
 
 impl AsRef<[u8]> for Large {
@@ -130,7 +131,7 @@ impl Drop for Large {
 mod tests {
     use super::*;
 
-    /// A sheet of so many bytes, all of them `byte`.
+    /// A sheet of this many bytes, each of them `byte`.
     fn sent(byte: u8, bytes: usize) -> Bytes {
         let mut sheet = Sheet::with_capacity(bytes);
         sheet.push(&vec![byte; bytes]);
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_sent_is_not_written_to() {
+    fn a_sheet_is_not_used_again_while_it_is_sent() {
         let sizes = [100, LARGE_BYTES, LARGE_BYTES + 1, 3 * LARGE_BYTES, KEPT_BYTES_MAX + 1];
         let mut sending: Vec<(u8, Bytes)> = Vec::new();
         for byte in 0..=u8::MAX {
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_grows_beyond_what_was_asked_for() {
+    fn a_sheet_grows_beyond_its_initial_capacity() {
         for asked in [0, 10, LARGE_BYTES] {
             let mut sheet = Sheet::with_capacity(asked);
             let piece = [7; 1000];

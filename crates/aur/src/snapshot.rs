@@ -22,8 +22,8 @@ use crate::package::{Package, Text, Texts};
 use crate::record::{Record, RecordWriter};
 use crate::{scan, words};
 
-/// Records lie in blocks of this size, so that growing never copies them. A larger record would have a
-/// block to itself; the reader of dumps allows none.
+/// Records are stored in blocks of this size, so that growth never copies them. A larger record would need a block of
+/// its own; the dump reader allows none that large.
 const BLOCK_BYTES: usize = HUGE_PAGE_BYTES;
 
 /// Every package of one dump, with the indexes over them.
@@ -32,16 +32,16 @@ pub struct Snapshot {
     records: Box<[Placed]>,
     /// Folded names, ascending.
     names: TrigramIndex,
-    /// The packages whose name is its folded form in lower case, byte for byte: nearly all.
+    /// The packages whose name is byte for byte the lower case of its folded form: nearly all.
     plain_names: DocSet,
     /// Doc ids by the hash of the folded name.
     docs_by_name: HashTable<u32>,
     hasher: RandomState,
     /// Folded descriptions.
     descriptions: TrigramIndex,
-    /// Folded names of package bases, ascending, and for each a package of that base.
+    /// Folded names of package bases, ascending, each with a package of that base.
     bases: TextColumn,
-    /// The places in `bases` of names that are their folded form in lower case.
+    /// The positions in `bases` of names that are the lower case of their folded form.
     plain_bases: DocSet,
     packages_of_bases: Box<[DocId]>,
     /// Exact terms: one namespace for each [`By`].
@@ -49,16 +49,16 @@ pub struct Snapshot {
     duplicate_count: u32,
 }
 
-/// Where a package's record is.
+/// The place of a package's record.
 struct Placed {
-    /// Block number times [`BLOCK_BYTES`] plus the place in it.
+    /// Block number times [`BLOCK_BYTES`], plus the offset in the block.
     place: u64,
-    /// The record's digest, or 0 as long as no answer has shown it: most are never shown.
+    /// The record's digest, or 0 until an answer has needed it: most never do.
     digest: AtomicU64,
 }
 
 impl fmt::Debug for Snapshot {
-    /// Its size; a hundred thousand packages are no debug output.
+    /// Shows the size only: a hundred thousand packages make no readable debug output.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Snapshot")
@@ -87,13 +87,13 @@ impl Snapshot {
         Record::at(self.bytes_from(doc))
     }
 
-    /// The bytes of the package's record, and whatever lies behind them.
+    /// The bytes from the start of the package's record to the end of its block.
     fn bytes_from(&self, doc: DocId) -> &[u8] {
         let place = self.records[doc.0 as usize].place as usize;
         &self.blocks[place / BLOCK_BYTES][place % BLOCK_BYTES..]
     }
 
-    /// The same for packages that are alike in every value, in every process.
+    /// A digest of the record. Packages that are equal in every value have the same digest in every process.
     pub(crate) fn digest(&self, doc: DocId) -> u64 {
         match self.records[doc.0 as usize].digest.load(Relaxed) {
             0 => self.first_digest(doc),
@@ -109,10 +109,10 @@ impl Snapshot {
         digest
     }
 
-    /// Reads from where these records are, so that they are near when they are needed: the processor
-    /// waits for all of them at once, not for one after the other.
+    /// Reads the first bytes of these records before they are needed: the processor then waits for all of them at
+    /// once, not for one after another.
     pub(crate) fn warm_up(&self, docs: &[DocId]) {
-        /// What the processor fetches at once, and how much of it a search shows of most records.
+        /// The size of a cache line, and how many lines of most records a search shows.
         const LINE_BYTES: usize = 64;
         const LINES: usize = 5;
 
@@ -120,7 +120,7 @@ impl Snapshot {
         for doc in docs {
             let place = self.records[doc.0 as usize].place as usize;
             let rest = self.blocks[place / BLOCK_BYTES].get(place % BLOCK_BYTES..);
-            // The last records of a block have fewer lines behind them.
+            // The last records of a block have fewer lines after them.
             if let Some(lines) = rest.and_then(|rest| rest.first_chunk::<{ LINES * LINE_BYTES }>())
             {
                 for line in 0..LINES {
@@ -131,7 +131,7 @@ impl Snapshot {
         std::hint::black_box(sum);
     }
 
-    /// The package with this name, whatever the case of its letters; accents count.
+    /// The package with this name, in any case of letters; accents count.
     pub(crate) fn find(&self, name: &str) -> Option<DocId> {
         let folded = fold(name);
         let first = self.find_folded(folded.as_bytes())?;
@@ -167,7 +167,7 @@ impl Snapshot {
         }
     }
 
-    /// Appends the JSON string of the name at this place in [`Snapshot::bases`].
+    /// Appends the JSON string of the base's name at this position in [`Snapshot::bases`].
     pub(crate) fn write_base(&self, base: u32, out: &mut Vec<u8>) {
         if self.plain_bases.has(DocId(base)) {
             write_lower(self.bases.text(DocId(base)), out);
@@ -193,13 +193,13 @@ impl Snapshot {
         &self.bases
     }
 
-    /// A package of the base at this place in [`Snapshot::bases`].
+    /// A package of the base at this position in [`Snapshot::bases`].
     pub(crate) fn package_of_base(&self, base: u32) -> DocId {
         self.packages_of_bases[base as usize]
     }
 }
 
-/// Appends a folded name as the JSON string of its lower case.
+/// Appends a folded name in lower case, as a JSON string.
 #[inline]
 fn write_lower(folded: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
@@ -209,27 +209,27 @@ fn write_lower(folded: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Whether the lower case of the folded form of `name` is `name` itself, and needs no escape in JSON.
+/// Whether `name` is the lower case of its folded form and needs no escape in JSON.
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|byte| {
         matches!(byte, b' '..=b'~') && !byte.is_ascii_uppercase() && !matches!(byte, b'"' | b'\\')
     })
 }
 
-/// Room for what the AUR has, a fifth more than in 2026: packages, and bytes of a name and of a description.
-/// Memory that is asked for and not written to costs nothing; growing means copying.
+/// Initial capacity: the AUR of 2026 and a fifth more. Packages, bytes of a name, bytes of a description. Memory that
+/// is reserved and not written to costs nothing; growth means copying.
 const PACKAGES: usize = 128 << 10;
 const NAME_BYTES: usize = 24;
 const DESCRIPTION_BYTES: usize = 72;
 
-/// A catalogue that does not fit gets so many times its room, at once.
+/// If a catalogue does not fit, its capacity is multiplied by this at once.
 const GROWTH: usize = 8;
 
-/// Collects packages in any order.
+/// Builds a snapshot from packages in any order.
 pub struct SnapshotBuilder {
     writer: RecordWriter,
     blocks: Vec<Block>,
-    /// What of the last block has been written.
+    /// How many bytes of the last block have been written.
     block_bytes: usize,
     records: Vec<u64>,
     names: Texts32,
@@ -240,7 +240,7 @@ pub struct SnapshotBuilder {
     terms: TermIndexBuilder,
 }
 
-/// Texts in the order they came, in one allocation.
+/// Texts in the order in which they were added, in one allocation.
 #[derive(Default)]
 struct Texts32 {
     /// Bytes of UTF-8.
@@ -249,7 +249,7 @@ struct Texts32 {
 }
 
 impl Texts32 {
-    /// Makes room for so many more texts of so many bytes each.
+    /// Reserves memory for this many more texts of this many bytes each.
     fn reserve(&mut self, more: usize, bytes: usize) {
         self.text.reserve(more * bytes);
         self.ends.reserve(more);
@@ -265,9 +265,9 @@ impl Texts32 {
         &self.text[start..self.ends[at as usize] as usize]
     }
 
-    /// The places of all texts, in ascending order of the texts; equal texts in the order they came.
+    /// The positions of all texts in ascending order of the texts; equal texts in the order in which they were added.
     fn sorted(&self) -> Vec<u32> {
-        // Comparing the first sixteen bytes as one number decides most pairs without touching the texts.
+        // To compare the first sixteen bytes as one number decides most pairs without a look at the texts.
         let mut places: Vec<(u128, u32)> = (0..self.ends.len() as u32)
             .map(|place| {
                 let text = self.get(place);
@@ -308,7 +308,7 @@ impl SnapshotBuilder {
         builder
     }
 
-    /// Makes room for so many more packages. Room that is not used costs nothing.
+    /// Reserves memory for this many more packages. Memory that stays unused costs nothing.
     fn reserve(&mut self, more: usize) {
         self.records.reserve(more);
         self.names.reserve(more, NAME_BYTES);
@@ -354,7 +354,7 @@ impl SnapshotBuilder {
         ] {
             self.add_shared(by, texts, words::relation_signs);
         }
-        // These tell a package from others: hardly another one has the same.
+        // These terms are specific to a package: others seldom have the same.
         self.add_terms(By::Provides, &package.provides, words::relation_signs);
         self.add_terms(By::Conflicts, &package.conflicts, words::relation_signs);
         package
@@ -366,8 +366,8 @@ impl SnapshotBuilder {
         self.terms.end_document();
     }
 
-    /// The same as [`SnapshotBuilder::add_terms`], for lists that several packages have as they are: those of
-    /// one base, say, which follow each other.
+    /// Adds terms as [`SnapshotBuilder::add_terms`] does, for lists that several packages share unchanged, such as
+    /// the packages of one base, which follow each other in a dump.
     #[inline(always)]
     fn add_shared(&mut self, by: By, texts: &Texts<'_>, marks: impl Fn(u64) -> u64) {
         match texts {
@@ -378,7 +378,7 @@ impl SnapshotBuilder {
         }
     }
 
-    /// Takes as a term, of each text, what stands before the first byte that `marks` marks.
+    /// Adds a term for each text: the part before the first byte that `marks` marks.
     #[inline(always)]
     fn add_terms(&mut self, by: By, texts: &Texts<'_>, marks: impl Fn(u64) -> u64) {
         match texts {
@@ -393,22 +393,22 @@ impl SnapshotBuilder {
         self.terms.add_from(by as u8, name, |terms| add_term(terms, by, name));
     }
 
-    /// Whether no package was added yet.
+    /// Whether no package has been added yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
     pub(crate) fn build(self) -> Snapshot {
         let mut order = self.names.sorted();
-        // Names that differ in accents alone: brought into an order that is not that of the dump, with
-        // equal names side by side, the later record last.
+        // Names that differ only in accents: their order must not depend on the dump. Equal names come side by side,
+        // the later record last.
         for run in order.chunk_by_mut(|&one, &other| self.names.get(one) == self.names.get(other)) {
             if run.len() > 1 {
                 run.sort_by_cached_key(|&place| self.name(place));
             }
         }
         let before = order.len();
-        // Of equal names the last record wins; `dedup_by` keeps the first of a run, hence the swap.
+        // Of equal names the last record wins. `dedup_by` keeps the first of a run, hence the swap.
         order.dedup_by(|later, earlier| {
             let is_same = self.names.get(*later) == self.names.get(*earlier)
                 && self.name(*later) == self.name(*earlier);
@@ -435,7 +435,7 @@ impl SnapshotBuilder {
         let mut docs_by_name = HashTable::with_capacity(order.len());
         for doc in (0..order.len() as u32).map(DocId) {
             let name = names.text(doc);
-            // Of names that differ in accents alone, the first stands for all.
+            // Of names that differ only in accents, the first stands for all.
             if doc.0 == 0 || names.text(DocId(doc.0 - 1)) != name {
                 docs_by_name.insert_unique(hasher.hash_one(name), doc.0, |&doc| {
                     hasher.hash_one(names.text(DocId(doc)))
@@ -451,7 +451,7 @@ impl SnapshotBuilder {
         bases.retain(|&place| docs[place as usize] != u32::MAX);
         bases.dedup_by(|later, earlier| {
             let is_same = self.bases.get(*later) == self.bases.get(*earlier);
-            // The first by name stands for its base, wherever it stood in the dump.
+            // The first package by name stands for its base, wherever the dump has it.
             if is_same && docs[*later as usize] < docs[*earlier as usize] {
                 *earlier = *later;
             }
@@ -480,7 +480,7 @@ impl SnapshotBuilder {
         }
     }
 
-    /// The JSON name of the record that came at this place, in lower case.
+    /// The name of the record that was added at this position, as JSON in lower case.
     fn name(&self, place: u32) -> String {
         let at = self.records[place as usize] as usize;
         let record = Record::at(&self.blocks[at / BLOCK_BYTES][at % BLOCK_BYTES..]);
@@ -488,10 +488,11 @@ impl SnapshotBuilder {
     }
 }
 
-/// Takes as a term, of each text of a list as it stands in the dump, what stands before the first byte that `marks` marks.
+/// Adds a term for each text of a list that is stored as in the dump: the part before the first byte that `marks`
+/// marks.
 #[inline(always)]
 fn add_listed(terms: &mut TermIndexBuilder, by: By, list: &[u8], marks: impl Fn(u64) -> u64) {
-    // Folded from where it stands: that finds its end as well.
+    // Folding reads the text where it is, and finds its end on the way.
     scan::each_string(list, |rest| {
         let mut size = 0;
         terms.add_with(by as u8, |term| {
@@ -503,7 +504,7 @@ fn add_listed(terms: &mut TermIndexBuilder, by: By, list: &[u8], marks: impl Fn(
     });
 }
 
-/// Takes a text as a term.
+/// Adds a text as a term.
 fn add_term(terms: &mut TermIndexBuilder, by: By, text: &[u8]) {
     terms.add_with(by as u8, |term| {
         let start = term.len();
@@ -512,8 +513,8 @@ fn add_term(terms: &mut TermIndexBuilder, by: By, text: &[u8]) {
     });
 }
 
-/// Takes away the spaces at the end of the term that begins at `start`: the collation ignores them in
-/// comparisons for equality.
+/// Removes the spaces at the end of the term that begins at `start`: the collation ignores them when it compares for
+/// equality.
 #[inline]
 fn trim_end(term: &mut Vec<u8>, start: usize) {
     while term.len() > start && term.last() == Some(&b' ') {
@@ -521,8 +522,8 @@ fn trim_end(term: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// The name in an optional dependency, without version condition and without the description that older dumps
-/// give it.
+/// The name in an optional dependency, without the version condition and without the description that older dumps
+/// have.
 fn optional_name(relation: &[u8]) -> &[u8] {
     let name = &relation[..words::unmarked(relation, words::relation_signs)];
     let end = name.windows(2).position(|pair| pair == b": ");
@@ -541,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn more_packages_come_than_there_was_room_for() {
+    fn a_catalogue_may_exceed_the_initial_capacity() {
         for room in [0, 1, 7] {
             let mut builder = SnapshotBuilder::with_room(room);
             let names: Vec<String> = (10..99).map(|number| format!("p{number}")).collect();
@@ -563,7 +564,7 @@ mod tests {
     fn check(relation: &str, name: &str) {
         let json = record("a", relation);
         let mut builder = SnapshotBuilder::default();
-        // Both ways of reading a list give the same single term.
+        // Both ways to read a list must give the same single term.
         builder.add(&serde_json::from_str(&json).expect("a record"));
         builder.add(&scan::record(&json).expect("a record").0);
         let terms = builder.build().terms;

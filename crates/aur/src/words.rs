@@ -1,22 +1,22 @@
-//! Text read eight bytes at a time, each eight as one number with the first byte lowest.
+//! Functions on text that is read eight bytes at a time, as one number with the first byte lowest.
 //!
 //! A *mark* is the highest bit of a byte in such a number.
 
-/// Each byte 1: times a byte, that byte eight times.
+/// Every byte is 1. Multiplied by a byte, this gives that byte eight times.
 const ONES: u64 = u64::from_le_bytes([1; 8]);
-/// Every mark.
+/// Every mark is set.
 const HIGHS: u64 = ONES << 7;
 
-/// Marks the lowest byte that is less than `bound`, at most 0x80; those above it perhaps wrongly.
+/// Marks the lowest byte that is less than `bound`, which is at most 0x80. Marks above that one may be wrong.
 #[inline(always)]
 fn below(word: u64, bound: u8) -> u64 {
     word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGHS
 }
 
-/// Marks the first byte that ends the plain part of a string in JSON: quote, backslash or control character.
+/// Marks the first byte that ends the plain part of a JSON string: a quote, a backslash or a control character.
 #[inline(always)]
 pub(crate) fn string_ends(word: u64) -> u64 {
-    // With this bit turned, the quote follows the control characters.
+    // With this bit flipped, the quote comes right after the control characters.
     let turned = word ^ (ONES * 2);
     let backslash = word ^ (ONES * u64::from(b'\\'));
     below(turned, (b'"' ^ 2) + 1) | below(backslash, 1)
@@ -34,14 +34,14 @@ pub(crate) fn relation_signs(word: u64) -> u64 {
     below(word ^ (ONES * u64::from(b'<')), 3)
 }
 
-/// Marks the bytes that are no digits.
+/// Marks the bytes that are not digits.
 #[inline(always)]
 pub(crate) fn non_digits(word: u64) -> u64 {
     let word = word ^ (ONES * u64::from(b'0'));
     (((word & !HIGHS) + ONES * (0x80 - 10)) | word) & HIGHS
 }
 
-/// How many bytes stand before the first that `marks` marks.
+/// The number of bytes before the first one that `marks` marks.
 #[inline(always)]
 pub(crate) fn unmarked(bytes: &[u8], marks: impl Fn(u64) -> u64) -> usize {
     let (pairs, rest) = bytes.as_chunks::<PAIR_BYTES>();
@@ -54,10 +54,10 @@ pub(crate) fn unmarked(bytes: &[u8], marks: impl Fn(u64) -> u64) -> usize {
     pairs.len() * PAIR_BYTES + first_marked(pair(rest), marks).min(rest.len())
 }
 
-/// Most texts are no longer than two numbers: taken together, they leave the branch predictor nothing to guess.
+/// Most texts fit into two numbers. Read together, they need no branch that could be predicted wrongly.
 pub(crate) const PAIR_BYTES: usize = 16;
 
-/// Where the first mark is, or 16.
+/// The position of the first mark, or 16.
 #[inline(always)]
 fn first_marked((first, second): (u64, u64), marks: impl Fn(u64) -> u64) -> usize {
     let place = |marks: u64| marks.trailing_zeros() as usize / 8;
@@ -65,7 +65,7 @@ fn first_marked((first, second): (u64, u64), marks: impl Fn(u64) -> u64) -> usiz
     if first != 0 { place(first) } else { 8 + place(second) }
 }
 
-/// The first sixteen bytes, with zeros for those that are missing.
+/// The first sixteen bytes, padded with zeros.
 #[inline(always)]
 fn pair(bytes: &[u8]) -> (u64, u64) {
     match bytes.first_chunk::<PAIR_BYTES>() {
@@ -77,7 +77,7 @@ fn pair(bytes: &[u8]) -> (u64, u64) {
     }
 }
 
-/// The first eight bytes, with zeros for those that are missing.
+/// The first eight bytes, padded with zeros.
 #[inline(always)]
 fn padded(bytes: &[u8]) -> u64 {
     if let Some(eight) = bytes.first_chunk() {
@@ -85,7 +85,7 @@ fn padded(bytes: &[u8]) -> u64 {
     }
     let size = bytes.len();
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        // They may overlap: in the same bytes at the same places.
+        // The two reads may overlap: the same bytes then land in the same positions.
         let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
         return u64::from(first) | u64::from(last) << (8 * (size - 4));
     }
@@ -93,18 +93,18 @@ fn padded(bytes: &[u8]) -> u64 {
     if size == 0 { 0 } else { byte(0) | byte(size / 2) | byte(size - 1) }
 }
 
-/// Puts ASCII letters in upper case; other bytes stay.
+/// Turns ASCII letters into upper case; other bytes stay.
 #[inline(always)]
 fn upper(word: u64) -> u64 {
-    // No byte carries into the next: all are below 0x80, and so are the numbers that are added.
+    // No byte carries into the next: all are below 0x80, and so are the addends.
     let low = word & !HIGHS;
     let from_a = low + ONES * u64::from(0x80 - b'a');
     let beyond_z = low + ONES * u64::from(0x80 - b'z' - 1);
     word ^ ((from_a & !beyond_z & !word & HIGHS) >> 2)
 }
 
-/// Appends what stands before the first byte that `marks` marks, with ASCII letters in upper case; gives its
-/// size, and whether it surely is ASCII. Works in room for up to [`PAIR_BYTES`] more.
+/// Appends the bytes before the first one that `marks` marks, with ASCII letters in upper case. Returns their number,
+/// and whether all of them are certainly ASCII. It writes up to [`PAIR_BYTES`] more bytes and cuts them off again.
 #[inline(always)]
 pub(crate) fn append_upper(
     bytes: &[u8],
@@ -126,7 +126,7 @@ pub(crate) fn append_upper(
         }
         at += PAIR_BYTES;
     };
-    // What was appended too much is cut off.
+    // Cuts off the bytes after the mark.
     out.truncate(start + size);
     (size, seen & HIGHS == 0)
 }

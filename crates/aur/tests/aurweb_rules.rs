@@ -1,8 +1,9 @@
-//! aurweb's rules for parameters, written down once more from its behaviour, against ours: tens of thousands of requests.
+//! Compares our answers to tens of thousands of requests with a model of aurweb's rules for parameters.
 //!
-//! request -> [`Model`] -> an error, or a type, a field and arguments -> the same question in its plainest form, whose
-//! answer must be ours to the request. Where `docs/aur-differences.md` lists a difference, the model names its id and the
-//! request is passed over; [`requests_that_differ`] counts them, so that no id is named in vain.
+//! The model was written from aurweb's behaviour: request -> [`Model`] -> an error, or a type, a field and arguments
+//! -> the same question in its plainest form, whose answer must equal ours to the request. Where
+//! `docs/aur-differences.md` lists a difference, the model gives its id and the request is skipped.
+//! [`requests_that_differ`] collects the ids, so that a difference that no longer exists is noticed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,14 +34,14 @@ enum Said {
         by: String,
         args: Vec<String>,
     },
-    /// Ours is another answer, for the reason with this id.
+    /// Our answer differs, for the reason with this id.
     Differs(&'static str),
 }
 use Said::{Differs, Error, Question};
 
 const NO_DATA: &str = "No request type/data specified.";
 
-/// A request's parts, as bytes of the wire say them.
+/// The parts of a request, in the bytes that are sent.
 #[derive(Clone, Copy, Debug)]
 enum Request<'a> {
     /// `GET /rpc?…`
@@ -69,7 +70,7 @@ fn last(pairs: &[(String, String)], name: &str) -> Option<String> {
     pairs.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value.clone())
 }
 
-/// aurweb's arguments of a query string: it is decoded before it is cut, and read from its end.
+/// aurweb's arguments of a query string: aurweb decodes it before it splits it, and reads it from the end.
 fn args_of_query(query: &str) -> Vec<String> {
     let query = decoded(query);
     let found: Vec<(bool, String)> = query
@@ -89,7 +90,7 @@ fn args_of_query(query: &str) -> Vec<String> {
     }
 }
 
-/// A version as aurweb's framework reads one; the outer `Err` is the id of what differs.
+/// A version as aurweb's framework parses it; the outer `Err` is the id of a difference.
 fn version(text: Option<&str>) -> Result<Option<i128>, &'static str> {
     let Some(text) = text else { return Ok(None) };
     if text.is_empty() {
@@ -145,7 +146,7 @@ fn handle(version: Option<i128>, kind: Option<&str>, by: &str, args: Vec<String>
     Question { kind: kind.to_owned(), by: by.to_owned(), args }
 }
 
-/// Python's idea of what counts as false.
+/// Whether Python treats this value as true.
 fn is_truthy(value: &Value) -> bool {
     !matches!(value, Value::Null | Value::Bool(false))
         && value.as_str() != Some("")
@@ -167,7 +168,7 @@ fn said(request: Request<'_>) -> Said {
             handle(version, kind.as_deref(), &by, args_of_query(query))
         }
         Request::Form(form) => {
-            // What is empty was not filled in, except in a list.
+            // An empty field was not filled in; an empty item of a list counts.
             let pairs = pairs(form);
             let filled = |name| last(&pairs, name).filter(|value| !value.is_empty());
             let version = match version(filled("v").as_deref()) {
@@ -255,7 +256,7 @@ fn params(request: Request<'_>) -> Params {
     }
 }
 
-/// An answer's error with its version, or the names in it, sorted; the order is a difference of its own (D3).
+/// The error of an answer with its version, or the sorted names in it; their order is a difference of its own (D3).
 fn shown(params: Params) -> (Option<String>, Value, Vec<String>) {
     let answer = Answer::to(params, &SNAPSHOT, false, 5_000);
     let body: Value = serde_json::from_slice(&answer.reply.body).expect("JSON");
@@ -285,7 +286,7 @@ fn check(request: Request<'_>) {
             (Some(text.to_owned()), version, Vec::new())
         }
         Question { kind, by, args } => {
-            // A form, since a query cannot say `&` within an argument.
+            // The question is sent as a form, since a query string cannot have `&` within an argument.
             let mut form = format!("v=5&type={kind}&by={by}");
             for arg in args {
                 form.push_str(&format!("&arg[]={}", utf8_percent_encode(&arg, NON_ALPHANUMERIC)));
@@ -358,14 +359,14 @@ const ARGS: [&str; 26] = [
     "arg=att%65st&x=&&y",
 ];
 
-/// Every value of `by`, none, an empty one, two at once, and wrong ones.
+/// Every value of `by`, no value, an empty one, two at once, and wrong ones.
 fn bys() -> Vec<String> {
     let known = By::ALL.iter().map(|by| format!("by={}", by.name()));
     let other = ["", "by", "by=", "by=Name", "by=wrong", "by=wrong&by=name", "by=name&by="];
     known.chain(other.map(str::to_owned)).collect()
 }
 
-/// The parts that are not empty, as one query or form.
+/// Joins the parts that are not empty to one query or form.
 fn joined(parts: &[&str]) -> String {
     parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("&")
 }
@@ -375,9 +376,9 @@ fn queries_and_forms() {
     for version in VERSIONS {
         for kind in TYPES {
             for by in bys() {
-                // Each order of the parts, so that the last word is had by each of them.
+                // Each order of the parts, so that each of them comes last once.
                 for args in ARGS {
-                    // Where the version is refused, the arguments are not looked at.
+                    // If the version is refused, the arguments do not matter.
                     if version != "v=5" && !["", "arg=attest"].contains(&args) {
                         continue;
                     }
@@ -460,7 +461,7 @@ fn json() {
     requests_that_differ(&["D13", "D41"]);
 }
 
-/// These differences were met, and no others.
+/// Expects that exactly these differences occurred.
 #[track_caller]
 fn requests_that_differ(ids: &[&str]) {
     let counts = DIFFERENT.with_borrow(Clone::clone);

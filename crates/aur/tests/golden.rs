@@ -1,5 +1,5 @@
-//! aurweb's own answers, recorded, against ours: parsed JSON is equal, or the difference is one that
-//! `docs/aur-differences.md` lists with its reason.
+//! Compares our answers with recorded ones of aurweb: the parsed JSON is equal, or `docs/aur-differences.md` lists
+//! the difference with its reason.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ fn testdata(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/aur").join(name)
 }
 
-/// What `/rpc...` gives for this request; `None` where that is not an answer of the interface.
+/// Our answer to a request for `/rpc...`; `None` for a path that is not part of the API.
 fn ask(snapshot: &Snapshot, request: &Request) -> Option<Answer> {
     let (path, query) = match request.path.split_once('?') {
         Some((path, query)) => (path, Some(query)),
@@ -69,7 +69,7 @@ fn ask(snapshot: &Snapshot, request: &Request) -> Option<Answer> {
     Some(Answer::to(params, snapshot, speaks_6, 5_000))
 }
 
-/// Takes out of aurweb's answer what a dump cannot know, and orders results by name on both sides.
+/// Removes what a dump cannot know from aurweb's answer, and orders the results on both sides by name.
 fn comparable(mut answer: Value) -> Value {
     if let Some(results) = answer.get_mut("results").and_then(Value::as_array_mut) {
         for record in results.iter_mut().filter_map(Value::as_object_mut) {
@@ -80,7 +80,7 @@ fn comparable(mut answer: Value) -> Value {
     answer
 }
 
-/// The call around JSONP, and the JSON in it.
+/// The function call around JSONP, and the JSON in it.
 fn split_jsonp(body: &str) -> (Option<&str>, &str) {
     let call = body.strip_prefix("/**/").and_then(|call| call.strip_suffix(')'));
     match call
@@ -118,7 +118,7 @@ fn answers_equal_aurwebs() {
             continue;
         };
         if golden.content_type.as_deref() == Some("text/plain; charset=utf-8") {
-            // A request that aurweb's HTTP server did not understand.
+            // aurweb's HTTP server did not understand this request.
             continue;
         }
         let Some(answer) = ask(&snapshot, &golden.request) else { continue };

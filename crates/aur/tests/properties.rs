@@ -1,7 +1,7 @@
-//! The engine against a naive scan: random catalogues, written as dumps, and random questions.
+//! Compares the engine with a naive scan: random catalogues, written as dumps, and random questions.
 //!
-//! random [`Record`]s -> dump text -> [`aur::dump::read`] -> answers, which must equal those that a loop over
-//! all records gives. The loop knows [`aur::fold`] and nothing else of the engine.
+//! random [`Record`]s -> dump text -> [`aur::dump::read`] -> answers, which must equal those of a loop over all
+//! records. Of the engine, that loop uses only [`aur::fold`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,10 +15,10 @@ use proptest::sample::{Index, select};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
 
-/// The text that aurweb answers where there are too many packages.
+/// aurweb's error for too many packages.
 const TOO_MANY: &str = "Too many package results.";
 
-/// More packages than any catalogue here has.
+/// More packages than any catalogue in these tests has.
 const PLENTY: usize = 10_000;
 
 const CASES: u32 = 48;
@@ -45,14 +45,14 @@ struct Record {
     co_maintainers: Vec<String>,
     popularity: f64,
     out_of_date: Option<i64>,
-    /// Whether empty values are left out, rather than written as `null` and `[]`.
+    /// Whether empty values are left out, not written as `null` and `[]`.
     is_terse: bool,
 }
 
-/// Package bases: their names differ in more than case and accents, as those of the AUR do.
+/// Package bases. As on the AUR, their names differ in more than case and accents.
 const BASES: [&str; 6] = ["base", "Grobner", "a%_b", "日本", "a\u{0}z", "q\"\\'"];
 
-/// Few characters, so that texts often contain each other, of every width and kind.
+/// Few characters of every width and kind, so that texts often contain each other.
 const CHARACTERS: [&str; 28] = [
     "a", "b", "A", "B", "é", "É", "ß", "s", "ø", "Ø", "日", "本", "😀", "🦀", "\u{0}", "%", "_",
     "\\", "\"", "'", "-", "+", ".", "&", "=", " ", "\n", "\u{7f}",
@@ -63,7 +63,7 @@ fn text(characters_max: usize) -> impl Strategy<Value = String> {
         .prop_map(|characters| characters.concat())
 }
 
-/// A name: not empty, and without a space at its end, which no comparison for equality would see.
+/// A name: not empty, and without a trailing space, which a comparison for equality would ignore.
 fn name() -> impl Strategy<Value = String> {
     let any = text(7).prop_map(|text| format!("{text}a").replace(" a", "a"));
     prop_oneof![2 => any, 1 => "[aá][aáeé]?"]
@@ -78,7 +78,7 @@ fn relations() -> impl Strategy<Value = Vec<String>> {
         .prop_map(|(name, condition)| format!("{name}{condition}"));
     (proptest::collection::vec(relation, 0..4), any::<bool>()).prop_map(
         |(mut relations, is_twice)| {
-            // The AUR has the same dependency twice, once for each architecture.
+            // The AUR lists a dependency twice if two architectures have it.
             if is_twice {
                 relations.extend(relations.first().cloned());
             }
@@ -128,7 +128,7 @@ fn record() -> impl Strategy<Value = Record> {
     })
 }
 
-/// Optional dependencies, some with a description as older dumps have them.
+/// Optional dependencies, some with a description as in older dumps.
 fn described(names: Vec<String>, descriptions: Vec<String>) -> Vec<String> {
     let mut descriptions = descriptions.into_iter();
     names
@@ -140,7 +140,7 @@ fn described(names: Vec<String>, descriptions: Vec<String>) -> Vec<String> {
         .collect()
 }
 
-/// Packages whose names differ in more than case; some differ in accents alone.
+/// Packages whose names differ in more than case; some differ only in accents.
 fn catalogue() -> impl Strategy<Value = Vec<Record>> {
     proptest::collection::vec(record(), 1..40).prop_map(|mut records| {
         let mut seen = std::collections::HashSet::new();
@@ -170,7 +170,7 @@ impl Record {
         }
     }
 
-    /// The record as `info` must show it; `id` numbers it.
+    /// The record as `info` must show it, with `id` as its number.
     fn shown(&self, id: usize) -> Value {
         let mut members = self.written(id);
         members.retain(|key, value| {
@@ -214,7 +214,7 @@ impl Record {
     }
 }
 
-/// A dump of the records, in the order of `order`; escapes are written for what is not ASCII where `is_escaped`.
+/// A dump of the records, in the order of `order`; with `is_escaped`, everything beyond ASCII is escaped.
 fn dump(records: &[Record], order: &[usize], is_escaped: bool) -> String {
     let objects: Vec<String> =
         order.iter().map(|&id| Value::Object(records[id].written(id)).to_string()).collect();
@@ -255,7 +255,7 @@ fn query_string(pairs: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-/// The body of the answer, once its form has been checked.
+/// The body of the answer, after a check of its form.
 fn ask(snapshot: &Snapshot, pairs: &[(&str, &str)], results_max: usize) -> Value {
     let answer = answer(snapshot, pairs, results_max);
     let text = String::from_utf8(answer.reply.body.to_vec()).expect("UTF-8");
@@ -263,7 +263,7 @@ fn ask(snapshot: &Snapshot, pairs: &[(&str, &str)], results_max: usize) -> Value
 }
 
 fn answer(snapshot: &Snapshot, pairs: &[(&str, &str)], results_max: usize) -> Answer {
-    // A query string is split after it was decoded: an argument with `&` can only be sent in a path or a body.
+    // aurweb splits a query string after decoding it, so an argument with `&` can only be sent in a path or a body.
     let path = PathParams {
         arg: pairs.iter().find(|(key, _)| *key == "arg").map(|(_, value)| (*value).to_owned()),
         ..PathParams::default()
@@ -274,7 +274,7 @@ fn answer(snapshot: &Snapshot, pairs: &[(&str, &str)], results_max: usize) -> An
     Answer::to(params, snapshot, true, results_max)
 }
 
-/// One line of JSON with ascending keys, which counts its results.
+/// Checks that `text` is one line of JSON with ascending keys and the right number of results.
 #[track_caller]
 fn check_form(text: &str) -> Value {
     assert!(!text.contains(['\n', '\r']), "more than one line: {text}");
@@ -343,7 +343,7 @@ fn names(answer: &Value) -> Result<Vec<String>, String> {
     Ok(answer["results"].as_array().into_iter().flatten().map(name).collect())
 }
 
-/// Needles for a catalogue: parts of its texts, also in other letters, and texts of their own.
+/// Needles for a catalogue: parts of its texts, also in another case, and unrelated texts.
 #[derive(Clone, Debug)]
 struct NeedleRecipe {
     record: Index,
@@ -430,7 +430,7 @@ fn is_found_in_text(record: &Record, by: By, is_prefix: bool, needle: &str) -> b
 }
 
 fn is_found_exactly(record: &Record, by: By, arg: &str) -> bool {
-    // As the database compares: without case and accents, and without spaces at the end.
+    // Compares as the database does: without case and accents, and without trailing spaces.
     let is_match = |text: &str| fold(text.trim_end_matches(' ')) == fold(arg.trim_end_matches(' '));
     match by {
         By::Name | By::NameDesc => unreachable!("not an exact field"),
@@ -450,7 +450,7 @@ fn is_found_exactly(record: &Record, by: By, arg: &str) -> bool {
     }
 }
 
-/// What a search must give.
+/// The results that a search must give.
 fn scan(
     records: &[Record],
     version: &str,
@@ -498,7 +498,7 @@ proptest! {
                     let found = names(&ask(&snapshot, &question, PLENTY));
                     prop_assert_eq!(&found, &expected, "{:?}", question);
                     let Ok(expected) = expected else { continue };
-                    // Exactly as many as are allowed are given; with one more, none are.
+                    // A search that finds exactly as many as allowed is answered; with one more it is refused.
                     let found = names(&ask(&snapshot, &question, expected.len()));
                     prop_assert_eq!(found, Ok(expected.clone()), "{:?} at the limit", question);
                     if let Some(limit) = expected.len().checked_sub(1) {
@@ -511,7 +511,7 @@ proptest! {
         }
     }
 
-    /// Version 6's `info` by other fields has no shortest argument.
+    /// In version 6, an `info` by another field accepts an argument of any length.
     #[test]
     fn needles_of_any_length_equal_a_naive_scan(records in catalogue(), recipes in needles(), single in select(&CHARACTERS[..])) {
         let snapshot = load(&records);
@@ -530,7 +530,7 @@ proptest! {
         }
     }
 
-    /// A bare plus is a space, and where that finds nothing a plus.
+    /// A bare plus is read as a space, and as a plus if that finds nothing.
     #[test]
     fn a_bare_plus_is_both(records in catalogue(), needle in "[ab]?[+][ab+]{0,2}[%][25]5?", name in "[ab+]{2,4}") {
         let snapshot = load(&records);
@@ -598,7 +598,7 @@ proptest! {
         fields.extend(args.iter().map(|arg| ("arg[]".to_owned(), arg.clone())));
         let mut expected: Vec<usize> = Vec::new();
         for arg in &args {
-            // Case does not matter, accents do.
+            // Case is ignored, accents count.
             let arg = arg.trim_end_matches(' ');
             let found = records.iter().position(|record| {
                 fold(&record.name) == fold(arg) && record.name.to_lowercase() == arg.to_lowercase()
@@ -631,10 +631,10 @@ proptest! {
         }
     }
 
-    /// Equal tags mean equal bodies, and the same catalogue gives the same tags.
+    /// Answers with equal tags have equal bodies, and the same catalogue gives the same tags again.
     #[test]
     fn tags_name_what_is_answered((records, order) in catalogue().prop_flat_map(|mut records| {
-        // Tags of long lists are made in another way.
+        // The tags of long lists are computed in another way.
         for number in 0..40 {
             records.push(Record { name: format!("a{number}"), ..records[number % 2].clone() });
         }
@@ -664,7 +664,7 @@ proptest! {
         }
     }
 
-    /// Of records with the same name the last one counts.
+    /// Of several records with the same name the last one counts.
     #[test]
     fn the_last_of_two_records_counts(records in catalogue(), picks in proptest::collection::vec(any::<Index>(), 1..8)) {
         let mut all: Vec<Record> = picks.iter().map(|pick| pick.get(&records).clone()).collect();
@@ -685,14 +685,14 @@ proptest! {
 
     #[test]
     fn a_dump_in_pieces_is_the_same_dump(records in catalogue(), sizes in proptest::collection::vec(1_usize..=7, 1..20)) {
-        // Every piece costs a look at the record so far: few records are enough.
+        // Every piece costs another look at the record so far, so a few records must do.
         let records = &records[..records.len().min(4)];
         let expected = portrait(&load(records), records);
         let order: Vec<usize> = (0..records.len()).collect();
         let plain = dump(records, &order, false).into_bytes();
         let once = gzip(&plain);
         let twice = gzip(&once);
-        // The first piece may be half of what tells that a dump is compressed.
+        // The first piece may contain only half of the magic bytes.
         for sizes in [sizes.as_slice(), &[1]] {
             for bytes in [&plain, &once, &twice] {
                 let snapshot = read(Pieces { rest: bytes, sizes: sizes.iter().copied().cycle() });
@@ -702,7 +702,7 @@ proptest! {
     }
 }
 
-/// Answers that together show everything that a snapshot holds.
+/// Answers that together show everything in a snapshot.
 fn portrait(snapshot: &Snapshot, records: &[Record]) -> Vec<String> {
     let mut portrait =
         vec![format!("{} {}", snapshot.package_count(), snapshot.package_base_count())];
@@ -739,7 +739,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("gzip")
 }
 
-/// A source that gives its bytes in pieces of the given sizes.
+/// A source that returns its bytes in pieces of the given sizes.
 struct Pieces<'a, S> {
     rest: &'a [u8],
     sizes: S,

@@ -1,6 +1,6 @@
-//! Random and mutated bytes at every entry: an answer or an error each time, never a panic.
+//! Sends random and mutated bytes to every entry point: each must return an answer or an error, and never panic.
 //!
-//! The loops are bounded and seeded: the same bytes in every run. The fuzzers in `fuzz/` look further.
+//! The loops are bounded and seeded, so every run uses the same bytes. The fuzzers in `fuzz/` search further.
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use aur::{
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A valid dump with everything in it that a reader meets.
+/// A valid dump that contains everything a reader can meet.
 const DUMP: &str = r#"[
 {"ID":1,"Name":"yay","PackageBaseID":1,"PackageBase":"yay","Version":"12.5.0-1","Description":"Yet \"another\" yogurt","URL":"https://example.org","NumVotes":2400,"Popularity":24.595536,"OutOfDate":null,"Maintainer":"jo","Submitter":"jo","FirstSubmitted":1475688004,"LastModified":1660494113,"URLPath":"/x","Depends":["pacman>6","git","git"],"License":["MIT"],"Keywords":["aur","helper"]},
 {"ID":2,"Name":"gröbner","PackageBaseID":2,"PackageBase":"Gröbner","Version":"1:0-1","Description":"\u0000 日本語 😀 \ud83d\ude00 100% \\","URL":null,"NumVotes":0,"Popularity":0.0,"OutOfDate":1600000000,"Maintainer":null,"FirstSubmitted":0,"LastModified":-1,"Provides":["lib.so=1-64"],"Groups":[],"CoMaintainers":["kim"],"Unknown":{"a":[1e9,{"b":true}]}} ,
@@ -19,13 +19,13 @@ const DUMP: &str = r#"[
 ]
 "#;
 
-/// Small, so that bombs are.
+/// Small limits, so that small bombs exceed them.
 const LIMITS: DumpLimits = DumpLimits { dump_bytes_max: 1 << 20, record_bytes_max: 16 << 10 };
 
 static SNAPSHOT: LazyLock<Snapshot> =
     LazyLock::new(|| aur::dump::read(DUMP.as_bytes(), &LIMITS).expect("a valid dump"));
 
-/// Numbers without a pattern (xorshift64*), the same in every run.
+/// Pseudo-random numbers (xorshift64*), the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -48,7 +48,7 @@ impl Random {
         (0..self.below(size_max + 1)).map(|_| self.next() as u8).collect()
     }
 
-    /// `bytes` with one to four changes: bits flipped, pieces cut out, put in or doubled, the end cut off.
+    /// `bytes` with one to four changes: bits flipped, pieces removed, inserted or doubled, or the end cut off.
     fn mutated(&mut self, bytes: &[u8], pieces: &[&str]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..=self.below(4) {
@@ -76,7 +76,7 @@ impl Random {
     }
 }
 
-/// Asks in every way; each answer is JSON, or JSON in a callback, and says what became of the question.
+/// Asks `params` in every way. Each answer must be JSON, or JSON in a callback, and report what became of the query.
 fn check(params: &Params, context: &dyn std::fmt::Debug) {
     for (speaks_6, results_max) in [(false, 5_000), (true, 0), (true, 1), (true, usize::MAX)] {
         let answer = Answer::to(params.clone(), &SNAPSHOT, speaks_6, results_max);
@@ -262,7 +262,7 @@ fn deep_and_long_bodies() {
     }
 }
 
-/// Reads it; an error must say where, or why. Whatever is taken must answer.
+/// Reads `bytes` as a dump. An error must give a position or a reason; a snapshot must answer.
 fn check_dump(bytes: &[u8]) -> bool {
     match aur::dump::read(bytes, &LIMITS) {
         Ok(snapshot) => {
@@ -331,7 +331,7 @@ fn dumps() {
         };
         taken_count += u32::from(check_dump(&bytes));
     }
-    // Some mutations harm nothing: the loop reaches both outcomes.
+    // Some mutations are harmless: the loop must reach both outcomes.
     assert!((20..1_400).contains(&taken_count), "{taken_count}");
 }
 
@@ -362,7 +362,7 @@ fn compressed_dumps() {
     for end in 0..whole.len() {
         assert!(!check_dump(&whole[..end]), "{end}");
     }
-    // A bomb: a thousandth of what it inflates to.
+    // A bomb: its compressed size is a thousandth of what it holds.
     let bomb = gzip(&vec![b' '; 8 << 20]);
     let error = aur::dump::read(&bomb[..], &LIMITS).expect_err("a bomb");
     assert!(matches!(error, DumpError::TooLarge { .. }), "{error}");
