@@ -1,13 +1,13 @@
-//! Looking into release files: is the archive what it seems to every reader, and what does it say of itself?
+//! Checks release files: does every reader see the same archive, and what is its metadata?
 //!
-//! file + [`Filename`] -> [`inspect`] -> [`ArchiveFacts`]: the bytes of `METADATA` or `PKG-INFO`, verbatim, as
-//! the index serves them beside a wheel. Nothing is unpacked to disk, memory is bounded by
-//! [`ArchiveLimits`], and an archive that two readers could read differently is refused.
+//! file + [`Filename`] -> [`inspect`] -> [`ArchiveFacts`]: the bytes of `METADATA` or `PKG-INFO`, verbatim, as the
+//! index serves them beside a wheel. Nothing is unpacked to disk, [`ArchiveLimits`] bounds the memory, and an archive
+//! that two readers could read differently is refused.
 //!
-//! A wheel must be whole: it has exactly one `*.dist-info`, of its own name and version, with `METADATA`,
-//! `RECORD` and `WHEEL`. A source archive may lack `PKG-INFO`, as devpi accepts it; but one that is damaged, a
-//! bomb, or leads out of its directory is refused like a wheel. `.tar.bz2` and installers of operating systems
-//! (`.exe`, `.msi`, `.rpm`, `.deb`, `.dmg`) are not opened.
+//! A wheel must be complete: exactly one `*.dist-info`, of its own name and version, with `METADATA`, `RECORD` and
+//! `WHEEL`. A source archive may lack `PKG-INFO`, as devpi accepts that; but one that is damaged, a bomb, or has
+//! paths outside its directory is refused like a wheel. `.tar.bz2` files and operating systems' installers (`.exe`,
+//! `.msi`, `.rpm`, `.deb`, `.dmg`) are not opened.
 
 mod links;
 mod path;
@@ -26,20 +26,20 @@ use crate::{FileKind, Filename, Metadata, MetadataError};
 
 pub use zip::{SafeZip, ZipMember};
 
-/// How much of an archive is looked at before it is given up.
+/// Bounds on reading an archive; one that exceeds them is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveLimits {
     /// Most members.
     pub members_max: u64,
-    /// Most bytes of a zip's directory, which is held in memory while the zip is checked.
+    /// Most bytes in a zip's directory, which stays in memory while the zip is checked.
     pub directory_bytes_max: u64,
-    /// Most bytes of `METADATA` or `PKG-INFO`.
+    /// Most bytes in `METADATA` or `PKG-INFO`.
     pub metadata_bytes_max: u64,
-    /// Most bytes that the archive may unpack to, for each of its own; see `ratio_free_bytes`.
+    /// Most unpacked bytes for each byte of the archive; see `ratio_free_bytes`.
     pub ratio_max: u64,
-    /// An archive that unpacks to no more than this may have any ratio.
+    /// Archives that unpack to at most this many bytes may have any ratio.
     pub ratio_free_bytes: u64,
-    /// Most bytes that the archive may unpack to at all.
+    /// Most unpacked bytes of any archive.
     pub inflated_bytes_max: u64,
 }
 
@@ -66,23 +66,23 @@ impl ArchiveLimits {
     }
 }
 
-/// What an archive is found to be.
+/// What is known about an archive after its check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveFacts {
-    /// Whether it was opened; for kinds that are not, the rest is empty.
+    /// Whether the archive was opened. For kinds that are not opened, the other fields are empty.
     pub is_opened: bool,
-    /// `METADATA` of a wheel (always there), `PKG-INFO` of a source archive or egg, byte for byte.
+    /// `METADATA` of a wheel (always present), `PKG-INFO` of a source archive or egg, byte for byte.
     pub metadata: Option<Vec<u8>>,
-    /// What that file is called.
+    /// The name of that file: `METADATA` or `PKG-INFO`.
     pub metadata_name: &'static str,
-    /// How many members there are.
+    /// Number of members.
     pub members: u64,
-    /// How many bytes the archive unpacks to; what its directory says, for a zip.
+    /// Number of unpacked bytes; for a zip, as its directory says.
     pub inflated_bytes: u64,
 }
 
 impl ArchiveFacts {
-    /// The metadata, read.
+    /// The metadata, parsed.
     ///
     /// # Errors
     /// [`MetadataError`], see [`Metadata::read`].
@@ -91,10 +91,10 @@ impl ArchiveFacts {
     }
 }
 
-/// An archive that is refused.
+/// Why an archive is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// It is no archive of its kind, or damaged.
+    /// It is not an archive of its kind, or it is damaged.
     #[error("the file is not a whole {format} archive: {reason}")]
     Unreadable {
         /// `zip` or `tar.gz`.
@@ -102,10 +102,10 @@ pub enum ArchiveError {
         /// What is wrong.
         reason: String,
     },
-    /// Two readers could see two different archives.
+    /// Two readers could see different contents.
     #[error("the archive is ambiguous: {0}")]
     Ambiguous(String),
-    /// A member would be written somewhere else, or not be a file.
+    /// A member would be written to another place, or is not a file.
     #[error("the archive has a member {name:?}, which has {what}")]
     Member {
         /// The member's name.
@@ -113,20 +113,20 @@ pub enum ArchiveError {
         /// What is wrong with it.
         what: String,
     },
-    /// More than [`ArchiveLimits`] allow.
+    /// It exceeds [`ArchiveLimits`].
     #[error("the archive has {found} {what}: at most {max} were expected")]
     TooMuch {
-        /// What there is too much of.
+        /// What exceeds its limit.
         what: &'static str,
-        /// How much there is, or how much of it was seen.
+        /// The size or number found so far.
         found: u64,
         /// The limit.
         max: u64,
     },
-    /// A wheel without one of its parts.
+    /// A wheel lacks one of its parts.
     #[error("the wheel has no {0}")]
     Missing(String),
-    /// A wheel whose parts are another release's.
+    /// A wheel's `*.dist-info` belongs to another release.
     #[error("the wheel has the directory {found:?}: one for {expected} was expected")]
     DistInfo {
         /// Project and version of the filename.
@@ -134,22 +134,23 @@ pub enum ArchiveError {
         /// The directory.
         found: String,
     },
-    /// The file could not be read; that is no fault of the archive.
+    /// The file could not be read, which is not the archive's fault.
     #[error("the archive could not be read")]
     Io(#[source] io::Error),
 }
 
 impl ArchiveError {
-    /// Readers that take the first and readers that take the last would see two releases.
+    /// The error for a second `PKG-INFO`: readers that take the first and readers that take the last would see two
+    /// releases.
     fn second_pkg_info(name: &str) -> ArchiveError {
         ArchiveError::Ambiguous(format!("{name:?} is in it twice, or another `PKG-INFO` beside it"))
     }
 }
 
-/// Looks into the release file `filename`, whose `file_bytes` are in `reader`.
+/// Checks the release file `filename`, whose `file_bytes` are in `reader`.
 ///
 /// # Errors
-/// [`ArchiveError`], by what is wrong; [`ArchiveError::Io`] if it is not the archive that is.
+/// [`ArchiveError`], depending on what is wrong; [`ArchiveError::Io`] if the file could not be read.
 pub fn inspect<R: ReaderAt>(
     reader: R,
     file_bytes: u64,
@@ -199,7 +200,7 @@ fn look_into<R: ReaderAt>(
     }
 }
 
-/// Keeps the first error of the file itself: decoders report theirs in the same way, and lose what is in it.
+/// Remembers the first error of the file itself: decoders report their own errors the same way, and lose its details.
 struct Watched<R> {
     reader: R,
     error: RefCell<Option<io::Error>>,
@@ -243,14 +244,14 @@ fn ends_with(filename: &Filename, ending: &str) -> bool {
         && name.as_bytes()[name.len() - ending.len()..].eq_ignore_ascii_case(ending.as_bytes())
 }
 
-/// `error` of reading an archive of this format: the file's fault, or the archive's.
+/// Turns an error during reading into one of the file or one of the archive, which has this format.
 fn io_error(format: &'static str, error: io::Error) -> ArchiveError {
     use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     match error.kind() {
         UnexpectedEof => {
             ArchiveError::Unreadable { format, reason: "it ends too early".to_owned() }
         }
-        // What decoders report is one of these; none is an error of the operating system.
+        // Decoders report one of these; they do not come from the operating system.
         InvalidData | InvalidInput | Other if error.raw_os_error().is_none() => {
             ArchiveError::Unreadable { format, reason: error.to_string() }
         }

@@ -1,13 +1,13 @@
-//! What a write may do, decided against a snapshot: a [`Batch`] for the store, or a refusal.
+//! The changes that a write may make, decided on a snapshot: a [`Batch`] for the store, or a refusal.
 //!
-//! Each function here answers "may this happen to this stage as it is?", not "may this person?": that is
-//! [`crate::Stage::may_upload`] and its kin, asked before.
+//! Each function answers "may this happen to this stage in its present state?" and not "may this person do it?": for
+//! that the caller asks [`crate::Stage::may_upload`] and its kin first.
 //!
-//! Writers do not wait for each other. A batch names what it was decided on: the stage's configuration,
-//! and every record that it replaces, must be as they were, or the store refuses it and the caller
-//! decides again on a newer snapshot. So two uploads of one name, or an upload into a stage while it is
-//! deleted, cannot both win. Whatever changes which files a version has writes the version's record as well,
-//! so that a removal of the version notices a file that came meanwhile.
+//! Writers do not wait for each other. A batch names the state that it was decided on: the stage's configuration, and
+//! every record that it replaces, must be unchanged, or the store refuses the batch and the caller decides again on a
+//! newer snapshot. So of two uploads of one name only one wins, and so does only one of an upload into a stage and
+//! the deletion of that stage. Every change to the set of a version's files also writes the version's record, so that
+//! a removal of the version notices a file that was added meanwhile.
 
 mod draft;
 pub mod push;
@@ -19,12 +19,12 @@ pub mod yank;
 
 use record::Batch;
 
-/// A decision that may find everything as wanted already.
+/// A decision that may find the wanted state already in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// To be committed.
+    /// The batch to commit.
     Commit(Batch),
-    /// Nothing needs to change.
+    /// The wanted state is there already.
     AlreadyThere,
 }
 

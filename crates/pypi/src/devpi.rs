@@ -1,10 +1,10 @@
 //! devpi's JSON: the envelope, and users, stages, projects, versions and files as its clients read them.
 //!
-//! values -> `result` of an envelope -> bytes, in devpi's layout: two blanks of indentation, the keys in
-//! devpi's order, a line feed at the end. Links are absolute; the root's URL is an argument.
+//! values -> `result` of an envelope -> bytes, in devpi's layout: two spaces of indentation, the keys in devpi's
+//! order, a line feed at the end. Links are absolute; the root's URL is an argument.
 //!
-//! The metadata of a release is a blob: [`metadata_digests`] says which are needed, and the caller gives
-//! their bytes.
+//! The metadata of a release is a blob: [`metadata_digests`] lists the blobs that an answer needs, and the caller
+//! passes in their bytes.
 
 mod tox_report;
 
@@ -29,7 +29,7 @@ use crate::{
 
 pub use self::tox_report::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus};
 
-/// What this server says it can do, beyond what every devpi can.
+/// The features that this server announces, beyond those of every devpi.
 pub const FEATURES: [&str; 4] =
     ["push-no-docs", "push-only-docs", "push-register-project", "server-keyvalue-parsing"];
 
@@ -50,12 +50,12 @@ fn bytes<T: Serialize>(envelope: &Envelope<'_, T>) -> Bytes {
     bytes.into()
 }
 
-/// The body with a result of the type `type_`, as in `indexconfig`.
+/// The body with a result of the type `type_`, such as `indexconfig`.
 pub fn result<T: Serialize>(type_: &str, result: T, message: Option<&str>) -> Bytes {
     bytes(&Envelope { result: Some(result), type_: Some(type_), message })
 }
 
-/// The body with nothing but a message.
+/// The body with a message and no result.
 pub fn message(message: &str) -> Bytes {
     bytes(&Envelope::<()> { result: None, type_: None, message: Some(message) })
 }
@@ -74,7 +74,7 @@ pub struct ApiConfig {
     pypisubmit: Option<String>,
 }
 
-/// What `+api` says at the root, or at a stage. `root_url` has no slash at its end.
+/// The answer to `+api` at the root, or at a stage. `root_url` has no slash at its end.
 pub fn api_config(root_url: &str, principal: &Principal, stage: Option<&Stage>) -> ApiConfig {
     let index = stage.map(|stage| format!("{root_url}/{}", path(stage.name())));
     let groups = principal.groups().map(ToString::to_string).collect();
@@ -99,20 +99,20 @@ fn path(stage: &StageName) -> String {
     format!("{}/{}", encoded(stage.user()), encoded(stage.index()))
 }
 
-/// Who looks at users and stages, and where: what is nobody else's business is left out.
+/// Who looks at users and stages, and at which snapshot: what they may not see is left out.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'snapshot> {
-    /// Where the stages are.
+    /// The snapshot that has the stages.
     pub snapshot: &'snapshot Snapshot,
-    /// Who asks.
+    /// Who sent the request.
     pub principal: &'snapshot Principal,
-    /// Whether everybody sees everything but the stages that they may not read, as with devpi.
+    /// Whether everybody sees everything, apart from stages that they may not read, as on devpi.
     pub shows_all: bool,
 }
 
 impl<'snapshot> View<'snapshot> {
-    /// Whether they may know that there is this user: themselves, whoever has a stage that they see, and for an
-    /// administrator everybody.
+    /// Whether the sender may know that this user exists: if they are the user themselves, if they see one of the
+    /// user's stages, or if they are an administrator.
     pub fn knows(self, user: &User) -> bool {
         let principal = self.principal;
         self.shows_all
@@ -121,18 +121,17 @@ impl<'snapshot> View<'snapshot> {
             || self.snapshot.stages_of(user.name.as_str()).any(|stage| self.sees(stage))
     }
 
-    /// Whether they see what a user tells of themselves that is not for everybody: their address, and what their
-    /// tools keep.
+    /// Whether the sender sees the private part of a user: the email address and the data that tools store.
     fn sees_private(self, user: &User) -> bool {
         self.shows_all || self.principal.acts_for(&user.name, Scope::UserAdmin)
     }
 
-    /// Whether they see the stage: who may read or change it.
+    /// Whether the sender sees the stage: they may read it or change it.
     fn sees(self, stage: &Stage) -> bool {
         stage.may_read(self.principal) || stage.may_modify(self.principal)
     }
 
-    /// Whether they see every stage that an entry of a log names; `own` is that of the file.
+    /// Whether the sender sees every stage that a log entry names; `own` is the file's own stage.
     fn sees_named(self, entry: &LogEntry, own: &StageName) -> bool {
         let sees = |name: &StageName| {
             let stage = || self.snapshot.stage(name.as_str());
@@ -145,9 +144,9 @@ impl<'snapshot> View<'snapshot> {
         }
     }
 
-    /// The configuration of a stage as they see it. Whoever may change it sees it as it is. Others are not told of
-    /// bases that they may not read or that are gone, nor of a password in a mirror's URL, and strangers not which
-    /// users and groups its lists name.
+    /// The configuration of a stage as the sender sees it. Someone who may change the stage sees all of it. Others
+    /// see neither bases that they may not read or that no longer exist, nor a password in a mirror's URL; without
+    /// credentials, nor which users and groups its lists name.
     fn config(self, stage: &'snapshot Stage) -> Cow<'snapshot, StageConfig> {
         let config = stage.config();
         if self.shows_all || stage.may_modify(self.principal) {
@@ -181,7 +180,7 @@ impl<'snapshot> View<'snapshot> {
     }
 }
 
-/// A URL without the user and the password that it may have.
+/// The URL without user and password.
 fn without_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -189,12 +188,12 @@ fn without_credentials(url: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-/// A user with their stages, type `userconfig`; borrowed from what it shows.
+/// A user with their stages, type `userconfig`; borrows from the snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct UserConfig<'snapshot> {
     /// The user.
     pub user: &'snapshot User,
-    /// Who asks: stages that they may neither read nor change are left out.
+    /// Who sent the request: stages that they may neither read nor change are left out.
     pub view: View<'snapshot>,
 }
 
@@ -232,7 +231,7 @@ fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Every user whom the asker may know of, with their stages, type `list:userconfig`: an object by name.
+/// Every user that the sender may know of, with their stages, type `list:userconfig`: an object by name.
 pub fn user_list<'snapshot>(
     users: impl IntoIterator<Item = &'snapshot User>,
     view: View<'snapshot>,
@@ -247,9 +246,9 @@ pub fn user_list<'snapshot>(
 pub struct IndexConfig<'snapshot> {
     /// The stage.
     pub stage: &'snapshot Stage,
-    /// Whether `projects` is among it.
+    /// Whether `projects` is included.
     pub has_projects: bool,
-    /// Who asks.
+    /// Who sent the request.
     pub view: View<'snapshot>,
 }
 
@@ -275,10 +274,10 @@ impl Serialize for Names<'_> {
     }
 }
 
-/// The bytes of metadata blobs, by their digest. What is missing is shown with name and version only.
+/// The bytes of metadata blobs by digest. A version without its blob shows only name and version.
 pub type MetadataBytes = std::collections::HashMap<Digest, Bytes>;
 
-/// Which metadata [`project_config`] (of all versions) or [`version_data`] (of one) needs.
+/// The metadata blobs that [`project_config`] (for all versions) or [`version_data`] (for one) needs.
 pub fn metadata_digests<'view, 'snapshot: 'view>(
     versions: impl IntoIterator<Item = &'view VersionView<'snapshot>>,
 ) -> Vec<Digest> {
@@ -315,8 +314,8 @@ impl Serialize for Ordered {
     }
 }
 
-/// One version, type `versiondata`: its metadata, `+links`, and the same version of stages farther away
-/// in `+shadowing`. What a file's log says of stages that the viewer may not read is left out.
+/// One version, type `versiondata`: its metadata, `+links`, and the same version in stages farther away, in
+/// `+shadowing`. Log entries of a file that name stages which the viewer may not read are left out.
 pub fn version_data(
     view: &VersionView<'_>,
     project: &ProjectName,
@@ -351,7 +350,7 @@ fn one_version(
     object.entry("name").or_insert_with(|| project.as_str().into());
     object.insert("version".to_owned(), version.into());
     let mut files: Vec<&ReleaseFile> = part.project.files_of(version).map(|it| &**it).collect();
-    // Stable: by name within a role.
+    // The sort is stable: files of one role stay in the order of their names.
     files.sort_by_key(|file| file.role());
     let links = files.iter().map(|file| link(part.stage, file, root_url, viewer));
     let links: Vec<Value> = links.collect();
@@ -421,7 +420,7 @@ fn when(at: Timestamp) -> [i16; 6] {
     ]
 }
 
-/// What is known of a file, type `releasefilemeta`.
+/// The facts about a file, type `releasefilemeta`.
 #[derive(Clone, Copy, Debug)]
 pub struct FileMeta<'file> {
     /// The project.
@@ -450,7 +449,7 @@ pub fn http_date(time: Timestamp) -> String {
 }
 
 impl Serialize for PushAction {
-    /// Writes the list that devpi's `actionlog` has for it.
+    /// Writes the list that devpi's `actionlog` has for this entry.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let texts = match self {
             PushAction::Register { name, version, target } => {
@@ -471,8 +470,8 @@ impl Serialize for PushAction {
     }
 }
 
-/// The versions of a project that a stage shows, newest first; with its bases unless `is_alone`. None if
-/// nobody has the project.
+/// The versions of a project that a stage shows, newest first; bases are included unless `is_alone`. `None` if no
+/// stage has the project.
 pub fn versions<'snapshot>(
     snapshot: &'snapshot Snapshot,
     stage: &str,
@@ -486,7 +485,7 @@ pub fn versions<'snapshot>(
     order.project(project).map(|view: ProjectView<'_>| view.versions())
 }
 
-/// The files of one version that a stage itself has, by role: for pages and pushes to elsewhere.
+/// The files of one version that the stage itself has, by role: for pages, and for pushes to other servers.
 pub fn files_by_role<'snapshot>(
     stage: &'snapshot Stage,
     project: &str,

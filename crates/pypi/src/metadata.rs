@@ -1,8 +1,8 @@
-//! [`Metadata`]: what a release says about itself: core metadata 1.0 to 2.5.
+//! [`Metadata`]: a release's description of itself: core metadata 1.0 to 2.5.
 //!
-//! `METADATA` or `PKG-INFO` bytes -> [`Metadata::read`]; an upload form -> [`Metadata::from_form`];
-//! what was stored -> [`Metadata::from_json`]; all three -> [`Metadata::to_json`], in devpi's words.
-//! Values are kept as given; nothing here validates a licence, a classifier or a requirement.
+//! `METADATA` or `PKG-INFO` bytes -> [`Metadata::read`]; an upload form -> [`Metadata::from_form`]; stored JSON ->
+//! [`Metadata::from_json`]; all three -> [`Metadata::to_json`], with devpi's names. Values stay as they were sent;
+//! nothing here validates a licence, a classifier or a requirement.
 
 mod field;
 mod headers;
@@ -12,8 +12,8 @@ use serde_json::{Map, Value as Json};
 use crate::{ProjectName, ProjectNameError, Version, VersionError};
 use field::Field;
 
-/// What a release says about itself. Fields are called what devpi calls them: `requires_dist`,
-/// `provides_extras`; a field is a text or a list of texts, always the same of the two.
+/// A release's description of itself. Fields have devpi's names: `requires_dist`, `provides_extras`. A field is
+/// either a text or a list of texts, and always the same of the two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Ascending by field, each once.
@@ -26,49 +26,49 @@ enum Value {
     Many(Vec<String>),
 }
 
-/// Metadata that cannot be kept.
+/// Why metadata is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
-    /// More than [`Metadata::BYTES_MAX`].
+    /// It is longer than [`Metadata::BYTES_MAX`].
     #[error("metadata of {0} bytes is too long: at most {max} were expected", max = Metadata::BYTES_MAX)]
     TooLong(u64),
-    /// A field that every release has.
+    /// A required field is missing.
     #[error("the field {0} is missing")]
     Missing(&'static str),
-    /// A field that can be there once is there twice, and not the same.
+    /// A field that may occur once occurs twice, with different values.
     #[error("the field {field} is given twice: {first:?} and {second:?}")]
     Twice {
         /// Its key.
         field: &'static str,
-        /// The value that stands first.
+        /// The first value.
         first: String,
-        /// The other.
+        /// The second value.
         second: String,
     },
-    /// A name that no project can have.
+    /// The name is not a valid project name.
     #[error(transparent)]
     Name(#[from] ProjectNameError),
-    /// A text that is no version.
+    /// The version is not valid.
     #[error(transparent)]
     Version(#[from] VersionError),
-    /// Two sources that should say the same.
+    /// Two sources that should agree differ.
     #[error("{source_name} says {field} {found:?}, but the form says {expected:?}")]
     Disagrees {
         /// `METADATA` or `PKG-INFO`.
         source_name: &'static str,
         /// The field's key.
         field: &'static str,
-        /// What the form says.
+        /// The value in the form.
         expected: String,
-        /// What the file says.
+        /// The value in the file.
         found: String,
     },
-    /// JSON of another shape.
+    /// The JSON has another type.
     #[error("the field {field} is {found}: {expected} was expected")]
     Shape {
         /// The field's key.
         field: &'static str,
-        /// The JSON found, cut short.
+        /// The JSON that was found, shortened.
         found: String,
         /// `a text` or `a list of texts`.
         expected: &'static str,
@@ -76,13 +76,13 @@ pub enum MetadataError {
 }
 
 impl Metadata {
-    /// Most bytes of a `METADATA` or `PKG-INFO` file.
+    /// Most bytes in a `METADATA` or `PKG-INFO` file.
     pub const BYTES_MAX: u64 = 1 << 20;
 
-    /// Reads a `METADATA` or `PKG-INFO` file, with name and version checked.
+    /// Parses a `METADATA` or `PKG-INFO` file, and checks name and version.
     ///
     /// # Errors
-    /// [`MetadataError`] if it is too long, or name or version are missing, ambiguous or not allowed.
+    /// [`MetadataError`] if it is too long, or name or version are missing, ambiguous or invalid.
     pub fn read(bytes: &[u8]) -> Result<Metadata, MetadataError> {
         if bytes.len() as u64 > Metadata::BYTES_MAX {
             return Err(MetadataError::TooLong(bytes.len() as u64));
@@ -94,7 +94,7 @@ impl Metadata {
                 continue;
             }
             metadata.check_once(field, &value)?;
-            // The first counts, as for Python's reader.
+            // The first one counts, as for Python's parser.
             if metadata.value(field).is_none() {
                 metadata.set(field, Value::One(value));
             }
@@ -104,8 +104,8 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// What a form says: the fields it has, in order, each with one value. Others than metadata are passed
-    /// over. `UNKNOWN` (what distutils sent for nothing) is nothing; so is an empty item of a list.
+    /// The metadata in a form: its fields in order, each with one value. Fields that are not metadata are ignored.
+    /// `UNKNOWN`, which distutils sent for an empty value, counts as empty; empty items of a list are dropped.
     ///
     /// # Errors
     /// [`MetadataError::Twice`] if the form names two releases.
@@ -126,17 +126,17 @@ impl Metadata {
             }
             let value = if text == "UNKNOWN" { "" } else { text }.to_owned();
             metadata.check_once(field, &value)?;
-            // The last counts, as for devpi.
+            // The last one counts, as on devpi.
             metadata.set(field, Value::One(value));
         }
         Ok(metadata)
     }
 
-    /// Reads what [`Metadata::to_json`] wrote, or devpi. Keys that are no metadata (`+links`) are passed
-    /// over, and so is `null`.
+    /// Parses the JSON that [`Metadata::to_json`] or devpi wrote. Keys that are not metadata (`+links`) are ignored,
+    /// and so is `null`.
     ///
     /// # Errors
-    /// [`MetadataError::Shape`].
+    /// [`MetadataError::Shape`] if a value has another type.
     pub fn from_json(json: &Map<String, Json>) -> Result<Metadata, MetadataError> {
         let mut metadata = Metadata::default();
         for (key, json) in json {
@@ -149,7 +149,7 @@ impl Metadata {
             let value = match json {
                 Json::Null => continue,
                 Json::String(text) if !field.is_list() => Value::One(text.clone()),
-                // Very old databases have one text where a list is now.
+                // Very old databases have one text where a list is expected today.
                 Json::String(text) => Value::Many(text.lines().map(str::to_owned).collect()),
                 Json::Array(items) if field.is_list() => {
                     let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
@@ -162,7 +162,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// As devpi shows it under a version: the fields that are there, `name` first.
+    /// The JSON that devpi shows for a version: the fields that have a value, `name` first.
     pub fn to_json(&self) -> Map<String, Json> {
         let json = |value: &Value| match value {
             Value::One(text) => Json::from(text.as_str()),
@@ -171,7 +171,7 @@ impl Metadata {
         self.values.iter().map(|(field, value)| (field.key().to_owned(), json(value))).collect()
     }
 
-    /// This, with every field of devpi's that it lacks added as empty: what a registration is shown as.
+    /// Adds every field of devpi's that is missing, as empty: devpi shows a registration like this.
     pub fn with_empty_fields(mut self) -> Metadata {
         for field in Field::all().filter(|field| field.is_devpis()) {
             if self.value(field).is_none() {
@@ -186,17 +186,17 @@ impl Metadata {
         self
     }
 
-    /// Takes the fields that `newer` has, and keeps the others: a further file of a registered release.
+    /// Replaces the fields that `newer` has and leaves the others, as for a further file of a registered release.
     pub fn merge(&mut self, newer: Metadata) {
         for (field, value) in newer.values {
             self.set(field, value);
         }
     }
 
-    /// The project, checked; as written it is the text `name`.
+    /// The project, checked and normalized; the name as it was written is the text `name`.
     ///
     /// # Errors
-    /// [`MetadataError::Missing`], [`MetadataError::Name`].
+    /// [`MetadataError::Missing`] or [`MetadataError::Name`].
     pub fn project(&self) -> Result<ProjectName, MetadataError> {
         match self.text("name") {
             "" => Err(MetadataError::Missing("name")),
@@ -207,7 +207,7 @@ impl Metadata {
     /// The version, checked.
     ///
     /// # Errors
-    /// [`MetadataError::Missing`], [`MetadataError::Version`].
+    /// [`MetadataError::Missing`] or [`MetadataError::Version`].
     pub fn version(&self) -> Result<Version, MetadataError> {
         match self.text("version") {
             "" => Err(MetadataError::Missing("version")),
@@ -215,12 +215,12 @@ impl Metadata {
         }
     }
 
-    /// Which Pythons it runs on, as given; none if any.
+    /// The versions of Python that the release supports, as written; `None` if it does not say.
     pub fn requires_python(&self) -> Option<&str> {
         Some(self.text("requires_python")).filter(|text| !text.is_empty())
     }
 
-    /// The text of a field; empty if it is not there, or is a list.
+    /// The text of a field; empty if the field is missing or a list.
     pub fn text(&self, key: &str) -> &str {
         match Field::of_key(key).and_then(|field| self.value(field)) {
             Some(Value::One(text)) => text,
@@ -228,7 +228,7 @@ impl Metadata {
         }
     }
 
-    /// The items of a field; none if it is not there, or is a text.
+    /// The items of a field; empty if the field is missing or a text.
     pub fn list(&self, key: &str) -> &[String] {
         match Field::of_key(key).and_then(|field| self.value(field)) {
             Some(Value::Many(texts)) => texts,
@@ -236,12 +236,12 @@ impl Metadata {
         }
     }
 
-    /// Checks that a file is of the release that this form names: same project, and same version (`1.0` and
-    /// `1.0.0` are the same here: builders normalize). The other fields may differ; an installer goes by the
+    /// Checks that a file belongs to the release that this form names: the same project and the same version (`1.0`
+    /// and `1.0.0` count as the same here, as builders normalize). Other fields may differ; installers read the
     /// file's.
     ///
     /// # Errors
-    /// [`MetadataError::Disagrees`], or what is wrong with a name or version.
+    /// [`MetadataError::Disagrees`], or the error of an invalid name or version.
     pub fn check_file(
         &self,
         source_name: &'static str,
@@ -262,7 +262,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Whoever reads the other of two names or versions sees another release.
+    /// Refuses a second, different value: readers that take the other name or version would see another release.
     fn check_once(&self, field: Field, second: &str) -> Result<(), MetadataError> {
         match self.value(field) {
             Some(Value::One(first))
@@ -305,7 +305,7 @@ mod tests {
 
     use super::*;
 
-    /// The fields that `file` gives, one `key: value` a line, lists item by item.
+    /// Expects these fields of `file`, one `key: value` a line, lists item by item.
     #[track_caller]
     fn check_read(file: &str, expected: &str) {
         let found = match Metadata::read(file.as_bytes()) {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_header_begins_the_description() {
+    fn a_line_that_is_not_a_header_begins_the_description() {
         check_read(
             "Name: foo\nVersion: 1\nNo header\nName: bar\n",
             "name: \"foo\"\nversion: \"1\"\ndescription: \"No header\\nName: bar\\n\"",
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_read_in_every_clients_words() {
+    fn a_form_may_use_every_clients_field_names() {
         check_form(
             &[
                 (":action", "file_upload"),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_shows_every_field_and_a_further_file_changes_those_it_has() {
+    fn a_registration_shows_every_field_and_a_further_file_replaces_its_own() {
         let mut metadata =
             form(&[("name", "foo"), ("version", "1"), ("summary", "old"), ("author", "me")]);
         metadata = metadata.with_empty_fields();
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_release_is_told_from_its_form() {
+    fn a_file_of_another_release_than_its_form_is_refused() {
         let form = form(&[("name", "Foo_Bar"), ("version", "1.0")]);
         let check = |file: &str| {
             let file = Metadata::read(file.as_bytes()).expect("metadata");

@@ -7,21 +7,21 @@ use record::{Digest, Serial};
 use crate::release_file::Directory;
 use crate::{FileRole, ReleaseFile, Version};
 
-/// Everything that one stage has of one project. Never changes; the next one shares what stayed.
+/// Everything that one stage has of one project. It never changes; the next state shares unchanged parts with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Project {
-    /// The newest commit that touched any of it, deletions included.
+    /// The newest commit that touched any part of the project, deletions included.
     pub(crate) serial: Serial,
     /// Ascending by the text of the version.
     pub(crate) releases: Vec<Arc<Release>>,
     /// Ascending by name.
     pub(crate) files: Vec<Arc<ReleaseFile>>,
-    /// Names of which no file is left, ascending.
+    /// Names under which no file is left, ascending.
     pub(crate) gone: Vec<Arc<Gone>>,
     pub(crate) status: Option<Box<StoredStatus>>,
 }
 
-/// A name under which files were, and none is now.
+/// A name that had files and has none now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) filename: Box<str>,
@@ -40,39 +40,39 @@ pub(crate) struct StoredStatus {
 pub struct Release {
     /// The version's text, as uploaded.
     pub version: Arc<str>,
-    /// Names the JSON of its metadata.
+    /// The digest of its metadata, a JSON blob.
     pub metadata: Digest,
-    /// Why all of its files were yanked (possibly empty); none if they were not.
+    /// Why all of its files were yanked (may be empty); `None` if they were not.
     pub yanked: Option<Arc<str>>,
-    /// The commit that wrote it.
+    /// The commit that wrote its record.
     pub serial: Serial,
 }
 
-/// What a project's owner says of its future (PEP 792).
+/// A project's status as its owner set it (PEP 792).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProjectStatus {
-    /// In which state it is.
+    /// The state of the project.
     pub marker: StatusMarker,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: Option<Box<str>>,
 }
 
 /// The states of PEP 792.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusMarker {
-    /// Nothing is said.
+    /// No status is set.
     #[default]
     Active,
-    /// No more updates are to be expected.
+    /// No more updates are expected.
     Archived,
-    /// Not to be used until somebody has looked at it; its files are not listed.
+    /// Not to be used until somebody has examined it; its files are not listed.
     Quarantined,
-    /// Something else is to be used.
+    /// Something else should be used.
     Deprecated,
 }
 
 impl StatusMarker {
-    /// PEP 792's word for it.
+    /// PEP 792's name of the state.
     pub fn as_str(self) -> &'static str {
         match self {
             StatusMarker::Active => "active",
@@ -82,7 +82,7 @@ impl StatusMarker {
         }
     }
 
-    /// Reads PEP 792's word.
+    /// Parses PEP 792's name of a state.
     pub fn parse(text: &str) -> Option<StatusMarker> {
         use StatusMarker::{Active, Archived, Deprecated, Quarantined};
         [Active, Archived, Quarantined, Deprecated].into_iter().find(|it| it.as_str() == text)
@@ -90,12 +90,12 @@ impl StatusMarker {
 }
 
 impl Project {
-    /// The newest commit that touched any of it, deletions included.
+    /// The newest commit that touched any part of the project, deletions included.
     pub fn serial(&self) -> Serial {
         self.serial
     }
 
-    /// Whether nothing of it is left: as if it were not there.
+    /// Whether nothing is left of the project, so that it counts as absent.
     pub fn is_empty(&self) -> bool {
         self.releases.is_empty() && self.files.is_empty()
     }
@@ -116,7 +116,7 @@ impl Project {
         &self.files
     }
 
-    /// The files that installers take, ascending by name.
+    /// The files for installers, ascending by name.
     pub fn release_files(&self) -> impl Iterator<Item = &Arc<ReleaseFile>> {
         self.files.iter().filter(|file| file.role == FileRole::Release)
     }
@@ -153,7 +153,7 @@ impl Project {
         versions
     }
 
-    /// The newest of them by PEP 440; an alpha, beta or candidate only if there is nothing else.
+    /// The newest version by PEP 440; an alpha, beta or candidate only if there is no final version.
     pub fn latest_version(&self) -> Option<Version> {
         let versions = self.versions().into_iter().filter_map(|text| Version::parse(text).ok());
         versions.max_by(|one, other| {
@@ -161,22 +161,22 @@ impl Project {
         })
     }
 
-    /// Whether that version is registered or has a file.
+    /// Whether this version is registered or has a file.
     pub fn has_version(&self, version: &str) -> bool {
         self.release(version).is_some() || self.files.iter().any(|file| &*file.version == version)
     }
 
-    /// Why a file is yanked, by itself or with its whole release; none if it is not.
+    /// Why a file is yanked, alone or with its whole release; `None` if it is not.
     pub fn yanked<'project>(&'project self, file: &'project ReleaseFile) -> Option<&'project str> {
         file.yanked().or_else(|| self.release(&file.version)?.yanked.as_deref())
     }
 
-    /// What its owner says of its future.
+    /// The status that the owner set.
     pub fn status(&self) -> Option<&ProjectStatus> {
         self.status.as_deref().map(|stored| &stored.status)
     }
 
-    /// Where files of this name lay that are no more, and the commit that wrote the name last.
+    /// The directories of former files of this name, and the commit that wrote the name last.
     pub(crate) fn gone(&self, filename: &str) -> Option<&Arc<Gone>> {
         let at = self.gone.binary_search_by(|gone| (*gone.filename).cmp(filename)).ok()?;
         self.gone.get(at)
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_version_is_a_final_one_if_there_is_one() {
+    fn a_final_version_is_preferred_as_the_latest() {
         let latest = |versions: &[&str]| {
             let releases = versions.iter().map(|version| {
                 Arc::new(Release {

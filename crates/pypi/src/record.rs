@@ -7,8 +7,8 @@
 //! | `python/version/{user}/{index}/{project}/{version}` | names the JSON of its metadata; yanked |
 //! | `python/file/{user}/{index}/{project}/{filename}` | a file, or where files of that name lay |
 //!
-//! A removed file leaves a record that names the directories where it lay, so that its URL is answered
-//! with "gone" rather than "never heard of". A removed stage leaves nothing.
+//! A removed file leaves a record with the directories that it was in, so that its URL is answered with "gone" and
+//! not with "not found". A removed stage leaves nothing.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ use crate::{
 /// The first segment of the keys of this surface.
 pub const KIND: &str = "python";
 
-/// The form of the bodies that are written here, and the only one that is read.
+/// The form of the record bodies that this version writes; it reads no other.
 const FORM: u32 = 1;
 
-/// What a key is about; texts are borrowed from it.
+/// The kind and the names in a key; texts are borrowed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject<'key> {
     Stage { stage: &'key str },
@@ -46,7 +46,7 @@ pub fn stage_key(stage: &StageName) -> Key {
     key("stage", &[stage.as_str()])
 }
 
-/// The stage whose configuration has this key; none if it is about something else.
+/// The stage whose configuration has this key; `None` for any other key.
 pub fn stage_of_key(key: &Key) -> Option<&str> {
     match Subject::of(key)? {
         Ok(Subject::Stage { stage }) => Some(stage),
@@ -72,7 +72,7 @@ fn key(kind: &str, segments: &[&str]) -> Key {
 }
 
 impl Subject<'_> {
-    /// What a key is about; none if it is of another surface.
+    /// Parses a key; `None` if it belongs to another surface.
     pub(crate) fn of(key: &Key) -> Option<Result<Subject<'_>, TroubleReason>> {
         let rest = key.after(KIND)?;
         Some(Subject::parse(rest).ok_or(TroubleReason::Key))
@@ -117,7 +117,8 @@ pub(crate) fn read_stage(name: &StageName, body: &[u8]) -> Result<StageConfig, T
     StageConfig::from_stored(name, &wire.config).map_err(|_| TroubleReason::Member("config"))
 }
 
-/// The body of a stage's record, read back: a record that is not would be the end of its stage.
+/// The body of a stage's record. It is parsed again at once: a record that cannot be read would be the end of its
+/// stage.
 pub(crate) fn write_stage(name: &StageName, config: &StageConfig) -> Result<Bytes, ConfigError> {
     let body = |config: Value| write_body(&WireStage { v: FORM, config });
     let stored = config.to_stored();
@@ -176,15 +177,15 @@ pub(crate) fn read_version(
     Ok(Release { version, metadata, yanked: wire.yanked.map(Into::into), serial })
 }
 
-/// The body of a release, and the blob that it needs.
+/// The body of a release's record, and the blob that it refers to.
 pub(crate) fn write_version(metadata: Digest, yanked: Option<&str>) -> (Bytes, Vec<Digest>) {
     let wire =
         WireVersion { v: FORM, metadata: metadata.to_string(), yanked: yanked.map(Into::into) };
     (write_body(&wire), vec![metadata])
 }
 
-/// Of a file, everything but the form is left out where it is as usual; of a name without a file,
-/// everything but the form and `gone`.
+/// The body of a file's record. Members with their usual value are left out. A name without a file has only the form
+/// and `gone`.
 #[derive(Default, Serialize, Deserialize)]
 struct WireFile<'body> {
     v: u32,
@@ -232,22 +233,22 @@ enum WireLog {
     Overwrite { at: i64, count: u32 },
 }
 
-/// What is stored under the name of a file.
+/// The content of a record under a file's name.
 pub(crate) enum StoredFile {
     Present(ReleaseFile),
     Gone(Gone),
 }
 
-/// Texts that files of one project have in common, for [`read_file`] to share.
+/// Texts that the files of one project have in common, which [`read_file`] shares.
 pub(crate) struct Shared<'project> {
     pub(crate) files: &'project [Arc<ReleaseFile>],
     pub(crate) releases: &'project [Arc<Release>],
-    /// Where the file is or would be among the files.
+    /// The position of the file among the files, or where it would be inserted.
     pub(crate) at: usize,
 }
 
 impl Shared<'_> {
-    /// The files beside it, which are likely to be of the same release.
+    /// The files next to it, which are likely to belong to the same release.
     fn neighbours(&self) -> impl Iterator<Item = &ReleaseFile> {
         let near = self.at.checked_sub(1).into_iter().chain([self.at, self.at + 1, 0]);
         near.filter_map(|at| self.files.get(at)).map(|file| &**file)
@@ -373,7 +374,7 @@ pub(crate) fn read_file(
     }))
 }
 
-/// The body of a file, and the blobs that it needs.
+/// The body of a file's record, and the blobs that it refers to.
 pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
     let rare = file.rare.as_deref();
     let wire = WireFile {
@@ -402,7 +403,7 @@ pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
     (write_body(&wire), blobs)
 }
 
-/// The body that says where files of a name lay, now that none is left.
+/// The body of the record that remembers the directories of a name's former files, after the last was removed.
 pub(crate) fn write_gone(directories: &[Directory]) -> Bytes {
     let gone = directories.iter().map(|directory| directory.joined()).collect();
     write_body(&WireFile { v: FORM, gone, ..WireFile::default() })

@@ -1,8 +1,8 @@
 //! The simple pages: what installers read, as HTML (PEP 503, 592, 629, 658, 700, 714, 792) and as JSON
 //! (PEP 691, 700, 714, 792).
 //!
-//! A [`ResolutionOrder`] and a project -> the bytes of a page. Links are relative, so that a page is the
-//! same under every host name and path prefix; how many `../` lead to the root is an argument.
+//! A [`ResolutionOrder`] and a project -> the bytes of a page. Links are relative, so that a page is the same under
+//! every host name and path prefix; the caller says how many `../` lead to the root.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::inherit::{FileView, ProjectView, ResolutionOrder};
 use crate::{StageName, Version};
 
-/// For whom a page is made.
+/// The format of a page, and its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageForm {
     /// HTML for installers.
     Html,
-    /// HTML for people: newest version first, with a button to refresh, and a word on what is left out.
+    /// HTML for people: newest version first, with a button to refresh, and a note about what is left out.
     Human,
     /// `application/vnd.pypi.simple.v1+json`.
     Json,
@@ -35,10 +35,10 @@ impl PageForm {
     }
 }
 
-/// How links start.
+/// How links begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links<'text> {
-    /// With so many `../` to the root: 4 from `/{user}/{index}/+simple/{project}/`, 3 from
+    /// With this many `../` to the root: 4 from `/{user}/{index}/+simple/{project}/`, 3 from
     /// `/{user}/{index}/+simple/`. At least 1.
     Depth(u8),
     /// With the URL of the root, without a slash at its end.
@@ -46,7 +46,7 @@ pub enum Links<'text> {
 }
 
 impl Links<'_> {
-    /// What comes before `+f/…` of a stage, on a page of the stage `from`.
+    /// The part of a link before `+f/…`: to a file of `stage`, on a page of the stage `from`.
     fn to_stage(self, stage: &StageName, from: &StageName) -> String {
         match self {
             Links::Depth(depth @ 2..) if stage == from => "../".repeat(usize::from(depth) - 2),
@@ -62,8 +62,8 @@ impl Links<'_> {
     }
 }
 
-/// What is not encoded within a segment of a path: RFC 3986's `pchar` without `&` and `'`, which HTML
-/// would have to escape.
+/// The characters that a path segment encodes: all but RFC 3986's `pchar`, and also `&` and `'`, which HTML would
+/// have to escape.
 const SEGMENT: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -81,12 +81,12 @@ const SEGMENT: AsciiSet = NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-/// `segment` as it stands in a URL.
+/// `segment`, encoded for a URL.
 pub(crate) fn encoded(segment: &str) -> impl std::fmt::Display {
     utf8_percent_encode(segment, &SEGMENT)
 }
 
-/// Appends `text` as it stands in HTML, in an attribute too.
+/// Appends `text`, escaped for HTML text and attributes.
 fn push_escaped(page: &mut String, text: &str) {
     for character in text.chars() {
         match character {
@@ -102,11 +102,11 @@ fn push_escaped(page: &mut String, text: &str) {
 
 /// Appends `text` as a JSON string.
 fn push_json(page: &mut String, text: &str) {
-    // serde_json's escapes; texts are never unwritable.
+    // serde_json escapes the text; that cannot fail.
     page.push_str(&serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned()));
 }
 
-/// `2026-01-31T23:59:59.000000Z`, as PEP 700 has it.
+/// Appends a time in PEP 700's format: `2026-01-31T23:59:59.000000Z`.
 fn push_time(page: &mut String, microseconds: i64) {
     let time = jiff::Timestamp::from_microsecond(microseconds).unwrap_or_default();
     _ = write!(page, "{time:.6}");
@@ -120,7 +120,7 @@ fn push_hexadecimal(page: &mut String, digest: &record::Digest) {
     }
 }
 
-/// The page of a project, as `stage` shows it.
+/// The page of a project in `stage`.
 pub(crate) fn project_page(
     order: &ResolutionOrder<'_>,
     view: &ProjectView<'_>,
@@ -143,7 +143,7 @@ pub(crate) fn project_page(
     }
 }
 
-/// Newest version first; within a version by name.
+/// Sorts files by version, newest first, and within a version by name.
 fn newest_first(files: Vec<FileView<'_>>) -> Vec<FileView<'_>> {
     let versions = files.iter().map(|file| Version::parse(file.file.version()).ok());
     let mut pairs: Vec<_> = versions.collect::<Vec<_>>().into_iter().zip(files).collect();
@@ -153,7 +153,7 @@ fn newest_first(files: Vec<FileView<'_>>) -> Vec<FileView<'_>> {
     pairs.into_iter().map(|(_, file)| file).collect()
 }
 
-/// What people get before the links.
+/// The text for people before the links.
 fn human_lead(
     order: &ResolutionOrder<'_>,
     view: &ProjectView<'_>,
@@ -221,12 +221,12 @@ fn project_html(
             page.push('"');
         }
         if let Some(digest) = file.core_metadata() {
-            // Under PEP 714's name alone: installers that knew only the older one ask for JSON.
+            // The attribute has only PEP 714's name: installers that knew only the older one ask for JSON.
             page.push_str(" data-core-metadata=\"sha256=");
             push_hexadecimal(&mut page, digest);
             page.push('"');
         }
-        // Sizes and times have no standard attribute, and whoever reads them asks for JSON.
+        // HTML has no standard attribute for sizes and times. Clients that read them ask for JSON.
         page.push('>');
         push_escaped(&mut page, file.filename());
         page.push_str("</a><br>\n");
@@ -291,7 +291,7 @@ fn project_json(
         push_time(&mut page, file.uploaded_at_microseconds);
         page.push('"');
         match part.project.yanked(file) {
-            // An empty text would read as "not yanked".
+            // JSON readers take an empty text for "not yanked".
             Some("") => page.push_str(",\"yanked\":true"),
             Some(reason) => {
                 page.push_str(",\"yanked\":");
@@ -300,7 +300,7 @@ fn project_json(
             None => {}
         }
         if let Some(digest) = file.core_metadata() {
-            // Not under its older name as well: pip before 23.1 fails on that (PEP 714).
+            // The older name is left out: pip before 23.1 fails on it (PEP 714).
             page.push_str(",\"core-metadata\":{\"sha256\":\"");
             push_hexadecimal(&mut page, digest);
             page.push_str("\"}");
@@ -311,10 +311,10 @@ fn project_json(
     page
 }
 
-/// The list of the projects of a stage and its bases.
+/// The list of all projects of a stage and its bases.
 pub(crate) fn list_page(order: &ResolutionOrder<'_>, form: PageForm, links: Links<'_>) -> String {
     let stage = order.stages()[0].name();
-    // From `/{user}/{index}/+simple/` the project is one segment away.
+    // Seen from `/{user}/{index}/+simple/`, the project is one segment below.
     let prefix = match links {
         Links::Depth(3) => String::new(),
         Links::Depth(depth) => format!("{}+simple/", links_within(depth, stage)),
@@ -335,7 +335,7 @@ pub(crate) fn list_page(order: &ResolutionOrder<'_>, form: PageForm, links: Link
     }
 }
 
-/// What leads to a stage's own `+simple/` from a list of it that is not there.
+/// The prefix of links to a stage's own `+simple/` from a list that has another URL.
 fn links_within(depth: u8, stage: &StageName) -> String {
     Links::Depth(depth).to_stage(stage, stage)
 }
@@ -359,7 +359,7 @@ fn push_project_link(page: &mut String, prefix: &str, name: &str) {
     }
 }
 
-/// In groups by the stage that has the project first.
+/// The list for people: projects in groups, by the first stage that has them.
 fn list_human(order: &ResolutionOrder<'_>, stage: &StageName, prefix: &str) -> String {
     let mut page = list_head(stage, 1024);
     let mut seen = std::collections::HashSet::new();

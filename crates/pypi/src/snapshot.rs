@@ -1,8 +1,7 @@
 //! [`Snapshot`]: every stage, project and file as of one serial.
 //!
-//! Records go in, questions are answered; a snapshot never changes, and the next one shares with it what
-//! did not change. What a snapshot holds does not depend on the order or the portions in which records
-//! came: a file may come before its stage.
+//! Records go in, and queries are answered. A snapshot never changes, and the next one shares with it what did not
+//! change. The order and the portions in which records arrive do not matter: a file may arrive before its stage.
 
 use std::sync::Arc;
 
@@ -22,12 +21,11 @@ use crate::{ChangeError, ProjectName, ReleaseFile, StageConfig, StageName};
 /// Every stage, project and file as of one serial. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Also stages that are no more, for their serials, and such that something came of before their
-    /// configuration did.
+    /// Includes deleted stages, for their serials, and stages of which something arrived before their configuration.
     stages: OrdMap<StageName, Arc<Stage>>,
-    /// The newest serial of the records that were applied, of this surface.
+    /// The newest serial among the applied records of this surface.
     serial: Serial,
-    /// The server's default, for stages that do not say who may add test results.
+    /// The server's default for stages that do not set who may add test results.
     strangers_add_test_results: bool,
 }
 
@@ -35,29 +33,29 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 pub struct Stage {
     name: StageName,
-    /// None if there is no such stage (any more), or none that can be read.
+    /// `None` if the stage does not exist, or no longer, or if its configuration cannot be read.
     config: Option<StageConfig>,
-    /// Whether there is a configuration that cannot be read: the stage is not shown, but it is there.
+    /// Whether the configuration cannot be read: the stage is not shown, but it exists.
     is_unreadable: bool,
     /// The commit that wrote the configuration, or deleted it.
     config_serial: Serial,
-    /// The newest commit by which a project came into being or vanished.
+    /// The newest commit that added or removed a project.
     projects_serial: Serial,
-    /// Also projects of which nothing is left, for their serials.
+    /// Includes projects of which nothing is left, for their serials.
     projects: OrdMap<ProjectName, Arc<Project>>,
 }
 
-/// A snapshot and what was wrong on the way to it.
+/// A snapshot, and the records that could not be read.
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// The next snapshot.
     pub snapshot: Snapshot,
-    /// Records that could not be read; they count as deleted, except that no stage is made, changed or removed
-    /// in the place of one that cannot be read.
+    /// Records that could not be read. They count as deleted, with one exception: a stage with an unreadable record
+    /// can be neither made, changed nor removed.
     pub troubles: Vec<Trouble>,
 }
 
-/// What a path below `+f/` leads to.
+/// What a path below `+f/` names.
 #[derive(Clone, Debug)]
 pub enum FileLookup {
     /// A file.
@@ -74,39 +72,39 @@ pub enum FileLookup {
         /// Its project.
         project: ProjectName,
     },
-    /// A file that was there once.
+    /// A file that has been removed.
     Gone,
-    /// Nothing that was ever there.
+    /// No file ever had this path.
     Absent,
 }
 
 impl Snapshot {
-    /// A snapshot of nothing.
+    /// An empty snapshot.
     pub fn new() -> Snapshot {
         Snapshot::default()
     }
 
-    /// A snapshot of nothing, of a server on which strangers may add test results wherever nothing else is said, as
-    /// with devpi; otherwise every user may.
+    /// An empty snapshot for a server on which strangers may add test results unless a stage says otherwise, as on
+    /// devpi; by default only users may.
     pub fn with_strangers_adding_test_results() -> Snapshot {
         Snapshot { strangers_add_test_results: true, ..Snapshot::default() }
     }
 
-    /// Whether strangers may add test results where nothing else is said.
+    /// Whether strangers may add test results to stages that do not set who may.
     pub(crate) fn strangers_add_test_results(&self) -> bool {
         self.strangers_add_test_results
     }
 
-    /// The newest commit of this surface's records that is in this snapshot.
+    /// The newest commit with a record of this surface that was applied.
     pub fn serial(&self) -> Serial {
         self.serial
     }
 
-    /// The snapshot after `records`; of a key that occurs twice the later record counts. Keys of other
-    /// surfaces are passed over. A commit must come whole. Costs the number of records times the
-    /// logarithm of the number of projects; a project is copied once if it is shared.
+    /// The snapshot after `records`; if a key occurs twice, the later record counts. Keys of other surfaces are
+    /// ignored. All records of a commit must come in one call. Takes time in proportion to the number of records
+    /// times the logarithm of the number of projects; a project that is shared is copied once.
     ///
-    /// A record that cannot be read is one of [`Applied::troubles`], and what it was about is not shown.
+    /// A record that cannot be read is listed in [`Applied::troubles`], and its subject is not shown.
     #[must_use]
     pub fn apply(&self, records: &[Record]) -> Applied {
         let mut snapshot = self.clone();
@@ -154,8 +152,8 @@ impl Snapshot {
         }
     }
 
-    /// Records that make this snapshot again: each stage, project status, version and file, and what tells of them
-    /// after their deletion. What could not be read is not among them.
+    /// The records of every stage, project status, version and file, and of the traces of deleted ones. Applied to an
+    /// empty snapshot they give an equal one. Records that could not be read are not included.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         self.traces().flat_map(|stage| {
             let projects = stage.project_traces();
@@ -178,15 +176,15 @@ impl Snapshot {
         Ok(Arc::make_mut(stage))
     }
 
-    /// The stage of that name.
+    /// The stage with this name.
     pub fn stage(&self, name: &str) -> Option<&Arc<Stage>> {
         self.stages.get(name).filter(|stage| stage.config.is_some())
     }
 
-    /// The stage of that name, to be changed.
+    /// The stage with this name, for a change to it.
     ///
     /// # Errors
-    /// [`ChangeError::NoStage`]; [`ChangeError::StageUnreadable`] if there is one, but not to be read.
+    /// [`ChangeError::NoStage`]; [`ChangeError::StageUnreadable`] if it exists but its record cannot be read.
     pub fn stage_to_change(&self, name: &StageName) -> Result<&Arc<Stage>, ChangeError> {
         let stage = self.trace(name.as_str()).ok_or_else(|| ChangeError::NoStage(name.clone()))?;
         stage.check_readable()?;
@@ -209,12 +207,12 @@ impl Snapshot {
         self.traces_of(user).filter(|stage| stage.exists())
     }
 
-    /// The stages of one user, even those that are no more.
+    /// The stages of one user, including deleted ones.
     pub(crate) fn traces_of<'snapshot>(
         &'snapshot self,
         user: &str,
     ) -> impl Iterator<Item = &'snapshot Arc<Stage>> {
-        // `/` is the first character that can follow the name.
+        // In a name, `/` follows the user; `0` is the next character after `/`.
         let (from, to) = (format!("{user}/"), format!("{user}0"));
         let range = self.stages.range::<_, str>((
             std::ops::Bound::Included(from.as_str()),
@@ -224,18 +222,18 @@ impl Snapshot {
         stages.into_iter()
     }
 
-    /// The stage of that name, even if it is no more.
+    /// The stage with this name, even if it was deleted.
     pub(crate) fn trace(&self, name: &str) -> Option<&Arc<Stage>> {
         self.stages.get(name)
     }
 
-    /// Every stage, even those that are no more.
+    /// Every stage, including deleted ones.
     pub(crate) fn traces(&self) -> impl Iterator<Item = &Arc<Stage>> {
         self.stages.values()
     }
 
-    /// The commit that wrote the configuration of a stage of that name, or deleted it;
-    /// [`Serial::ZERO`] if there never was one.
+    /// The commit that wrote or deleted the configuration of the stage with this name; [`Serial::ZERO`] if it never
+    /// existed.
     pub fn config_serial(&self, name: &str) -> Serial {
         self.trace(name).map_or(Serial::ZERO, |stage| stage.config_serial)
     }
@@ -264,7 +262,7 @@ impl Stage {
         &self.name
     }
 
-    /// The record of its configuration, or of its end; none if there never was one, or none that can be read.
+    /// The record of its configuration or of its deletion; `None` if it never existed or its record cannot be read.
     fn config_record(&self) -> Option<Record> {
         let body = match &self.config {
             Some(config) => Some(write_stage(&self.name, config).ok()?),
@@ -279,10 +277,10 @@ impl Stage {
         })
     }
 
-    /// How it behaves.
+    /// The configuration of the stage.
     ///
     /// # Panics
-    /// Never for a stage that a [`Snapshot`] hands out.
+    /// Never for a stage that a [`Snapshot`] returned.
     pub fn config(&self) -> &StageConfig {
         self.config.as_ref().expect("a stage that is no more is never handed out")
     }
@@ -291,7 +289,7 @@ impl Stage {
         self.config.is_some()
     }
 
-    /// Refuses one that is there and cannot be read.
+    /// Refuses a stage that exists but whose record cannot be read.
     pub(crate) fn check_readable(&self) -> Result<(), ChangeError> {
         match self.is_unreadable {
             true => Err(ChangeError::StageUnreadable(self.name.clone())),
@@ -304,40 +302,40 @@ impl Stage {
         self.config_serial
     }
 
-    /// The newest commit by which a project came into being here or vanished.
+    /// The newest commit that added a project to this stage or removed one.
     pub(crate) fn projects_serial(&self) -> Serial {
         self.projects_serial
     }
 
-    /// What it has itself of that project, bases left aside.
+    /// The project in this stage itself, without its bases.
     pub fn project(&self, name: &str) -> Option<&Arc<Project>> {
         self.projects.get(name).filter(|project| !project.is_empty())
     }
 
-    /// The same, with its name.
+    /// The project in this stage itself, with its name.
     pub(crate) fn project_entry(&self, name: &str) -> Option<(&ProjectName, &Arc<Project>)> {
         self.projects.get_key_value(name).filter(|(_, project)| !project.is_empty())
     }
 
-    /// Its own projects, by name.
+    /// The stage's own projects, by name.
     pub fn projects(&self) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
         self.projects.iter().filter(|(_, project)| !project.is_empty())
     }
 
-    /// Its projects, also those of which nothing is left.
+    /// The stage's own projects, including those of which nothing is left.
     pub(crate) fn project_traces(&self) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
         self.projects.iter()
     }
 
-    /// The project of that name, even if nothing is left of it.
+    /// The project with this name, even if nothing is left of it.
     pub(crate) fn project_trace(&self, name: &str) -> Option<&Arc<Project>> {
         self.projects.get(name)
     }
 
-    /// What lies, or lay, at `+f/{directory}/{filename}`.
+    /// The file at `+f/{directory}/{filename}`, or what is remembered of it.
     ///
-    /// The path does not name the project; a file's name starts with it, so each start of the name is
-    /// looked up, likely ones first: some microseconds at most.
+    /// The path does not name the project, but a file's name starts with it. So each possible start of the name is
+    /// looked up, likely ones first; that takes some microseconds at most.
     pub fn file(&self, directory: Directory, filename: &str) -> FileLookup {
         let mut is_gone = false;
         let wheel = filename.strip_suffix(".metadata");
@@ -365,15 +363,15 @@ impl Stage {
         if is_gone { FileLookup::Gone } else { FileLookup::Absent }
     }
 
-    /// The projects whose name `filename` starts with: first those whose name ends before a separator,
-    /// longer ones first; then any.
+    /// The projects that `filename` may belong to, by the starts of its name: first those that end before a
+    /// separator, longer ones first; then all others.
     fn projects_that_start(
         &self,
         filename: &str,
     ) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
         let normalized = crate::project_name::normalized(filename);
         let mut ends: Vec<usize> = (1..=normalized.len()).rev().collect();
-        // Stable: longer ones stay first.
+        // The sort is stable: longer ones stay first.
         ends.sort_by_key(|&end| normalized.as_bytes().get(end) != Some(&b'-'));
         ends.into_iter().filter_map(move |end| self.projects.get_key_value(&normalized[..end]))
     }
@@ -445,7 +443,7 @@ impl Project {
         });
         let mut records: Vec<Record> = status.chain(releases).chain(files).chain(gone).collect();
         if records.iter().all(|record| record.serial < self.serial) {
-            // The newest commit deleted something; what its pages are stamped with must not fall.
+            // The newest commit deleted something. The stamps of pages must not fall because of that.
             let mut texts = (0_u64..).map(|number| number.to_string());
             let version = texts.find(|text| self.release(text).is_none()).unwrap_or_default();
             let key = version_key(stage, name, &version);

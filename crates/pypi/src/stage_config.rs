@@ -1,11 +1,11 @@
-//! [`StageConfig`]: how a stage behaves, and [`ConfigEdit`]: what somebody wants changed of that.
+//! [`StageConfig`]: the configuration of a stage, and [`ConfigEdit`]: a change to it that a request asks for.
 //!
-//! JSON of a request -> [`ConfigEdit::parse`] -> [`StageConfig::create`] or [`StageConfig::edited`] ->
-//! the next configuration, or devpi's words for what is wrong.
+//! JSON of a request -> [`ConfigEdit::parse`] -> [`StageConfig::create`] or [`StageConfig::edited`] -> the next
+//! configuration, or devpi's message about the error.
 //!
-//! Names of settings, their defaults, what is taken for a list or a boolean, and the texts of errors are
-//! devpi's. Larder's own settings are shown only where they differ from their default, so that a stage
-//! without them looks the same.
+//! The names of settings, their defaults, the accepted spellings of lists and booleans, and the error messages are
+//! devpi's. Larder's own settings are shown only if they differ from their defaults, so that a stage without them
+//! looks like devpi's.
 
 mod edit;
 mod settings;
@@ -21,10 +21,10 @@ use crate::StageName;
 
 pub use self::edit::{ConfigEdit, ConfigError};
 
-/// How a stage behaves.
+/// The configuration of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageConfig {
-    /// Whether it is filled by uploads or from an upstream.
+    /// Whether uploads fill the stage or an upstream does.
     pub kind: StageKind,
     /// Whether files may be replaced and removed without `force`.
     pub volatile: bool,
@@ -34,14 +34,14 @@ pub struct StageConfig {
     pub title: Option<String>,
     /// A longer text for people.
     pub description: Option<String>,
-    /// Whatever tools keep here.
+    /// Any JSON that tools store here.
     pub custom_data: Option<Value>,
 }
 
 /// The two types of stage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StageKind {
-    /// `stage`: filled by uploads, and inheriting from others.
+    /// `stage`: filled by uploads; inherits from its bases.
     Stage(UploadSettings),
     /// `mirror`: filled from an upstream.
     Mirror(MirrorSettings),
@@ -52,23 +52,23 @@ pub enum StageKind {
 pub struct UploadSettings {
     /// Who may upload, push and remove.
     pub acl_upload: Acl,
-    /// Who may add test results; none: the server's default, see [`UploadSettings::tox_result_uploaders`].
+    /// Who may add test results; `None` means the server's default, see [`UploadSettings::tox_result_uploaders`].
     pub acl_toxresult_upload: Option<Acl>,
-    /// Whether that default is everybody, as with devpi, or every user. It is the server's, and in no record.
+    /// Whether that default is everybody, as on devpi, or every user. It comes from the server and is in no record.
     pub strangers_add_test_results: bool,
-    /// Stages whose projects this one shows, too, nearest first; each once. They need not exist any more.
+    /// Stages whose projects this one shows too, nearest first, without duplicates. Some may no longer exist.
     pub bases: Vec<StageName>,
-    /// Projects that may come from a mirror although a private stage has them: normalized names, or `*`.
+    /// Projects that may come from a mirror even though a private stage has them: normalized names, or `*`.
     pub mirror_whitelist: Vec<Box<str>>,
-    /// How the whitelists of bases count.
+    /// How the whitelists of bases are combined.
     pub mirror_whitelist_inheritance: WhitelistInheritance,
-    /// Keep at least this many newest versions of each project when old ones are removed (Larder's own).
+    /// Retention keeps at least this many newest versions of each project (Larder's own).
     pub retention_versions: Option<u32>,
-    /// Remove only versions whose newest file is older than this, in days (Larder's own).
+    /// Retention removes only versions whose newest file is older than this, in days (Larder's own).
     pub retention_days: Option<u32>,
 }
 
-/// How the whitelists along the order of resolution are joined.
+/// How the whitelists along the resolution order are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhitelistInheritance {
     /// A project must be on all of them.
@@ -81,24 +81,25 @@ pub enum WhitelistInheritance {
 /// Settings of a stage of the type `mirror`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MirrorSettings {
-    /// Where the upstream's list of projects is: http or https, with or without a slash at the end. None: nowhere
-    /// yet, so that there is nothing to mirror.
+    /// URL of the upstream's list of projects: http or https, with or without a slash at the end. `None`: not set
+    /// yet, so there is nothing to mirror.
     pub mirror_url: Option<String>,
-    /// How long an upstream page counts as fresh, in seconds; none: the server's default.
+    /// How long an upstream page stays fresh, in seconds; `None` means the server's default.
     pub mirror_cache_expiry: Option<u32>,
-    /// Whether a lower `X-PyPI-Last-Serial` does not matter.
+    /// Whether a lower `X-PyPI-Last-Serial` is accepted.
     pub mirror_ignore_serial_header: Option<bool>,
     /// Whether the upstream has no list of projects.
     pub mirror_no_project_list: Option<bool>,
-    /// Whether files are redirected to rather than stored.
+    /// Whether files are redirected to and not stored.
     pub mirror_use_external_urls: Option<bool>,
     /// Whether the upstream serves core metadata.
     pub mirror_provides_core_metadata: Option<bool>,
-    /// Where people look at a project, with `{name}`.
+    /// URL of a project's page for people, with `{name}`.
     pub mirror_web_url_fmt: Option<String>,
 }
 
-/// In a record: that `acl_toxresult_upload` was set by somebody. Without it, everybody is what was once the default.
+/// In a record: somebody has set `acl_toxresult_upload`. Without this, a list of everybody is only an earlier
+/// default.
 const TOX_RESULTS_NAMED: &str = "acl_toxresult_upload_is_named";
 
 impl UploadSettings {
@@ -113,7 +114,7 @@ impl UploadSettings {
 }
 
 impl StageConfig {
-    /// With this default for who may add test results: everybody, or every user.
+    /// This configuration with the server's default for who may add test results: everybody, or every user.
     #[must_use]
     pub(crate) fn with_strangers_adding_test_results(mut self, is_so: bool) -> StageConfig {
         if let StageKind::Stage(settings) = &mut self.kind {
@@ -122,7 +123,7 @@ impl StageConfig {
         self
     }
 
-    /// The settings of the type `stage`, unless it is a mirror.
+    /// The settings of the type `stage`; `None` for a mirror.
     pub fn upload(&self) -> Option<&UploadSettings> {
         match &self.kind {
             StageKind::Stage(settings) => Some(settings),
@@ -130,7 +131,7 @@ impl StageConfig {
         }
     }
 
-    /// The settings of the type `mirror`, unless it is a stage.
+    /// The settings of the type `mirror`; `None` for a stage.
     pub fn mirror(&self) -> Option<&MirrorSettings> {
         match &self.kind {
             StageKind::Stage(_) => None,
@@ -143,7 +144,7 @@ impl StageConfig {
         self.mirror().is_some()
     }
 
-    /// The stages whose projects this one shows, too; none for a mirror.
+    /// The stages whose projects this one shows too; empty for a mirror.
     pub fn bases(&self) -> &[StageName] {
         self.upload().map_or(&[], |settings| &settings.bases)
     }
@@ -153,10 +154,10 @@ impl StageConfig {
         self.acl_read.entries().contains(&AclEntry::Everybody)
     }
 
-    /// The configuration of a new stage called `name`. `exists` says which stages there are.
+    /// The configuration of a new stage called `name`. `exists` tells whether a stage exists.
     ///
     /// # Errors
-    /// [`ConfigError`]: the request is at fault.
+    /// [`ConfigError`] if the request is invalid.
     pub fn create(
         name: &StageName,
         edit: &ConfigEdit,
@@ -174,11 +175,11 @@ impl StageConfig {
         edited(settings, name, edit, &[], exists)
     }
 
-    /// This configuration, of the stage called `name`, with `edit` done to it; equal to this one if
-    /// nothing changes. A base that is already here may have vanished.
+    /// This configuration, of the stage called `name`, after `edit`; equal to this one if nothing changes. Bases that
+    /// are already in it may have been deleted.
     ///
     /// # Errors
-    /// [`ConfigError`]: the request is at fault.
+    /// [`ConfigError`] if the request is invalid.
     pub fn edited(
         &self,
         name: &StageName,
@@ -203,9 +204,8 @@ impl StageConfig {
         Settings { is_mirror: self.is_mirror(), values, strangers_add_test_results }
     }
 
-    /// The configuration that a whole set of settings is, as [`StageConfig`] writes it when all are
-    /// wanted: for records. Settings of a later version are passed over, and no bound is looked at: what is
-    /// kept must be found again.
+    /// The configuration with these settings, all of them, as [`StageConfig`] writes it into records. Settings of a
+    /// later version are ignored and no bounds are checked: everything that was stored must be readable again.
     pub(crate) fn from_stored(name: &StageName, json: &Value) -> Result<StageConfig, ConfigError> {
         let mut edit = ConfigEdit::of_record(json)?;
         if json[TOX_RESULTS_NAMED] != json!(true) {
@@ -214,8 +214,9 @@ impl StageConfig {
         StageConfig::create(name, &edit, &|_| true)
     }
 
-    /// Calls `take` with each setting that has a value, in the order in which they are shown; Larder's
-    /// own and a mirror's at their default only if `all`, and who may add test results only if not.
+    /// Calls `take` with each setting that has a value, in the order in which settings are shown. With `all`,
+    /// Larder's own settings and a mirror's are included at their defaults too; without it, who may add test results
+    /// is included even if nobody has set it.
     fn each(&self, all: bool, take: &mut dyn FnMut(&'static str, Value)) {
         let acl = |acl: &Acl| -> Value { acl.entries().iter().map(ToString::to_string).collect() };
         let names =
@@ -264,7 +265,7 @@ impl StageConfig {
         own("custom_data", self.custom_data.clone());
     }
 
-    /// All settings as one object: what [`StageConfig::from_stored`] reads.
+    /// All settings as one object, in the form that [`StageConfig::from_stored`] parses.
     pub(crate) fn to_stored(&self) -> Value {
         let mut object = serde_json::Map::new();
         self.each(true, &mut |key, value| _ = object.insert(key.to_owned(), value));
@@ -276,7 +277,7 @@ impl StageConfig {
 }
 
 impl WhitelistInheritance {
-    /// devpi's word for it.
+    /// devpi's name of the variant.
     pub fn as_str(self) -> &'static str {
         match self {
             WhitelistInheritance::Intersection => "intersection",

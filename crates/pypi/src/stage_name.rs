@@ -1,4 +1,4 @@
-//! [`StageName`]: `user/index`, under which everything of a stage is kept and shown.
+//! [`StageName`]: `user/index`, the name under which everything of a stage is stored and shown.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,32 +7,32 @@ use std::sync::Arc;
 
 use account::{NameError, UserName};
 
-/// The name of a stage: its user's name, a slash, its index name. At most 257 bytes; case matters. Safe
-/// as two segments of a path. Cheap to clone.
+/// The name of a stage: its user's name, a slash, its index name. At most 257 bytes; case-sensitive. Safe as two
+/// segments of a path. Cheap to clone.
 #[derive(Clone)]
 pub struct StageName {
     text: Arc<str>,
-    /// Where the slash is.
+    /// The position of the slash.
     slash: u16,
 }
 
-/// The second half of a [`StageName`]: an index name, under the rule for user names.
+/// The second half of a [`StageName`]: an index name, which follows the rule for user names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IndexName(UserName);
 
-/// Text that is no `user/index`.
+/// Why a text is not a stage's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StageNameError {
-    /// Not two segments with a slash between them.
+    /// The text is not two segments with a slash between them.
     #[error("`{0}` is not the name of an index: `user/index` was expected")]
     NotTwoSegments(String),
-    /// One of the two is no name.
+    /// One of the segments is not a valid name.
     #[error(transparent)]
     Name(#[from] NameError),
 }
 
 impl StageName {
-    /// The stage that `user` calls `index`.
+    /// The stage of `user` with the index name `index`.
     pub fn new(user: &UserName, index: &IndexName) -> StageName {
         let text = format!("{user}/{index}");
         StageName { slash: user.as_str().len() as u16, text: text.into() }
@@ -53,19 +53,19 @@ impl StageName {
         &self.text[usize::from(self.slash) + 1..]
     }
 
-    /// The user whose stage it is.
+    /// The user that the stage belongs to.
     pub fn user_name(&self) -> UserName {
         self.user().parse().expect("it was made from a user's name")
     }
 
-    /// Whether it is a stage of that user.
+    /// Whether the stage belongs to this user.
     pub fn is_of(&self, user: &UserName) -> bool {
         self.user() == user.as_str()
     }
 }
 
 impl IndexName {
-    /// The text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -74,7 +74,7 @@ impl IndexName {
 impl FromStr for IndexName {
     type Err = NameError;
 
-    /// Checks and composes `text`; the words are devpi's.
+    /// Checks `text` and normalizes it to form C; the messages are devpi's.
     fn from_str(text: &str) -> Result<IndexName, NameError> {
         const KIND: &str = "indexname";
         text.parse::<UserName>().map(IndexName).map_err(|error| match error {
@@ -95,7 +95,7 @@ impl fmt::Display for IndexName {
 impl FromStr for StageName {
     type Err = StageNameError;
 
-    /// Reads `user/index`; slashes around it do not count, as people copy them from URLs.
+    /// Parses `user/index`. Slashes around it are ignored, as people copy names from URLs.
     fn from_str(text: &str) -> Result<StageName, StageNameError> {
         let inner = text.trim_matches('/');
         let error = || StageNameError::NotTwoSegments(text.chars().take(300).collect());
@@ -155,7 +155,7 @@ impl fmt::Debug for StageName {
 mod tests {
     use super::*;
 
-    /// `text -> user index`, or `text -> an error that contains this`.
+    /// Expects `user index`, or an error that contains `expected`.
     #[track_caller]
     fn check(text: &str, expected: &str) {
         match text.parse::<StageName>() {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_with_a_slash_between() {
+    fn a_stage_name_is_two_names_with_a_slash_between() {
         check("alice/dev", "alice dev");
         check("/alice/pypi/", "alice pypi");
         check("Ünsal/x@y-z_1.0", "Ünsal x@y-z_1.0");

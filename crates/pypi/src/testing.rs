@@ -1,4 +1,4 @@
-//! A store in memory, for tests: commits batches under their preconditions, and follows with a snapshot.
+//! A store in memory for tests: it commits batches with their preconditions and applies them to a snapshot.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(crate) fn time(text: &str) -> Timestamp {
     text.parse().expect("a time")
 }
 
-/// When everything in a [`World`] happens.
+/// The time of everything that happens in a [`World`].
 pub(crate) fn now() -> Timestamp {
     time("2026-01-31T12:34:56.789Z")
 }
@@ -47,7 +47,7 @@ pub(crate) fn principal(name: &str) -> Principal {
     Principal::User(Identity { user: user.into(), means, scopes })
 }
 
-/// The metadata that uploads of a [`World`] bring.
+/// The metadata of uploads in a [`World`].
 pub(crate) fn metadata(project: &str, version: &str) -> Bytes {
     json!({"name": project, "version": version, "summary": "a test"}).to_string().into()
 }
@@ -61,7 +61,7 @@ impl World {
         world
     }
 
-    /// Writes a body without conditions.
+    /// Writes a body without preconditions.
     pub(crate) fn write(&mut self, key: &str, body: Option<&str>) {
         let key = Key::new(key).expect("a key");
         let expected = record::Expected::Anything;
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Commits as the store would, and applies what was written.
+    /// Commits as the store would, and applies the records to the snapshot.
     pub(crate) fn commit(&mut self, batch: Batch) -> Result<Serial, Mismatch> {
         assert_eq!(batch.key_written_twice(), None);
         let conditions = batch.writes.iter().map(|write| (&write.key, write.expected));
@@ -106,7 +106,7 @@ impl World {
         Ok(serial)
     }
 
-    /// A snapshot made of all records at once.
+    /// A snapshot built from all records at once.
     pub(crate) fn rebuilt(&self) -> Snapshot {
         let records: Vec<Record> = self.records.values().cloned().collect();
         Snapshot::new().apply(&records).snapshot
@@ -130,7 +130,7 @@ impl World {
         self
     }
 
-    /// Decides on the upload of a file by alice, without committing it.
+    /// Decides on alice's upload of a file, without committing it.
     pub(crate) fn decide(
         &self,
         stage: &str,
@@ -179,7 +179,7 @@ impl World {
         self
     }
 
-    /// Whether there is such a stage.
+    /// Registers a release if the stage exists.
     pub(crate) fn register_if_possible(
         &mut self,
         stage: &str,

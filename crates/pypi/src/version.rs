@@ -1,7 +1,7 @@
-//! [`Version`]: a version as its author writes it, with its place in the order of versions.
+//! [`Version`]: a version as its author wrote it, with its position in the order of versions.
 //!
-//! Text in, order out. Nothing here rewrites a version: a release is stored, listed and looked up under
-//! the text that was uploaded, as devpi does.
+//! Nothing here rewrites a version: a release is stored, listed and looked up under the text that was uploaded, as on
+//! devpi.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 /// A version: 1 to 255 bytes of text, safe as a segment of a path.
 ///
-/// Two versions are equal if their texts are: `1.0` and `1.0.0` are two versions, each with its own files,
-/// as on devpi. Who wants to know whether PEP 440 calls them the same asks [`Version::is_same_release`].
+/// Two versions are equal if their texts are: `1.0` and `1.0.0` are two versions, each with its own files, as on
+/// devpi. [`Version::is_same_release`] tells whether PEP 440 counts them as the same.
 ///
-/// The order is PEP 440's; what PEP 440 does not know (a *legacy* version: `2004d`, `1.0-final-2`, or a
-/// number beyond 64 bits) stands before everything that it knows, by text; versions that are the same
-/// release stand beside each other, by text.
+/// The order is PEP 440's. A version that PEP 440 cannot parse (a *legacy* version: `2004d`, `1.0-final-2`, or a
+/// number beyond 64 bits) comes before all that it can parse; legacy versions are ordered by text. Versions of the
+/// same release are next to each other, ordered by text.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Version {
@@ -26,34 +26,34 @@ pub struct Version {
     parsed: Option<pep440_rs::Version>,
 }
 
-/// Text that is no version.
+/// Why a text is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("a version is missing")]
     Empty,
-    /// More than [`Version::BYTES_MAX`].
+    /// The text is longer than [`Version::BYTES_MAX`].
     #[error("a version of {0} bytes is too long: at most {max} were expected", max = Version::BYTES_MAX)]
     TooLong(usize),
-    /// A version is a segment of paths and URLs.
+    /// The text is not safe in paths and URLs, of which a version is a segment.
     #[error("{text:?} is not a version: {what} cannot be in one")]
     Unsafe {
         /// The text.
         text: String,
-        /// What cannot be in it.
+        /// What a version cannot contain.
         what: &'static str,
     },
 }
 
 impl Version {
-    /// Most bytes in a version: what a file system allows for a name.
+    /// Most bytes in a version: what file systems allow for a name.
     pub const BYTES_MAX: usize = 255;
 
-    /// The version that `text` is. PEP 440 is not required, as devpi does not; what could lead out of a
-    /// directory, break a line or be trimmed somewhere on its way is refused.
+    /// Parses a version. It need not follow PEP 440, as on devpi. A text that could leave a directory, break a line
+    /// or be trimmed on its way is refused.
     ///
     /// # Errors
-    /// [`VersionError`], by what is wrong.
+    /// [`VersionError`], depending on what is wrong.
     pub fn parse(text: &str) -> Result<Version, VersionError> {
         if text.is_empty() {
             return Err(VersionError::Empty);
@@ -77,28 +77,28 @@ impl Version {
         Ok(Version { text: text.into(), parsed: text.parse().ok() })
     }
 
-    /// The text as given.
+    /// The text as it was sent.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// PEP 440's spelling (`1.0-RC1` is `1.0rc1`); a legacy version has none and stays as it is.
+    /// PEP 440's spelling (`1.0-RC1` becomes `1.0rc1`); a legacy version has none and stays as it is.
     pub fn normalized(&self) -> String {
         self.parsed.as_ref().map_or_else(|| self.text.to_string(), ToString::to_string)
     }
 
-    /// Whether an installer takes it only when asked: an alpha, beta, candidate or development release. A
-    /// legacy version is none, as devpi (and the `packaging` that knew them) has it.
+    /// Whether installers take it only on request: an alpha, beta, candidate or development release. A legacy version
+    /// does not count as one, as on devpi (and in the releases of `packaging` that accepted them).
     pub fn is_prerelease(&self) -> bool {
         self.parsed.as_ref().is_some_and(pep440_rs::Version::any_prerelease)
     }
 
-    /// Whether PEP 440 does not know it.
+    /// Whether PEP 440 cannot parse it.
     pub fn is_legacy(&self) -> bool {
         self.parsed.is_none()
     }
 
-    /// Whether PEP 440 calls the two the same (`1.0`, `v1`, `1.0.0`); legacy versions are by text.
+    /// Whether PEP 440 counts both as the same (`1.0`, `v1`, `1.0.0`); legacy versions are compared by text.
     pub fn is_same_release(&self, other: &Version) -> bool {
         match (&self.parsed, &other.parsed) {
             (Some(one), Some(other)) => one == other,
@@ -107,12 +107,12 @@ impl Version {
     }
 }
 
-/// What makes `character` unfit for a segment of a path, if anything does.
+/// Why `character` may not be in a path segment; `None` if it may.
 pub(crate) fn unsafe_in_path(character: char) -> Option<&'static str> {
     match character {
         '/' => Some("a slash"),
         '\\' => Some("a backslash"),
-        // Line and paragraph separators, and the marks that turn the direction of text around.
+        // Line and paragraph separators, and marks that change the direction of text.
         '\u{2028}'
         | '\u{2029}'
         | '\u{200e}'
@@ -140,7 +140,7 @@ impl Hash for Version {
 
 impl Ord for Version {
     fn cmp(&self, other: &Version) -> Ordering {
-        // `None` is before every `Some`: legacy versions come first.
+        // `None` sorts before every `Some`: legacy versions come first.
         self.parsed.cmp(&other.parsed).then_with(|| self.text.cmp(&other.text))
     }
 }
@@ -201,7 +201,7 @@ mod tests {
         Version::parse(text).expect("a version")
     }
 
-    /// Versions in one line, in ascending order.
+    /// Expects that these versions, in one line, are in ascending order.
     #[track_caller]
     fn check_order(ascending: &str) {
         let mut versions: Vec<_> = ascending.split_whitespace().map(version).collect();
@@ -221,8 +221,8 @@ mod tests {
         check_order("9 10 2026.11.21");
     }
 
-    /// Made with Python's `packaging`: `text<tab>normalized`, ascending; legacy versions, which it refuses, come
-    /// first and have no second column.
+    /// The expected values come from Python's `packaging`: `text<tab>normalized`, ascending. Legacy versions, which
+    /// it refuses, come first and have no second column.
     #[test]
     fn the_order_and_the_spelling_are_those_of_packaging() {
         let golden: Vec<_> = include_str!("version/golden.txt")
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_is_of_text_and_the_same_release_is_asked_for() {
+    fn equality_compares_texts_and_is_same_release_does_not() {
         assert_ne!(version("1.0"), version("1.0.0"));
         assert!(version("1.0").is_same_release(&version("1.0.0")));
         assert!(version("1.0-RC.1").is_same_release(&version("v1rc1")));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_knows_its_kind_and_spelling() {
+    fn kinds_and_spellings_of_versions() {
         let facts = |text: &str| {
             let version = version(text);
             (version.normalized(), version.is_prerelease(), version.is_legacy())
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_leave_a_directory_or_be_trimmed_is_refused() {
+    fn texts_that_could_leave_a_directory_or_be_trimmed_are_refused() {
         for text in
             ["..", ".", ".1", "1/2", "../1", "1\\2", "1\n", " 1", "1 ", "1\0", "+f", "1\u{202e}2"]
         {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_64_bits_is_a_legacy_version_and_no_panic() {
+    fn a_number_beyond_64_bits_makes_a_legacy_version_without_a_panic() {
         assert!(version("1.18446744073709551616").is_legacy());
         assert!(!version("1.20261121123059").is_legacy());
     }

@@ -1,4 +1,4 @@
-//! Inheritance: the order of stages and the whitelists, against the rules written out.
+//! Inheritance: the order of stages and the whitelists, compared with the rules written out.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::testing::World;
 
-/// The order of `stage`, as names.
+/// Expects this resolution order of `stage`, by name, and these missing bases.
 #[track_caller]
 fn check(world: &World, stage: &str, order: &str, missing: &str) {
     let found = ResolutionOrder::of(&world.snapshot, stage).expect("a stage");
@@ -36,7 +36,7 @@ fn bases_are_asked_breadth_first_and_mirrors_last() {
 }
 
 #[test]
-fn cycles_end_and_missing_bases_are_passed_over() {
+fn cycles_end_and_missing_bases_are_skipped() {
     let mut world = World::new();
     world.create("alice/a", json!({})).create("alice/b", json!({"bases": "alice/a"}));
     world.modify("alice/b", json!({"bases": "alice/a,alice/b"}));
@@ -87,7 +87,7 @@ fn the_first_file_of_a_name_wins_and_later_versions_are_shadowed() {
 }
 
 #[test]
-fn who_may_read_a_stage_may_not_read_its_bases_for_that() {
+fn the_right_to_read_a_stage_does_not_cover_its_bases() {
     let mut world = World::new();
     world.create("alice/secret", json!({"acl_read": "alice,:team"}));
     world.create("bob/spy", json!({"bases": "alice/secret"}));
@@ -96,7 +96,8 @@ fn who_may_read_a_stage_may_not_read_its_bases_for_that() {
     assert_eq!(readers, ["alice,:team"]);
 }
 
-/// A stage of a random world: its bases, its whitelist, how it is joined, and whether it has the project.
+/// A stage of a random world: its bases, its whitelist and how whitelists are combined, and whether it has the
+/// project.
 #[derive(Clone, Debug)]
 struct Drawn {
     is_mirror: bool,
@@ -124,8 +125,8 @@ fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
     prop::collection::vec(stage, 1..7)
 }
 
-/// The pseudo-code of devpi's rules, word for word; positions of stages in the order in which their
-/// links are given, and of those that are skipped. A base with a position beyond the end is missing.
+/// The pseudo-code of devpi's rules, word for word. Returns positions of stages: those that are asked, in the order
+/// of their links, and those that are skipped. A base with a position beyond the end is missing.
 fn literally(stages: &[Drawn], queried: usize) -> (Vec<usize>, Vec<usize>) {
     // sro(self): BFS queue [self]; for each stage, its bases in order; skip seen; missing base ->
     // warn+skip; mirrors are appended to a tail list and come last, in discovery order.
@@ -191,7 +192,7 @@ proptest! {
         let queried = queried % stages.len();
         let name = |at: usize| format!("alice/s{at}");
         let mut world = World::new();
-        // All are made, then the last ones deleted, so that bases can be missing.
+        // All stages are made and then the last ones deleted, so that bases can be missing.
         for (at, stage) in stages.iter().enumerate() {
             world.create(&name(at), if stage.is_mirror { mirror() } else { json!({}) });
         }
@@ -200,7 +201,7 @@ proptest! {
         }
         for (at, stage) in stages.iter().enumerate() {
             if stage.has_project {
-                // Mirrors take no uploads; what they will have from upstream is written as it is.
+                // Mirrors take no uploads; the records of their projects are written directly.
                 let key = format!("python/version/{}/foo/1.0", name(at));
                 let metadata = record::Digest::of(b"");
                 let body = json!({"v": 1, "metadata": metadata.to_string()});

@@ -1,4 +1,4 @@
-//! The fields of metadata: what they are called in forms and JSON, and in files.
+//! The fields of metadata, with their names in forms and JSON, and in files.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ impl fmt::Debug for Field {
 
 /// One row of [`FIELDS`].
 struct Row {
-    /// In devpi's JSON, and in the upload form unless [`ALIASES`] says more.
+    /// The name in devpi's JSON, and in the upload form unless [`ALIASES`] has another.
     key: &'static str,
-    /// In a `METADATA` or `PKG-INFO` file; none if no standard has it there.
+    /// The name in a `METADATA` or `PKG-INFO` file; `None` if no standard defines one.
     header: Option<&'static str>,
-    /// Whether it may be given more than once.
+    /// Whether the field may be repeated.
     is_list: bool,
-    /// Whether devpi has it, and so a registration without it shows it empty.
+    /// Whether devpi has the field. A registration without such a field shows it empty.
     is_devpis: bool,
 }
 
@@ -74,7 +74,7 @@ const FIELDS: [Row; 33] = [
     },
 ];
 
-/// What clients call a field otherwise: twine, uv and poetry send `provides_extra` where devpi keeps
+/// Other names that clients use for a field: twine, uv and poetry send `provides_extra` for devpi's
 /// `provides_extras`.
 const ALIASES: [(&str, &str); 6] = [
     ("provides_extra", "provides_extras"),
@@ -94,14 +94,14 @@ impl Field {
         (0..FIELDS.len() as u8).map(Field)
     }
 
-    /// The field that a form or JSON calls `key`.
+    /// The field with the name `key` in forms or JSON.
     pub(super) fn of_key(key: &str) -> Option<Field> {
         let alias = ALIASES.iter().find(|(alias, _)| *alias == key);
         let key = alias.map_or(key, |(_, key)| key);
         Field::all().find(|field| field.row().key == key)
     }
 
-    /// The field that a file calls `header`, in any case.
+    /// The field with the name `header` in files, in any case.
     pub(super) fn of_header(header: &[u8]) -> Option<Field> {
         Field::all().find(|field| {
             field.header().is_some_and(|known| known.as_bytes().eq_ignore_ascii_case(header))
@@ -109,16 +109,16 @@ impl Field {
     }
 
     fn row(self) -> &'static Row {
-        // The fields come from `all` and the constants alone.
+        // Only `all` and the constants make fields, so the index is valid.
         &FIELDS[usize::from(self.0)]
     }
 
-    /// In forms and JSON.
+    /// The name in forms and JSON.
     pub(super) fn key(self) -> &'static str {
         self.row().key
     }
 
-    /// In a file; none if no standard has it there.
+    /// The name in files; `None` if no standard defines one.
     pub(super) fn header(self) -> Option<&'static str> {
         self.row().header
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_constants_are_the_fields_they_are_called() {
+    fn each_constant_is_the_field_of_its_name() {
         assert_eq!(Field::NAME.key(), "name");
         assert_eq!(Field::VERSION.key(), "version");
     }

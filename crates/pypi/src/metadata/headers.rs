@@ -1,13 +1,13 @@
-//! Reading `METADATA` and `PKG-INFO`: header lines, an empty line, and the description.
+//! Parses `METADATA` and `PKG-INFO`: header lines, an empty line, and the description.
 //!
-//! bytes -> (field, value)s. Values are UTF-8 and not encoded words, unlike in mail; what is no UTF-8 is
-//! replaced, as installers do. A header that no standard knows is passed over.
+//! bytes -> (field, value)s. Values are UTF-8 and, unlike in mail, not encoded words. Bytes that are not UTF-8 are
+//! replaced, as installers do. Headers that no standard defines are ignored.
 
 use std::borrow::Cow;
 
 use super::field::Field;
 
-/// The values of `bytes`, in order. A line that is no header ends the headers, as Python's reader has it.
+/// The values in `bytes`, in order. A line that is not a header ends the headers, as for Python's parser.
 pub(super) fn read(bytes: &[u8]) -> Vec<(Field, String)> {
     let mut values = Vec::new();
     let mut rest = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -30,14 +30,14 @@ pub(super) fn read(bytes: &[u8]) -> Vec<(Field, String)> {
     if let Some(description) = Field::of_key("description")
         && !rest.trim_ascii().is_empty()
     {
-        // The body is the description; where a header gives one, too, the body is the newer way.
+        // The body is the description. It is the newer way, so it replaces a description in the headers.
         values.retain(|(field, _)| *field != description);
         values.push((description, String::from_utf8_lossy(rest).into_owned()));
     }
     values
 }
 
-/// `value` without the marks of its continued lines: prose keeps its lines, the others become one line.
+/// `value` without the marks of continuation lines: prose keeps its lines, other values become one line.
 fn unfolded(field: Field, value: &str) -> String {
     let value = value.trim();
     if !value.contains('\n') {
@@ -53,7 +53,8 @@ fn unfolded(field: Field, value: &str) -> String {
     lines.collect::<Vec<_>>().join(separator)
 }
 
-/// A continued line of prose: the standards' `       |`, distutils' eight spaces, or any white space.
+/// A continuation line of prose without its prefix: the standards' `       |`, distutils' eight spaces, or any white
+/// space.
 fn without_fold(line: &str) -> &str {
     let folds = ["       |", "        |", "        "];
     folds.iter().find_map(|fold| line.strip_prefix(fold)).unwrap_or_else(|| line.trim_start())

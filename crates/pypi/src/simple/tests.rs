@@ -1,4 +1,4 @@
-//! Simple pages: HTML and JSON, to the letter.
+//! Simple pages in HTML and JSON, compared to the letter.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::change;
 use crate::testing::{World, project_name, stage_name};
 
-/// A stage over a base and a mirror; in the base what is special.
+/// A stage over a base and a mirror; the base has the special cases.
 fn world() -> World {
     let mut world = World::new();
     let mirror = json!({"type": "mirror", "mirror_url": "https://upstream.example/simple/"});
@@ -31,7 +31,7 @@ fn page(world: &World, project: &str, form: PageForm, links: Links<'_>) -> Strin
     String::from_utf8(reply.body.to_vec()).expect("text")
 }
 
-/// The page's text with the digests of test contents named.
+/// Expects this text of a page; the digests of test contents are replaced by names.
 #[track_caller]
 fn check(page: &str, expected: &str) {
     let mut page = page.to_owned();
@@ -62,7 +62,7 @@ fn html_for_installers() {
 }
 
 #[test]
-fn html_for_people_is_sorted_and_says_what_is_left_out() {
+fn html_for_people_is_sorted_and_notes_what_is_left_out() {
     let page = page(&world(), "foo", PageForm::Human, Links::Depth(4));
     let (_, body) = page.split_once("</h1>\n").expect("a heading");
     let lead = "<form action=\"../../+simple/foo/refresh\" method=\"post\">\
@@ -98,7 +98,7 @@ fn json() {
 }
 
 #[test]
-fn yanking_without_a_reason_is_yanking_all_the_same() {
+fn a_yank_without_a_reason_counts() {
     let mut world = world();
     let (stage, foo) = (stage_name("alice/dev"), project_name("foo"));
     let yank = change::yank::file(&world.snapshot, &stage, &foo, "foo-1.0.tar.gz", Some(""));
@@ -111,7 +111,7 @@ fn yanking_without_a_reason_is_yanking_all_the_same() {
 }
 
 #[test]
-fn a_projects_status_is_told_and_a_quarantined_one_has_no_files() {
+fn a_status_is_shown_and_a_quarantined_project_has_no_files() {
     let mut world = world();
     let (stage, foo) = (stage_name("alice/dev"), project_name("foo"));
     let mut set = |marker, reason: Option<&str>| {
@@ -131,7 +131,7 @@ fn a_projects_status_is_told_and_a_quarantined_one_has_no_files() {
     let status = r#""project-status":{"status":"deprecated","reason":"use \"bar\""}"#;
     assert!(json.contains(status), "{json}");
     let (html, json) = set(crate::StatusMarker::Quarantined, None);
-    // The stage's own file is hidden, and hides the one of that name in the base.
+    // The stage's own file is quarantined. It still hides the file of that name in the base.
     assert!(!html.contains("foo-1.0.tar.gz") && html.contains("foo-1.9.tar.gz"), "{html}");
     assert!(!json.contains("foo-1.0.tar.gz"), "{json}");
 }
@@ -142,7 +142,7 @@ fn a_registered_project_without_files_is_an_empty_page() {
     assert_eq!(page, r#"{"meta":{"api-version":"1.4"},"name":"empty","versions":[],"files":[]}"#);
 }
 
-/// Where the first two links of the page lead to, seen from `url`.
+/// Where the first two links of the page lead from `url`.
 #[track_caller]
 fn leads(links: Links<'_>, own: &str, base: &str) {
     let page = page(&world(), "foo", PageForm::Html, links);

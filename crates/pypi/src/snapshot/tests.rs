@@ -1,4 +1,4 @@
-//! Snapshots: whatever the order and the pieces in which records come, the same is seen.
+//! Snapshots: the order of records and their division into batches do not change what a snapshot shows.
 
 use proptest::prelude::*;
 use record::Key;
@@ -8,7 +8,7 @@ use super::*;
 use crate::change;
 use crate::testing::{World, project_name, stage_name};
 
-/// Everything that can be seen of a snapshot.
+/// Everything that a snapshot shows.
 fn seen(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for stage in snapshot.stages() {
@@ -20,7 +20,7 @@ fn seen(snapshot: &Snapshot) -> String {
     text
 }
 
-/// What lies at `path` below the stage: `found`, `metadata`, `gone` or `absent`.
+/// What `path` below the stage leads to: `found`, `metadata`, `gone` or `absent`.
 fn lookup(snapshot: &Snapshot, stage: &str, path: &str) -> &'static str {
     let segments: Vec<&str> = path.split('/').collect();
     let ["+f", first, second, filename] = segments[..] else { panic!("not a path: {path}") };
@@ -38,7 +38,7 @@ fn path(content: &str, filename: &str) -> String {
 }
 
 #[test]
-fn files_are_found_by_their_path_and_known_when_gone() {
+fn files_are_found_by_their_path_and_remembered_when_gone() {
     let mut world = World::new();
     world.create("alice/dev", json!({})).upload("alice/dev", "foo-1.0.tar.gz", "one");
     world.upload("alice/dev", "foo-1.0-py3-none-any.whl", "wheel");
@@ -66,14 +66,14 @@ fn files_are_found_by_their_path_and_known_when_gone() {
     check(&world, "wheel", "foo-1.0-py3-none-any.whl.metadata", "gone");
     assert!(world.snapshot.stage("alice/dev").expect("a stage").project("foo").is_none());
 
-    // The same bytes again: their URL is good again, the other one stays gone.
+    // The same bytes are uploaded again: their URL works again, the other one stays gone.
     world.upload("alice/dev", "foo-1.0.tar.gz", "one");
     check(&world, "one", "foo-1.0.tar.gz", "found");
     check(&world, "two", "foo-1.0.tar.gz", "gone");
 }
 
 #[test]
-fn a_file_is_found_whatever_separates_its_project_from_the_rest() {
+fn a_file_is_found_with_any_separator_after_its_project() {
     let mut world = World::new();
     world.create("alice/dev", json!({}));
     let file = |world: &mut World, project: &str, filename: &str| {
@@ -96,12 +96,12 @@ fn a_file_is_found_whatever_separates_its_project_from_the_rest() {
 }
 
 #[test]
-fn a_stage_made_again_shows_nothing_of_the_former() {
+fn a_stage_made_again_starts_empty() {
     let mut world = World::new();
     world.create("alice/dev", json!({})).upload("alice/dev", "foo-1.0.tar.gz", "one");
     let stage = stage_name("alice/dev");
     let deletion = change::stage::delete(&world.snapshot, &stage, false).expect("a stage");
-    // Commits after the deletion was decided, before it was committed.
+    // This commits after the deletion was decided and before it is committed.
     world.upload("alice/dev", "late-1.0.tar.gz", "two");
     world.commit(deletion).expect("no conflict");
     assert!(world.snapshot.stage("alice/dev").is_none());
@@ -116,7 +116,7 @@ fn a_stage_made_again_shows_nothing_of_the_former() {
 }
 
 #[test]
-fn a_stage_that_cannot_be_read_is_there() {
+fn a_stage_with_an_unreadable_record_exists() {
     let mut world = World::new();
     world.create("alice/dev", json!({})).upload("alice/dev", "foo-1.0.tar.gz", "one");
     let before = world.snapshot.clone();
@@ -139,11 +139,11 @@ fn a_stage_that_cannot_be_read_is_there() {
         assert_eq!(refusal, Err(ChangeError::StageUnreadable(name.clone())));
     }
     assert_eq!(change::stage::sweep_leftovers(&snapshot), None, "its files belong to it");
-    // Read again, as by the version that wrote it, it is as it was.
+    // If the record can be read again, as by the version that wrote it, the stage is as it was.
     let stored = world.records[&unreadable("").key].clone();
     let again = snapshot.apply(&[stored]).snapshot;
     assert_eq!(seen(&again), seen(&before));
-    // Settings that a later version adds do not keep it from being read.
+    // Settings that a later version adds do not make a record unreadable.
     let later = unreadable(r#"{"v":1,"config":{"type":"stage","title":"x","later":[1]}}"#);
     let later = before.apply(&[later]);
     assert_eq!(later.troubles, []);
@@ -161,7 +161,7 @@ fn leftovers_of_a_deleted_stage_can_be_swept() {
     assert_eq!(change::stage::sweep_leftovers(&world.snapshot), None);
     world.commit(deletion).expect("no conflict");
     let sweep = change::stage::sweep_leftovers(&world.snapshot).expect("something is left");
-    // Not if the stage is made again before that.
+    // The sweep is refused if the stage is made again before it.
     let mut again = World { records: world.records.clone(), serial: world.serial, ..World::new() };
     again.snapshot = again.rebuilt();
     again.create("alice/dev", json!({}));
@@ -173,8 +173,8 @@ fn leftovers_of_a_deleted_stage_can_be_swept() {
     assert_eq!(left.count(), 0);
 }
 
-/// A record of `key` with `body` is refused for this reason; what is seen then is what is seen where it was deleted.
-/// A key that names nothing leaves what was there.
+/// Expects that a record of `key` with `body` is refused for this reason, and that the snapshot then shows what it
+/// would show without it. A key that names nothing changes nothing.
 #[track_caller]
 fn trouble(key: &str, body: &str, reason: &str) {
     let mut world = World::new();
@@ -198,7 +198,7 @@ fn trouble(key: &str, body: &str, reason: &str) {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_left_out() {
+fn unreadable_records_are_reported_and_left_out() {
     let file = "python/file/alice/dev/foo/foo-1.0.tar.gz";
     trouble(file, "", "is not JSON");
     trouble(file, r#"{"v":2,"shape":"new"}"#, "has the form 2, and this version reads the form 1");
@@ -216,7 +216,7 @@ fn what_cannot_be_read_is_told_and_left_out() {
 }
 
 #[test]
-fn other_surfaces_records_are_passed_over() {
+fn records_of_other_surfaces_are_ignored() {
     let mut world = World::new();
     let serial = world.snapshot.serial();
     world.write("article/0000000001/python", Some("{}"));
@@ -224,7 +224,7 @@ fn other_surfaces_records_are_passed_over() {
 }
 
 #[test]
-fn stages_of_a_user_are_not_those_of_a_longer_name() {
+fn a_user_does_not_get_the_stages_of_a_longer_name() {
     let mut world = World::new();
     for user in ["al", "alice-b", "alice0", "alice"] {
         world.write(&format!("user/{user}"), Some("{}"));
@@ -236,7 +236,7 @@ fn stages_of_a_user_are_not_those_of_a_longer_name() {
     assert_eq!(names, ["alice/a", "alice/dev"]);
 }
 
-/// What may happen to a world of few names.
+/// A change that may be made in a world of few names.
 #[derive(Clone, Debug)]
 pub(crate) enum Happening {
     Create(usize),
@@ -283,7 +283,7 @@ pub(crate) fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     prop::collection::vec(one, 1..40)
 }
 
-/// Lets it happen, if it can.
+/// Makes the change, if it is possible.
 pub(crate) fn happen(world: &mut World, happening: &Happening) {
     use Happening::*;
     let snapshot = world.snapshot.clone();
