@@ -59,30 +59,41 @@ pub(super) fn settle(head: &mut Parts) -> Result<(), HostFault> {
 /// Whether this is a name or an address, and perhaps a port. Not everything that RFC 3986 lets a name consist of: what
 /// separates the parts of URLs, lists and markup is in no host that has ever been reached.
 fn is_host(text: &[u8]) -> bool {
-    let (name, port) = match text {
+    let (has_name, port) = match text {
         [b'[', rest @ ..] => match rest.iter().position(|byte| *byte == b']') {
-            Some(end) => {
-                let (address, port) = (&rest[..end], &rest[end + 1..]);
-                let is_address = !address.is_empty()
-                    && address.iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte));
-                if !is_address || !matches!(port, [] | [b':', ..]) {
-                    return false;
-                }
-                (&b"address"[..], port.get(1..).unwrap_or_default())
-            }
+            Some(end) => (is_address(&rest[..end]), &rest[end + 1..]),
             None => return false,
         },
-        _ => match text.iter().position(|byte| *byte == b':') {
-            Some(at) => (&text[..at], &text[at + 1..]),
-            None => (text, &[][..]),
-        },
+        _ => {
+            let length = text.iter().position(|byte| !IS_OF_NAME[usize::from(*byte)]);
+            let (name, port) = text.split_at(length.unwrap_or(text.len()));
+            (!name.is_empty(), port)
+        }
     };
-    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
-    !name.is_empty()
-        && name.iter().all(is_of_name)
-        && port.len() <= 5
-        && port.iter().all(u8::is_ascii_digit)
+    has_name
+        && match port {
+            [] => true,
+            [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
+            _ => false,
+        }
 }
+
+/// Whether this may stand between brackets: an IPv6 address, but for its order.
+fn is_address(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte))
+}
+
+/// By byte: whether a name may consist of it. A table, since every request has a host to check.
+static IS_OF_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let it = byte as u8;
+        table[byte] = it.is_ascii_alphanumeric() || matches!(it, b'-' | b'.' | b'_' | b'~');
+        byte += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {
