@@ -7,9 +7,9 @@
 //! A [`Snapshot`] holds every package of one dump and never changes; a refresh builds the next one.
 //! Reading a dump needs an [`std::io::Read`] from the caller; beyond that nothing here does I/O,
 //! reads a clock or knows HTTP.
+//!
 //! The rules are those of aurweb (the reference for this API) and goaurrpc (which its clients meet in production).
 //! Where the two contradict each other, `docs/aur-differences.md` says which answer Larder gives and why.
-//! given and why.
 
 mod answer;
 pub mod dump;

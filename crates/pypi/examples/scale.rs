@@ -1,8 +1,8 @@
 //! Measures the Python index alone, without a server: `scale [PROJECTS] [FILES_PER_PROJECT]`.
 //!
-//! Prints the resident memory and the time of loading that many release files (a million unless said
-//! otherwise), and the times of a page that is ready, of looking whether one is, and of making one: 255
-//! files in a stage over 28 bases, and 6,000 files in one stage. See bench/README.md.
+//! Prints the resident memory and the time for loading this many release files (a million by default), and the times
+//! for a finished page, for checking whether one is valid, and for making one: 255 files in a stage over 28 bases,
+//! and 6,000 files in one stage. See bench/README.md.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use pypi::{
 use record::{Batch, Digest, Record, Serial};
 use reply::Encoding;
 
-/// Turns batches into records as a store would, without looking at their conditions.
+/// Turns batches into records as a store would, without checking their preconditions.
 #[derive(Default)]
 struct Store {
     serial: u64,
@@ -55,7 +55,7 @@ impl Store {
         name
     }
 
-    /// Adds a file; decided on `on`, which need not be the newest snapshot.
+    /// Adds a file, decided on the snapshot `on`, which need not be the newest.
     fn upload(
         &mut self,
         on: &Snapshot,
@@ -126,7 +126,7 @@ fn main() {
             store.apply();
         }
     }
-    // The room for records that are still to come is none of the snapshot's.
+    // Memory reserved for further records is not part of the snapshot.
     store.pending = Vec::new();
     let grown = resident_bytes().saturating_sub(before);
     let count = store.snapshot.file_count() as u64;
@@ -189,7 +189,7 @@ fn main() {
         std::hint::black_box(pages.page(&store.snapshot, request).expect("a list"));
     });
 
-    // Something unrelated is committed between any two questions.
+    // Something unrelated is committed between any two requests.
     let on = store.snapshot.clone();
     let mut elapsed = (Duration::ZERO, Duration::ZERO);
     for number in 0..1000 {

@@ -1,25 +1,25 @@
-//! [`ChangeError`]: why a change is refused, in devpi's words where it has some.
+//! [`ChangeError`]: why a change is refused, with devpi's messages where devpi has some.
 
 use crate::{ConfigError, ProjectName, StageName};
 
-/// Why a change is refused. Nothing was decided.
+/// Why a change is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// No such stage.
+    /// The stage does not exist.
     #[error("The stage {0} could not be found.")]
     NoStage(StageName),
-    /// A new stage has a name that is taken.
+    /// The name of the new stage is taken.
     #[error("index '{0}' exists")]
     StageExists(StageName),
-    /// A stage whose record cannot be read, so that nothing may be decided about it.
+    /// The stage's record cannot be read, so no decision about the stage is possible.
     #[error(
         "index '{0}' exists, but its record cannot be read by this version of the server; the log says why"
     )]
     StageUnreadable(StageName),
-    /// A stage that keeps what it has.
+    /// The stage is not volatile.
     #[error("index {0} non-volatile, cannot delete")]
     StageNonVolatile(StageName),
-    /// A user with a stage that keeps what it has.
+    /// The user has a stage that is not volatile.
     #[error("user '{user}' has non-volatile index: {index}")]
     UserHasNonVolatile {
         /// The user.
@@ -27,22 +27,22 @@ pub enum ChangeError {
         /// The stage's index name.
         index: String,
     },
-    /// A configuration that cannot be.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A change was asked for that changes nothing.
+    /// The requested change would change nothing.
     #[error("The requested modifications resulted in no changes")]
     NoChange,
-    /// Uploads go to stages.
+    /// Mirrors take no uploads.
     #[error("cannot submit to mirror index")]
     Mirror(StageName),
-    /// Another file of this name is there and stays.
+    /// Another file has this name, and cannot be replaced.
     #[error("{filename} already exists in non-volatile index")]
     FileExists {
         /// The name.
         filename: String,
     },
-    /// Documentation of a version that nobody registered.
+    /// Documentation was sent for a version that is not registered.
     #[error("{project}-{version} is not registered")]
     NotRegistered {
         /// The project.
@@ -50,10 +50,10 @@ pub enum ChangeError {
         /// The version.
         version: String,
     },
-    /// A project that the stage does not have.
+    /// The stage does not have the project.
     #[error("project not found")]
     NoProject(ProjectName),
-    /// A project of a stage that keeps what it has.
+    /// The project is in a stage that is not volatile.
     #[error("project '{project}' is on non-volatile index {stage}")]
     ProjectNonVolatile {
         /// The project.
@@ -61,7 +61,7 @@ pub enum ChangeError {
         /// The stage.
         stage: StageName,
     },
-    /// A version that the stage does not have.
+    /// The stage does not have the version.
     #[error("The version {version} of project {project} does not exist.")]
     NoVersion {
         /// The project.
@@ -69,28 +69,28 @@ pub enum ChangeError {
         /// The version.
         version: String,
     },
-    /// A version, or one of its files, in a stage that keeps what it has.
+    /// The version, or one of its files, is in a stage that is not volatile.
     #[error("cannot delete version on non-volatile index")]
     VersionNonVolatile,
-    /// A file that was never there.
+    /// No file ever had this path.
     #[error("package '{path}' doesn't exist")]
     NoFile {
         /// Its path below the stage.
         path: String,
     },
-    /// A file that was there once.
+    /// The file was removed.
     #[error("file '{path}' existed, deleted in later serial")]
     FileGone {
         /// Its path below the stage.
         path: String,
     },
-    /// A test result of nothing.
+    /// A test result was sent for a file that does not exist.
     #[error("no release file found at {path}")]
     NoReleaseFile {
         /// The path below the stage.
         path: String,
     },
-    /// Strangers have added as many test results as they may.
+    /// The project has the maximum of test results from strangers.
     #[error(
         "project '{0}' has as many test results of strangers as are kept ({count_max}, or {bytes_max} bytes): log in to add \
          more",
@@ -98,17 +98,17 @@ pub enum ChangeError {
         bytes_max = crate::change::upload::STRANGERS_TOX_RESULT_BYTES_MAX
     )]
     TestResultsFull(ProjectName),
-    /// A release to push that is not registered.
+    /// The release to push is not registered.
     #[error("there are no files for {project} {version} on stage {stage}")]
     NothingToPush {
         /// The project, as given.
         project: String,
         /// The version, as given.
         version: String,
-        /// Where it was looked for.
+        /// The stage that was searched.
         stage: StageName,
     },
-    /// A release to push that is registered and has no files.
+    /// The release to push is registered but has no files.
     #[error("no release/files found for {project} {version}")]
     NoFilesToPush {
         /// The project, as given.
@@ -118,23 +118,23 @@ pub enum ChangeError {
     },
 }
 
-/// What kind of refusal a [`ChangeError`] is: the HTTP layer gives each a status.
+/// The kind of a [`ChangeError`]: the HTTP layer gives each a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The request makes no sense.
+    /// The request is not valid.
     Invalid,
-    /// A rule of the stage forbids it, whoever asks.
+    /// A rule of the stage forbids it, for every sender.
     Forbidden,
-    /// What it is about is not there.
+    /// The subject does not exist.
     NotFound,
-    /// What it is about was there once.
+    /// The subject was removed.
     Gone,
     /// Something else is in its place.
     Conflict,
 }
 
 impl ChangeError {
-    /// What kind of refusal it is.
+    /// The kind of this refusal.
     pub fn refusal(&self) -> Refusal {
         use ChangeError::*;
         match self {

@@ -1,8 +1,8 @@
-//! [`Filename`]: the name of a release file, and what it says about the file.
+//! [`Filename`]: the name of a release file, and what it tells about the file.
 //!
-//! text -> [`Filename::parse`] (safe as a name on disk and in a URL, and an archive) -> [`Filename::split`]
-//! -> [`FilenameParts`]: project, version, kind, tags. An upload is checked against its form by
-//! [`Filename::of_upload`]. A name is never rewritten, and nothing here looks into a file.
+//! text -> [`Filename::parse`] (safe as a name on disk and in a URL, with an archive's ending) -> [`Filename::split`]
+//! -> [`FilenameParts`]: project, version, kind, tags. [`Filename::of_upload`] checks an upload against its form. A
+//! name is never rewritten, and nothing here opens a file.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -15,31 +15,29 @@ use crate::project_name::normalized;
 use crate::version::unsafe_in_path;
 use crate::{ProjectName, Version};
 
-/// The name of a release file: 1 to 255 bytes, one segment of a path, with an ending that [`FileKind`]
-/// knows.
+/// The name of a release file: 1 to 255 bytes, one segment of a path, with an ending of a [`FileKind`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Filename(Arc<str>);
 
-/// Text that cannot be the name of a release file, or not of this one. Where devpi has words for it, they
-/// are the same.
+/// Why a text is not the name of a release file, or not of this release. Where devpi has a message, it is the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilenameError {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("a filename is missing")]
     Empty,
-    /// More than [`Filename::BYTES_MAX`].
+    /// The text is longer than [`Filename::BYTES_MAX`].
     #[error("a filename of {0} bytes is too long: at most {max} were expected", max = Filename::BYTES_MAX)]
     TooLong(usize),
-    /// It could leave its directory, or be read as something else.
+    /// The text could leave its directory, or be misread.
     #[error("filename {filename:?} is refused: {what} cannot be in one")]
     Unsafe {
         /// The text.
         filename: String,
-        /// What cannot be in it.
+        /// What a filename cannot contain.
         what: &'static str,
     },
-    /// The release's version is not in it.
+    /// The text does not contain the release's version.
     #[error("filename {} does not contain version {}", Quoted(.filename), Quoted(.version))]
     Version {
         /// The text.
@@ -47,18 +45,18 @@ pub enum FilenameError {
         /// The version of the form.
         version: String,
     },
-    /// No ending of an archive.
+    /// The text does not end like an archive.
     #[error("{} is not a valid archive name", Quoted(.0))]
     NotAnArchive(String),
-    /// It does not begin with the project's name.
+    /// The text does not begin with the project's name.
     #[error("filename {} does not match project name {}", Quoted(.filename), Quoted(.project))]
     Project {
         /// The text.
         filename: String,
-        /// The project's name as the form has it.
+        /// The project's name in the form.
         project: String,
     },
-    /// It ends in `.whl`, but installers could not read it (PEP 427).
+    /// The text ends in `.whl`, but installers could not parse it (PEP 427).
     #[error(
         "filename {} is not a wheel's: `name-version(-build)-python-abi-platform.whl` was expected, \
          a build beginning with a digit",
@@ -67,7 +65,7 @@ pub enum FilenameError {
     NotAWheel(String),
 }
 
-/// What kind of release file a name's ending tells of.
+/// The kind of release file that a name's ending stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// `.whl`.
@@ -86,11 +84,11 @@ pub enum FileKind {
     Rpm,
     /// `.deb`.
     Deb,
-    /// `.bz2` that is no `.tar.bz2`.
+    /// A `.bz2` that is not a `.tar.bz2`.
     Other,
 }
 
-/// The part of a wheel's name that says where it runs, each part as written: `py2.py3`, `none`, `any`.
+/// The part of a wheel's name that says where it runs, with each tag as it is written: `py2.py3`, `none`, `any`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WheelTags<'a> {
     /// The build number; begins with a digit.
@@ -103,22 +101,22 @@ pub struct WheelTags<'a> {
     pub platform: &'a str,
 }
 
-/// What a filename says.
+/// The parts of a filename.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilenameParts<'a> {
-    /// The project, as written (escaped, in a wheel).
+    /// The project as it is written (escaped, in a wheel).
     pub project: &'a str,
-    /// The version, as written, except that a wheel's `1.0_local` is read as `1.0+local`. None if the name
-    /// has none.
+    /// The version as it is written, except that `1.0_local` in a wheel means `1.0+local`. `None` if the name has
+    /// none.
     pub version: Option<Version>,
     /// Kind of file.
     pub kind: FileKind,
-    /// A wheel's tags; none for other kinds.
+    /// A wheel's tags; `None` for other kinds.
     pub tags: Option<WheelTags<'a>>,
 }
 
-/// Endings of release files, lower case, with what they tell; a longer one stands before its own end.
-/// The set is devpi's.
+/// Endings of release files in lower case, with their kinds. A longer ending comes before one that it ends in. The
+/// set is devpi's.
 const ENDINGS: [(&str, FileKind); 12] = [
     (".whl", FileKind::Wheel),
     (".tar.gz", FileKind::Sdist),
@@ -135,29 +133,29 @@ const ENDINGS: [(&str, FileKind); 12] = [
 ];
 
 impl Filename {
-    /// Most bytes in a name: what a file system allows.
+    /// Most bytes in a name: what file systems allow.
     pub const BYTES_MAX: usize = 255;
 
-    /// The release file's name that `text` is, of whatever project.
+    /// Parses the name of a release file of any project.
     ///
     /// # Errors
-    /// [`FilenameError`], by what is wrong; a name that ends in `.whl` may be any text before that.
+    /// [`FilenameError`], depending on what is wrong. A name that ends in `.whl` may have any text before that.
     pub fn parse(text: &str) -> Result<Filename, FilenameError> {
         check_segment(text)?;
         Filename::archive(text)
     }
 
-    /// The name of a file that a form brings, checked in devpi's order: it contains the version, is an
-    /// archive, and begins with the project's name. Before that, path tricks are refused; after that, a
-    /// wheel's name must be one that installers read.
+    /// Checks the name of an uploaded file in devpi's order: it contains the version, has an archive's ending, and
+    /// begins with the project's name. Path tricks are refused before that, and after it a wheel's name that
+    /// installers cannot parse.
     ///
-    /// The rules differ from devpi's in this. A version counts as contained if the name's own version is the same
-    /// release in PEP 440's sense (builders normalize file names). And the project's name must end where a
-    /// separator stands: `foobar-1.0.zip` is no file of `foo`. A wheel's name is unambiguous, and so project and
-    /// version must be the whole of their parts.
+    /// The rules differ from devpi's in two ways. The version counts as contained if the name has one that is the
+    /// same release by PEP 440 (builders normalize file names). And a separator must follow the project's name:
+    /// `foobar-1.0.zip` is not a file of `foo`. A wheel's name is unambiguous, so its parts must be exactly the
+    /// project and the version.
     ///
     /// # Errors
-    /// [`FilenameError`], the first that applies.
+    /// [`FilenameError`] for the first rule that the name breaks.
     pub fn of_upload(
         text: &str,
         project: &str,
@@ -186,11 +184,11 @@ impl Filename {
         Ok(filename)
     }
 
-    /// The same by devpi's own rules: it contains the version, is an archive, and begins with the project's name, be
-    /// it in the middle of a word. A wheel's name may lack its tags.
+    /// Checks the name of an uploaded file by devpi's own rules: it contains the version, has an archive's ending,
+    /// and begins with the project's name, even if that ends within a word. A wheel's name may lack its tags.
     ///
     /// # Errors
-    /// [`FilenameError`], the first that applies.
+    /// [`FilenameError`] for the first rule that the name breaks.
     pub fn of_upload_to_devpi(
         text: &str,
         project: &str,
@@ -206,10 +204,11 @@ impl Filename {
         Filename::of_project(text, project)
     }
 
-    /// The name of any archive that begins with the project's name: what devpi's older versions took.
+    /// Checks that the name has an archive's ending and begins with the project's name: older versions of devpi
+    /// accept these.
     ///
     /// # Errors
-    /// [`FilenameError`], the first that applies.
+    /// [`FilenameError`] for the first rule that the name breaks.
     pub fn of_project(text: &str, project: &str) -> Result<Filename, FilenameError> {
         let filename = Filename::parse(text)?;
         let project_normalized = normalized(project);
@@ -220,7 +219,7 @@ impl Filename {
         Err(FilenameError::Project { filename, project })
     }
 
-    /// A wheel's name has its parts, and they are exactly the release's.
+    /// Checks that a wheel's name has all parts, and that they are exactly the release's.
     fn check_wheel(&self, project: &str, version: &Version) -> Result<(), FilenameError> {
         let filename = || self.to_string();
         let parts = self.wheel_parts().ok_or_else(|| FilenameError::NotAWheel(filename()))?;
@@ -244,26 +243,26 @@ impl Filename {
         }
     }
 
-    /// The text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What its ending says.
+    /// The kind that the ending stands for.
     pub fn kind(&self) -> FileKind {
         ending(&self.0).map_or(FileKind::Other, |(_, kind)| kind)
     }
 
-    /// The name without the ending: `foo-1.0` of `foo-1.0.tar.gz`.
+    /// The name without its ending: `foo-1.0` for `foo-1.0.tar.gz`.
     pub fn stem(&self) -> &str {
         ending(&self.0).map_or(&self.0, |(stem, _)| stem)
     }
 
-    /// What the name says. Only a wheel's is unambiguous; with `project` given, where that name ends is
-    /// known for the others, too, and a file of another project gives nothing.
+    /// The parts of the name. Only a wheel's name is unambiguous. If `project` is given, it is clear where that ends
+    /// in other names too; the result is `None` for a file of another project.
     ///
-    /// Without `project`, the version is taken to begin after the first hyphen behind which PEP 440 knows
-    /// the rest, or else after the first one that a digit follows.
+    /// Without `project`, the version begins after the first hyphen whose rest is a PEP 440 version, or else after
+    /// the first hyphen before a digit.
     pub fn split(&self, project: Option<&ProjectName>) -> Option<FilenameParts<'_>> {
         let kind = self.kind();
         let parts = match kind {
@@ -278,7 +277,7 @@ impl Filename {
         is_wanted.then_some(parts)
     }
 
-    /// The upload form's `filetype`, for a file that came without a form.
+    /// The upload form's `filetype` for a file that arrived without a form.
     pub fn filetype(&self) -> &'static str {
         match self.kind() {
             FileKind::Wheel => "bdist_wheel",
@@ -292,7 +291,7 @@ impl Filename {
         }
     }
 
-    /// The upload form's `pyversion`, for a file that came without a form: `source`, a wheel's interpreters
+    /// The upload form's `pyversion` for a file that arrived without a form: `source`, a wheel's interpreters
     /// (`py3`), an egg's or installer's `2.7`, or `any`.
     pub fn pyversion(&self) -> &str {
         match self.kind() {
@@ -304,7 +303,7 @@ impl Filename {
         }
     }
 
-    /// The parts of a wheel's name (PEP 427), if it has five or six.
+    /// The parts of a wheel's name (PEP 427); `None` unless it has five or six.
     fn wheel_parts(&self) -> Option<FilenameParts<'_>> {
         let parts: Vec<&str> = self.stem().split('-').collect();
         let (project, version, build, [python, abi, platform]) = match parts[..] {
@@ -335,8 +334,8 @@ impl Filename {
     }
 }
 
-/// Checks that `text` can be the name of a file on disk and one segment of a URL: for names that are no
-/// release file's, too (documentation, test results).
+/// Checks that `text` can be the name of a file on disk and one segment of a URL. This also applies to names of other
+/// files than releases (documentation, test results).
 ///
 /// # Errors
 /// [`FilenameError::Empty`], [`FilenameError::TooLong`], [`FilenameError::Unsafe`].
@@ -358,7 +357,7 @@ pub fn check_segment(text: &str) -> Result<(), FilenameError> {
     }
 }
 
-/// `text` before its ending, and what that says; none if it is no ending of a release file.
+/// `text` before its ending, and the kind of that; `None` if it is not the ending of a release file.
 fn ending(text: &str) -> Option<(&str, FileKind)> {
     ENDINGS.iter().find_map(|&(ending, kind)| {
         let stem_bytes = text.len().checked_sub(ending.len()).filter(|&bytes| bytes > 0)?;
@@ -367,8 +366,8 @@ fn ending(text: &str) -> Option<(&str, FileKind)> {
     })
 }
 
-/// Whether `filename` contains `version`: as it is, with runs of anything but letters, digits, `_` and `.`
-/// replaced by `_`, or as a version that is the same release.
+/// Whether `filename` contains `version`: unchanged, with runs of anything but letters, digits, `_` and `.` replaced
+/// by `_`, or as a version that is the same release.
 fn contains_version(filename: &str, project: &str, version: &Version) -> bool {
     if filename.contains(version.as_str()) {
         return true;
@@ -398,7 +397,7 @@ fn escaped(version: &str) -> String {
     escaped
 }
 
-/// The version that a wheel's name writes as `text`: `-` and `+` are escaped to `_` by old builders.
+/// The version that a wheel's name has as `text`: old builders escape `-` and `+` to `_`.
 fn wheel_version(text: &str) -> Option<Version> {
     let version = Version::parse(text).ok()?;
     if !version.is_legacy() {
@@ -408,7 +407,7 @@ fn wheel_version(text: &str) -> Option<Version> {
     Some(if local.is_legacy() { version } else { local })
 }
 
-/// `stem` without what builders of binaries append to the version.
+/// `stem` without the suffix that builders of binaries append to the version.
 fn without_platform(stem: &str, kind: FileKind) -> &str {
     match kind {
         FileKind::Wheel | FileKind::Other => stem,
@@ -428,14 +427,14 @@ fn without_platform(stem: &str, kind: FileKind) -> &str {
                 .find_map(|platform| rest.strip_suffix(platform))
                 .unwrap_or(rest)
         }
-        // `foo-1.0-1.noarch` and `foo_1.0-1_all`: the packaging's own number stays with the version, which
-        // it cannot be told from.
+        // In `foo-1.0-1.noarch` and `foo_1.0-1_all`, the package's own number cannot be told from the version and
+        // stays with it.
         FileKind::Rpm => stem.rsplit_once('.').map_or(stem, |(rest, _)| rest),
         FileKind::Deb => stem.rsplit_once('_').map_or(stem, |(rest, _)| rest),
     }
 }
 
-/// What stands before `-py2.7`, and the `2.7`.
+/// The text before `-py2.7`, and the `2.7`.
 fn python_suffix(stem: &str) -> Option<(&str, &str)> {
     let (at, _) = stem.rmatch_indices("-py").next()?;
     let version = &stem[at + 3..];
@@ -443,7 +442,7 @@ fn python_suffix(stem: &str) -> Option<(&str, &str)> {
     version.starts_with(|first: char| first.is_ascii_digit()).then_some((&stem[..at], version))
 }
 
-/// Project and version of `stem`, for the wanted project if there is one.
+/// Project and version of `stem`; with `wanted`, only for that project.
 fn split_stem<'a>(stem: &'a str, wanted: Option<&str>) -> Option<(&'a str, &'a str)> {
     let separators = if stem.contains('-') { ['-', '-'] } else { ['-', '_'] };
     let splits = || {
@@ -465,7 +464,7 @@ fn split_stem<'a>(stem: &'a str, wanted: Option<&str>) -> Option<(&'a str, &'a s
         })
 }
 
-/// Text between quotes as Python's `%r` writes it, for messages that clients compare.
+/// Text in quotes as Python's `%r` writes it, for messages that clients compare.
 pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -539,7 +538,7 @@ mod tests {
 
     use super::*;
 
-    /// Lines of `filename = project | version | kind | tags`, or `filename = nothing`.
+    /// Expects the parts in lines of `filename = project | version | kind | tags`, or `filename = nothing`.
     #[track_caller]
     fn check_split(project: Option<&str>, cases: &str) {
         let project = project.map(|project| ProjectName::parse(project).expect("a name"));
@@ -564,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wheel_says_everything() {
+    fn a_wheels_name_has_all_parts() {
         check_split(
             None,
             "foo-1.0-py3-none-any.whl = foo | 1.0 | Wheel | - py3 none any
@@ -609,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_project_says_where_its_name_ends() {
+    fn a_known_project_shows_where_its_name_ends() {
         check_split(
             Some("foo-2"),
             "foo-2-1.0.tar.gz = foo-2 | 1.0 | Sdist | -
@@ -629,7 +628,7 @@ mod tests {
         );
     }
 
-    /// Lines of `filename, project, version: message`, or `…: ok`.
+    /// Expects the outcome in lines of `filename, project, version: message`, or `…: ok`.
     #[track_caller]
     fn check_upload(cases: &str) {
         for case in cases.lines().map(str::trim).filter(|case| !case.is_empty()) {

@@ -1,11 +1,11 @@
-//! What a stage shows with its bases: the order in which stages are asked, and what blocks a mirror.
+//! What a stage shows together with its bases: the order in which stages are asked, and which mirrors are blocked.
 //!
-//! [`ResolutionOrder::of`] a stage -> [`ResolutionOrder::project`] -> the parts that stages have of it,
-//! nearest first; of a file name, or a version, the nearest counts.
+//! [`ResolutionOrder::of`] a stage -> [`ResolutionOrder::project`] -> the parts of it in those stages, nearest first.
+//! Of several files with one name, and of several entries for one version, the nearest counts.
 //!
-//! The rules are devpi's. Bases are asked breadth first, each stage once, mirrors after everything else,
-//! in the order in which they were found. A project that a private stage has is not taken from a mirror,
-//! unless it is whitelisted: else whoever registers the name upstream could slip in a newer version.
+//! The rules are devpi's. Bases are asked breadth first, each stage once, mirrors after everything else, in the order
+//! in which they were found. If a private stage has a project, mirrors are not asked for it unless it is whitelisted:
+//! otherwise a stranger who registers the name upstream could slip in a newer version.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::{
     WhitelistInheritance,
 };
 
-/// The stages that answer for one stage, in the order in which they are asked; that stage comes first
-/// unless it is a mirror, which then has no bases and is alone.
+/// The stages that together answer for one stage, in the order in which they are asked. That stage comes first. A
+/// mirror has no bases and is alone.
 #[derive(Clone, Debug)]
 pub struct ResolutionOrder<'snapshot> {
     stages: Vec<&'snapshot Arc<Stage>>,
@@ -27,26 +27,26 @@ pub struct ResolutionOrder<'snapshot> {
     configs_serial: Serial,
 }
 
-/// What a stage and its bases have of one project.
+/// The parts of one project in a stage and its bases.
 #[derive(Clone, Debug)]
 pub struct ProjectView<'snapshot> {
     parts: Vec<Part<'snapshot>>,
     blocked_mirrors: Vec<&'snapshot StageName>,
 }
 
-/// What one stage has of a project.
+/// The part of a project that one stage has.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'snapshot> {
     /// The stage.
     pub stage: &'snapshot Arc<Stage>,
-    /// What it has.
+    /// The project in this stage.
     pub project: &'snapshot Arc<Project>,
 }
 
 /// A file of a [`ProjectView`].
 #[derive(Clone, Copy, Debug)]
 pub struct FileView<'snapshot> {
-    /// Where it is.
+    /// The part that has the file.
     pub part: Part<'snapshot>,
     /// Position of `part` in [`ProjectView::parts`].
     pub part_index: usize,
@@ -59,12 +59,12 @@ pub struct FileView<'snapshot> {
 pub struct VersionView<'snapshot> {
     /// The version.
     pub version: Version,
-    /// The stages that have it, nearest first; never empty. What the first says counts, the others are
-    /// shadowed.
+    /// The stages that have it, nearest first; never empty. The first one counts and shadows the others.
     pub parts: Vec<Part<'snapshot>>,
 }
 
-/// How the stages asked so far stand to a project: whether one has it, and whether it is whitelisted.
+/// The state of a walk along the stages for one project: whether a private stage has it, and whether it is
+/// whitelisted.
 struct Whitelists<'walk> {
     project: &'walk str,
     inheritance: WhitelistInheritance,
@@ -74,7 +74,7 @@ struct Whitelists<'walk> {
 }
 
 impl<'snapshot> ResolutionOrder<'snapshot> {
-    /// The order for the stage of that name; none if there is none.
+    /// The order for the stage with this name; `None` if it does not exist.
     pub fn of(snapshot: &'snapshot Snapshot, stage: &str) -> Option<ResolutionOrder<'snapshot>> {
         let first = snapshot.stage(stage)?;
         let mut order = ResolutionOrder {
@@ -95,7 +95,7 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
                 match snapshot.stage(base.as_str()) {
                     Some(base) => queue.push_back(base),
                     None => {
-                        // Its deletion, and its coming back, count as a change of this order.
+                        // If this base was deleted, or is made again, that counts as a change of this order.
                         let serial = snapshot.config_serial(base.as_str());
                         order.configs_serial = order.configs_serial.max(serial);
                         order.missing.push(base);
@@ -107,7 +107,7 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         Some(order)
     }
 
-    /// The order of a stage that is asked for itself alone.
+    /// The order that consists of one stage only.
     pub fn alone(snapshot: &'snapshot Snapshot, stage: &str) -> Option<ResolutionOrder<'snapshot>> {
         let stage = snapshot.stage(stage)?;
         let configs_serial = stage.config_serial();
@@ -119,17 +119,17 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         &self.stages
     }
 
-    /// Bases that are named and do not exist.
+    /// Bases that the configurations name but that do not exist.
     pub fn missing(&self) -> &[&'snapshot StageName] {
         &self.missing
     }
 
-    /// Whether a mirror is among them.
+    /// Whether a mirror is among the stages.
     pub fn has_mirror(&self) -> bool {
         self.stages.last().is_some_and(|stage| stage.config().is_mirror())
     }
 
-    /// Who may read what these stages show: whoever is on all of these lists. Empty: everybody.
+    /// Who may read what these stages show: those that all of these lists include. Without a list, everybody may.
     pub fn readers(&self) -> Vec<Acl> {
         let mut readers: Vec<Acl> = Vec::new();
         for stage in self.stages.iter().filter(|stage| !stage.config().is_public()) {
@@ -146,20 +146,21 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         self.stages.iter().all(|stage| stage.may_read(principal))
     }
 
-    /// The newest commit that touched what these stages show of a project: a page of it stays right as
-    /// long as this stays the same, and any change of what it shows raises this.
+    /// The newest commit that touched what these stages show of a project. A page of the project is valid as long as
+    /// this number stays the same, and every change to what it shows raises the number.
     pub fn project_stamp(&self, project: &str) -> Serial {
         let traces = self.stages.iter().filter_map(|stage| stage.project_trace(project));
         traces.map(|project| project.serial()).fold(self.configs_serial, Serial::max)
     }
 
-    /// The same for the list of their projects.
+    /// The newest commit that touched the list of these stages' projects; it works like
+    /// [`ResolutionOrder::project_stamp`].
     pub fn list_stamp(&self) -> Serial {
         let serials = self.stages.iter().map(|stage| stage.projects_serial());
         serials.fold(self.configs_serial, Serial::max)
     }
 
-    /// What these stages have of a project; none if nobody has it.
+    /// The project in these stages; `None` if no stage has it.
     pub fn project(&self, name: &str) -> Option<ProjectView<'snapshot>> {
         let queried = self.stages.first()?;
         let mut whitelists = Whitelists::new(name, queried);
@@ -177,7 +178,7 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         (!view.parts.is_empty()).then_some(view)
     }
 
-    /// The names of all their projects, ascending, each once.
+    /// The names of all projects of these stages, ascending, each once.
     pub fn project_names(&self) -> Vec<&'snapshot ProjectName> {
         let projects = self.stages.iter().flat_map(|stage| stage.projects());
         let mut names: Vec<&ProjectName> = projects.map(|(name, _)| name).collect();
@@ -201,7 +202,7 @@ impl<'walk> Whitelists<'walk> {
         }
     }
 
-    /// Whether `stage` is asked for the project, after those before it.
+    /// Whether `stage` is asked for the project, after the stages before it.
     fn admit(&mut self, stage: &'walk Stage, has_project: bool) -> bool {
         let Some(settings) = stage.config().upload() else {
             return self.is_whitelisted || !self.is_private;
@@ -228,18 +229,18 @@ impl<'walk> Whitelists<'walk> {
 }
 
 impl<'snapshot> ProjectView<'snapshot> {
-    /// What each stage has, nearest first; never empty.
+    /// The part of each stage that has the project, nearest first; never empty.
     pub fn parts(&self) -> &[Part<'snapshot>] {
         &self.parts
     }
 
-    /// Mirrors that were not asked, because a private stage has the project.
+    /// Mirrors that are not asked, because a private stage has the project.
     pub fn blocked_mirrors(&self) -> &[&'snapshot StageName] {
         &self.blocked_mirrors
     }
 
-    /// The files that installers may choose from: of each name the nearest, in the order of the stages
-    /// and then of the names. What is quarantined is left out.
+    /// The files that installers may choose from: for each name the nearest file, in the order of the stages and then
+    /// of the names. Files of quarantined projects are left out.
     pub fn files(&self) -> Vec<FileView<'snapshot>> {
         let file_count = self.parts.iter().map(|part| part.project.files().len()).sum();
         let mut files = Vec::with_capacity(file_count);
@@ -250,7 +251,7 @@ impl<'snapshot> ProjectView<'snapshot> {
                 .status()
                 .is_some_and(|status| status.marker == StatusMarker::Quarantined);
             for file in part.project.release_files() {
-                // Hidden files hide those of the same name behind them.
+                // A hidden file still hides farther ones with the same name.
                 let is_first = self.parts.len() == 1 || seen.insert(file.filename());
                 if is_first && !is_quarantined {
                     files.push(FileView { part, part_index, file });

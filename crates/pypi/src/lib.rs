@@ -7,9 +7,9 @@
 //!                                        └────► ChangeError, in devpi's words
 //! ```
 //!
-//! A stage is devpi's `user/index`. What it shows comes from itself and its bases, nearest first. Bytes
-//! of files, and the full metadata of releases, are blobs; this crate knows their digests. It does no
-//! I/O, reads no clock and knows no HTTP.
+//! A stage is devpi's `user/index`. It shows its own projects and those of its bases, nearest first. The bytes of
+//! files and the full metadata of releases are blobs; this crate knows their digests. It does no I/O, reads no clock
+//! and knows no HTTP.
 
 pub mod archive;
 pub mod change;

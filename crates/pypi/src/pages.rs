@@ -1,10 +1,10 @@
-//! [`Pages`]: finished simple pages within a memory budget, each made once per change.
+//! [`Pages`]: a cache of finished simple pages with a memory budget, which makes each page once per change.
 //!
-//! question -> the page in memory, if what it shows is unchanged -> else made, once for all who wait.
+//! request -> the page in memory, if what it shows is unchanged -> otherwise made, once for all requests that wait.
 //!
-//! A page remembers its *stamp*: the newest commit that touched anything it shows. Serials only grow, so
-//! a page is right exactly as long as the stamp of what it shows stays the same; nothing has to be told
-//! when something changes. A page that was looked at since the last commit is not even compared.
+//! A page remembers its *stamp*: the newest commit that touched anything it shows. Serials only grow, so a page is
+//! valid exactly as long as the stamp of what it shows stays the same; no change has to invalidate anything. If
+//! nothing was committed since the last request for a page, not even the stamps are compared.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,32 +21,32 @@ use crate::inherit::ResolutionOrder;
 use crate::simple::{self, Links, PageForm};
 use crate::{ProjectName, Snapshot, StageName};
 
-/// Finished pages within a memory budget. Shared by all threads.
+/// A cache of finished pages with a memory budget, shared by all threads.
 pub struct Pages {
     pages: Cache<PageKey, Arc<Page>, PageWeight>,
-    /// Lists may be larger than everything else together, so they have a budget of their own.
+    /// The list of projects may be larger than all other pages together, so lists have a budget of their own.
     lists: Cache<PageKey, Arc<Page>, PageWeight>,
-    /// Whoever makes a page holds one of these, by the hash of the question.
+    /// A thread that makes a page holds one of these, chosen by the hash of the request.
     making: [Mutex<()>; 64],
     making_list: [Mutex<()>; 4],
     rendered: AtomicU64,
     rendered_lists: AtomicU64,
 }
 
-/// What finished pages may take.
+/// How much memory finished pages may take.
 #[derive(Clone, Copy, Debug)]
 pub struct PageBudget {
-    /// Pages of projects, in bytes with their encodings. A page larger than an eighth of it is not kept.
+    /// Pages of projects, in bytes with their encodings. A page larger than an eighth of this is not stored.
     pub page_bytes_max: u64,
-    /// Lists of projects, in bytes with their encodings. A list larger than this is not kept.
+    /// Lists of projects, in bytes with their encodings. A list larger than this is not stored.
     pub list_bytes_max: u64,
 }
 
-/// A finished page. Never changes, but for encodings that are made when first asked for.
+/// A finished page. It never changes, except that an encoding is added when it is first requested.
 #[derive(Debug)]
 pub struct Page {
     stamp: Serial,
-    /// The newest snapshot for which the stamp is known to be right.
+    /// The newest serial of a snapshot for which the stamp is known to be valid.
     checked_at: AtomicU64,
     reply: Reply,
     gzip: OnceLock<Bytes>,
@@ -55,31 +55,31 @@ pub struct Page {
     readers: Box<[Acl]>,
 }
 
-/// Which page is asked for; nothing is copied to ask.
+/// Which page is requested; it borrows, so that a lookup copies nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageRequest<'text> {
     /// The stage: `user/index`.
     pub stage: &'text str,
-    /// The project's normalized name; empty: the list of projects.
+    /// The project's normalized name; empty means the list of projects.
     pub project: &'text str,
-    /// For whom.
+    /// The format of the page.
     pub form: PageForm,
     /// How many `../` lead from the page's URL to the root: see [`Links::Depth`].
     pub depth: u8,
 }
 
-/// Why there is no page; the words are devpi's.
+/// Why there is no page, with devpi's messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPage {
-    /// No such stage.
+    /// The stage does not exist.
     #[error("The stage {0} could not be found.")]
     NoStage(String),
-    /// Nobody whom the stage asks has the project.
+    /// No stage in the resolution order has the project.
     #[error("The project {0} does not exist.")]
     NoProject(String),
 }
 
-/// How often pages were made, since the start.
+/// How often pages have been made since the start, and how much memory they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCounts {
     /// Pages of projects that were made.
@@ -88,11 +88,11 @@ pub struct PageCounts {
     pub rendered_lists: u64,
     /// Pages of projects in memory.
     pub pages: usize,
-    /// What they take, in bytes.
+    /// The memory that they take, in bytes.
     pub page_bytes: u64,
     /// Lists in memory.
     pub lists: usize,
-    /// What they take, in bytes.
+    /// The memory that they take, in bytes.
     pub list_bytes: u64,
 }
 
@@ -134,13 +134,13 @@ impl Weighter<PageKey, Arc<Page>> for PageWeight {
     fn weight(&self, key: &PageKey, page: &Arc<Page>) -> u64 {
         let body_bytes = page.reply.body.len() as u64;
         let name_bytes = key.stage.as_str().len() + key.request().project.len();
-        // The encodings come later; a digest does not shrink below half its digits.
+        // Encodings are added later. The digests in a page cannot be compressed to less than half their digits.
         body_bytes + body_bytes * 9 / 10 + name_bytes as u64 + 512
     }
 }
 
 impl Pages {
-    /// No pages yet, and room for some.
+    /// An empty cache with this budget.
     pub fn new(budget: PageBudget) -> Pages {
         let cache = |bytes_max: u64, shards: usize, item_bytes: u64| {
             let options = OptionsBuilder::new()
@@ -166,8 +166,8 @@ impl Pages {
         }
     }
 
-    /// The page, if it is finished and right for `snapshot` or a newer one. Takes no time to speak of:
-    /// no allocation, and no walk unless something was committed since it was asked for last.
+    /// The page, if it is finished and valid for `snapshot` or a newer one. This takes no noticeable time: it
+    /// allocates nothing, and compares stamps only if something was committed since the last request for it.
     pub fn ready(&self, snapshot: &Snapshot, request: PageRequest<'_>) -> Option<Arc<Page>> {
         let page = self.cache_for(request).get(&request)?;
         let now = snapshot.serial().0;
@@ -182,11 +182,11 @@ impl Pages {
         Some(page)
     }
 
-    /// The page, made if it has to be. Making a long list takes many milliseconds; whoever cannot wait
-    /// that long asks [`Pages::ready`] first.
+    /// The page, which is made if necessary. Making a long list takes many milliseconds; a caller that cannot wait
+    /// that long tries [`Pages::ready`] first.
     ///
     /// # Errors
-    /// [`NoPage`] if there is no such stage, or none that it asks has the project.
+    /// [`NoPage`] if the stage does not exist, or if no stage in its resolution order has the project.
     pub fn page(&self, snapshot: &Snapshot, request: PageRequest<'_>) -> Result<Arc<Page>, NoPage> {
         if let Some(page) = self.ready(snapshot, request) {
             return Ok(page);
@@ -194,9 +194,9 @@ impl Pages {
         let cache = self.cache_for(request);
         let locks: &[Mutex<()>] = if request.is_list() { &self.making_list } else { &self.making };
         let lock = &locks[hash(request) as usize % locks.len()];
-        // What is guarded is nothing that a panic could have left half done.
+        // The lock guards no data that a panic could have left half done.
         let _making = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody else may have made it meanwhile.
+        // Another thread may have made it meanwhile.
         if let Some(page) = self.ready(snapshot, request) {
             return Ok(page);
         }
@@ -208,7 +208,7 @@ impl Pages {
         Ok(page)
     }
 
-    /// How often pages were made, and what they take.
+    /// How often pages have been made, and how much memory they take.
     pub fn counts(&self) -> PageCounts {
         PageCounts {
             rendered: self.rendered.load(Ordering::Relaxed),
@@ -231,7 +231,7 @@ impl std::fmt::Debug for Pages {
     }
 }
 
-/// Chooses a lock, nothing more: need not be the same in the next process.
+/// Chooses a lock and nothing else: it may differ from process to process.
 fn hash(request: PageRequest<'_>) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     request.hash(&mut hasher);
@@ -248,10 +248,10 @@ impl PageRequest<'_> {
     }
 }
 
-/// The text of a page with links of any kind, which is not kept: for absolute links.
+/// A page with links of any kind, which is not stored: for absolute links.
 ///
 /// # Errors
-/// [`NoPage`] if there is no such stage, or none that it asks has the project.
+/// [`NoPage`] if the stage does not exist, or if no stage in its resolution order has the project.
 pub fn render(
     snapshot: &Snapshot,
     stage: &str,
@@ -298,12 +298,12 @@ impl Page {
         Ok((key, page))
     }
 
-    /// The page as it is without encoding, and its tag.
+    /// The page without an encoding, and its tag.
     pub fn reply(&self) -> &Reply {
         &self.reply
     }
 
-    /// The body in `encoding`; made when it is first asked for, once.
+    /// The body in `encoding`, which is computed once, when it is first requested.
     pub fn body(&self, encoding: Encoding) -> &Bytes {
         let made = match encoding {
             Encoding::Identity => return &self.reply.body,
@@ -313,7 +313,7 @@ impl Page {
         made.get_or_init(|| encoding.encode(&self.reply.body))
     }
 
-    /// Whether [`Page::body`] in `encoding` is there already: making it takes time in proportion to the page.
+    /// Whether [`Page::body`] in `encoding` is computed already: computing it takes time in proportion to the page.
     pub fn has_body(&self, encoding: Encoding) -> bool {
         match encoding {
             Encoding::Identity => true,
@@ -322,7 +322,7 @@ impl Page {
         }
     }
 
-    /// The tag of the body in `encoding`, with quotes, as sent.
+    /// The tag of the body in `encoding`, with quotes, as it is sent.
     pub fn tag(&self, encoding: Encoding) -> &str {
         let position = match encoding {
             Encoding::Identity => 0,
@@ -337,12 +337,12 @@ impl Page {
         self.readers.is_empty()
     }
 
-    /// Whether `principal` may read it: who may read each stage that it shows.
+    /// Whether `principal` may read the page: they may read each stage that it shows.
     pub fn admits(&self, principal: &Principal) -> bool {
         self.readers.iter().all(|acl| acl.admits(principal, Scope::PythonRead))
     }
 
-    /// The newest commit that touched what it shows.
+    /// The newest commit that touched what the page shows.
     pub fn stamp(&self) -> Serial {
         self.stamp
     }

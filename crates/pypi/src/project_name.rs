@@ -1,7 +1,7 @@
-//! [`ProjectName`]: a project's name in the one form that everything is kept and looked up under.
+//! [`ProjectName`]: a project's name in the normalized form that is used for storage and lookup.
 //!
-//! A name arrives as its author writes it (`Foo.Bar`) and leaves as `foo-bar`. The name as written is
-//! part of the metadata and is no business of this module.
+//! A name arrives as its author writes it (`Foo.Bar`) and becomes `foo-bar`. The name as it was written is part of
+//! the metadata, not of this module.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,25 +12,25 @@ use serde::{Deserialize, Serialize};
 
 /// A project's normalized name: `a-z`, `0-9` and single `-`, 1 to 255 bytes. Safe as a segment of a path.
 ///
-/// The rule is devpi's: every run of other characters than ASCII letters and digits becomes one `-`, and
-/// letters become lower case. For names that PEP 508 allows, that is what PEP 503 asks for.
+/// The rule is devpi's: every run of characters other than ASCII letters and digits becomes one `-`, and letters
+/// become lower case. For names that PEP 508 allows, this is PEP 503's rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProjectName(Arc<str>);
 
-/// Text that names no project.
+/// Why a text is not a project's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProjectNameError {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("a project name is missing")]
     Empty,
-    /// More than [`ProjectName::BYTES_MAX`].
+    /// The text is longer than [`ProjectName::BYTES_MAX`].
     #[error("a project name of {0} bytes is too long: at most {max} were expected", max = ProjectName::BYTES_MAX)]
     TooLong(usize),
-    /// A character beyond ASCII; the words are devpi's.
+    /// The text contains a character beyond ASCII; the message is devpi's.
     #[error("unicode project names not allowed: {0:?}")]
     NotAscii(String),
-    /// Not a name that a new project may have (PEP 508).
+    /// The text is not a name that a new project may have (PEP 508).
     #[error(
         "{0:?} is not a valid project name: ASCII letters, digits, `.`, `_` and `-` were expected, \
          with a letter or digit at both ends"
@@ -39,13 +39,13 @@ pub enum ProjectNameError {
 }
 
 impl ProjectName {
-    /// Most bytes in a name: what a file system allows for one.
+    /// Most bytes in a name: what file systems allow for one.
     pub const BYTES_MAX: usize = 255;
 
-    /// The normalized form of a name that an upload may use: PEP 508's rule is checked.
+    /// Normalizes the name in an upload, after checking PEP 508's rule.
     ///
     /// # Errors
-    /// [`ProjectNameError`], by what is wrong.
+    /// [`ProjectNameError`], depending on what is wrong.
     pub fn parse(text: &str) -> Result<ProjectName, ProjectNameError> {
         let name = ProjectName::normalize(text)?;
         let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -56,8 +56,8 @@ impl ProjectName {
         if is_name { Ok(name) } else { Err(ProjectNameError::NotAName(text.to_owned())) }
     }
 
-    /// The normalized form of whatever stands in a URL or in a foreign list: `foo bar!` is `foo-bar-`,
-    /// which is then not found, but harmless.
+    /// Normalizes any name from a URL or a foreign list: `foo bar!` becomes `foo-bar-`, which is harmless and will
+    /// not be found.
     ///
     /// # Errors
     /// [`ProjectNameError`] if it is empty, too long or not ASCII.
@@ -77,7 +77,7 @@ impl ProjectName {
         Ok(ProjectName(normalized(text).into()))
     }
 
-    /// Whether `text` is already in the form of [`ProjectName::as_str`]: nothing to redirect to.
+    /// Whether `text` is normalized already, so that no redirect is needed.
     pub fn is_normalized(text: &str) -> bool {
         let mut last = b' ';
         !text.is_empty()
@@ -94,7 +94,7 @@ impl ProjectName {
     }
 }
 
-/// devpi's `N(text)`, of any text: a character beyond ASCII counts as a separator.
+/// devpi's `N(text)` of any text: a character beyond ASCII counts as a separator.
 pub(crate) fn normalized(text: &str) -> String {
     let mut normalized = String::with_capacity(text.len());
     for character in text.chars() {
@@ -115,7 +115,7 @@ impl FromStr for ProjectName {
     }
 }
 
-/// As [`ProjectName::normalize`]: what was stored is read again.
+/// Works like [`ProjectName::normalize`], as it reads what was stored.
 impl TryFrom<String> for ProjectName {
     type Error = ProjectNameError;
 
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// `written -> normalized`, or `written -> refused`.
+    /// Expects `normalized`, or `refused`, for each line of `written -> …`.
     #[track_caller]
     fn check(parse: fn(&str) -> Result<ProjectName, ProjectNameError>, cases: &str) {
         for case in cases.lines().map(str::trim).filter(|case| !case.is_empty()) {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_a_url_is_normalized_wider_than_pep_503() {
+    fn more_names_are_normalized_in_a_url_than_by_pep_503() {
         check(
             ProjectName::normalize,
             "Foo Bar -> foo-bar
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_what_was_sent() {
+    fn an_error_quotes_the_name() {
         let message = |text| ProjectName::parse(text).expect_err(text).to_string();
         assert_eq!(message("naïve"), "unicode project names not allowed: \"naïve\"");
         assert!(message("foo\n").starts_with("\"foo\\n\" is not a valid project name: "));

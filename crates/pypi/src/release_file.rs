@@ -1,7 +1,7 @@
-//! [`ReleaseFile`]: one file of a release in one stage, as it is kept in memory.
+//! [`ReleaseFile`]: one file of a release in one stage, as it is stored in memory.
 //!
-//! A million of them are in memory at once, so texts are shared between the files of a project, and what
-//! only few files have lies behind one pointer.
+//! A million of them are in memory at once. So texts are shared between the files of a project, and the fields that
+//! only few files need are behind one pointer.
 
 use std::sync::Arc;
 
@@ -27,21 +27,21 @@ pub struct ReleaseFile {
     pub(crate) role: FileRole,
 }
 
-/// What few files have.
+/// The fields that only few files need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
     pub(crate) yanked: Option<Box<str>>,
-    /// The log, where it says more than one upload into this stage.
+    /// The log, unless it consists of one upload into this stage.
     pub(crate) log: Option<Box<[LogEntry]>>,
-    /// Which file a test result is of.
+    /// The file that a test result is about.
     pub(crate) for_file: Option<Box<str>>,
-    /// Where it lies, if not where its digest says: a test result lies beside its release file.
+    /// The directory, if it is not the one of the digest: a test result is in the directory of its release file.
     pub(crate) directory: Option<Directory>,
-    /// Where earlier files of this name lay.
+    /// The directories of earlier files with this name.
     pub(crate) gone: Box<[Directory]>,
 }
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileRole {
     /// A wheel, a source distribution or another archive that installers take.
@@ -53,7 +53,7 @@ pub enum FileRole {
 }
 
 impl FileRole {
-    /// devpi's word for it, as in `rel` of a link.
+    /// devpi's name of the role, as in `rel` of a link.
     pub fn as_str(self) -> &'static str {
         match self {
             FileRole::Release => "releasefile",
@@ -63,7 +63,7 @@ impl FileRole {
     }
 }
 
-/// Where a file lies below `+f/`: `{3 hexadecimal digits}/{13 more}`, the start of a digest.
+/// A file's directory below `+f/`: `{3 hexadecimal digits}/{13 more}`, the start of a digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Directory(pub(crate) u64);
 
@@ -75,7 +75,8 @@ impl Directory {
         Directory(u64::from_be_bytes(start))
     }
 
-    /// Reads the two segments, as in `abc` and `0123456789abc`; lower case only, as they are written.
+    /// Parses the two segments, such as `abc` and `0123456789abc`; only lower case is accepted, as it is the only
+    /// spelling.
     pub fn parse(first: &str, second: &str) -> Option<Directory> {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let is_written = first.len() == 3
@@ -89,18 +90,18 @@ impl Directory {
         Some(Directory(first << 52 | second))
     }
 
-    /// Reads 16 digits without a slash, as they are stored.
+    /// Parses 16 digits without a slash, the stored form.
     pub(crate) fn parse_joined(text: &str) -> Option<Directory> {
         let (first, second) = text.split_at_checked(3)?;
         Directory::parse(first, second)
     }
 
-    /// 16 digits without a slash.
+    /// The stored form: 16 digits without a slash.
     pub(crate) fn joined(self) -> String {
         format!("{:016x}", self.0)
     }
 
-    /// Writes `abc/0123456789abc`.
+    /// Appends `abc/0123456789abc`.
     pub(crate) fn push_to(self, text: &mut String) {
         for position in 0..16 {
             if position == 3 {
@@ -126,34 +127,34 @@ impl std::fmt::Debug for Directory {
     }
 }
 
-/// What happened to a file.
+/// An event in the history of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEntry {
     /// It was uploaded.
     Upload {
-        /// By whom; none: anonymously.
+        /// The uploader; `None` for an anonymous one.
         who: Option<UserName>,
-        /// When, as precise as microseconds.
+        /// The time, with microseconds.
         at: Timestamp,
-        /// Into which stage.
+        /// The stage that got the file.
         target: StageName,
     },
-    /// It came from another stage.
+    /// It was pushed from another stage.
     Push {
-        /// By whom; none: anonymously.
+        /// The user who pushed it; `None` for an anonymous one.
         who: Option<UserName>,
-        /// When, as precise as microseconds.
+        /// The time, with microseconds.
         at: Timestamp,
-        /// From which stage.
+        /// The stage that it came from.
         source: StageName,
-        /// Into which stage.
+        /// The stage that got the file.
         target: StageName,
     },
-    /// It replaced another of the same name.
+    /// It replaced another file of the same name.
     Overwrite {
-        /// When, as precise as microseconds.
+        /// The time, with microseconds.
         at: Timestamp,
-        /// How often that happened until then, this time included.
+        /// How often that had happened by then, including this time.
         count: u32,
     },
 }
@@ -169,12 +170,12 @@ impl ReleaseFile {
         &self.version
     }
 
-    /// What it is.
+    /// The kind of the file.
     pub fn role(&self) -> FileRole {
         self.role
     }
 
-    /// Names its bytes.
+    /// The digest of its bytes.
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
@@ -184,43 +185,43 @@ impl ReleaseFile {
         self.size_bytes
     }
 
-    /// When it came into this stage: UTC, microseconds.
+    /// When this stage got it: UTC, microseconds.
     pub fn uploaded_at(&self) -> Timestamp {
         Timestamp::from_microsecond(self.uploaded_at_microseconds).unwrap_or_default()
     }
 
-    /// The commit that wrote it.
+    /// The commit that wrote its record.
     pub fn serial(&self) -> Serial {
         self.serial
     }
 
-    /// Which versions of Python it asks for, as written; none if it does not say.
+    /// The versions of Python that it supports, as written; `None` if it does not say.
     pub fn requires_python(&self) -> Option<&str> {
         self.requires_python.as_deref()
     }
 
-    /// Who brought it into this stage; none: anonymously, or not known.
+    /// The user who brought it into this stage; `None` if that was anonymous or is not known.
     pub fn uploader(&self) -> Option<&UserName> {
         self.uploader.as_ref()
     }
 
-    /// Names the bytes of its `METADATA`, which are served as `{filename}.metadata`.
+    /// The digest of its `METADATA`, which is served as `{filename}.metadata`.
     pub fn core_metadata(&self) -> Option<&Digest> {
         self.core_metadata.as_deref()
     }
 
-    /// Why this file was yanked (possibly empty); none if it was not. A whole release may be yanked
-    /// besides: see [`crate::Project::yanked`].
+    /// Why this file was yanked (may be empty); `None` if it was not. Its whole release may be yanked too: see
+    /// [`crate::Project::yanked`].
     pub fn yanked(&self) -> Option<&str> {
         self.rare.as_ref()?.yanked.as_deref()
     }
 
-    /// Of a test result: the name of the file that was tested.
+    /// For a test result: the name of the tested file.
     pub fn for_file(&self) -> Option<&str> {
         self.rare.as_ref()?.for_file.as_deref()
     }
 
-    /// Where it lies below `+f/`.
+    /// Its directory below `+f/`.
     pub fn directory(&self) -> Directory {
         let elsewhere = self.rare.as_ref().and_then(|rare| rare.directory);
         elsewhere.unwrap_or_else(|| Directory::of(&self.digest))
@@ -231,12 +232,12 @@ impl ReleaseFile {
         format!("+f/{}/{}", self.directory(), self.filename)
     }
 
-    /// Where earlier files of this name lay, oldest first.
+    /// The directories of earlier files with this name, oldest first.
     pub(crate) fn gone(&self) -> &[Directory] {
         self.rare.as_ref().map_or(&[], |rare| &rare.gone)
     }
 
-    /// What happened to it, oldest first; `stage` is where it is.
+    /// The history of the file, oldest first; `stage` is the stage that has it.
     pub fn log(&self, stage: &StageName) -> Vec<LogEntry> {
         match self.rare.as_ref().and_then(|rare| rare.log.as_ref()) {
             Some(log) => log.to_vec(),

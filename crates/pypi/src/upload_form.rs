@@ -1,8 +1,8 @@
-//! [`UploadForm`]: what `POST /{user}/{index}/` asks for, and the digests that its file must have.
+//! [`UploadForm`]: the form of `POST /{user}/{index}/`, and the digests that it claims for its file.
 //!
-//! fields -> [`UploadForm::read`] -> action, release, [`Metadata`], [`ClaimedDigests`]; the file's bytes, as
-//! they arrive -> [`DigestHasher`] -> [`FileDigests`] -> [`ClaimedDigests::verify`]. Messages that devpi has
-//! are devpi's. Whether somebody may upload, and whether the file is there already, is not decided here.
+//! fields -> [`UploadForm::read`] -> action, release, [`Metadata`], [`ClaimedDigests`]; the file's bytes, as they
+//! arrive -> [`DigestHasher`] -> [`FileDigests`] -> [`ClaimedDigests::verify`]. Where devpi has a message, it is
+//! devpi's. This module decides neither whether the sender may upload nor whether the file exists already.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use md5::{Digest as _, Md5};
 use crate::filename::Quoted;
 use crate::{Filename, FilenameError, Metadata, MetadataError, ProjectName, Version};
 
-/// What a form asks for.
+/// The action that a form asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadAction {
     /// `file_upload`: add a release file.
@@ -23,65 +23,65 @@ pub enum UploadAction {
     DocUpload,
 }
 
-/// A form of `POST /{user}/{index}/`, checked.
+/// The form of `POST /{user}/{index}/`, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadForm {
-    /// What it asks for.
+    /// The action that the form asks for.
     pub action: UploadAction,
-    /// The project; as written it is the metadata's text `name`.
+    /// The project, normalized; the name as it was sent is the metadata's text `name`.
     pub project: ProjectName,
-    /// The version. None only for documentation, which then belongs to the latest release.
+    /// The version. `None` only for documentation, which then belongs to the latest release.
     pub version: Option<Version>,
     /// Every field of metadata that was sent.
     pub metadata: Metadata,
-    /// `filetype` as sent: `sdist`, `bdist_wheel`; none if it was not.
+    /// `filetype` as sent: `sdist`, `bdist_wheel`; `None` if it was not sent.
     pub filetype: Option<String>,
-    /// `pyversion` as sent: `source`, `py3`; none if it was not.
+    /// `pyversion` as sent: `source`, `py3`; `None` if it was not sent.
     pub pyversion: Option<String>,
-    /// The digests that the file must have.
+    /// The digests that the form claims for the file.
     pub digests: ClaimedDigests,
 }
 
-/// A form that is refused.
+/// Why a form is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UploadFormError {
-    /// Nothing says what to do.
+    /// It has no `:action`.
     #[error(":action field not found")]
     NoAction,
-    /// Something else than [`UploadAction`] has.
+    /// Its `:action` is not one of [`UploadAction`].
     #[error("action {} not supported", Quoted(.0))]
     Action(String),
-    /// A file was to come.
+    /// It has no file, though its action needs one.
     #[error("content file field not found")]
     NoContent,
-    /// Name, version or another field.
+    /// The name, the version or another field is not valid.
     #[error("invalid metadata: {0}")]
     Metadata(#[from] MetadataError),
-    /// Not hexadecimal digits, or not so many.
+    /// A digest is not hexadecimal, or has the wrong length.
     #[error("invalid metadata: {field} is {found:?}: {digits} hexadecimal digits were expected")]
     Digest {
         /// The field's key.
         field: &'static str,
-        /// The text, cut short.
+        /// The text that was found, shortened.
         found: String,
-        /// How many digits it has.
+        /// How many digits the digest should have.
         digits: usize,
     },
-    /// A field that can be there once is there twice, and not the same.
+    /// A field that may occur once occurs twice, with different values.
     #[error("invalid metadata: the field {field} is given twice: {first:?} and {second:?}")]
     Twice {
         /// Its key.
         field: &'static str,
-        /// The value that stands first.
+        /// The first value.
         first: String,
-        /// The other.
+        /// The second value.
         second: String,
     },
 }
 
 impl UploadForm {
-    /// Reads the text fields of a form, in order; `has_content` says whether a file field `content` is there
-    /// (or has just begun: clients send it last).
+    /// Checks the text fields of a form, in order. `has_content` says whether the form has a file field `content` (or
+    /// whether that has just begun: clients send it last).
     ///
     /// # Errors
     /// [`UploadFormError`], in devpi's order: action, content, then name, version and digests.
@@ -122,8 +122,8 @@ impl UploadForm {
         })
     }
 
-    /// The name that the file is kept under, if `sent` may be the name of this release's file. A zip of
-    /// documentation has its own name, whatever was sent; its version must be known by now.
+    /// The name under which the file is stored, if `sent` is a valid name for a file of this release. A zip of
+    /// documentation gets a name of its own, whatever `sent` is. The version must be known by now.
     ///
     /// # Errors
     /// [`FilenameError`], see [`Filename::of_upload`].
@@ -134,7 +134,8 @@ impl UploadForm {
         }
     }
 
-    /// The same by devpi's rules, which take names that installers do not understand.
+    /// The name under which the file is stored, as [`UploadForm::filename`], but by devpi's rules. These accept names
+    /// that installers do not understand.
     ///
     /// # Errors
     /// [`FilenameError`], see [`Filename::of_upload_to_devpi`].
@@ -150,13 +151,13 @@ impl UploadForm {
     }
 }
 
-/// The name that a zip of documentation is kept under.
+/// The name under which a zip of documentation is stored.
 pub fn doc_filename(project: &ProjectName, version: &Version) -> String {
     format!("{project}-{version}.doc.zip")
 }
 
-/// The value of a field that must not be there twice with different values: who checks the one and stores
-/// the other is deceived.
+/// The value of a field that must not occur twice with different values: otherwise one of them might be checked and
+/// the other one stored.
 fn once<'a>(
     fields: impl IntoIterator<Item = (&'a str, &'a str)>,
     key: &'static str,
@@ -172,7 +173,7 @@ fn once<'a>(
     }
 }
 
-/// The bytes that `text` writes in hexadecimal digits; an empty field is one that was not sent.
+/// The bytes of a digest in hexadecimal; an empty field counts as not sent.
 fn digest<const BYTES: usize>(
     field: &'static str,
     text: Option<&str>,
@@ -194,7 +195,7 @@ fn digest<const BYTES: usize>(
     Ok(Some(bytes))
 }
 
-/// The digests that a form claims for its file; none of those that it did not send.
+/// The digests that a form claims for its file; those that it did not send are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimedDigests {
     /// `sha256_digest`.
@@ -205,37 +206,37 @@ pub struct ClaimedDigests {
     pub blake2_256: Option<[u8; 32]>,
 }
 
-/// The digests that a file has: its SHA-256, and those that were asked for.
+/// The digests of a file: its SHA-256, and the others that were requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDigests {
-    /// SHA-256: the file's name among the blobs.
+    /// SHA-256: the name of the file's blob.
     pub sha256: record::Digest,
-    /// MD5, if it was asked for.
+    /// MD5, if it was requested.
     pub md5: Option<[u8; 16]>,
-    /// BLAKE2b of 256 bits, if it was asked for.
+    /// BLAKE2b of 256 bits, if it was requested.
     pub blake2_256: Option<[u8; 32]>,
-    /// How many bytes were digested.
+    /// Number of bytes that were digested.
     pub size_bytes: u64,
 }
 
-/// A file that is not what its form says: damaged on its way, or exchanged.
+/// The file does not have the digest in its form: it was damaged on its way, or exchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} of the form is {expected}, but that of the file is {found}")]
 pub struct DigestMismatch {
     /// The field's key.
     pub field: &'static str,
-    /// The digest of the form, in hexadecimal digits.
+    /// The digest in the form, in hexadecimal.
     pub expected: String,
-    /// The digest of the file.
+    /// The digest of the file, in hexadecimal.
     pub found: String,
 }
 
 impl ClaimedDigests {
-    /// Checks every digest that was sent. One that the file was not digested for counts as different: feed
-    /// the file to [`DigestHasher::new`] of these digests, or to [`DigestHasher::of_all`].
+    /// Checks every digest that the form has. One that was not computed for the file counts as different: use a
+    /// [`DigestHasher::new`] of these digests, or [`DigestHasher::of_all`].
     ///
     /// # Errors
-    /// [`DigestMismatch`], of the first that differs: SHA-256, BLAKE2b, MD5.
+    /// [`DigestMismatch`] for the first that differs, in this order: SHA-256, BLAKE2b, MD5.
     pub fn verify(&self, file: &FileDigests) -> Result<(), DigestMismatch> {
         let check = |field, expected: Option<&[u8]>, found: Option<&[u8]>| match expected {
             Some(expected) if found != Some(expected) => {
@@ -263,7 +264,7 @@ impl fmt::Display for Hex<'_> {
     }
 }
 
-/// Digests a file as it arrives.
+/// Computes the digests of a file as it arrives.
 #[derive(Clone)]
 pub struct DigestHasher {
     sha256: record::Hasher,
@@ -273,7 +274,7 @@ pub struct DigestHasher {
 }
 
 impl DigestHasher {
-    /// A hasher for SHA-256 and the digests that `claimed` has.
+    /// A hasher for SHA-256 and for the digests in `claimed`.
     pub fn new(claimed: &ClaimedDigests) -> DigestHasher {
         DigestHasher {
             sha256: record::Hasher::new(),
@@ -283,7 +284,7 @@ impl DigestHasher {
         }
     }
 
-    /// A hasher for all three: for a file that comes before the fields of its form.
+    /// A hasher for all three digests, for a file that arrives before the fields of its form.
     pub fn of_all() -> DigestHasher {
         DigestHasher {
             sha256: record::Hasher::new(),
@@ -293,7 +294,7 @@ impl DigestHasher {
         }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.sha256.update(bytes);
         if let Some(md5) = &mut self.md5 {
@@ -305,7 +306,7 @@ impl DigestHasher {
         self.size_bytes += bytes.len() as u64;
     }
 
-    /// The digests of all bytes seen.
+    /// The digests of all bytes so far.
     pub fn finish(self) -> FileDigests {
         FileDigests {
             sha256: self.sha256.finish(),
@@ -322,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// `key=value` fields, apart by `&`.
+    /// `key=value` fields, separated by `&`.
     fn read(fields: &str, has_content: bool) -> Result<UploadForm, UploadFormError> {
         let fields: Vec<(&str, &str)> =
             fields.split('&').filter_map(|field| field.split_once('=')).collect();
@@ -434,12 +435,12 @@ mod tests {
         );
     }
 
-    /// The digests of `abc`: RFC 1321 A.5, FIPS 180-2 B.1; BLAKE2b of 256 bits as b2sum has it.
+    /// The digests of `abc`: RFC 1321 A.5, FIPS 180-2 B.1; BLAKE2b of 256 bits as printed by b2sum.
     const MD5: &str = "900150983cd24fb0d6963f7d28e17f72";
     const SHA256: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     const BLAKE2: &str = "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319";
 
-    /// Verifies `abc` against the fields given.
+    /// Verifies `abc` against the digests in these fields.
     fn verify(fields: &str) -> Result<(), DigestMismatch> {
         let fields = format!(":action=file_upload&name=foo&version=1&{fields}");
         let claimed = read(&fields, true).expect("a form").digests;
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_that_was_not_taken_is_not_verified() {
+    fn a_digest_that_was_not_computed_counts_as_different() {
         let claimed = ClaimedDigests { md5: Some([0; 16]), ..ClaimedDigests::default() };
         let file = DigestHasher::new(&ClaimedDigests::default()).finish();
         assert_eq!(claimed.verify(&file).expect_err("a mismatch").found, "unknown");

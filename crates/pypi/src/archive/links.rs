@@ -1,28 +1,28 @@
-//! [`Links`]: the links of a source archive, and what must not lead through them.
+//! [`Links`]: the links of a source archive, and the rule that no path leads through them.
 //!
-//! A link that stays within the archive by its own words may still leave it by way of another: `a -> .` is harmless,
-//! and so is `b -> a/..` read alone. So nothing may lead through a link: no later member, whose bytes would go where
-//! the link points, and no other link's target, wherever in the archive the two stand. Then every target is what it
-//! says, and looking at it alone is enough.
+//! A link whose own text stays within the archive may still leave it by way of another link: `a -> .` is harmless,
+//! and so is `b -> a/..` read alone. So no path may lead through a link: no later member, whose bytes would land
+//! where the link points, and no target of another link, wherever the two are in the archive. Then every target means
+//! exactly what it says, and it is enough to look at each alone.
 
 use std::collections::HashMap;
 
 use super::ArchiveError;
 use super::path::link_escapes;
 
-/// Most bytes that all links take together: names, targets, and each segment of a symbolic link's name in the tree.
+/// Most bytes that all links may take: names, targets, and each segment of a symbolic link's name in the tree.
 const LINK_BYTES_MAX: u64 = 16 << 20;
 const SEGMENT_BYTES: usize = 320;
 
 /// Most segments in the name of a symbolic link.
 const SEGMENTS_MAX: usize = 256;
 
-/// The links that were met.
+/// The links found so far.
 #[derive(Default)]
 pub(super) struct Links {
     tree: Tree,
     met: Vec<Link>,
-    /// What they take, in bytes.
+    /// The memory that they take, in bytes.
     bytes: u64,
 }
 
@@ -40,11 +40,11 @@ struct Link {
 }
 
 impl Links {
-    /// Takes a member in: its name, and if it is a link, its target. A hard link's target is counted from the top,
-    /// whatever the link's own place.
+    /// Adds a member: its name, and the target if it is a link. A hard link's target is relative to the top of the
+    /// archive, wherever the link itself is.
     ///
     /// # Errors
-    /// [`ArchiveError::Member`] if it leads elsewhere, or lies at or below a link that came before;
+    /// [`ArchiveError::Member`] if it points outside the archive, or is at or below an earlier link;
     /// [`ArchiveError::TooMuch`].
     pub(super) fn meet(
         &mut self,
@@ -78,10 +78,10 @@ impl Links {
         Ok(())
     }
 
-    /// Whether each link leads where it says, now that all are known.
+    /// Checks that no link's target leads through another link, after all members have been added.
     ///
     /// # Errors
-    /// [`ArchiveError::Member`] for the first that does not.
+    /// [`ArchiveError::Member`] for the first link whose target does.
     pub(super) fn check(&self) -> Result<(), ArchiveError> {
         for link in &self.met {
             if self.tree.misleads(link) {
@@ -101,7 +101,7 @@ impl Tree {
         tree.is_link = true;
     }
 
-    /// Whether a path without `..` is that of a link, or below one.
+    /// Whether a path without `..` is that of a link, or is below one.
     fn leads_through<'path>(&self, path: impl Iterator<Item = &'path [u8]>) -> bool {
         let mut tree = self;
         for segment in path {
@@ -114,8 +114,9 @@ impl Tree {
         false
     }
 
-    /// Whether the target of `link` passes a link on its way. A symbolic link may end at another, which is looked at
-    /// by itself; a hard link to one would be the same link in another place, where it leads elsewhere.
+    /// Whether the target of `link` leads through another link. A symbolic link may end at another one, which is
+    /// checked by itself. A hard link may not: it would put the other link into another directory, from where it
+    /// points elsewhere.
     fn misleads(&self, link: &Link) -> bool {
         let mut way: Vec<Option<&Tree>> = Vec::new();
         if !link.is_hard {
@@ -140,7 +141,7 @@ impl Tree {
         link.is_hard && is_link(&way)
     }
 
-    /// What is known of `segment` below the last place of a way; the way's beginning is the top.
+    /// The tree at `segment` below the last place of a path; an empty path is at the top.
     fn below<'tree>(
         &'tree self,
         last: Option<&Option<&'tree Tree>>,
@@ -153,7 +154,7 @@ impl Tree {
     }
 }
 
-/// The segments of a path; `.` and empty ones mean nothing.
+/// The segments of a path, without `.` and empty ones.
 fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let segments = path.split(|byte| matches!(byte, b'/' | b'\\'));
     segments.filter(|segment| !segment.is_empty() && *segment != b".")
@@ -168,7 +169,8 @@ fn refused<T>(name: &[u8], what: &str) -> Result<T, ArchiveError> {
 mod tests {
     use super::*;
 
-    /// What is wrong with members: `name`, `name -> target`, or `name => target` for a hard link.
+    /// Expects this error of an archive with these members: `name`, `name -> target`, or `name => target` for a hard
+    /// link.
     #[track_caller]
     fn check(members: &[&str], expected: &str) {
         let mut links = Links::default();
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_stay_are_right() {
+    fn links_within_the_archive_are_accepted() {
         check(&["f/a", "f/b -> a", "f/c -> b", "f/d/e -> ../a", "f/g => f/a"], "right");
         check(&["f/v1/x", "f/now -> v1", "f/other/x"], "right");
         check(&["f/a -> .", "f/b -> ../f/a"], "right");
@@ -209,7 +211,7 @@ mod tests {
         misleading(&["f/a -> .", "f/b -> ./a/../.."], "f/b");
         misleading(&["f/a -> x", "f/b -> a/y"], "f/b");
         misleading(&["f/a -> x", "b => f/a/y"], "b");
-        // The same link elsewhere, from where it leads out.
+        // The same link in another directory points outside.
         misleading(&["f/x/a -> ../..", "b => f/x/a"], "b");
         misleading(&["f/x/a -> ../..", "f/x/../b => f/x/./a"], "f/x/../b");
         let below = "which has the path of a link, or one below it";
@@ -218,7 +220,7 @@ mod tests {
             let expected = expected.replace(" -> c\"", "\"");
             check(&["f/b", "f/a -> .", member], &expected);
         }
-        // A link in the place of a directory: nothing was written through it, and no link leads through it.
+        // A link where a directory was: no member was written through it, and no link leads through it.
         check(&["f/a/b", "f/a -> x"], "right");
         check(
             &["f/a/b -> ../c", "f/a -> x"],
@@ -243,7 +245,7 @@ mod tests {
             deep(256)
         );
         check(&[&format!("{} -> x", deep(256))], &expected);
-        // Few bytes, but each segment is a place in the tree.
+        // These names take few bytes, but each segment takes a place in the tree.
         let names: Vec<String> = (0..250).map(|it| format!("{it}/{} -> x", deep(254))).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let found = "the archive has 16816426 bytes of links: at most 16777216 were expected";

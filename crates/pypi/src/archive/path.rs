@@ -1,13 +1,13 @@
-//! Names of archive members: which are refused, and which is the metadata's.
+//! Names of archive members: which are refused, and which is that of the metadata.
 //!
-//! A refused name is one that some reader, on some system, would write outside of the directory it was told.
+//! A name is refused if some reader on some system would write it outside the target directory.
 
 use crate::{Filename, ProjectName, Version};
 
 /// Most bytes in a member's name: what systems allow for a path.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// What is wrong with `name` as a path below a directory, if anything is. `.` and empty segments are right.
+/// Why `name` is refused as a path below a directory; `None` if it is fine. `.` and empty segments are fine.
 pub(super) fn trick(name: &[u8]) -> Option<&'static str> {
     let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\');
     let drive = name.first().is_some_and(u8::is_ascii_alphabetic) && name.get(1) == Some(&b':');
@@ -21,7 +21,7 @@ pub(super) fn trick(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with `name` in a zip, where names are always written with plain slashes.
+/// Why `name` is refused in a zip, where names are always written with plain slashes; `None` if it is fine.
 pub(super) fn trick_in_zip(name: &[u8]) -> Option<&'static str> {
     let path = name.strip_suffix(b"/").unwrap_or(name);
     trick(name).or_else(|| {
@@ -38,7 +38,7 @@ pub(super) fn trick_in_zip(name: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether a link at `name` to `target`, as written there, leads out of the archive's directory.
+/// Whether a link at `name` to `target`, as it is written there, points outside the archive's directory.
 pub(super) fn link_escapes(name: &[u8], target: &[u8]) -> bool {
     let segments = |path: &[u8]| -> Vec<Vec<u8>> {
         let segments = path.split(|byte| matches!(byte, b'/' | b'\\'));
@@ -54,7 +54,7 @@ pub(super) fn link_escapes(name: &[u8], target: &[u8]) -> bool {
     {
         return true;
     }
-    // The link's own directory; where the target passes above the first of these, it is outside.
+    // The depth of the link's own directory; a target that goes above the top is outside.
     let mut depth = segments(name).len().saturating_sub(1);
     for segment in segments(target) {
         if segment == b".." {
@@ -67,7 +67,8 @@ pub(super) fn link_escapes(name: &[u8], target: &[u8]) -> bool {
     false
 }
 
-/// Whether `name` is the `PKG-INFO` of the source archive `filename`: in a directory of its name and version.
+/// Whether `name` is the `PKG-INFO` of the source archive `filename`: in a directory named after its project and
+/// version.
 pub(super) fn is_pkg_info(name: &str, filename: &Filename) -> bool {
     let mut segments = name.split('/').filter(|segment| !segment.is_empty() && *segment != ".");
     let (Some(top), Some("PKG-INFO"), None) = (segments.next(), segments.next(), segments.next())
@@ -83,7 +84,7 @@ pub(super) fn is_pkg_info(name: &str, filename: &Filename) -> bool {
         })
 }
 
-/// Whether `directory` is `{project}-{version}`, however the two are escaped and normalized.
+/// Whether `directory` is `{project}-{version}` in any escaping and normalization.
 pub(super) fn is_release(directory: &str, project: &ProjectName, version: &Version) -> bool {
     directory.match_indices('-').any(|(at, _)| {
         let (name, rest) = (&directory[..at], &directory[at + 1..]);
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_leads_elsewhere_is_a_trick() {
+    fn a_name_outside_the_directory_is_a_trick() {
         let tricks =
             ["", "/a", "../a", "a/..", "a/../../b", "a\\..\\b", "\\a", "C:\\a", "c:a", "a\0b"];
         for name in tricks {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_may_lead_within_the_archive_alone() {
+    fn a_link_may_only_point_into_the_archive() {
         let check = |name: &str, target: &str| link_escapes(name.as_bytes(), target.as_bytes());
         assert!(!check("foo/a", "b"));
         assert!(!check("foo/x/a", "../b"));

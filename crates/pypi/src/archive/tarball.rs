@@ -1,8 +1,8 @@
 //! Source archives as `.tar.gz`: read once from front to back.
 //!
-//! Long names and their kin come in records of their own before a member, and readers differ in how they
-//! combine them; so they are read here one by one, each of bounded length, and where two of them contradict
-//! each other the archive is refused.
+//! Long names and other extensions come in records of their own before a member, and readers combine them in
+//! different ways. So this module parses each of them itself, with bounded length, and refuses the archive if two of
+//! them contradict each other.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use super::path::{is_pkg_info, trick};
 use super::{ArchiveError, ArchiveFacts, ArchiveLimits, io_error};
 use crate::Filename;
 
-/// Most bytes of a record that goes before a member.
+/// Most bytes in a record before a member.
 const EXTENSION_BYTES_MAX: u64 = 64 << 10;
 
 /// The facts of the source archive `filename`.
@@ -37,7 +37,7 @@ pub(super) fn inspect<R: ReaderAt>(
     let mut archive = tar::Archive::new(inflated);
     let found = read(&mut archive, filename, limits)
         .and_then(|found| read_rest(archive.into_inner()).map(|()| found));
-    // However the reader words it: this is why it stopped.
+    // Whatever error the tar reader reports, this is why it stopped.
     if inflated_bytes.get() > inflated_bytes_max {
         return Err(ArchiveError::TooMuch {
             what: "bytes when unpacked",
@@ -55,7 +55,7 @@ pub(super) fn inspect<R: ReaderAt>(
     })
 }
 
-/// How many members there are, and the bytes of `PKG-INFO`.
+/// The number of members, and the bytes of `PKG-INFO`.
 fn read<R: Read>(
     archive: &mut tar::Archive<R>,
     filename: &Filename,
@@ -89,7 +89,7 @@ fn read<R: Read>(
                 if !is_pkg_info(&name, filename) {
                     continue;
                 }
-                // Of any kind: what is a link to one reader is the file behind it to another.
+                // A second one of any kind counts: one reader's link is another reader's copy of the file.
                 if std::mem::replace(&mut has_pkg_info, true) {
                     return Err(ArchiveError::second_pkg_info(&name));
                 }
@@ -107,7 +107,7 @@ fn read<R: Read>(
     Ok((members, metadata))
 }
 
-/// Behind the last member there are zeros only, and the compressed stream is whole.
+/// Checks that only zeros follow the last member, and that the compressed stream is complete.
 fn read_rest(mut reader: impl Read) -> Result<(), ArchiveError> {
     let mut buffer = [0; 16 << 10];
     loop {
@@ -121,7 +121,7 @@ fn read_rest(mut reader: impl Read) -> Result<(), ArchiveError> {
     }
 }
 
-/// A member, with what the records before it say.
+/// A member, with the values that the records before it set.
 struct Member {
     name: Vec<u8>,
     link: Option<Vec<u8>>,
@@ -152,7 +152,7 @@ fn check_member(
     if is_known { Ok(()) } else { refused("a kind that is neither file nor directory nor link") }
 }
 
-/// The records that stand before a member and belong to it.
+/// The records before a member that belong to it.
 #[derive(Default)]
 struct Before {
     long_name: Option<Vec<u8>>,
@@ -182,7 +182,7 @@ impl Before {
         }
     }
 
-    /// The member that `entry` is, under the one name that the records leave.
+    /// The member `entry`, with the one name that the records allow.
     fn member<R: Read>(self, entry: &tar::Entry<'_, R>) -> Result<Member, ArchiveError> {
         let until_zero = |bytes: Vec<u8>| {
             let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -217,7 +217,7 @@ impl Before {
     }
 }
 
-/// A record for all members to come may hold a comment, but not their names or sizes.
+/// Checks a global record, which applies to all later members: it may hold a comment, but neither names nor sizes.
 fn check_global(bytes: &[u8]) -> Result<(), ArchiveError> {
     for (key, _) in pax_records(bytes)? {
         if matches!(key, b"path" | b"linkpath" | b"size") || key.starts_with(b"GNU.sparse.") {
@@ -228,10 +228,10 @@ fn check_global(bytes: &[u8]) -> Result<(), ArchiveError> {
     Ok(())
 }
 
-/// Key and value.
+/// A key and its value.
 type PaxRecord<'a> = (&'a [u8], &'a [u8]);
 
-/// The records `length key=value\n` of `bytes`; the length counts the whole record, in bytes.
+/// Parses the records `length key=value\n`; the length counts the bytes of the whole record.
 fn pax_records(mut bytes: &[u8]) -> Result<Vec<PaxRecord<'_>>, ArchiveError> {
     let malformed = || ArchiveError::Unreadable {
         format: "tar.gz",
@@ -276,7 +276,7 @@ fn tar_error(error: io::Error) -> ArchiveError {
     io_error("tar.gz", error)
 }
 
-/// Counts what is read, and fails beyond the bound.
+/// Counts the bytes that are read, and fails beyond the bound.
 struct Bounded<'a, R> {
     reader: R,
     read_bytes: &'a Cell<u64>,

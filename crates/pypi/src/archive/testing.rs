@@ -1,18 +1,18 @@
-//! Archives for tests: right ones, and ones that no proper tool writes.
+//! Archives for tests: valid ones, and ones that no proper tool writes.
 
 use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder};
 
-/// A member of a zip to be written; its fields can be made to contradict each other.
+/// A member of a zip to write; its fields can contradict each other.
 #[derive(Clone, Default)]
 pub(super) struct Zipped {
     pub(super) name: Vec<u8>,
     pub(super) bytes: Vec<u8>,
-    /// Deflated (8), or stored (0), or whatever else to claim of stored bytes.
+    /// The compression method: deflated (8), stored (0), or any other number, with stored bytes.
     pub(super) method: u16,
-    /// Length of a descriptor behind the bytes, instead of numbers in the header: 12, 16, 20 or 24.
+    /// Length of a data descriptor after the bytes, which replaces the numbers in the header: 12, 16, 20 or 24.
     pub(super) descriptor_bytes: usize,
     pub(super) flags: u16,
     pub(super) header_name: Option<Vec<u8>>,
@@ -20,9 +20,9 @@ pub(super) struct Zipped {
     pub(super) header_crc32: Option<u32>,
     pub(super) directory_size: Option<u32>,
     pub(super) directory_extra: Vec<u8>,
-    /// What stands behind the member, belonging to none.
+    /// Bytes after the member that belong to no member.
     pub(super) behind: Vec<u8>,
-    /// Only in the directory: leads to the header of the member before.
+    /// Whether the member is only in the directory, and uses the header of the member before it.
     pub(super) is_shared: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn file(name: &str, bytes: impl Into<Vec<u8>>) -> Zipped {
     Zipped { name: name.into(), bytes: bytes.into(), method: 8, ..Zipped::default() }
 }
 
-/// The zip of these members.
+/// A zip with these members.
 pub(super) fn zip(members: &[Zipped]) -> Vec<u8> {
     let mut zip = Vec::new();
     let mut directory = Vec::new();
@@ -101,7 +101,7 @@ pub(super) fn end_record(
     record
 }
 
-/// `zip`, which has no comment, with a 64-bit end record and its locator, changed.
+/// `zip`, which has no comment, with a 64-bit end record and its locator, both changed by `change`.
 pub(super) fn with_end_record_64(zip: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let (rest, end) = zip.split_at(zip.len() - 22);
     let number =
@@ -155,14 +155,14 @@ fn descriptor(bytes: usize, crc32: u32, compressed: u64, size: u64) -> Vec<u8> {
     descriptor
 }
 
-/// `bytes`, gzipped.
+/// `bytes`, compressed with gzip.
 pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes).expect("memory");
     encoder.finish().expect("memory")
 }
 
-/// One member of a tar, unchecked; a name of at most 100 bytes.
+/// One member of a tar, without checks; the name has at most 100 bytes.
 pub(super) fn tarred(kind: u8, name: &str, link: &str, bytes: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_ustar();
     header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
@@ -177,7 +177,7 @@ pub(super) fn tarred(kind: u8, name: &str, link: &str, bytes: &[u8]) -> Vec<u8> 
     tar
 }
 
-/// The `.tar.gz` of these members.
+/// A `.tar.gz` with these members.
 pub(super) fn tarball(members: &[Vec<u8>]) -> Vec<u8> {
     let mut tar = members.concat();
     tar.resize(tar.len() + 1024, 0);

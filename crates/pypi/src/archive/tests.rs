@@ -1,4 +1,4 @@
-//! Archives that are taken, and every kind that is not.
+//! Archives that are accepted, and every kind that is refused.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const METADATA: &str = "Metadata-Version: 2.1\nName: foo\nVersion: 1.0\n";
 
-/// What is found in `bytes`: the metadata's size and the members', or why it is refused.
+/// The sizes of metadata and members in `bytes`, or why the archive is refused.
 fn look(filename: &str, bytes: &[u8], limits: &ArchiveLimits) -> String {
     let filename = Filename::parse(filename).expect("a filename");
     match inspect(bytes, bytes.len() as u64, &filename, limits) {
@@ -30,7 +30,7 @@ fn check(filename: &str, bytes: &[u8], expected: &str) {
 
 const WHEEL: &str = "foo-1.0-py3-none-any.whl";
 
-/// The members of a wheel that is right.
+/// The members of a valid wheel.
 fn wheel_members() -> Vec<Zipped> {
     vec![
         file("foo/__init__.py", "print('foo')\n"),
@@ -40,7 +40,7 @@ fn wheel_members() -> Vec<Zipped> {
     ]
 }
 
-/// The wheel, with its members changed.
+/// Checks a wheel with changed members.
 #[track_caller]
 fn check_wheel(change: impl FnOnce(&mut Vec<Zipped>), expected: &str) {
     let mut members = wheel_members();
@@ -54,7 +54,7 @@ fn a_wheel_gives_its_metadata_verbatim() {
     for method in [0, 8] {
         check_wheel(|members| members[1].method = method, "METADATA, 4 members");
     }
-    // Vendored packages keep theirs, deeper down.
+    // Vendored packages have their own, in a deeper directory.
     check_wheel(
         |members| members.push(file("foo/_vendor/bar-1.dist-info/METADATA", "")),
         "METADATA, 5 members",
@@ -104,7 +104,7 @@ fn a_wheels_dist_info_is_its_own_and_whole() {
 }
 
 #[test]
-fn a_member_that_leads_elsewhere_is_refused() {
+fn a_member_outside_the_directory_is_refused() {
     for (name, what) in [
         ("../evil.py", "a path with `..`"),
         ("foo/../../evil.py", "a path with `..`"),
@@ -184,7 +184,7 @@ fn an_archive_that_two_readers_could_read_differently_is_refused() {
 }
 
 #[test]
-fn what_stands_around_a_zip_is_refused() {
+fn bytes_around_a_zip_are_refused() {
     let wheel = zip(&wheel_members());
     let size = wheel.len();
     let followed = [wheel.clone(), b"hidden".to_vec()].concat();
@@ -208,7 +208,7 @@ fn what_stands_around_a_zip_is_refused() {
         &two,
         "the archive is ambiguous: its end record does not agree with its directory",
     );
-    // An end record within the comment of another one: of no members, right before itself.
+    // An end record in the comment of another one: it has no members and comes right after the other.
     let mut hidden = wheel.clone();
     hidden[size - 2..].copy_from_slice(&22u16.to_le_bytes());
     hidden.extend(end_record(0, 0, size as u32, b""));
@@ -235,10 +235,10 @@ fn what_stands_around_a_zip_is_refused() {
 }
 
 #[test]
-fn the_64_bit_end_record_says_what_the_directory_says() {
+fn the_64_bit_end_record_agrees_with_the_directory() {
     let wheel = zip(&wheel_members());
     check(WHEEL, &with_end_record_64(&wheel, |_| {}), "METADATA, 4 members");
-    // Each of its numbers, and its locator's, with one bit changed.
+    // Changes one bit in each number of the record, and of its locator.
     for at in [4, 16, 24, 32, 40, 48, 60, 64, 73] {
         let changed = with_end_record_64(&wheel, |record| record[at] ^= 1);
         let found = look(WHEEL, &changed, &ArchiveLimits::default());
@@ -263,7 +263,7 @@ fn a_truncated_or_damaged_wheel_is_refused() {
         },
         "the archive has a member \"foo-1.0.dist-info/METADATA\", which has a compression that installers lack: 99 (AES)",
     );
-    // One bit of the metadata, which is stored.
+    // Changes one bit of the metadata, which is stored without compression.
     let mut members = wheel_members();
     members[1].method = 0;
     let mut damaged = zip(&members);
@@ -289,7 +289,7 @@ fn a_bomb_is_refused_before_it_is_unpacked() {
     );
     check(WHEEL, &bomb, "METADATA, 5 members");
 
-    // Many members that share the same bytes.
+    // Many members that share their bytes.
     let shared = Zipped { is_shared: true, ..members[4].clone() };
     let quine = (0..50).map(|number| Zipped { name: format!("{number}").into(), ..shared.clone() });
     members.extend(quine);
@@ -316,7 +316,7 @@ fn metadata_of_more_than_a_mebibyte_is_refused() {
         |members| members[1].bytes.resize((1 << 20) + 1, b'x'),
         "the archive has 1048577 bytes of METADATA: at most 1048576 were expected",
     );
-    // Also if both headers lie about it.
+    // The limit also holds if both headers give a false size.
     let mut members = wheel_members();
     members[1].bytes.resize(2 << 20, b'x');
     let mut lying = zip(&members);
@@ -378,7 +378,7 @@ fn a_source_archive_gives_its_metadata_if_it_has_any() {
 }
 
 #[test]
-fn a_source_archive_that_leads_elsewhere_is_refused() {
+fn a_source_archive_with_paths_outside_is_refused() {
     let check_member = |member: Vec<u8>, name: &str, what: &str| {
         check_sdist(&[member], &format!("the archive has a member {name:?}, which has {what}"));
     };
@@ -393,7 +393,7 @@ fn a_source_archive_that_leads_elsewhere_is_refused() {
     check_member(tarred(b'2', "foo-1.0/link", "/etc/passwd", b""), "foo-1.0/link", leaving);
     check_member(tarred(b'2', "foo-1.0/link", "../../x", b""), "foo-1.0/link", leaving);
     check_member(tarred(b'1', "foo-1.0/link", "../x", b""), "foo-1.0/link", leaving);
-    // In two steps: `top` is the archive's own directory, and `link` is the one above.
+    // Two steps: `top` is the archive's own directory, and `link` points above that.
     check_sdist(
         &[
             tarred(b'2', "foo-1.0/top", "..", b""),
@@ -452,12 +452,12 @@ fn a_source_archive_that_two_readers_could_read_differently_is_refused() {
     };
     check_sdist(&[sdist_members().remove(2)], &second("foo-1.0/PKG-INFO"));
     check_sdist(&[tarred(b'0', "Foo-1.0.0/PKG-INFO", "", b"")], &second("Foo-1.0.0/PKG-INFO"));
-    // Whatever the second is: a link, a directory, and a kind that some readers take for a file.
+    // The second may be anything: a link, a directory, or a kind that some readers take for a file.
     for (kind, link) in [(b'2', "setup.py"), (b'1', "foo-1.0/setup.py"), (b'5', ""), (b'7', "")] {
         let other = tarred(kind, "foo-1.0/PKG-INFO", link, b"");
         check_sdist(std::slice::from_ref(&other), &second("foo-1.0/PKG-INFO"));
         let members = [&[other][..], &sdist_members()].concat();
-        // After a link in its place, nothing else may be there at all.
+        // After a link of that name, any member in its place is refused.
         let expected = match kind {
             b'2' => {
                 "the archive has a member \"foo-1.0/PKG-INFO\", which has the path of a link, or one below it"
@@ -517,7 +517,7 @@ fn a_damaged_source_archive_or_a_bomb_is_refused() {
 }
 
 #[test]
-fn an_error_of_the_disk_is_not_the_archives() {
+fn a_disk_error_is_not_the_archives_fault() {
     struct Broken;
     impl ReaderAt for Broken {
         fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
@@ -541,7 +541,7 @@ proptest! {
         let _ = inspect(&gzip(&bytes)[..], bytes.len() as u64, &filename, &ArchiveLimits::default());
     }
 
-    /// Whatever byte of a wheel is another one: no panic, and where it is accepted, the metadata is right.
+    /// Changing any byte of a wheel causes no panic, and an accepted wheel has the right metadata.
     #[test]
     fn no_changed_byte_of_a_wheel_goes_wrong(at in 0..700usize, byte in any::<u8>(), descriptor in any::<bool>()) {
         let mut members = wheel_members();

@@ -1,4 +1,4 @@
-//! Wheels: a zip with one `*.dist-info`, which is the wheel's own.
+//! Wheels: a zip with exactly one `*.dist-info`, which belongs to the wheel itself.
 
 use rawzip::ReaderAt;
 
@@ -19,7 +19,7 @@ pub(super) fn inspect<R: ReaderAt>(
         let path = format!("{dist_info}/{name}");
         zip.member(&path).ok_or(ArchiveError::Missing(path))
     };
-    // Installers refuse a wheel that lacks one of these.
+    // Installers refuse a wheel without these.
     member("RECORD")?;
     member("WHEEL")?;
     let metadata = zip.read(member("METADATA")?, "bytes of METADATA", limits.metadata_bytes_max)?;
@@ -32,7 +32,7 @@ pub(super) fn inspect<R: ReaderAt>(
     })
 }
 
-/// The one directory `*.dist-info`; a vendored one deeper down is none.
+/// The only top-level directory `*.dist-info`; a vendored one in a deeper directory does not count.
 fn dist_info<'a, R>(zip: &'a SafeZip<R>, filename: &Filename) -> Result<&'a str, ArchiveError> {
     let mut found: Option<&str> = None;
     for member in zip.members() {

@@ -1,9 +1,9 @@
-//! [`SafeZip`]: a zip that every reader sees the same way.
+//! [`SafeZip`]: a zip that every reader sees in the same way.
 //!
-//! A zip says everything twice: in a header before each member, and in the directory at its end. Readers that
-//! go by the one and readers that go by the other must not be shown two archives, and so it is checked that
-//! both say the same, that the members stand side by side from the first byte to the directory, and that
-//! nothing follows the directory's end record.
+//! A zip stores everything twice: in a header before each member, and in the directory at its end. Readers that use
+//! the headers and readers that use the directory must not see two different archives. So this module checks that
+//! both agree, that the members follow each other without gaps from the first byte to the directory, and that nothing
+//! follows the directory's end record.
 
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -19,7 +19,7 @@ use rawzip::{
 use super::path::trick_in_zip;
 use super::{ArchiveError, ArchiveLimits, io_error};
 
-/// A zip whose structure was checked.
+/// A zip with a checked structure.
 #[derive(Debug)]
 pub struct SafeZip<R> {
     archive: ZipArchive<R>,
@@ -30,9 +30,9 @@ pub struct SafeZip<R> {
 /// A member of a zip.
 #[derive(Clone, Debug)]
 pub struct ZipMember {
-    /// Its path, with plain slashes, leading nowhere else; a directory's ends in one.
+    /// Its path, with plain slashes, which stays below the target directory; that of a directory ends in a slash.
     pub name: String,
-    /// How many bytes it unpacks to, as the directory says; more are never read.
+    /// Size after unpacking, as the directory says; no reader returns more bytes.
     pub size_bytes: u64,
     method: CompressionMethod,
     flags: EntryFlags,
@@ -41,19 +41,19 @@ pub struct ZipMember {
     wayfinder: ZipArchiveEntryWayfinder,
 }
 
-/// Bytes of a buffer that holds any record of the directory, or any local header.
+/// Size of a buffer for any record of the directory and any local header.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The end record's comment is at most this long; before it there are 22 bytes.
+/// Most bytes in the end record's comment, and the bytes before it.
 const COMMENT_BYTES_MAX: u64 = 65_535;
 const END_RECORD_BYTES: u64 = 22;
-/// The 64-bit end record without extensions, and its locator.
+/// Size of the 64-bit end record without extensions, together with its locator.
 const END_RECORD_64_BYTES: u64 = 56 + 20;
 
 impl<R: ReaderAt> SafeZip<R> {
-    /// Opens the zip whose `file_bytes` are in `reader`, and checks all of its structure. Nothing is unpacked.
+    /// Opens the zip whose `file_bytes` are in `reader` and checks its whole structure, without unpacking anything.
     ///
     /// # Errors
-    /// [`ArchiveError`], by what is wrong.
+    /// [`ArchiveError`], depending on what is wrong.
     pub fn open(
         reader: R,
         file_bytes: u64,
@@ -82,7 +82,7 @@ impl<R: ReaderAt> SafeZip<R> {
         Ok(zip)
     }
 
-    /// Reads the directory, and gives where it ends.
+    /// Reads the directory and returns where it ends.
     fn read_directory(
         &mut self,
         buffer: &mut [u8],
@@ -131,8 +131,8 @@ impl<R: ReaderAt> SafeZip<R> {
         Ok(directory_end)
     }
 
-    /// The end records follow the directory and tell of just this one. Of two end records, the one found is
-    /// the last, even where that stands in the other's comment; then it is this check that fails.
+    /// Checks that the end records follow the directory and describe it and nothing else. If there are two end
+    /// records, the last one is found, even if it is within the other's comment; this check then refuses it.
     fn check_end_records(&self, directory_end: u64) -> Result<(), ArchiveError> {
         let directory_start = self.archive.directory_offset();
         let (members, directory_bytes) =
@@ -163,7 +163,7 @@ impl<R: ReaderAt> SafeZip<R> {
                 "its directory ends at byte {directory_end}, but its end record is at byte {eocd}"
             ));
         }
-        // With the 64-bit record there, a number may be left to it.
+        // If there is a 64-bit record, a number may be left to that.
         let is = |found: u64, expected: u64, left: u64| found == expected || is_64 && found == left;
         let is_right = is(number::<2>(&end, 4), 0, 0xffff)
             && is(number::<2>(&end, 6), 0, 0xffff)
@@ -177,7 +177,7 @@ impl<R: ReaderAt> SafeZip<R> {
         Ok(())
     }
 
-    /// No member is there twice, not even as a file and a directory.
+    /// Checks that no member occurs twice, not even once as a file and once as a directory.
     fn check_names(&self) -> Result<(), ArchiveError> {
         let mut names = HashSet::with_capacity(self.members.len());
         for member in &self.members {
@@ -189,8 +189,8 @@ impl<R: ReaderAt> SafeZip<R> {
         Ok(())
     }
 
-    /// The members stand side by side from byte 0 to the directory, each with a header that says the same as
-    /// the directory.
+    /// Checks that the members follow each other without gaps from byte 0 to the directory, each with a header that
+    /// agrees with the directory.
     fn check_members(&self, buffer: &mut [u8]) -> Result<(), ArchiveError> {
         let mut by_offset: Vec<&ZipMember> = self.members.iter().collect();
         by_offset.sort_by_key(|member| member.local_header_offset);
@@ -217,7 +217,8 @@ impl<R: ReaderAt> SafeZip<R> {
         Ok(())
     }
 
-    /// The member's own header says what the directory says, and its bytes end where the next ones begin.
+    /// Checks that the member's own header agrees with the directory, and that its bytes end where the next ones
+    /// begin.
     fn check_member(
         &self,
         member: &ZipMember,
@@ -248,7 +249,7 @@ impl<R: ReaderAt> SafeZip<R> {
         let compressed_bytes = member.wayfinder.compressed_size_hint();
         let own = (header.crc32(), header.compressed_size_hint(), header.uncompressed_size_hint());
         let directorys = (member.crc32, compressed_bytes, member.size_bytes);
-        // A writer that did not know them yet leaves them empty, and a descriptor follows the bytes.
+        // A writer that did not know the numbers yet leaves them zero, and writes a data descriptor after the bytes.
         let is_left = member.flags.has_data_descriptor() && own == (0, 0, 0);
         if own != directorys && !is_left {
             return differs("size or checksum");
@@ -266,7 +267,7 @@ impl<R: ReaderAt> SafeZip<R> {
         Ok(())
     }
 
-    /// The `rest` bytes at `offset` are a descriptor with just the directory's numbers.
+    /// Checks that the `rest` bytes at `offset` are a data descriptor with the directory's numbers.
     fn check_descriptor(
         &self,
         member: &ZipMember,
@@ -295,16 +296,16 @@ impl<R: ReaderAt> SafeZip<R> {
         ambiguous(format!("the {rest} bytes behind {:?} are not its descriptor", member.name))
     }
 
-    /// The member of this name.
+    /// The member with this name.
     pub fn member(&self, name: &str) -> Option<&ZipMember> {
         self.members.iter().find(|member| member.name == name)
     }
 
-    /// The bytes of a member; `what` names them if they are too many.
+    /// The bytes of a member; `what` describes them in the error if there are too many.
     ///
     /// # Errors
-    /// [`ArchiveError::TooMuch`] if they are more than `bytes_max`, and others if they cannot be unpacked or
-    /// do not have the directory's size and checksum.
+    /// [`ArchiveError::TooMuch`] if there are more than `bytes_max`, and other errors if they cannot be unpacked or
+    /// do not have the size and checksum in the directory.
     pub fn read(
         &self,
         member: &ZipMember,
@@ -322,11 +323,10 @@ impl<R: ReaderAt> SafeZip<R> {
         Ok(bytes)
     }
 
-    /// A reader of a member's bytes, which fails at the end if they do not have the directory's size and
-    /// checksum.
+    /// A reader of a member's bytes. At the end it fails if they do not have the size and checksum in the directory.
     ///
     /// # Errors
-    /// [`ArchiveError::Member`] if it is neither stored nor deflated.
+    /// [`ArchiveError::Member`] if the member is neither stored nor deflated.
     pub fn reader<'a>(&'a self, member: &ZipMember) -> Result<Box<dyn Read + 'a>, ArchiveError> {
         let entry: ZipEntry<'a, R> = self.archive.get_entry(member.wayfinder).map_err(zip_error)?;
         let compressed = entry.reader();
@@ -339,10 +339,11 @@ impl<R: ReaderAt> SafeZip<R> {
         }
     }
 
-    /// The same, for reading a piece now and a piece later, from whichever thread: it needs the zip no longer.
+    /// A reader of a member's bytes that does not borrow the zip, so it can be read bit by bit and on any thread.
+    /// Apart from that it works like [`SafeZip::reader`].
     ///
     /// # Errors
-    /// As [`SafeZip::reader`].
+    /// Those of [`SafeZip::reader`].
     pub fn detached_reader(&self, member: &ZipMember) -> Result<Box<dyn Read + Send>, ArchiveError>
     where
         R: Clone + Send + 'static,
@@ -365,12 +366,12 @@ impl<R: ReaderAt> SafeZip<R> {
 }
 
 impl<R> SafeZip<R> {
-    /// The members, in the directory's order.
+    /// The members in the order of the directory.
     pub fn members(&self) -> &[ZipMember] {
         &self.members
     }
 
-    /// How many bytes all members unpack to, as the directory says.
+    /// Size of all members after unpacking, as the directory says.
     pub fn inflated_bytes(&self) -> u64 {
         self.inflated_bytes
     }
@@ -381,7 +382,7 @@ fn unknown(member: &ZipMember, method: CompressionMethod) -> ArchiveError {
     ArchiveError::Member { name: member.name.clone(), what }
 }
 
-/// Some bytes of a file.
+/// A range of a file's bytes.
 struct Span<R> {
     reader: R,
     at: u64,
@@ -398,7 +399,7 @@ impl<R: ReaderAt> Read for Span<R> {
     }
 }
 
-/// A member's bytes, which end in an error if they are not those that the directory tells of.
+/// A reader of a member's bytes that ends in an error if they do not match the directory.
 struct Checked {
     plain: Box<dyn Read + Send>,
     left: u64,
@@ -426,7 +427,7 @@ impl Read for Checked {
     }
 }
 
-/// What in a member's extra fields is read by some readers only.
+/// Why a member's extra fields are refused: some readers use these fields, others do not.
 fn trick_in_extra(mut fields: ExtraFields<'_>) -> Option<&'static str> {
     let mut has_64 = false;
     for (id, _) in &mut fields {
@@ -440,7 +441,7 @@ fn trick_in_extra(mut fields: ExtraFields<'_>) -> Option<&'static str> {
     None
 }
 
-/// The little-endian number of `BYTES` bytes at `at`, which must be within `bytes`.
+/// The little-endian number in the `BYTES` bytes at `at`, which must be within `bytes`.
 fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + BYTES].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
@@ -467,7 +468,7 @@ mod tests {
     use super::super::testing::{Zipped, file, zip};
     use super::*;
 
-    /// The bytes of the member `m`, read without the zip.
+    /// The bytes of the member `m`, read by a detached reader.
     fn detached(zip: Vec<u8>) -> io::Result<Vec<u8>> {
         let size = zip.len() as u64;
         let opened = SafeZip::open(Arc::new(zip), size, &ArchiveLimits::default()).expect("a zip");

@@ -1,4 +1,4 @@
-//! [`Draft`]: a batch while it is put together; each key in it once, each with what it was decided on.
+//! [`Draft`]: a batch in the making, with each key once and the state that each was decided on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::record::{
 use crate::release_file::Directory;
 use crate::{ChangeError, Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName};
 
-/// Of how many earlier files of one name the place is remembered; older ones are answered as unknown.
+/// How many directories of earlier files of one name are remembered; older ones are answered with "not found".
 const GONE_MAX: usize = 256;
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(super) struct Draft {
     checks: BTreeMap<Key, Expected>,
 }
 
-/// The stage of that name, which takes uploads.
+/// The stage with this name, if it takes uploads.
 pub(super) fn writable<'snapshot>(
     snapshot: &'snapshot Snapshot,
     name: &StageName,
@@ -56,12 +56,12 @@ impl Draft {
         }
     }
 
-    /// The stage must be as it is, when this is committed.
+    /// Makes it a condition of the commit that the stage's configuration has not changed.
     pub(super) fn check_stage(&mut self, stage: &Stage) {
         self.check(stage_key(stage.name()), Expected::At(stage.config_serial()));
     }
 
-    /// Registers a version, or does nothing but require it if it is registered like this already.
+    /// Registers a version. If it is registered with these values already, that becomes a condition of the commit.
     pub(super) fn put_version(
         &mut self,
         stage: &Stage,
@@ -80,7 +80,7 @@ impl Draft {
         self.write(key, expected, Some(body), blobs);
     }
 
-    /// Puts a file in the place of whatever has its name.
+    /// Adds a file, replacing any that has its name.
     pub(super) fn put_file(&mut self, stage: &Stage, project: &ProjectName, file: &ReleaseFile) {
         let trace = stage.project_trace(project.as_str());
         let known = trace.and_then(|it| it.file(&file.filename));
@@ -95,9 +95,10 @@ impl Draft {
         }
     }
 
-    /// Writes the record of a registered version again, as it is, for a change to which of its files there are.
-    /// Such changes name different files; by this record they notice each other. So a removal of the version, which
-    /// would not know a file that came meanwhile, and that file's upload cannot both be committed.
+    /// Writes the record of a registered version again, unchanged, because the set of its files changes. Such changes
+    /// write different files, so without this record they would not notice each other. With it, the removal of a
+    /// version, which does not know a file that was added meanwhile, and the upload of that file cannot both be
+    /// committed.
     pub(super) fn rewrite_version(&mut self, stage: &Stage, project: &ProjectName, version: &str) {
         let trace = stage.project_trace(project.as_str());
         let Some(release) = trace.and_then(|it| it.release(version)) else { return };
@@ -108,7 +109,7 @@ impl Draft {
         }
     }
 
-    /// Removes a file; where it lay stays known.
+    /// Removes a file; its directory is remembered.
     pub(super) fn remove_file(&mut self, stage: &Stage, project: &ProjectName, file: &ReleaseFile) {
         let body = write_gone(&gone_after(file, None));
         let key = file_key(stage.name(), project, &file.filename);
@@ -128,7 +129,7 @@ impl Draft {
         }
     }
 
-    /// Removes a version with its files; of the last version everything that is left of the project.
+    /// Removes a version with its files; with the last version, everything that is left of the project.
     pub(super) fn remove_version(&mut self, stage: &Stage, name: &ProjectName, version: &str) {
         let Some(project) = stage.project_trace(name.as_str()) else { return };
         if project.versions() == [version] {
@@ -137,7 +138,7 @@ impl Draft {
         self.remove_one_of_versions(stage, name, version, project.files_of(version));
     }
 
-    /// Removes a version that is not the last, with `files`, which are all that it has.
+    /// Removes a version that is not the last one, with `files`, which are all its files.
     pub(super) fn remove_one_of_versions<'project>(
         &mut self,
         stage: &Stage,
@@ -170,7 +171,7 @@ impl Draft {
         self.write(project_key(stage.name(), project), expected, body, Vec::new());
     }
 
-    /// Removes everything that a stage has of a project; where files lay stays known.
+    /// Removes everything that a stage has of a project; the directories of its files are remembered.
     pub(super) fn remove_project(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
         for file in project.files() {
             self.remove_file(stage, name, file);
@@ -187,7 +188,7 @@ impl Draft {
         }
     }
 
-    /// Deletes every record of a project, also of what is gone.
+    /// Deletes every record of a project, including those that remember removed files.
     pub(super) fn erase_project(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
         let files = project.files().iter().map(|file| (&file.filename, file.serial));
         let gone = project.gone.iter().map(|gone| (&gone.filename, gone.serial));
@@ -198,7 +199,7 @@ impl Draft {
         self.remove_all_but_files(stage, name, project);
     }
 
-    /// Adds what another draft has, of other keys.
+    /// Adds the writes of another draft, which has different keys.
     pub(super) fn append(&mut self, mut other: Draft) {
         self.writes.append(&mut other.writes);
         self.checks.append(&mut other.checks);
@@ -216,14 +217,14 @@ impl Draft {
     }
 }
 
-/// Where files of a name lay, once `file` is no more, or another is there in its place.
+/// The directories of former files of a name, after `file` has been removed or a file in `next` has replaced it.
 pub(super) fn gone_after(file: &ReleaseFile, next: Option<Directory>) -> Vec<Directory> {
     let mut gone = file.gone().to_vec();
     gone.push(file.directory());
     without(gone, next)
 }
 
-/// `gone` without the place that is taken again, each place once, the newest only.
+/// `gone` without duplicates and without `next`, which is in use again; only the newest ones.
 pub(super) fn without(gone: Vec<Directory>, next: Option<Directory>) -> Vec<Directory> {
     let mut kept: Vec<Directory> = Vec::with_capacity(gone.len());
     for directory in gone.into_iter().rev() {

@@ -16,7 +16,7 @@ use crate::{
     StageName,
 };
 
-/// What the body of a push asks for: a release, and what to do with it, which is read once that release is found.
+/// The body of a push: a release, and options, which are read once that release has been found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushOrder {
     /// The project, as given.
@@ -27,68 +27,68 @@ pub struct PushOrder {
     options: Map<String, Value>,
 }
 
-/// Where a push goes.
+/// The target of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushTarget {
-    /// To another stage.
+    /// Another stage of this server.
     Stage(StageName),
-    /// To another index, by its upload API.
+    /// Another server, by its upload API.
     External {
-        /// Where to post to.
+        /// The URL to post to.
         url: String,
-        /// With which user name.
+        /// The user name for it.
         username: String,
-        /// With which password.
+        /// The password for it.
         password: String,
         /// Whether the release is registered first.
         register_project: bool,
     },
 }
 
-/// What of a release is pushed.
+/// Which parts of a release are pushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PushContent {
-    /// All of it.
+    /// All of them.
     #[default]
     Everything,
-    /// All but the documentation.
+    /// Everything but the documentation.
     NoDocs,
-    /// The documentation alone.
+    /// Only the documentation.
     OnlyDocs,
 }
 
-/// A body that asks for nothing that can be done; devpi's words where it has some.
+/// Why the body of a push is refused, with devpi's messages where devpi has some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushOrderError {
-    /// Not an object.
+    /// The body is not an object.
     #[error("a push is a JSON object with name, version and targetindex or posturl")]
     Shape,
-    /// Name or version are missing, so nothing can be found.
+    /// Name or version is missing, so no release can be found.
     #[error("there are no files for {name} {version} on stage {stage}")]
     NoRelease {
-        /// As given.
+        /// The name, as given.
         name: String,
-        /// As given.
+        /// The version, as given.
         version: String,
-        /// Where it was to be pushed from.
+        /// The stage to push from.
         stage: StageName,
     },
-    /// Both.
+    /// Both `no_docs` and `only_docs` are set.
     #[error("can't use 'no_docs' and 'only_docs' together")]
     Docs,
-    /// Members that are not known, with commas between.
+    /// Unknown members, separated by commas.
     #[error("unknown additional options: {0}")]
     Unknown(String),
-    /// The target is no stage's name.
+    /// The target is not the name of a stage.
     #[error("targetindex not in format user/index")]
     Target,
-    /// A member has another type.
+    /// A member is not a text.
     #[error("'{0}' in a push was expected to be a text")]
     NotText(&'static str),
 }
 
 impl PushOrder {
-    /// Reads which release a push from `source` is about.
+    /// Parses which release a push from `source` is about.
     ///
     /// # Errors
     /// [`PushOrderError::Shape`], [`PushOrderError::NotText`], [`PushOrderError::NoRelease`].
@@ -103,10 +103,10 @@ impl PushOrder {
         Ok(PushOrder { name, version, options })
     }
 
-    /// What of the release is pushed.
+    /// Which parts of the release are pushed.
     ///
     /// # Errors
-    /// [`PushOrderError::Docs`].
+    /// [`PushOrderError::Docs`] if the options contradict each other.
     pub fn content(&self) -> Result<PushContent, PushOrderError> {
         let is_set = |key| self.options.get(key).is_some_and(is_true);
         match (is_set("no_docs"), is_set("only_docs")) {
@@ -117,7 +117,7 @@ impl PushOrder {
         }
     }
 
-    /// Where it goes.
+    /// The target of the push.
     ///
     /// # Errors
     /// [`PushOrderError::Unknown`], [`PushOrderError::Target`], [`PushOrderError::NotText`].
@@ -160,7 +160,7 @@ fn take_text(
     }
 }
 
-/// devpi asks Python whether the value is true.
+/// Whether Python treats the value as true, which is how devpi reads it.
 fn is_true(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -172,7 +172,7 @@ fn is_true(value: &Value) -> bool {
     }
 }
 
-/// A release that a stage has, to be pushed from there; its bases do not count.
+/// The release to push, in the stage that has it; its bases are not searched.
 #[derive(Clone, Copy, Debug)]
 pub struct PushSource<'snapshot> {
     /// The stage.
@@ -185,7 +185,7 @@ pub struct PushSource<'snapshot> {
 }
 
 impl<'snapshot> PushSource<'snapshot> {
-    /// The release that `stage` has of `name`, which may be spelled in any way.
+    /// The release of project `name` that `stage` has; the name may be spelled in any way.
     ///
     /// # Errors
     /// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NothingToPush`].
@@ -208,7 +208,7 @@ impl<'snapshot> PushSource<'snapshot> {
         })
     }
 
-    /// What is pushed: each release file with its test results, then the documentation. Never empty.
+    /// The files to push: each release file with its test results, then the documentation. Never empty.
     ///
     /// # Errors
     /// [`ChangeError::NoFilesToPush`], which names the project as `name`.
@@ -240,23 +240,23 @@ impl<'snapshot> PushSource<'snapshot> {
 /// A push to another stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Push<'text> {
-    /// From where; its bases do not count.
+    /// The stage to push from; its bases are not searched.
     pub source: &'text StageName,
-    /// To where.
+    /// The stage to push to.
     pub target: &'text StageName,
-    /// The project, as given: it is said so in the actions.
+    /// The project, as given: the actions repeat it like this.
     pub name: &'text str,
     /// The version.
     pub version: &'text str,
-    /// What of the release.
+    /// Which parts of the release are pushed.
     pub content: PushContent,
-    /// By whom; none: anonymously.
+    /// The sender; `None` for an anonymous one.
     pub who: Option<&'text UserName>,
-    /// When: now.
+    /// The current time.
     pub at: Timestamp,
 }
 
-/// What a push does, in the order in which it says so; each succeeds, or none of it happens.
+/// One action of a push, in the order in which they are reported; either all succeed, or none is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushAction {
     /// The release was registered.
@@ -265,7 +265,7 @@ pub enum PushAction {
         name: String,
         /// The version.
         version: String,
-        /// Where to.
+        /// The stage that got it.
         target: StageName,
     },
     /// A release file was stored.
@@ -284,18 +284,18 @@ pub enum PushAction {
         name: String,
         /// The version.
         version: String,
-        /// Where to.
+        /// The stage that got it.
         target: StageName,
     },
 }
 
-/// Pushes a release, and tells what was done. What is at the target already, byte for byte, stays as it
-/// is there, and is told all the same; no batch if that is all of it. Of a release that a stage which keeps what
-/// it has knows already, metadata and yank stay as well.
+/// Pushes a release and returns the actions. A file that the target has already, byte for byte, stays as it is, and
+/// its action is reported all the same; there is no batch if that is true of every file. If a target that is not
+/// volatile has the release already, its metadata and its yank stay too.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`]; [`ChangeError::NothingToPush`],
-/// [`ChangeError::NoFilesToPush`]; [`ChangeError::FileExists`] if the target keeps another file.
+/// [`ChangeError::NoFilesToPush`]; [`ChangeError::FileExists`] if the target has another file that it cannot replace.
 pub fn push(
     snapshot: &Snapshot,
     push: &Push<'_>,
@@ -308,7 +308,7 @@ pub fn push(
     let mut draft = Draft::default();
     draft.check_stage(source);
     draft.check_stage(target);
-    // What is pushed must still be there: its bytes live as long as the records that name them.
+    // The source must still have the release: blobs live only as long as records name them.
     let source_key = version_key(source.name(), project_name, push.version);
     draft.check(source_key, Expected::At(release.serial));
     put_release(&mut draft, target, project_name, release);
@@ -337,7 +337,7 @@ pub fn push(
     Ok((batch, actions))
 }
 
-/// The name of a file at the target in whose place the push would put other contents, if there is one.
+/// The name of a file at the target whose contents the push would replace, if there is one.
 pub fn replaced(snapshot: &Snapshot, push: &Push<'_>) -> Option<String> {
     let found = PushSource::find(snapshot, push.source, push.name, push.version).ok()?;
     let target =
@@ -350,8 +350,8 @@ pub fn replaced(snapshot: &Snapshot, push: &Push<'_>) -> Option<String> {
     Some(files.into_iter().find(is_replaced)?.filename().to_owned())
 }
 
-/// Registers the release at the target. Of one that is there already, a stage that keeps what it has keeps what is
-/// known of it, too; and in no stage does a push take back a yank, which somebody pronounced there.
+/// Registers the release at the target. If a target that is not volatile has it already, its metadata stays. A push
+/// never takes back a yank: somebody has yanked the release there on purpose.
 fn put_release(draft: &mut Draft, target: &Stage, project: &ProjectName, release: &Release) {
     let trace = target.project_trace(project.as_str());
     let known = trace.and_then(|it| it.release(&release.version));

@@ -1,6 +1,7 @@
-//! Removing projects, versions and files from a stage. Their URLs are gone, not unknown, afterwards.
+//! Removing projects, versions and files from a stage. Afterwards their URLs are answered with "gone", not "not
+//! found".
 //!
-//! A stage that keeps what it has says so first, whether or not it has what was named.
+//! A stage that is not volatile refuses first, whether or not it has what the request names.
 
 use record::Batch;
 
@@ -32,7 +33,7 @@ pub fn project(
     Ok(draft.finish())
 }
 
-/// Removes a version with all its files; of the last version the project goes, too.
+/// Removes a version with all its files; with the last version the project is removed too.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoVersion`];
@@ -58,7 +59,7 @@ pub fn version(
     Ok(draft.finish())
 }
 
-/// Removes a file with its test results; of the last file of a version the version goes, too, as by
+/// Removes a file with its test results; with the last file of a version the version is removed too, as by
 /// [`version()`].
 ///
 /// # Errors
@@ -95,7 +96,7 @@ pub fn file(
     } else {
         draft.remove_file(stage, &name, &file);
         draft.remove_tox_results(stage, &name, filename);
-        // Of two that remove the last two files, one must see that its is the last.
+        // If two requests remove the last two files, one of them must notice that its file is the last.
         draft.rewrite_version(stage, &name, file.version());
     }
     Ok(draft.finish())

@@ -1,4 +1,4 @@
-//! Removing old versions by a rule; what would go can be looked at first.
+//! Removing old versions by a rule; the plan can be looked at before it is carried out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use record::Batch;
 use super::draft::{Draft, writable};
 use crate::{ChangeError, ProjectName, ReleaseFile, Snapshot, Stage, StageName, Version};
 
-/// Which versions may go. A version goes if everything that is set says so; with nothing set, none does.
+/// Which versions may be removed. A version is removed if every part of the rule that is set allows it; an empty rule
+/// removes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// The newest so many versions of each project stay, by PEP 440.
+    /// This many of the newest versions of each project stay, by PEP 440.
     pub versions: Option<u32>,
-    /// Versions stay whose newest file is not older than this, in days. Versions without files have no
-    /// age and stay.
+    /// Versions whose newest file is at most this many days old stay. Versions without files have no age and stay.
     pub days: Option<u32>,
 }
 
-/// What a rule removes.
+/// The versions that a rule removes, and the batch that does it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionPlan {
     /// By project, oldest version first.
     pub removals: Vec<Removal>,
-    /// What removes them; none if there is nothing to remove.
+    /// The batch that removes them; `None` if there is nothing to remove.
     pub batch: Option<Batch>,
 }
 
@@ -37,7 +37,7 @@ pub struct Removal {
     pub version: String,
     /// The names of its files, ascending.
     pub filenames: Vec<String>,
-    /// What they take together, in bytes.
+    /// The size of its files together, in bytes.
     pub size_bytes: u64,
 }
 
@@ -51,19 +51,19 @@ impl RetentionRule {
         }
     }
 
-    /// Whether it can remove nothing.
+    /// Whether the rule cannot remove anything.
     pub fn is_empty(&self) -> bool {
         self.versions.is_none() && self.days.is_none()
     }
 
-    /// Whether it keeps nothing, however new: a slip rather than a rule.
+    /// Whether the rule keeps no version at all, however new: that is a mistake and not a rule.
     pub fn keeps_nothing(&self) -> bool {
         self.versions == Some(0) && self.days.is_none()
     }
 }
 
-/// What `rule` removes from a stage at the time `now`. The rule is its owner's word, so it counts in
-/// stages that keep what they have, too; whoever asks for less says so in the rule.
+/// The versions that `rule` removes from a stage at the time `now`. The rule is the owner's own wish, so it also
+/// applies to stages that are not volatile.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`].
@@ -85,7 +85,7 @@ pub fn plan(
             let versions = project.versions();
             let versions_count = versions.len();
             let versions = removed_versions(versions, &files_of, rule, now);
-            // With the last version goes what else is kept of a project.
+            // With the last version, everything else of the project is removed.
             let is_whole = !versions.is_empty() && versions.len() == versions_count;
             if is_whole {
                 draft.remove_project(stage, name, project);
@@ -112,10 +112,11 @@ pub fn plan(
     Ok(RetentionPlan { removals, batch })
 }
 
-/// The files of each version of a project, ascending by name: found once, for projects of thousands of versions.
+/// The files of each version of a project, ascending by name. They are collected once, as a project may have
+/// thousands of versions.
 type FilesOf<'project> = HashMap<&'project str, Vec<&'project Arc<ReleaseFile>>>;
 
-/// Oldest first.
+/// The versions that `rule` removes, oldest first.
 fn removed_versions(
     texts: Vec<&str>,
     files_of: &FilesOf<'_>,

@@ -9,7 +9,7 @@ use super::draft::Draft;
 use crate::record::{stage_key, write_stage};
 use crate::{ChangeError, ConfigEdit, Snapshot, Stage, StageConfig, StageName};
 
-/// Makes a stage, and returns how it is configured. Its user must exist when it is committed.
+/// Makes a stage and returns its configuration. Its user must exist when the batch is committed.
 ///
 /// # Errors
 /// [`ChangeError::StageExists`], [`ChangeError::StageUnreadable`], [`ChangeError::Config`].
@@ -21,7 +21,7 @@ pub fn create(
     if snapshot.stage(name.as_str()).is_some() {
         return Err(ChangeError::StageExists(name.clone()));
     }
-    // It is no base of its own before it is there.
+    // A stage cannot be its own base before it exists.
     let config =
         StageConfig::create(name, edit, &|base| base != name && exists(snapshot, name, base))?
             .with_strangers_adding_test_results(snapshot.strangers_add_test_results());
@@ -29,8 +29,8 @@ pub fn create(
     let mut expected = Expected::Absent;
     if let Some(former) = snapshot.trace(name.as_str()) {
         former.check_readable()?;
-        // An upload may have come into an earlier stage of this name after its deletion was decided. Now
-        // that the deletion is known, so is all that came before it.
+        // An upload may have reached an earlier stage of this name after the decision to delete that. Now that the
+        // deletion is visible, everything before it is visible too.
         for (project_name, project) in former.project_traces() {
             draft.erase_project(former, project_name, project);
         }
@@ -43,7 +43,7 @@ pub fn create(
     Ok((draft.finish(), config))
 }
 
-/// Changes how a stage is configured, and returns how it is afterwards; no batch if that is as before.
+/// Changes the configuration of a stage and returns the new one; without a batch if nothing changes.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::StageUnreadable`], [`ChangeError::Config`];
@@ -80,7 +80,7 @@ pub fn delete(snapshot: &Snapshot, name: &StageName, force: bool) -> Result<Batc
     Ok(draft.finish())
 }
 
-/// Removes every stage of a user, as part of removing the user; writes nothing if there is none.
+/// Removes every stage of a user, as part of removing the user; writes nothing if there are no stages.
 ///
 /// # Errors
 /// [`ChangeError::StageUnreadable`]; [`ChangeError::UserHasNonVolatile`] unless `force`.
@@ -103,9 +103,9 @@ pub fn delete_of_user(
     Ok(draft.finish())
 }
 
-/// Removes what came into a stage while it was being deleted, and belongs to no stage now; none if
-/// there is nothing. Its records, and with them its blobs, would else stay until the stage is made again.
-/// What is in a stage that cannot be read belongs to it and stays.
+/// Removes what reached a stage during its deletion and now belongs to no stage; `None` if there is nothing.
+/// Otherwise these records, and with them their blobs, would stay until the stage is made again. The contents of a
+/// stage whose record cannot be read belong to that stage and stay.
 pub fn sweep_leftovers(snapshot: &Snapshot) -> Option<Batch> {
     let is_no_more = |stage: &&Arc<Stage>| !stage.exists() && stage.check_readable().is_ok();
     let mut draft = Draft::default();
@@ -130,7 +130,7 @@ fn erase(draft: &mut Draft, stage: &Stage) {
     draft.write(stage_key(stage.name()), expected, None, Vec::new());
 }
 
-/// Whether a stage may be a base of `own`: it exists, or is itself.
+/// Whether a stage may be a base of `own`: it exists, or is `own` itself.
 fn exists(snapshot: &Snapshot, own: &StageName, base: &StageName) -> bool {
     own == base || snapshot.stage(base.as_str()).is_some()
 }

@@ -1,4 +1,4 @@
-//! Changes: what each write becomes, what it is refused for, and who wins where two meet.
+//! Changes: the result of each write, the reasons for refusals, and which of two concurrent writes wins.
 
 use account::UserName;
 use record::{Batch, Digest, Expected, Key};
@@ -21,7 +21,7 @@ fn world() -> World {
     world
 }
 
-/// `Err` as its kind and its text.
+/// Expects a refusal of this kind with this text.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T, ChangeError>, refusal: Refusal, text: &str) {
     let error = result.expect_err("a refusal");
@@ -35,7 +35,7 @@ fn file(world: &World, stage: &str, filename: &str) -> ReleaseFile {
     ReleaseFile::clone(project.file(filename).expect("a file"))
 }
 
-/// The names of the files of a project, and its versions.
+/// The names of a project's files, and its versions.
 fn content(world: &World, stage: &str, project: &str) -> String {
     let stage = world.snapshot.stage(stage).expect("a stage");
     let Some(project) = stage.project(project) else { return String::new() };
@@ -74,7 +74,7 @@ fn an_upload_registers_its_release_and_names_its_blobs() {
 }
 
 #[test]
-fn a_file_of_a_stage_that_keeps_what_it_has_is_not_replaced() {
+fn a_file_in_a_non_volatile_stage_is_not_replaced() {
     let mut world = world();
     world.upload("alice/prod", "foo-1.0.tar.gz", "one");
     let text = "foo-1.0.tar.gz already exists in non-volatile index";
@@ -119,7 +119,7 @@ fn two_uploads_of_one_name_cannot_both_win() {
     let two = world.decide("alice/prod", "foo-1.0.tar.gz", "two").expect("an upload").batch();
     world.commit(two.expect("a change")).expect("no conflict");
     world.commit(one.expect("a change")).expect_err("a conflict");
-    // Two files of a new release at once: one registers it, the other is decided again.
+    // Two files of a new release at once: one upload registers the release, the other one is decided again.
     let decide = |world: &World, filename| {
         let decision = world.decide("alice/prod", filename, "one").expect("an upload");
         decision.batch().expect("a change")
@@ -127,15 +127,15 @@ fn two_uploads_of_one_name_cannot_both_win() {
     let (one, two) = (decide(&world, "bar-1.0.tar.gz"), decide(&world, "bar-1.0.zip"));
     world.commit(one).expect("no conflict");
     world.commit(two).expect_err("a conflict");
-    // Files of different releases at once do not disturb each other.
+    // Concurrent uploads of different releases do not conflict.
     world.register("alice/prod", "bar", "2.0");
     let (one, two) = (decide(&world, "bar-1.0.zip"), decide(&world, "bar-2.0.zip"));
     world.commit(one).expect("no conflict");
     world.commit(two).expect("no conflict");
 }
 
-/// Of two changes that are decided on the same snapshot, in which foo 1.0 has a file and a registration, the second
-/// is refused, whichever that is.
+/// Decides two changes on one snapshot, in which foo 1.0 has a file and is registered; the second to be committed
+/// must be refused, in either order.
 #[track_caller]
 fn of_two_one_is_decided_again(
     one: impl Fn(&World) -> Option<Batch>,
@@ -189,7 +189,7 @@ fn a_file_never_comes_into_a_version_that_is_removed() {
         remove::file(&world.snapshot, &prod, directory, "foo-1.0.tar.gz", true).ok()
     };
     of_two_one_is_decided_again(remove_last, upload);
-    // Neither of two files is the last one, until the other is gone.
+    // As long as the other file is there, neither of the two is the last one.
     let remove_of_two = |filename: &'static str, content: &'static str| {
         let (dev, directory) = (dev.clone(), Directory::of(&Digest::of(content.as_bytes())));
         move |world: &World| remove::file(&world.snapshot, &dev, directory, filename, true).ok()
@@ -274,7 +274,7 @@ fn a_stage_is_changed_unless_nothing_changes() {
 }
 
 #[test]
-fn a_stage_that_keeps_what_it_has_is_deleted_with_force_only() {
+fn a_non_volatile_stage_is_deleted_with_force_only() {
     let mut world = world();
     world.upload("alice/prod", "foo-1.0.tar.gz", "one");
     let name = stage_name("alice/prod");
@@ -329,17 +329,17 @@ fn projects_versions_and_files_are_removed() {
     let again = remove::file(&world.snapshot, &prod, directory, "foo-1.0.zip", true);
     let text = format!("file '{path}' existed, deleted in later serial");
     refused(again, Refusal::Gone, &text);
-    // The last file of a version takes it along.
+    // Removing the last file of a version removes the version.
     let directory = Directory::of(&Digest::of(b"foo-1.0.tar.gz"));
     let last = remove::file(&world.snapshot, &prod, directory, "foo-1.0.tar.gz", true);
     commit(&mut world, last);
     assert_eq!(content(&world, "alice/prod", "foo"), "foo-2.0.doc.zip foo-2.0.tar.gz | 2.0");
-    // The last version takes the project along.
+    // Removing the last version removes the project.
     let last = remove::version(&world.snapshot, &prod, &foo, "2.0", true);
     commit(&mut world, last);
     assert_eq!(content(&world, "alice/prod", "foo"), "");
 
-    // So does its last file, with all that is said of the project.
+    // Removing the project's last file does so too, together with its status.
     world.upload("alice/dev", "bar-1.0.zip", "bar");
     let archived = ProjectStatus { marker: StatusMarker::Archived, reason: None };
     let decision = yank::set_project_status(&world.snapshot, &dev, &bar, Some(&archived));
@@ -387,7 +387,7 @@ fn documentation_needs_a_registered_release() {
     let decision = upload::file(&world.snapshot, &upload).expect("an upload");
     world.commit(decision.batch().expect("a change")).expect("no conflict");
     assert_eq!(content(&world, "alice/dev", "foo"), "foo-1.0.doc.zip | 1.0");
-    // What comes with a history keeps it.
+    // A file that arrives with a history keeps it.
     let (at, target) = (time("2020-01-01T00:00:00Z"), stage_name("bob/old"));
     let log = [LogEntry::Upload { who: None, at, target }];
     let upload = upload::FileUpload { digest: Digest::of(b"new"), log: &log, ..upload };
@@ -463,7 +463,7 @@ fn test_by(
 }
 
 #[test]
-fn of_too_many_test_results_the_oldest_go_and_strangers_add_no_more() {
+fn beyond_the_bounds_old_test_results_go_and_strangers_add_none() {
     let mut world = world();
     world.upload("alice/dev", "foo-1.0.tar.gz", "one");
     let alice: UserName = "alice".parse().expect("a name");
@@ -482,7 +482,7 @@ fn of_too_many_test_results_the_oldest_go_and_strangers_add_no_more() {
     assert!(matches!(add(None, 2), Err(ChangeError::TestResultsFull(_))));
     assert_eq!(sizes(add(None, 1)), [1, strangers_most - 1]);
     let half = upload::TOX_RESULT_BYTES_MAX / 2;
-    // The strangers' go before the users', the oldest before the newer ones.
+    // Strangers' results are removed before users', and older ones before newer ones.
     assert_eq!(sizes(add(Some(&alice), half - 2)), [1, strangers_most - 1, half - 2]);
     assert_eq!(sizes(add(Some(&alice), half - 1)), [1, half - 2, half - 1]);
     assert_eq!(sizes(add(Some(&alice), half)), [half - 1, half]);
@@ -493,7 +493,7 @@ fn of_too_many_test_results_the_oldest_go_and_strangers_add_no_more() {
 }
 
 #[test]
-fn test_results_lie_beside_their_file_and_go_with_it() {
+fn test_results_are_beside_their_file_and_are_removed_with_it() {
     let mut world = world();
     world.upload("alice/dev", "foo-1.0.tar.gz", "one").upload("alice/dev", "foo-1.0.zip", "zip");
     let beside = format!("alice/dev/+f/{}/", Directory::of(&Digest::of(b"one")));
@@ -570,16 +570,16 @@ fn a_push_brings_files_results_documentation_and_logs() {
         LogEntry::Push { who: None, at: now(), source: dev.clone(), target: prod.clone() },
     ];
     assert_eq!(log, expected);
-    // The same once more: told all the same, nothing to do.
+    // The same push again reports the same actions and has nothing to commit.
     let (batch, actions) = push::push(&world.snapshot, &push).expect("a push");
     assert_eq!((batch, actions.len()), (None, 4));
-    // Another file of that name is not replaced where files stay.
+    // A different file of that name is not replaced in a stage that is not volatile.
     world.upload("alice/dev", "foo-1.0.tar.gz", "two");
     let text = "foo-1.0.tar.gz already exists in non-volatile index";
     refused(push::push(&world.snapshot, &push), Refusal::Conflict, text);
 }
 
-/// Why a stage says that foo 1.0 is yanked, and what names its metadata.
+/// Why foo 1.0 in a stage is yanked, and the digest of its metadata.
 fn said(world: &World, stage: &str) -> (Option<String>, Digest) {
     let stage = world.snapshot.stage(stage).expect("a stage");
     let release = stage.project("foo").and_then(|it| it.release("1.0")).expect("a release");
@@ -587,7 +587,7 @@ fn said(world: &World, stage: &str) -> (Option<String>, Digest) {
 }
 
 #[test]
-fn a_push_changes_nothing_of_a_release_that_is_to_stay() {
+fn a_push_changes_no_release_in_a_non_volatile_stage() {
     let mut world = world();
     let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
     let (staging, foo) = (stage_name("alice/staging"), project_name("foo"));
@@ -606,10 +606,10 @@ fn a_push_changes_nothing_of_a_release_that_is_to_stay() {
         yanked(&mut world, target, Some("broken"));
     }
     let (_, first) = said(&world, "alice/prod");
-    // The same once more: it stays yanked.
+    // The same push again: the release stays yanked.
     assert!(!push(&mut world, &prod));
     assert!(!push(&mut world, &staging));
-    // Other metadata, and another file: a stage that keeps what it has takes the file alone.
+    // With other metadata and another file, a stage that is not volatile takes only the file.
     let (version, other) = (crate::Version::parse("1.0").expect("a version"), Digest::of(b"{}"));
     let decision = upload::submit(&world.snapshot, &dev, &foo, &version, other);
     world.commit(decision.expect("a stage").batch().expect("a change")).expect("no conflict");
@@ -622,7 +622,7 @@ fn a_push_changes_nothing_of_a_release_that_is_to_stay() {
     assert!(push(&mut world, &prod));
     assert_eq!(said(&world, "alice/prod"), (Some("broken".to_owned()), first));
     assert_eq!(content(&world, "alice/prod", "foo"), "foo-1.0.tar.gz foo-1.0.zip | 1.0");
-    // Yanked at the source: it comes yanked, and a stage that is replaced by pushes hears of it, too.
+    // If the release is yanked at the source, it arrives yanked, also in a stage whose files pushes replace.
     yanked(&mut world, &staging, None);
     yanked(&mut world, &dev, Some("leaked"));
     push(&mut world, &staging);
@@ -630,7 +630,7 @@ fn a_push_changes_nothing_of_a_release_that_is_to_stay() {
 }
 
 #[test]
-fn a_push_of_what_is_removed_meanwhile_fails() {
+fn a_push_fails_if_its_files_are_removed_meanwhile() {
     let mut world = world();
     world.upload("alice/dev", "foo-1.0.tar.gz", "one");
     let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
@@ -727,7 +727,7 @@ fn yanking_and_taking_it_back() {
     refused(yank::release(&world.snapshot, &stage, &foo, "2.0", None), Refusal::NotFound, text);
 }
 
-/// The versions that `rule` removes of five uploaded at [`now`], and a registered one without a file.
+/// The versions that `rule` removes: five were uploaded at [`now`], and one is registered without a file.
 #[track_caller]
 fn retained(versions: Option<u32>, days: Option<u32>, at: &str, removed: &str) {
     let mut world = world();
@@ -748,7 +748,7 @@ fn retained(versions: Option<u32>, days: Option<u32>, at: &str, removed: &str) {
 }
 
 #[test]
-fn old_versions_go_by_a_rule() {
+fn a_rule_removes_old_versions() {
     let soon = "2026-02-01T00:00:00Z";
     retained(None, None, soon, "");
     retained(Some(2), None, soon, "0.1 1.0 1.9 1.10");
@@ -781,7 +781,7 @@ fn a_rule_is_applied_to_forty_thousand_versions_at_once() {
     let started = std::time::Instant::now();
     let plan = retention::plan(&world.snapshot, &stage_name("alice/prod"), rule, now());
     let removals = plan.expect("a stage").removals;
-    // With a look at every file for every version it takes minutes.
+    // Looking at every file for every version would take minutes.
     let elapsed = started.elapsed();
     assert!(elapsed < std::time::Duration::from_secs(10), "{elapsed:?}");
     assert_eq!(removals.len(), 39_999);
@@ -789,7 +789,7 @@ fn a_rule_is_applied_to_forty_thousand_versions_at_once() {
 }
 
 #[test]
-fn with_the_last_version_all_of_a_project_goes() {
+fn the_last_version_takes_the_whole_project_along() {
     let mut world = world();
     let (stage, foo) = (stage_name("alice/prod"), project_name("foo"));
     for version in ["1.0", "2.0"] {

@@ -13,43 +13,43 @@ use crate::{
     StageName, Version,
 };
 
-/// A file that somebody brings; its bytes are stored already.
+/// The upload of a file whose bytes are stored already.
 #[derive(Clone, Copy, Debug)]
 pub struct FileUpload<'text> {
-    /// Into which stage.
+    /// The stage that gets the file.
     pub stage: &'text StageName,
-    /// Of which project.
+    /// The project of the file.
     pub project: &'text ProjectName,
-    /// Of which version.
+    /// The version of the file.
     pub version: &'text Version,
     /// Its name.
     pub filename: &'text Filename,
-    /// A release file or documentation.
+    /// The kind of the file: a release file or documentation.
     pub role: FileRole,
-    /// Names its bytes.
+    /// The digest of its bytes.
     pub digest: Digest,
     /// Its size, in bytes.
     pub size_bytes: u64,
-    /// Which versions of Python it asks for, if it says.
+    /// The versions of Python that it supports, if it says.
     pub requires_python: Option<&'text str>,
-    /// Names the bytes of the `METADATA` in it, if they are stored.
+    /// The digest of the `METADATA` in it, if that is stored as a blob.
     pub core_metadata: Option<Digest>,
-    /// Names the JSON of the release's metadata: what was known of it in this snapshot, with what came
-    /// with this file merged in. None leaves it as it is; the release must then be registered.
+    /// The digest of the release's metadata as JSON: what this snapshot knows of it, merged with what came with this
+    /// file. `None` leaves the metadata as it is; the release must be registered then.
     pub metadata: Option<Digest>,
-    /// By whom; none: anonymously.
+    /// The uploader; `None` for an anonymous one.
     pub who: Option<&'text UserName>,
-    /// When: now.
+    /// The current time.
     pub at: Timestamp,
-    /// What happened to it until it is there, oldest first; empty: this upload, and nothing else. For
-    /// files that come from another index with their history.
+    /// The history of a file that comes from another index, oldest first. If it is empty, the history is this upload
+    /// alone.
     pub log: &'text [LogEntry],
 }
 
-/// Adds a file to a release, registering the release where that is needed. In a volatile stage another
-/// file of that name is replaced, and its URL is gone then.
+/// Adds a file to a release and registers the release if necessary. In a volatile stage it replaces another file of
+/// that name, whose URL is then answered with "gone".
 ///
-/// [`Decision::AlreadyThere`]: the very same file is there.
+/// [`Decision::AlreadyThere`]: the stage has exactly this file.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::FileExists`],
@@ -99,7 +99,7 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     let mut rare = Rare::default();
     match known {
         Some(known) if is_same => {
-            // Only what is said of it may differ; it stays the upload that it was.
+            // Only the description of the file may differ; the upload itself stays what it was.
             next.uploaded_at_microseconds = known.uploaded_at_microseconds;
             next.uploader = known.uploader.clone();
             next.rare = known.rare.clone();
@@ -139,7 +139,7 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     Ok(Decision::Commit(draft.finish()))
 }
 
-/// Whether the upload would put other contents in the place of a file that is there, which is more than to add one.
+/// Whether the upload would replace the contents of an existing file, which needs more rights than adding a file.
 pub fn replaces(snapshot: &Snapshot, upload: &FileUpload<'_>) -> bool {
     let stage = snapshot.stage(upload.stage.as_str());
     let project = stage.and_then(|stage| stage.project_trace(upload.project.as_str()));
@@ -147,7 +147,7 @@ pub fn replaces(snapshot: &Snapshot, upload: &FileUpload<'_>) -> bool {
     known.is_some_and(|known| known.digest != upload.digest || known.role != upload.role)
 }
 
-/// How often a file was overwritten, by its log.
+/// How often a file has been overwritten, according to its log.
 pub(super) fn overwrites(log: &[LogEntry]) -> u32 {
     let counts = log.iter().map(|entry| match entry {
         LogEntry::Overwrite { count, .. } => *count,
@@ -156,7 +156,7 @@ pub(super) fn overwrites(log: &[LogEntry]) -> u32 {
     counts.fold(0, u32::saturating_add)
 }
 
-/// Registers a release, or replaces what is known of it.
+/// Registers a release, or replaces the metadata of a registered one.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`].
@@ -180,40 +180,40 @@ pub fn submit(
     })
 }
 
-/// Test results of one project: beyond it the oldest go, strangers' first.
+/// Most test results of one project. Beyond this the oldest are removed, strangers' first.
 pub const TOX_RESULTS_MAX: usize = 500;
-/// The same of their bytes.
+/// Most bytes in the test results of one project. Beyond this the oldest are removed, strangers' first.
 pub const TOX_RESULT_BYTES_MAX: u64 = 256 << 20;
 
-/// Of these, the strangers': beyond it they add none. Their results do not drive out each other, since of each that went
-/// a trace would stay.
+/// Most test results of one project that strangers may add; beyond this they cannot add any. Their results do not
+/// replace each other, as each that is removed would leave a trace.
 pub const STRANGERS_TOX_RESULTS_MAX: usize = 100;
-/// The same of their bytes.
+/// Most bytes in the test results of one project that strangers may add; beyond this they cannot add any.
 pub const STRANGERS_TOX_RESULT_BYTES_MAX: u64 = 32 << 20;
 
-/// A test result that somebody brings; its bytes are stored already.
+/// The upload of a test result whose bytes are stored already.
 #[derive(Clone, Copy, Debug)]
 pub struct ToxUpload<'text> {
-    /// Into which stage.
+    /// The stage that gets the result.
     pub stage: &'text StageName,
-    /// Where the tested file lies below `+f/`.
+    /// The directory of the tested file below `+f/`.
     pub directory: Directory,
     /// The tested file's name.
     pub filename: &'text str,
-    /// What the result was called where it comes from: the tested file's name, `.toxresult`, and letters, digits
-    /// and `-`. None, something else, or a name that is taken: it gets one here.
+    /// The name of the result at its origin: the tested file's name, `.toxresult`, and letters, digits and `-`. If
+    /// this is `None`, has another form, or is taken, the result gets a new name.
     pub name: Option<&'text str>,
-    /// Names the bytes of the result.
+    /// The digest of its bytes.
     pub digest: Digest,
-    /// Their number.
+    /// Number of bytes.
     pub size_bytes: u64,
-    /// By whom; none: anonymously.
+    /// The uploader; `None` for an anonymous one.
     pub who: Option<&'text UserName>,
-    /// When: now.
+    /// The current time.
     pub at: Timestamp,
-    /// What happened to it until it is there, oldest first; empty: this upload, and nothing else.
+    /// The history of the result, oldest first. If it is empty, the history is this upload alone.
     pub log: &'text [LogEntry],
-    /// Whether there may be too many; of those that come with a whole index, all are kept.
+    /// Whether the bounds on test results apply; an import of a whole index keeps all results.
     pub is_bounded: bool,
 }
 
@@ -237,7 +237,7 @@ pub fn tox_result(
     let trace = stage.project_trace(project.as_str());
     let known_count = trace.map_or(0, |it| it.tox_results_of(upload.filename).count());
     let time = upload.at.strftime("%Y%m%d%H%M%S");
-    // A name is never used twice, not even one that is gone.
+    // No name is used twice, not even that of a removed result.
     let is_free =
         |name: &str| trace.is_none_or(|it| it.file(name).is_none() && it.gone(name).is_none());
     let brought = upload.name.filter(|name| {
@@ -293,7 +293,7 @@ pub fn tox_result(
     Ok((draft.finish(), format!("{}/{}", upload.stage, result.path())))
 }
 
-/// The results that must go for another of so many bytes.
+/// The results that must be removed to make room for one of `size_bytes`.
 fn oldest_beyond_bounds(mut known: Vec<&ReleaseFile>, size_bytes: u64) -> Vec<&ReleaseFile> {
     known.sort_by_key(|file| (file.uploader.is_some(), file.uploaded_at(), file.serial));
     let (mut count, mut bytes) = (known.len() + 1, size_bytes);
@@ -307,7 +307,7 @@ fn oldest_beyond_bounds(mut known: Vec<&ReleaseFile>, size_bytes: u64) -> Vec<&R
     known.into_iter().take_while(goes).collect()
 }
 
-/// Whether a stranger may add a result of so many bytes.
+/// Checks that a stranger may add a result of `size_bytes`.
 fn check_strangers(
     project: &ProjectName,
     known: &[&ReleaseFile],

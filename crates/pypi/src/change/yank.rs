@@ -1,6 +1,6 @@
-//! Yanking (PEP 592) releases and files, and what a project's owner says of its future (PEP 792).
+//! Yanking releases and files (PEP 592), and setting the status of a project (PEP 792).
 //!
-//! Neither changes a file, so both are possible in stages that keep what they have.
+//! Neither changes a file, so both are also possible in stages that are not volatile.
 
 use super::Decision;
 use super::draft::{Draft, writable};
@@ -8,10 +8,10 @@ use crate::record::write_project;
 use crate::release_file::Rare;
 use crate::{ChangeError, ProjectName, ProjectStatus, ReleaseFile, Snapshot, StageName};
 
-/// Yanks a release for a reason (possibly empty), or takes that back with none.
+/// Yanks a release for a reason (may be empty); `None` takes the yank back.
 ///
 /// # Errors
-/// [`ChangeError::NoStage`], [`ChangeError::Mirror`]; [`ChangeError::NoVersion`] if it is not registered.
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`]; [`ChangeError::NoVersion`] if the release is not registered.
 pub fn release(
     snapshot: &Snapshot,
     stage: &StageName,
@@ -30,7 +30,7 @@ pub fn release(
     Ok(decision(draft))
 }
 
-/// Yanks one file for a reason (possibly empty), or takes that back with none.
+/// Yanks one file for a reason (may be empty); `None` takes the yank back.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`]; [`ChangeError::NoFile`].
@@ -59,7 +59,7 @@ pub fn file(
     Ok(decision(draft))
 }
 
-/// Sets what is said of a project's future; with none, nothing is said any more.
+/// Sets the status of a project; `None` removes it.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoProject`].

@@ -1,4 +1,4 @@
-//! devpi's JSON: each view, to the key and its order.
+//! devpi's JSON: each view, with its keys in order.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ fn check(value: impl Serialize, expected: Value) {
 }
 
 #[test]
-fn the_envelope_is_laid_out_as_devpis() {
+fn the_envelope_has_devpis_layout() {
     let body = result("list", json!([1]), Some("done"));
     let text =
         "{\n  \"result\": [\n    1\n  ],\n  \"type\": \"list\",\n  \"message\": \"done\"\n}\n";
@@ -68,7 +68,7 @@ fn viewed_by<'world>(world: &'world World, principal: &'world Principal) -> View
     View { snapshot: &world.snapshot, principal, shows_all: false }
 }
 
-/// What strangers learn of an index, and who keeps it; and everybody, where the server is devpi's twin.
+/// What strangers learn about an index and its owner; on a server like devpi, everybody learns it.
 #[test]
 fn private_names_are_shown_to_those_who_may_know_them() {
     let mut world = world();
@@ -125,7 +125,7 @@ fn private_names_are_shown_to_those_who_may_know_them() {
 }
 
 #[test]
-fn a_user_with_the_stages_that_one_may_see() {
+fn a_user_is_shown_with_the_stages_that_the_sender_may_see() {
     let mut world = world();
     world.create("alice/secret", json!({"acl_read": "alice"}));
     let mut user = User::new(user_name("alice"), now());
@@ -150,7 +150,7 @@ fn a_user_with_the_stages_that_one_may_see() {
     check(user_list([&user], viewed_by(&world, &alice)), json!({"alice": own}));
 }
 
-/// The metadata that is needed, as the caller has it.
+/// The bytes of the metadata that these versions need, as a caller would pass them.
 fn known(versions: &[VersionView<'_>]) -> MetadataBytes {
     let all = ["1.0", "2.0"].map(|version| metadata("foo", version));
     let known = all.into_iter().map(|bytes| (Digest::of(&bytes), bytes));
@@ -159,7 +159,7 @@ fn known(versions: &[VersionView<'_>]) -> MetadataBytes {
 }
 
 #[test]
-fn a_version_with_its_links_and_what_it_shadows() {
+fn a_version_with_its_links_and_shadowed_versions() {
     let mut world = world();
     let stage = stage_name("alice/dev");
     let one = Digest::of(b"one");
@@ -246,7 +246,7 @@ fn a_project_is_its_versions_newest_first() {
 }
 
 #[test]
-fn what_is_known_of_a_file() {
+fn the_facts_about_a_file() {
     let world = world();
     let stage = world.snapshot.stage("alice/dev").expect("a stage");
     let files = files_by_role(stage, "foo", "1.0", FileRole::Release);

@@ -1,6 +1,7 @@
-//! [`ToxReport`]: what a test result says, as tox writes it and devpi's clients upload it.
+//! [`ToxReport`]: a test result in the format that tox writes and devpi's clients upload.
 //!
-//! bytes of a result -> [`ToxReport::parse`] -> one [`ToxEnvironment`] each, with how its commands went.
+//! bytes of a result -> [`ToxReport::parse`] -> a [`ToxEnvironment`] for each environment, with the outcome of its
+//! commands.
 
 use std::collections::BTreeMap;
 
@@ -10,42 +11,42 @@ use serde::{Deserialize, Serialize};
 /// One run of tox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToxReport {
-    /// On which machine.
+    /// The machine that ran it.
     pub host: String,
-    /// Python's word for its system, as in `linux`.
+    /// Python's name for the machine's operating system, such as `linux`.
     pub platform: String,
-    /// What was run there, ascending by name.
+    /// The environments, ascending by name.
     pub environments: Vec<ToxEnvironment>,
 }
 
 /// One environment of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToxEnvironment {
-    /// Its name, as in `py312`.
+    /// Its name, such as `py312`.
     pub envname: String,
-    /// Of its interpreter, as in `3.12.1`.
+    /// The version of its interpreter, such as `3.12.1`.
     #[serde(rename = "pyversion", skip_serializing_if = "Option::is_none")]
     pub python_version: Option<String>,
-    /// How it went.
+    /// The outcome.
     pub status: ToxStatus,
-    /// What it was made with.
+    /// The commands that set it up.
     pub setup: Vec<ToxCommand>,
-    /// The tests.
+    /// The commands that ran tests.
     pub test: Vec<ToxCommand>,
 }
 
 /// A command of an environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToxCommand {
-    /// Whether it ended with another status than 0.
+    /// Whether its exit status was not 0.
     pub failed: bool,
-    /// With its arguments, separated by blanks.
+    /// The command with its arguments, separated by spaces.
     pub command: String,
-    /// What it wrote.
+    /// Its output.
     pub output: String,
 }
 
-/// How an environment went.
+/// The outcome of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToxStatus {
@@ -58,7 +59,7 @@ pub enum ToxStatus {
 }
 
 impl ToxStatus {
-    /// devpi's word for it.
+    /// devpi's name of the status.
     pub fn as_str(self) -> &'static str {
         match self {
             ToxStatus::Passed => "passed",
@@ -69,7 +70,7 @@ impl ToxStatus {
 }
 
 impl ToxReport {
-    /// Reads a result; none if it is not tox's.
+    /// Parses a result; `None` if tox did not write it.
     pub fn parse(bytes: &[u8]) -> Option<ToxReport> {
         let report: Written = serde_json::from_slice(bytes).ok()?;
         let environments = report.testenvs.into_iter().map(|(envname, environment)| {
@@ -123,7 +124,7 @@ struct WrittenCommand {
     retcode: Option<Status>,
 }
 
-/// A number, for some versions of tox as a text; whatever else there is counts as a failure.
+/// A number; some versions of tox write it as text. Anything else counts as a failure.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Status {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn how_it_went() {
+    fn outcomes_of_environments() {
         let command = |status: Value| json!({"command": ["pytest", "-q"], "retcode": status});
         let python = json!({"version": "3.12.1 (main) [GCC]"});
         check(json!({"python": python, "test": [command(json!(0))]}), "3.12.1 passed");
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result() {
+    fn other_json_is_not_a_result() {
         for text in ["", "{}", "[]", r#"{"host": "h", "testenvs": {}}"#] {
             assert_eq!(ToxReport::parse(text.as_bytes()), None, "{text}");
         }

@@ -1,4 +1,4 @@
-//! Pages: none is ever out of date, and none that did not change is made again.
+//! Pages: none is ever out of date, and none is made again without a change.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ fn request<'text>(stage: &'text str, project: &'text str) -> PageRequest<'text> 
     PageRequest { stage, project, form: PageForm::Html, depth: 4 }
 }
 
-/// How many pages and lists were made by asking for these.
+/// How many pages and lists had to be made to answer these requests.
 fn made(pages: &Pages, world: &World, requests: &[PageRequest<'_>]) -> (u64, u64) {
     let before = pages.counts();
     for request in requests {
@@ -57,7 +57,7 @@ fn a_page_is_made_once_per_change_of_what_it_shows() {
 }
 
 #[test]
-fn what_does_not_exist_is_told_in_devpis_words() {
+fn missing_stages_and_projects_get_devpis_messages() {
     let mut world = World::new();
     world.create("alice/dev", json!({}));
     let error = |stage, project| {
@@ -81,7 +81,7 @@ fn encodings_and_tags_belong_to_the_body() {
 }
 
 #[test]
-fn only_whoever_may_read_every_stage_may_read_the_page() {
+fn reading_a_page_needs_the_right_to_read_every_stage_on_it() {
     let mut world = World::new();
     world.create("alice/dev", json!({"acl_read": "alice"}));
     world.create("bob/spy", json!({"bases": "alice/dev"})).upload("alice/dev", "foo-1.0.zip", "1");
@@ -109,13 +109,13 @@ fn pages_stay_within_their_budget() {
         assert!(pages.counts().page_bytes <= 100_000);
     }
     assert!(pages.counts().pages > 10);
-    // Larger than its budget: given all the same, and not kept.
+    // A list above its budget is returned but not stored.
     pages.page(&world.snapshot, request("alice/dev", "")).expect("a list");
     assert_eq!(pages.counts().lists, 0);
 }
 
 #[test]
-fn a_page_asked_for_by_many_at_once_is_made_once() {
+fn concurrent_requests_make_a_page_once() {
     let mut world = World::new();
     world.create("alice/dev", json!({})).upload("alice/dev", "foo-1.0.tar.gz", "one");
     let pages = pages();
@@ -132,7 +132,7 @@ fn a_page_asked_for_by_many_at_once_is_made_once() {
 }
 
 #[test]
-fn whoever_still_has_an_older_snapshot_does_not_bring_the_older_page_back() {
+fn a_request_with_an_older_snapshot_does_not_bring_the_older_page_back() {
     let mut world = World::new();
     world.create("alice/dev", json!({})).upload("alice/dev", "foo-1.0.tar.gz", "one");
     let older = world.snapshot.clone();
@@ -143,13 +143,13 @@ fn whoever_still_has_an_older_snapshot_does_not_bring_the_older_page_back() {
     assert!(Arc::ptr_eq(&newer, &page));
 }
 
-/// What somebody may be shown of a stage, for the comparison with what they are shown.
+/// The page made without a cache, to compare cached pages with.
 fn shown(snapshot: &Snapshot, request: PageRequest<'_>) -> Option<Bytes> {
     let PageRequest { stage, project, form, depth } = request;
     render(snapshot, stage, project, form, Links::Depth(depth)).ok().map(|reply| reply.body)
 }
 
-/// The stages that a happening touches, and of which project what; none: all of it.
+/// The stages that a change touches, and which project in them; `None` means everything.
 fn touched(happening: &Happening) -> (Vec<usize>, Option<&'static str>) {
     use Happening::*;
     let project = |file: &usize| crate::snapshot::tests::FILES[*file].split('-').next();
@@ -192,7 +192,7 @@ proptest! {
                     - before.rendered - before.rendered_lists;
                 let body = page.map(|page| page.reply().body.clone());
                 prop_assert_eq!(body, shown(&world.snapshot, request));
-                // Made again only if a stage that answers, or answered, for it was touched.
+                // A page is made again only if a stage changed that answers for it, or did before the change.
                 let names = |order: ResolutionOrder<'_>| -> Vec<String> {
                     let stages = order.stages().iter().map(|it| it.name().to_string());
                     stages.chain(order.missing().iter().map(|it| it.to_string())).collect()

@@ -1,16 +1,16 @@
-//! [`ConfigEdit`]: what somebody wants changed of a configuration, in each of the forms in which devpi's clients say it.
+//! [`ConfigEdit`]: a requested change to a configuration, in each of the forms that devpi's clients send.
 
 use serde_json::Value;
 
 use super::settings::{EVERYBODY, TOX_RESULTS, cut, setting, shown};
 
-/// What somebody wants changed of a configuration, or wants it to be when it is made.
+/// A requested change to a configuration, or the requested configuration of a new stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigEdit {
     pub(super) operations: Vec<Operation>,
-    /// Whether it was a list of strings.
+    /// Whether the request was a list of strings.
     pub(super) is_list: bool,
-    /// Whether it is what a record has: kept already, so no bound keeps it out.
+    /// Whether this is the configuration in a record. It is stored already, so no bound refuses it.
     pub(super) is_stored: bool,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Operation {
     Drop(String),
 }
 
-/// What is wrong with an edit; the words are devpi's where it has some.
+/// Why an edit is refused, with devpi's messages where devpi has some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The body is neither an object nor a list of strings.
@@ -34,50 +34,50 @@ pub enum ConfigError {
         "`{0}` changes nothing: `key=value`, `key+=value`, `key-=value` or `key-=` was expected"
     )]
     NoOperation(String),
-    /// `type` is none that is known.
+    /// The `type` is not known.
     #[error("unknown index type '{0}'")]
     UnknownType(String),
-    /// `type` differs from what it is.
+    /// The `type` differs from that of the stage.
     #[error("the 'type' of an index can't be changed")]
     TypeChange,
-    /// Settings that are not known; `key=value` with commas between.
+    /// Unknown settings, as `key=value`, separated by commas.
     #[error("indexconfig got unexpected keyword arguments: {0}")]
     Unexpected(String),
-    /// Something is removed that is not there.
+    /// The value to be removed is not in the list.
     #[error("The '{key}' setting doesn't have value '{value}'")]
     NoSuchValue {
         /// The setting.
         key: String,
-        /// What should have been removed.
+        /// The value to be removed.
         value: String,
     },
-    /// A setting is dropped that must have a value.
+    /// A setting that must have a value cannot be dropped.
     #[error("Default values can't be removed.")]
     DefaultDropped,
-    /// Something is added to a setting, or removed from it, that is no list.
+    /// The setting is not a list, so nothing can be added to it or removed from it.
     #[error("The '{0}' setting is not a list")]
     NotAList(String),
-    /// A value that its setting cannot have; the text names both.
+    /// The setting cannot have this value; the text names both.
     #[error("{0}")]
     Value(String),
-    /// A value with which the stage could not be read back from its record, and so would be lost.
+    /// With this value the stage's record could not be read again, and the stage would be lost.
     #[error("'{key}' has a value with which the index could not be read back: {reason}")]
     NotReadBack {
         /// The setting.
         key: String,
-        /// What reading ran into.
+        /// Why reading fails.
         reason: String,
     },
 }
 
 impl ConfigEdit {
-    /// An edit that changes nothing: of a new stage, its defaults.
+    /// An edit that changes nothing; a new stage gets the defaults.
     pub fn nothing() -> ConfigEdit {
         ConfigEdit { operations: Vec::new(), is_list: false, is_stored: false }
     }
 
-    /// Reads the three forms: an object of settings; the whole reply to `GET`, `{"type": "indexconfig",
-    /// "result": {…}}`; a list of `key=value`, `key+=value`, `key-=value` and `key-=`.
+    /// Parses all three forms: an object of settings; the whole reply to `GET`, `{"type": "indexconfig", "result":
+    /// {…}}`; a list of `key=value`, `key+=value`, `key-=value` and `key-=`.
     ///
     /// # Errors
     /// [`ConfigError::Shape`] or [`ConfigError::NoOperation`].
@@ -105,7 +105,7 @@ impl ConfigEdit {
         Ok(ConfigEdit { operations, is_list: json.is_array(), is_stored: false })
     }
 
-    /// Reads what a record has. Settings that are not known are a later version's, and passed over.
+    /// Parses the configuration in a record. Unknown settings come from a later version and are ignored.
     pub(super) fn of_record(json: &Value) -> Result<ConfigEdit, ConfigError> {
         let mut edit = ConfigEdit { is_stored: true, ..ConfigEdit::parse(json)? };
         let is_mirror = edit.type_()? == Some("mirror");
@@ -115,7 +115,7 @@ impl ConfigEdit {
         Ok(edit)
     }
 
-    /// Without what every record had before there was another default: that everybody may add test results.
+    /// Drops what was once the default in every record, that everybody may add test results.
     pub(super) fn forget_default_uploaders_of_tox_results(&mut self) {
         let everybody = serde_json::json!([EVERYBODY]);
         self.operations.retain(|operation| {
@@ -123,12 +123,12 @@ impl ConfigEdit {
         });
     }
 
-    /// Whether a mirror is asked for.
+    /// Whether the edit asks for a mirror.
     pub fn is_of_mirror(&self) -> bool {
         matches!(self.type_(), Ok(Some("mirror")))
     }
 
-    /// The type that is asked for, if one is.
+    /// The type that the edit asks for, if it names one.
     pub(super) fn type_(&self) -> Result<Option<&str>, ConfigError> {
         let mut found = None;
         for operation in self.operations.iter().filter(|operation| operation.key() == "type") {

@@ -1,4 +1,4 @@
-//! [`Settings`]: a configuration while it is edited; what each setting is, its normal form, its default and its bounds.
+//! [`Settings`]: a configuration during an edit; the type, normal form, default and bounds of each setting.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::{ProjectName, StageName};
 
-/// The settings as JSON values in their normal form, while they are edited.
+/// The settings during an edit, as JSON values in their normal form.
 pub(super) struct Settings {
     pub(super) is_mirror: bool,
     pub(super) values: BTreeMap<&'static str, Value>,
-    /// As [`UploadSettings`] has it.
+    /// [`UploadSettings::strangers_add_test_results`].
     pub(super) strangers_add_test_results: bool,
 }
 
-/// What a setting's value is, and how it is brought into its normal form.
+/// The type of a setting's value, which decides its normal form.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Form {
     Boolean,
@@ -69,7 +69,7 @@ const MIRROR: [(&str, Form); 7] = [
     ("mirror_web_url_fmt", Form::Text),
 ];
 
-/// The setting of that name, with the name as a constant.
+/// The setting with this name, and the name as a constant.
 pub(super) fn setting(key: &str, is_mirror: bool) -> Option<(&'static str, Form)> {
     let own = if is_mirror { &MIRROR } else { &STAGE };
     BOTH.iter().chain(own).find(|(name, _)| *name == key).copied()
@@ -80,7 +80,7 @@ pub(super) fn defaults(name: &StageName, is_mirror: bool) -> BTreeMap<&'static s
     if !is_mirror {
         values.extend([
             ("acl_upload", json!([name.user()])),
-            // It has a default, which is the server's.
+            // It has a default, but that is the server's.
             (TOX_RESULTS, Value::Null),
             ("bases", json!([])),
             ("mirror_whitelist", json!([])),
@@ -95,10 +95,10 @@ pub(super) const EVERYBODY: &str = ":ANONYMOUS:";
 /// Every user.
 const USERS: &str = ":AUTHENTICATED:";
 
-/// Who may add test results; not among the values where nobody said so.
+/// Who may add test results; the values do not include it unless somebody has set it.
 pub(super) const TOX_RESULTS: &str = "acl_toxresult_upload";
 
-/// What old clients and exports send for mirrors, where it means nothing; devpi takes no offence either.
+/// Settings that old clients and exports send for mirrors, where they have no effect; devpi accepts them too.
 const PASSED_OVER: [&str; 4] = ["bases", "acl_upload", "mirror_whitelist", "pypi_whitelist"];
 
 pub(super) fn edited(
@@ -121,7 +121,7 @@ pub(super) fn edited(
                 Operation::Add(key, value) | Operation::Remove(key, value) => {
                     format!("{}={}", cut(key), cut(value))
                 }
-                // What is not there is dropped already.
+                // A setting that does not exist counts as dropped already.
                 Operation::Drop(_) => continue,
             });
             continue;
@@ -133,7 +133,7 @@ pub(super) fn edited(
         let slot = own.or(of_server.as_ref());
         let next = match operation {
             Operation::Set(_, value) => Some(normal(key, form, value, &base_is_known)?),
-            // A null in an object: back to the default. In a list, devpi refuses that.
+            // In an object, null resets a setting to its default. In a list, devpi refuses that.
             Operation::Drop(_) => match defaults.get(key) {
                 Some(_) if edit.is_list => return Err(ConfigError::DefaultDropped),
                 default => default.cloned(),
@@ -149,7 +149,7 @@ pub(super) fn edited(
             }
             Operation::Remove(_, removed) => {
                 let mut items = items(slot);
-                // Whatever is removed need not exist any more.
+                // A value that is removed need not exist any more.
                 let normalized = normal(key, form, &json!(removed), &|_| true)?;
                 for item in items_of(&normalized) {
                     let Some(at) = items.iter().position(|it| *it == item) else {
@@ -161,11 +161,11 @@ pub(super) fn edited(
                 Some(json!(items))
             }
         };
-        // What the server says anyway, is not said by somebody who sends back what they were shown.
+        // A client that sends back the server's default, as it was shown, does not set it.
         if next.is_some() && next == of_server {
             continue;
         }
-        // What grew past a bound before there was one may shrink in steps.
+        // A value that was stored before a bound existed may shrink step by step.
         let is_growing = matches!(operation, Operation::Set(..) | Operation::Add(..));
         if is_growing && !edit.is_stored {
             check_bounds(key, next.as_ref().unwrap_or(&Value::Null))?;
@@ -184,7 +184,7 @@ pub(super) fn edited(
     settings.finish(name)
 }
 
-/// `value` in the normal form of its setting; null: without a value.
+/// `value` in the normal form of its setting; null means no value.
 fn normal(
     key: &str,
     form: Form,
@@ -263,17 +263,17 @@ fn normal(
 /// Longest title, description or other text, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// Longest list: nobody means more, and every page walks over the bases.
+/// Longest list: nobody needs more, and every page walks over the bases.
 const ITEMS_MAX: usize = 1000;
 
-/// Deepest nesting of `custom_data`, in lists and objects within each other; the parser, which has to read it back
-/// within its record, gives up at 128.
+/// Deepest nesting of lists and objects in `custom_data`. The parser that reads the record stops at 128 levels, of
+/// which the record takes some itself.
 const NESTING_MAX: usize = 64;
 
-/// Most settings that are not known which a message names.
+/// Most unknown settings that a message names.
 const UNEXPECTED_MAX: usize = 10;
 
-/// Whether `value`, in its normal form, is short and flat enough.
+/// Checks the bounds on the size and depth of `value`, which is in its normal form.
 fn check_bounds(key: &str, value: &Value) -> Result<(), ConfigError> {
     let too_much = |what: &str, max: usize, unit: &str| {
         let text = format!("'{key}' is too {what}: at most {max} {unit} were expected");
@@ -292,7 +292,7 @@ fn check_bounds(key: &str, value: &Value) -> Result<(), ConfigError> {
     }
 }
 
-/// Whether lists and objects are nested in more than so many levels; looks no deeper than that.
+/// Whether lists and objects are nested in more than `levels_max` levels; looks no deeper than that.
 fn is_deeper(value: &Value, levels_max: usize) -> bool {
     let is_inner_deeper = |inner: &Value| is_deeper(inner, levels_max - 1);
     match value {
@@ -303,7 +303,7 @@ fn is_deeper(value: &Value, levels_max: usize) -> bool {
     }
 }
 
-/// Each item once, where it comes first.
+/// Removes duplicates; the first of equal items stays.
 fn distinct(mut items: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     items.retain(|item| seen.insert(item.clone()));
@@ -341,18 +341,18 @@ fn items_of(value: &Value) -> Vec<String> {
     items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// A value as a message shows it: a text without quotes, cut where it is long.
+/// A value in a message: a text without quotes, shortened if it is long.
 pub(super) fn shown(value: &Value) -> String {
     cut(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
-/// A text as a message shows it.
+/// A text in a message, shortened if it is long.
 pub(super) fn cut(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
 impl Settings {
-    /// The configuration that these values, which are in their normal form, are.
+    /// The configuration with these values, which are in their normal form.
     fn finish(mut self, name: &StageName) -> Result<StageConfig, ConfigError> {
         let kind = if self.is_mirror {
             StageKind::Mirror(MirrorSettings {
@@ -416,7 +416,7 @@ impl Settings {
 
     fn acl(&self, key: &str, default: impl FnOnce() -> Acl) -> Acl {
         let Some(value) = self.values.get(key) else { return default() };
-        // Checked when it was set; what cannot be read any more lets nobody in.
+        // The list was checked when it was set. If it cannot be read any more, it admits nobody.
         Acl::from_entries(items_of(value).iter().map(String::as_str)).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! Configurations of stages: every form of an edit, every value and every refusal.
+//! Configurations of stages: every form of an edit, every kind of value, and every refusal.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -10,7 +10,7 @@ fn name() -> StageName {
     "alice/dev".parse().expect("a name")
 }
 
-/// Stages that exist besides the one that is changed.
+/// Tells which stages exist besides the one that is changed.
 fn exists(base: &StageName) -> bool {
     ["alice/dev", "alice/base", "root/pypi"].contains(&base.as_str())
 }
@@ -20,7 +20,7 @@ fn created(config: Value) -> Result<StageConfig, String> {
     StageConfig::create(&name(), &edit, &exists).map_err(|error| error.to_string())
 }
 
-/// Makes a stage of `config`, does `edit` to it; what it is then, or what is wrong.
+/// Makes a stage of `config` and applies `edit`; returns the configuration after that, or the error.
 #[track_caller]
 fn edited(config: Value, edit: Value) -> Result<Value, String> {
     let config = created(config).expect("a configuration");
@@ -29,7 +29,7 @@ fn edited(config: Value, edit: Value) -> Result<Value, String> {
     Ok(serde_json::to_value(next).expect("JSON"))
 }
 
-/// After `edit` of a stage with two bases, `key` is `expected` (null: it is not shown).
+/// Expects that `edit` of a stage with two bases makes `key` `expected` (null: `key` is not shown).
 #[track_caller]
 fn check(edit: Value, key: &str, expected: Value) {
     let config = json!({"bases": ["alice/base", "root/pypi"], "title": "old"});
@@ -37,7 +37,7 @@ fn check(edit: Value, key: &str, expected: Value) {
     assert_eq!(next.get(key).cloned().unwrap_or_default(), expected);
 }
 
-/// `edit` of that stage is refused like this.
+/// Expects that `edit` of that stage is refused with `message`.
 #[track_caller]
 fn refused(edit: Value, message: &str) {
     let config = json!({"bases": ["alice/base", "root/pypi"], "title": "old"});
@@ -56,12 +56,12 @@ fn a_new_stage_has_devpis_defaults_in_devpis_order() {
 }
 
 #[test]
-fn who_adds_test_results_where_nobody_said_so_is_the_servers_to_say() {
+fn the_server_decides_who_adds_test_results_unless_the_stage_does() {
     let key = "acl_toxresult_upload";
     let stored = |config: Value| StageConfig::from_stored(&name(), &config).expect("a record");
     let shown = |config: &StageConfig| serde_json::to_value(config).expect("JSON")[key].clone();
     let opened = |config: &StageConfig| config.clone().with_strangers_adding_test_results(true);
-    // Of a new stage, and of a record of before, which had the default of then in it.
+    // For a new stage, and for a record of an earlier version, which contains that version's default.
     let new = created(json!({})).expect("a configuration");
     for config in [new, stored(json!({"type": "stage", key: [":ANONYMOUS:"]}))] {
         assert_eq!(shown(&config), json!([":AUTHENTICATED:"]));
@@ -69,7 +69,7 @@ fn who_adds_test_results_where_nobody_said_so_is_the_servers_to_say() {
         assert_eq!(stored(config.to_stored()), config);
         assert_eq!(config.to_stored().get(key), None);
     }
-    // What somebody says is kept, whatever the server says.
+    // A list that somebody has set stays, whatever the server's default is.
     for named in [":ANONYMOUS:", "bob"] {
         let config = created(json!({key: named})).expect("a configuration");
         assert_eq!(shown(&config), json!([named]));
@@ -86,7 +86,7 @@ fn who_adds_test_results_where_nobody_said_so_is_the_servers_to_say() {
 }
 
 #[test]
-fn a_mirror_shows_little() {
+fn a_mirror_shows_few_settings() {
     let config = created(json!({
         "type": "mirror", "volatile": false, "title": "Upstream", "mirror_cache_expiry": "60",
         "mirror_url": " https://upstream.example/simple", "mirror_no_project_list": "Yes",
@@ -97,7 +97,7 @@ fn a_mirror_shows_little() {
             .to_owned()
             + r#""mirror_cache_expiry":60,"mirror_no_project_list":true,"title":"Upstream"}"#
     );
-    // It may get its upstream later.
+    // Its upstream may be set later.
     let config = created(json!({"type": "mirror"})).expect("a mirror of nothing");
     assert_eq!(
         serde_json::to_value(&config).expect("JSON"),
@@ -110,7 +110,7 @@ fn a_mirror_shows_little() {
     let error = created(json!({"type": "mirror", "mirror_url": "http://h/", "x": "a/b"}));
     let message = "indexconfig got unexpected keyword arguments: x=a/b";
     assert_eq!(error, Err(message.to_owned()));
-    // Settings of a stage, which old clients send for whatever they make, mean nothing.
+    // Settings of a stage, which old clients send for every kind of index, are ignored.
     let old =
         json!({"type": "mirror", "bases": ["a/b"], "acl_upload": "x", "mirror_whitelist": "*"});
     let config = serde_json::to_value(created(old).expect("a mirror")).expect("JSON");
@@ -173,7 +173,7 @@ fn the_list_form_sets_adds_removes_and_drops() {
 }
 
 #[test]
-fn the_object_form_keeps_what_it_does_not_name() {
+fn the_object_form_leaves_other_settings_alone() {
     check(json!({"title": "new"}), "bases", json!(["alice/base", "root/pypi"]));
     check(json!({"title": "new"}), "title", json!("new"));
     check(json!({"title": null, "bases": null}), "bases", json!([]));
@@ -226,7 +226,7 @@ fn faults_are_named_in_devpis_words() {
 }
 
 #[test]
-fn a_list_has_a_thousand_items_however_they_came() {
+fn a_list_has_at_most_a_thousand_items_however_they_were_added() {
     let names = |from: usize, to: usize| {
         let names: Vec<String> = (from..to).map(|number| format!("u{number}")).collect();
         names.join(",")
@@ -250,7 +250,7 @@ fn custom_data_is_nested_in_64_levels_at_most() {
 }
 
 #[test]
-fn what_was_kept_before_there_was_a_bound_is_read_and_may_shrink() {
+fn values_beyond_a_later_bound_are_read_and_may_shrink() {
     let users: Vec<String> = (0..1500).map(|number| format!("u{number}")).collect();
     let nested = (0..100).fold(json!(1), |inner, _| json!([inner]));
     let stored = json!({
@@ -263,7 +263,7 @@ fn what_was_kept_before_there_was_a_bound_is_read_and_may_shrink() {
 }
 
 #[test]
-fn a_base_that_vanished_may_stay() {
+fn a_deleted_base_may_stay_in_the_configuration() {
     let config = created(json!({"bases": ["alice/base"]})).expect("a configuration");
     let edit = ConfigEdit::parse(&json!({"bases": ["alice/base"], "title": "x"})).expect("an edit");
     let next = config.edited(&name(), &edit, &|_| false).expect("an edit that is taken");
@@ -320,7 +320,7 @@ proptest! {
             let Ok(next) = config.edited(&name(), &edit, &exists) else { continue };
             let stored = StageConfig::from_stored(&name(), &next.to_stored());
             prop_assert_eq!(stored, Ok(next.clone()));
-            // What a client was shown, it may send back.
+            // A client may send back everything that it was shown.
             let shown = serde_json::to_value(&next).expect("JSON");
             let again = ConfigEdit::parse(&shown).expect("a shape");
             prop_assert_eq!(next.edited(&name(), &again, &exists), Ok(next.clone()));
