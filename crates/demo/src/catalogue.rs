@@ -1,7 +1,7 @@
-//! The plan of a catalogue: which bases and packages there are, what they are called, who maintains them.
+//! The plan of a catalogue: its bases and packages, their names, and who maintains them.
 //!
-//! Seed -> families of names -> bases in the order of their last change -> [`Catalogue`]. Only this is held in
-//! memory, some 60 bytes a package; records are made from it one base at a time.
+//! Seed -> families of names -> bases in the order of their last change -> [`Catalogue`]. Only this is in memory,
+//! some 60 bytes a package; records are made from it one base at a time.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::random::Random;
 use crate::text::push_capitalised;
 use crate::words::Words;
 
-/// What a package is a variant of, by the end of its name; the index is [`Base::variant`].
+/// The kinds of variants that packages are, by the end of the name; the index is [`Base::variant`].
 pub(crate) static VARIANTS: &[&str] =
     &["", "-git", "-bin", "-appimage", "-svn", "-hg", "-nightly", "-beta", "-lts"];
 /// The index of the package itself in [`VARIANTS`].
@@ -25,7 +25,7 @@ const FIRST_CHANGE: u64 = 1_117_584_000;
 /// When the catalogue was last changed: the start of 2026, Unix seconds. No clock is read.
 pub(crate) const LAST_CHANGE: u64 = 1_767_225_600;
 
-/// Which variants a family of an application has, and how often of 1,000.
+/// The sets of variants that families of an application have, and how often of 1,000.
 const APPLICATION_FAMILIES: &[(&[usize], u32)] = &[
     (&[0], 262),
     (&[1], 128),
@@ -44,7 +44,7 @@ const APPLICATION_FAMILIES: &[(&[usize], u32)] = &[
     (&[0, 8], 5),
 ];
 
-/// Which variants a family of a module has, and how often of 1,000.
+/// The sets of variants that families of a module have, and how often of 1,000.
 const MODULE_FAMILIES: &[(&[usize], u32)] = &[
     (&[0], 700),
     (&[1], 110),
@@ -55,7 +55,7 @@ const MODULE_FAMILIES: &[(&[usize], u32)] = &[
     (&[4], 5),
 ];
 
-/// What the packages of a split base add to its name.
+/// The suffixes that packages of a split base add to its name.
 const PARTS: &[&str] = &[
     "docs", "common", "data", "libs", "cli", "gui", "server", "client", "tools", "devel",
     "examples", "qt", "gtk", "plugins", "utils", "headers", "lang", "extras", "daemon", "fonts",
@@ -64,7 +64,7 @@ const PARTS: &[&str] = &[
 /// How often of 1,000 a split base has 2, 3, … 10 packages.
 const SPLIT_SIZES: &[u32] = &[450, 220, 120, 80, 50, 30, 20, 20, 10];
 
-/// Names with the word that every catalogue holds a handful of, whatever its size: kind, name, variant.
+/// Names with the word that only a handful of packages contain, in a catalogue of any size: kind, name, variant.
 const ATTESTING: &[(usize, &str, usize)] = &[
     (APPLICATION, "attest", PLAIN),
     (PYTHON, "python-attest", PLAIN),
@@ -98,7 +98,7 @@ pub(crate) struct Base {
 pub(crate) struct Names {
     text: String,
     ends: Vec<u32>,
-    /// Digests of the lower-case names. Two names with one digest count as one: the later is not taken.
+    /// Digests of the lower-case names. Two names with the same digest count as one: the later one is not used.
     taken: HashSet<u64>,
 }
 
@@ -116,7 +116,7 @@ impl Names {
         self.ends.len() as u32 - 1
     }
 
-    /// Adds `name` unless it is taken.
+    /// Adds `name` unless it is taken; returns its index.
     fn claim(&mut self, name: &str) -> Option<u32> {
         self.taken.insert(digest(name)).then(|| {
             self.text.push_str(name);
@@ -125,12 +125,12 @@ impl Names {
         })
     }
 
-    /// Makes sure that nobody gets `name`.
+    /// Reserves `name`, so that no package gets it.
     fn forbid(&mut self, name: &str) {
         self.taken.insert(digest(name));
     }
 
-    /// Forgets what is taken: no name is added any more.
+    /// Frees the digests: no further names will be added.
     fn close(&mut self) {
         self.taken = HashSet::new();
     }
@@ -148,14 +148,14 @@ pub(crate) struct Catalogue {
     pub(crate) names: Names,
     pub(crate) bases: Vec<Base>,
     pub(crate) users: Names,
-    /// Packages that others depend on, the most wanted first: per ecosystem, indices into `names`.
+    /// Packages that others depend on, the most popular first: per ecosystem, indices into `names`.
     pub(crate) wanted: Vec<Vec<u32>>,
     packages_max: u32,
     packages: u32,
 }
 
 impl Catalogue {
-    /// A catalogue of exactly `packages` packages.
+    /// Plans a catalogue of exactly `packages` packages.
     pub(crate) fn plan(packages: u32, seed: u64, words: &Words) -> Self {
         let mut catalogue = Self {
             names: Names::new(),
@@ -169,7 +169,7 @@ impl Catalogue {
         for name in &words.official {
             catalogue.names.forbid(name);
         }
-        // A tiny catalogue has fewer of them, so that they do not crowd out everything else.
+        // A tiny catalogue has fewer of these, so that there is room for other names.
         for &(ecosystem, name, variant) in ATTESTING.iter().take(packages.div_ceil(16) as usize) {
             catalogue.add_single(ecosystem, name, variant);
         }
@@ -182,7 +182,7 @@ impl Catalogue {
         catalogue
     }
 
-    /// When the base at `position` was last changed, Unix seconds: rising, and faster in the past.
+    /// When the base at `position` was last changed, in Unix seconds: ascending, and faster in the past.
     pub(crate) fn last_modified(&self, position: usize) -> u64 {
         let count = self.bases.len() as u128;
         let newer = count - 1 - position as u128;
@@ -235,12 +235,12 @@ impl Catalogue {
         }
     }
 
-    /// Adds a base of several packages, as far as names are free and the catalogue has room.
+    /// Adds a base of several packages, as long as names are free and the catalogue has room.
     fn add_split(&mut self, ecosystem: usize, plain: &str, variant: usize, random: &mut Random) {
         let end = VARIANTS[variant];
         let count =
             (2 + random.weighted(SPLIT_SIZES) as u32).min(self.packages_max - self.packages);
-        // Most bases are called like their first package; some like none of their packages.
+        // Most bases have the name of their first package; some have a name that no package has.
         let is_own_package = random.in_1000(600);
         let base = if is_own_package || random.in_1000(600) {
             format!("{plain}{end}")
@@ -261,7 +261,7 @@ impl Catalogue {
             if self.names.len() - first >= count {
                 break;
             }
-            // 7 and the number of parts have no common factor, so that every part has its turn.
+            // 7 and the number of parts have no common factor, so every part is used.
             part = (part + 7) % PARTS.len();
             self.names.claim(&format!("{plain}-{}{end}", PARTS[part]));
         }
@@ -310,7 +310,7 @@ impl Catalogue {
         }
     }
 
-    /// The bases that changed last are the ones most depended upon, as far as they are no variants.
+    /// Others depend most on the bases that changed last, except on variants.
     fn rank_wanted(&mut self) {
         for base in self.bases.iter().rev().filter(|base| usize::from(base.variant) == PLAIN) {
             self.wanted[usize::from(base.ecosystem)].push(base.first_package);
@@ -330,14 +330,14 @@ impl Catalogue {
     }
 }
 
-/// The part of `name` between what its ecosystem and variant add.
+/// The part of `name` without what its ecosystem and its variant add.
 pub(crate) fn stem_of<'a>(name: &'a str, ecosystem: &Ecosystem, variant: usize) -> &'a str {
     let name = plain_of(name, variant);
     let name = name.strip_prefix(ecosystem.prefix).unwrap_or(name);
     name.strip_suffix(ecosystem.suffix).unwrap_or(name)
 }
 
-/// `name` without what its variant adds.
+/// `name` without the suffix of its variant.
 pub(crate) fn plain_of(name: &str, variant: usize) -> &str {
     name.strip_suffix(VARIANTS[variant]).unwrap_or(name)
 }
@@ -348,7 +348,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
     }
 }
 
-/// What a project calls itself. After `vain` attempts that gave only taken names, longer ones are made.
+/// The stem of a project's name. After `vain` attempts that gave only taken names, it is longer.
 fn stem(words: &Words, random: &mut Random, vain: u32) -> String {
     let form = if vain > 3 { 9 } else { random.weighted(&[22, 6, 26, 13, 18, 7, 3, 3, 2]) };
     let word = |random: &mut Random| random.pick(&words.name);
@@ -375,7 +375,7 @@ fn stem(words: &Words, random: &mut Random, vain: u32) -> String {
     stem
 }
 
-/// A name with one of the rarer characters that names may have.
+/// A name with one of the rarer characters that are allowed in names.
 fn marked(words: &Words, random: &mut Random) -> String {
     let (one, other) = (random.pick(&words.name), random.pick(&words.name));
     let coined = coin(words, random);
@@ -392,7 +392,7 @@ fn marked(words: &Words, random: &mut Random) -> String {
     }
 }
 
-/// A word that no list has: two or three syllables.
+/// Coins a word of two or three syllables that no list has.
 pub(crate) fn coin(words: &Words, random: &mut Random) -> String {
     let mut word = String::new();
     for _ in 0..2 + u32::from(random.in_1000(350)) {

@@ -1,20 +1,21 @@
-//! Kinds of packages: how their names begin or end, what they are built with, how they describe themselves.
+//! Kinds of packages: the prefixes or suffixes of their names, their build tools, and their descriptions.
 
 /// One kind of package.
 pub(crate) struct Ecosystem {
     pub(crate) prefix: &'static str,
     pub(crate) suffix: &'static str,
-    /// How many of all families belong to it, relative to the others.
+    /// The share of this kind among all families, relative to the others.
     pub(crate) weight: u32,
-    /// Whether its families come as applications do (often also as `-git` and `-bin`) or as modules do.
+    /// Whether its families look like those of applications (often also with `-git` and `-bin`) or like those of
+    /// modules.
     pub(crate) is_application: bool,
-    /// What such a package depends on first.
+    /// The first dependencies of such a package.
     pub(crate) runtime: &'static [&'static str],
-    /// What it is built with first.
+    /// The first build dependencies of such a package.
     pub(crate) build: &'static [&'static str],
-    /// Templates of descriptions, see `text`; none for those of an application.
+    /// Templates of descriptions, see `text`; if empty, those of an application.
     pub(crate) descriptions: &'static [&'static str],
-    /// Where such packages live: a template of which `{s}` is the stem, none for a code forge.
+    /// The home page of such packages: a template in which `{s}` is the stem; `None` means a code forge.
     pub(crate) home: Option<&'static str>,
 }
 

@@ -1,10 +1,10 @@
-//! A catalogue like the AUR's, made up: the same recipe gives the same bytes on every platform.
+//! A generated catalogue like the AUR's: the same recipe gives the same bytes on every platform.
 //!
 //! [`Recipe`] -> [`write_dump`] -> the bytes of a `packages-meta-ext-v1.json` as aurweb exports it.
-//! It serves demonstrations, benchmarks and tests that need many packages and may not wait for real ones.
-//! Nothing is read: no file, no clock, no network, and no text of a real catalogue. Package names of an Arch-like
-//! distribution (`glibc`, `cmake`) are the only borrowed words, so that dependencies look like dependencies. Hosts
-//! of URLs are those reserved for examples.
+//! It serves demonstrations, benchmarks and tests that need many packages and cannot wait for real ones. It reads no
+//! file, no clock, no network, and no text of a real catalogue. Only the package names of an Arch-like distribution
+//! (`glibc`, `cmake`) are borrowed, so that dependencies look like dependencies. Hosts of URLs are those reserved for
+//! examples.
 //!
 //! # Shape
 //!
@@ -16,8 +16,8 @@
 //!
 //! Families of names come first (`stem`, `stem-git`, `stem-bin`, with prefixes such as `python-`), then bases in the
 //! order of their last change, then records one base at a time. Identifiers rise and are unique; names are unique
-//! also when case is ignored. Only names and a few numbers a base are held: 65 MB at 1,000,000 packages.
-//! All arithmetic is on integers, popularity included (it counts millionths), so no platform rounds differently.
+//! even if case is ignored. Memory holds only the names and a few numbers a base: 65 MB at 1,000,000 packages. All
+//! arithmetic uses integers, also for popularity (in millionths), so no platform rounds differently.
 //!
 //! # Proportions
 //!
@@ -59,7 +59,7 @@ mod tests;
 mod text;
 mod words;
 
-/// Which catalogue to write.
+/// The size and the seed of a catalogue.
 ///
 /// ```
 /// let mut dump = Vec::new();
@@ -71,19 +71,19 @@ mod words;
 pub struct Recipe {
     /// How many packages, exactly: 0 to [`Recipe::PACKAGES_MAX`].
     pub packages: u32,
-    /// Chooses one of the catalogues of that size. A smaller catalogue is no prefix of a larger one.
+    /// Chooses one of the catalogues of that size. A smaller catalogue is not a prefix of a larger one.
     pub seed: u64,
 }
 
 impl Recipe {
-    /// The largest catalogue, in packages: names are found by offsets of 32 bits. Tried up to 1,000,000.
+    /// The largest catalogue, in packages: names are found by 32-bit offsets. Tried up to 1,000,000.
     pub const PACKAGES_MAX: u32 = 50_000_000;
 }
 
-/// Writes the dump of `recipe`, uncompressed, one write for each record: give it something that buffers.
+/// Writes the dump of `recipe`, uncompressed, with one write for each record: pass a buffered writer.
 ///
-/// `progress` is called with the number of records written so far, after each 1,000 and after the last one. The
-/// names are planned before the first record, which takes a small part of the whole time.
+/// `progress` is called with the number of records written so far, after each 1,000 and after the last one. The names
+/// are planned before the first record; that takes a small part of the whole time.
 ///
 /// # Errors
 /// Those of `out`, and [`io::ErrorKind::InvalidInput`] if the recipe has more than [`Recipe::PACKAGES_MAX`] packages.

@@ -1,12 +1,12 @@
 //! Random numbers that are the same everywhere: ChaCha with eight rounds and integer arithmetic only.
 //!
-//! The ranges are drawn here rather than by `rand`, whose algorithms may change between versions and differ
-//! with the width of `usize`. No logarithm or power is taken either: a Zipf distribution is drawn by octaves.
+//! The ranges are drawn here and not by `rand`, whose algorithms may change between versions and differ with the
+//! width of `usize`. There are no logarithms or powers either: a Zipf distribution is drawn by octaves.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// A stream of random numbers, fixed by a seed and the number of the stream.
+/// A stream of random numbers, determined by a seed and the number of the stream.
 pub(crate) struct Random(ChaCha8Rng);
 
 impl Random {
@@ -42,7 +42,7 @@ impl Random {
         items[self.below(items.len() as u32) as usize]
     }
 
-    /// An index into `weights`, each as likely as its weight.
+    /// An index into `weights`, drawn with probabilities in proportion to them.
     pub(crate) fn weighted(&mut self, weights: &[u32]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (index, &weight) in weights.iter().enumerate() {
@@ -54,9 +54,9 @@ impl Random {
         weights.len() - 1
     }
 
-    /// A rank in `0..count`, about as likely as 1 / (rank + 1); `count` is not 0.
+    /// A rank in `0..count`, about as likely as 1 / (rank + 1); `count` must not be 0.
     ///
-    /// The octave (ranks `2^k - 1` to `2^(k+1) - 2`) is uniform and so is the rank inside it.
+    /// The octave (ranks `2^k - 1` to `2^(k+1) - 2`) is uniform, and so is the rank within it.
     pub(crate) fn zipf(&mut self, count: u32) -> u32 {
         let octave = self.below(count.ilog2() + 1);
         let first = (1_u32 << octave) - 1;

@@ -1,7 +1,7 @@
-//! Records: what each package of a [`Catalogue`] says, as the lines of a dump.
+//! Records: the contents of each package of a [`Catalogue`], as the lines of a dump.
 //!
-//! Base by base, in the order of identifiers: what all packages of a base share is drawn first, then each
-//! package becomes one line. Nothing is kept from one base to the next but the streams of random numbers.
+//! Base by base, in the order of identifiers: first it draws what all packages of a base share, then each package
+//! becomes one line. From one base to the next, only the streams of random numbers stay in memory.
 
 use std::fmt::Write as _;
 use std::io;
@@ -16,7 +16,7 @@ use crate::words::Words;
 
 /// How often of 1,000 a base has 0, 1, 2 to 3, 4 to 7, … 1,024 to 2,800 votes.
 const VOTES: &[u32] = &[290, 250, 170, 110, 75, 45, 27, 17, 9, 4, 2, 1];
-/// How often of 1,000 a package draws 0, 1, 2, … 15 dependencies; it keeps the different ones.
+/// How often of 1,000 a package draws 0, 1, 2, … 15 dependencies; duplicates are dropped.
 const DEPENDS: &[u32] = &[140, 150, 145, 125, 105, 85, 66, 50, 37, 27, 20, 15, 12, 9, 8, 6];
 /// Licences and how often of 1,000 a package has each.
 const LICENSES: &[(&str, u32)] = &[
@@ -68,10 +68,10 @@ const GROUPS: &[&str] = &[
 /// Keywords beside those taken from names and descriptions, some in capitals.
 const KEYWORDS: &[&str] =
     &["AUR", "GUI", "CLI", "TUI", "GTK", "Qt", "HTTP", "AI", "x86", "wayland", "rust", "python"];
-/// Descriptions with the word that every catalogue holds a handful of.
+/// How many descriptions contain `attest`, a word that only a handful of packages have.
 const ATTESTING_DESCRIPTIONS: u32 = 6;
 
-/// Writes the whole dump; `progress` is told how many records are written.
+/// Writes the whole dump; `progress` is called with the number of records written so far.
 pub(crate) fn write_all(
     catalogue: &Catalogue,
     words: &Words,
@@ -119,7 +119,7 @@ struct Shared<'a> {
     description: String,
     url: Option<String>,
     votes: u32,
-    /// In millionths.
+    /// Popularity in millionths.
     popularity: u64,
     out_of_date: Option<u64>,
     maintainer: Option<u32>,
@@ -179,7 +179,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A user: some keep a great many packages, most a few.
+    /// A user: some maintain a great many packages, most only a few.
     fn user(&mut self) -> u32 {
         let count = self.catalogue.users.len();
         if self.random.in_1000(300) { self.random.zipf(count) } else { self.random.below(count) }
@@ -195,13 +195,13 @@ impl<'a> Writer<'a> {
                 } else {
                     u32::MAX
                 });
-                // The lower of two: within an octave, too, fewer votes are likelier.
+                // The lower of two draws: fewer votes are more likely within an octave too.
                 self.random.between(first, last).min(self.random.between(first, last))
             }
         }
     }
 
-    /// Millionths: what is left of `votes` after each has decayed with age, often nothing.
+    /// Popularity in millionths: what is left of `votes` after each has decayed with age, often nothing.
     fn popularity(&mut self, votes: u32) -> u64 {
         if votes == 0 || self.random.in_1000(440) {
             return 0;
@@ -274,7 +274,7 @@ impl<'a> Writer<'a> {
         sentence
     }
 
-    /// Hosts are those reserved for examples: nothing that is made up here points at a real project.
+    /// Uses only the hosts that are reserved for examples, so that no generated URL points at a real project.
     fn url(&mut self, ecosystem: &Ecosystem, stem: &str) -> Option<String> {
         if self.random.in_1000(30) {
             return None;
@@ -381,7 +381,7 @@ impl<'a> Writer<'a> {
     }
 
     fn package_description(&mut self, shared: &Shared<'_>, name: &str) -> Option<String> {
-        // Spread evenly, but never on a package that has the word in its name already.
+        // These are spread evenly, but never on a package whose name contains the word already.
         let due =
             u64::from(self.attested) * u64::from(self.packages) / u64::from(self.attesting.max(1));
         if self.attested < self.attesting
@@ -447,7 +447,7 @@ impl<'a> Writer<'a> {
             push_new_name(&mut depends, depend);
         }
         if !depends.is_empty() && self.random.in_1000(60) {
-            // What another architecture asks for is merged into the one list.
+            // The dependencies of another architecture are merged into the one list.
             for _ in 0..self.random.between(1, 2) {
                 let again = self.random.below(depends.len() as u32) as usize;
                 let name = name_of(&depends[again]).to_owned();
@@ -458,7 +458,7 @@ impl<'a> Writer<'a> {
         depends
     }
 
-    /// A dependency, usually of the distribution or the catalogue, seldom on something that nobody has.
+    /// A dependency, usually on a package of the distribution or the catalogue, seldom on a name that does not exist.
     fn dependency(&mut self, shared: &Shared<'_>, own: &str) -> String {
         let kind = usize::from(shared.base.ecosystem);
         loop {
@@ -640,7 +640,8 @@ impl<'a> Writer<'a> {
             push_new(&mut provides, format!("{alias}={version}"));
         }
         if self.random.in_1000(14) {
-            // Some provide what a build file calls them, in capitals; the names themselves are in lower case.
+            // Some packages provide a name as build files write it, in capitals; package names themselves are in
+            // lower case.
             let alias = if self.random.in_1000(500) {
                 shared.stem.to_ascii_uppercase()
             } else {
@@ -677,7 +678,7 @@ impl<'a> Writer<'a> {
         groups
     }
 
-    /// Appends `text` as a JSON string, letters outside ASCII as they are.
+    /// Appends `text` as a JSON string, with characters beyond ASCII unescaped.
     fn push_string(&mut self, text: &str) {
         push_json(&mut self.line, text);
     }
@@ -713,14 +714,14 @@ fn push_json(line: &mut String, text: &str) {
     }
 }
 
-/// Appends `item` unless the list has it; case is ignored, as the collation of aurweb's database does.
+/// Appends `item` unless the list has it in any case, as in the collation of aurweb's database.
 fn push_new(items: &mut Vec<String>, item: String) {
     if !items.iter().any(|known| known.eq_ignore_ascii_case(&item)) {
         items.push(item);
     }
 }
 
-/// Appends `dependency` unless the list has one on the same package, under whatever condition.
+/// Appends `dependency` unless the list has one on the same package, with any condition.
 fn push_new_name(dependencies: &mut Vec<String>, dependency: String) {
     let name = name_of(&dependency);
     if !dependencies.iter().any(|known| name_of(known).eq_ignore_ascii_case(name)) {
@@ -733,7 +734,7 @@ fn name_of(dependency: &str) -> &str {
     dependency.split(['<', '>', '=']).next().unwrap_or(dependency)
 }
 
-/// The shared object that the library `plain` has: `libfoo.so`.
+/// The shared object of the library `plain`: `libfoo.so`.
 fn soname(plain: &str) -> String {
     let stem = plain.strip_prefix("lib").unwrap_or(plain);
     format!("lib{}.so", stem.replace(['+', '@', '.'], ""))
@@ -779,7 +780,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soname_has_no_mark_of_the_name() {
+    fn a_soname_drops_special_characters_of_the_name() {
         assert_eq!(soname("libzelvo++"), "libzelvo.so");
         assert_eq!(soname("zelvo"), "libzelvo.so");
     }

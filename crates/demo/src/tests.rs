@@ -1,4 +1,4 @@
-//! What a reader of a dump relies upon: its format, its proportions, and that it never changes.
+//! What a reader of a dump relies on: its format, its proportions, and that it never changes.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-/// The keys of an object in the order in which they stand.
+/// The keys of an object in the order in which they are written.
 struct Keys(Vec<String>);
 
 impl<'de> Deserialize<'de> for Keys {
@@ -99,7 +99,7 @@ fn dump(packages: u32, seed: u64) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// The lines that hold records, without the commas between them.
+/// The lines with records, without the commas between them.
 fn lines(dump: &str) -> Vec<&str> {
     let inner = dump.strip_prefix("[\n").and_then(|dump| dump.strip_suffix("\n]")).unwrap();
     if inner.is_empty() { Vec::new() } else { inner.split(",\n").collect() }
@@ -112,13 +112,13 @@ fn parse(dump: &str) -> Vec<Record> {
         .collect()
 }
 
-/// The catalogue of which the proportions are promised: 100,000 packages, seed 1.
+/// The catalogue whose proportions are promised: 100,000 packages, seed 1.
 fn large() -> &'static [Record] {
     static LARGE: OnceLock<Vec<Record>> = OnceLock::new();
     LARGE.get_or_init(|| parse(&dump(100_000, 1)))
 }
 
-/// Counts the packages of which `is` holds; their share in percent must be in `bounds`.
+/// Counts the packages for which `is` holds; their share in percent must be in `bounds`.
 #[track_caller]
 fn check(bounds: RangeInclusive<f64>, is: impl Fn(&Record) -> bool) {
     let count = large().iter().filter(|record| is(record)).count();
@@ -159,7 +159,7 @@ fn the_dump_is_json_as_a_whole_and_line_by_line() {
 }
 
 #[test]
-fn keys_stand_in_the_order_of_the_format() {
+fn keys_are_in_the_order_of_the_format() {
     let fixed = "ID Name PackageBaseID PackageBase Version Description URL NumVotes Popularity OutOfDate Maintainer \
                  Submitter FirstSubmitted LastModified URLPath";
     let lists = "Depends MakeDepends CheckDepends OptDepends Conflicts Provides Replaces Groups License Keywords \
@@ -284,7 +284,7 @@ fn times_are_in_order() {
     }
 }
 
-// The proportions. Bounds are those of the recipe where it names any.
+// The proportions. The bounds are those of the recipe where it has some.
 
 #[test]
 fn names_end_as_names_in_the_aur_do() {
@@ -310,7 +310,7 @@ fn names_have_rare_characters() {
 }
 
 #[test]
-fn some_bases_are_split_and_some_are_called_like_none_of_their_packages() {
+fn some_bases_are_split_and_some_have_a_name_that_no_package_has() {
     let bases = bases();
     let split: Vec<_> = bases.values().filter(|packages| packages.len() > 1).collect();
     let packages: usize = split.iter().map(|packages| packages.len()).sum();
@@ -440,7 +440,7 @@ fn a_record_is_as_long_as_a_real_one() {
 }
 
 #[test]
-fn a_handful_say_attest_at_every_size() {
+fn a_handful_contain_attest_at_every_size() {
     for packages in [100, 2000, 20_000] {
         let count = parse(&dump(packages, 3)).iter().filter(|record| record.says("attest")).count();
         assert_eq!(count, 12, "of {packages} packages");
@@ -448,9 +448,9 @@ fn a_handful_say_attest_at_every_size() {
     assert_eq!(large().iter().filter(|record| record.says("attest")).count(), 12);
 }
 
-// Reproducing it.
+// Reproducibility.
 
-/// If this fails, every published figure was measured on another catalogue: change the digest only on purpose.
+/// If this fails, every published figure was measured with another catalogue: change the digest only on purpose.
 #[test]
 fn the_same_recipe_gives_the_same_bytes() {
     let digest: String =
@@ -468,7 +468,7 @@ fn another_seed_gives_another_catalogue() {
 }
 
 #[test]
-fn progress_is_told_each_thousand_and_at_the_end() {
+fn progress_is_reported_for_each_thousand_and_at_the_end() {
     for (packages, expected) in
         [(0, vec![]), (7, vec![7]), (2000, vec![1000, 2000]), (2500, vec![1000, 2000, 2500])]
     {
@@ -480,7 +480,7 @@ fn progress_is_told_each_thousand_and_at_the_end() {
 }
 
 #[test]
-fn too_large_a_catalogue_is_refused() {
+fn a_catalogue_that_is_too_large_is_refused() {
     let recipe = Recipe { packages: Recipe::PACKAGES_MAX + 1, seed: 1 };
     let error = write_dump(&recipe, &mut io::sink(), &mut |_| ()).unwrap_err();
     assert_eq!(

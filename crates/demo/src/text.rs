@@ -13,7 +13,7 @@
 use crate::random::Random;
 use crate::words::Words;
 
-/// What an application says about itself.
+/// Descriptions of applications.
 pub(crate) const APPLICATION: &[&str] = &[
     "{A} {t} for {n}",
     "{A} and {a} {t} for {n}",
@@ -42,7 +42,7 @@ pub(crate) const APPLICATION: &[&str] = &[
     "{A} {t} to explore {n} in real time",
 ];
 
-/// Sentences with letters outside ASCII: accents, umlauts, Cyrillic, Greek, CJK, emoji, typographic marks.
+/// Sentences with characters beyond ASCII: accents, umlauts, Cyrillic, Greek, CJK, emoji, typographic marks.
 pub(crate) const NON_ASCII: &[&str] = &[
     "Éditeur de {n} à la fois léger et {a}",
     "Schneller {t} für {n} und größere {n}",
@@ -76,7 +76,7 @@ pub(crate) const BACKSLASHED: &[&str] = &[
     "Escapes \\n and \\t in {n} for {p}",
 ];
 
-/// Sentences with the word that catalogues hold only a handful of.
+/// Sentences with `attest`, a word that only a handful of packages contain.
 pub(crate) const ATTESTING: &[&str] = &[
     "Remote attestation of {n} for {p}",
     "{A} {t} to attest the origin of {n}",
@@ -126,7 +126,7 @@ pub(crate) fn push_capitalised(text: &mut String, word: &str) {
     text.push_str(letters.as_str());
 }
 
-/// Appends a word of a list, each hyphen in it as `hyphen`; an article before it is made to fit.
+/// Appends a word of a list, with each hyphen replaced by `hyphen`; adapts an article before it.
 fn push_spaced(text: &mut String, word: &str, hyphen: char) {
     let follows_article = text.ends_with(" a ") || text.ends_with("A ") || text == "a ";
     if follows_article && (word.starts_with(['a', 'e', 'i', 'o']) || word.starts_with("un")) {

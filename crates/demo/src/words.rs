@@ -1,24 +1,24 @@
 //! The word lists that names, descriptions, keywords and dependencies are drawn from.
 //!
-//! Each list is one text of words in lower case, split once by [`Words::new`]. Nothing here is read from a
-//! real catalogue, except that [`OFFICIAL`] names packages an Arch-like distribution itself ships, so that
-//! dependencies look like dependencies. No word contains `attest`, which the catalogue counts out by hand.
+//! Each list is one text of words in lower case, which [`Words::new`] splits once. Nothing here comes from a real
+//! catalogue, except that [`OFFICIAL`] names packages that an Arch-like distribution itself ships, so that
+//! dependencies look like dependencies. No word contains `attest`, of which the catalogue adds an exact number.
 
 /// Every list, split into words.
 pub(crate) struct Words {
-    /// Words that names are made of.
+    /// Words for names.
     pub(crate) name: Vec<&'static str>,
     /// Qualities, for descriptions: `fast`.
     pub(crate) adjectives: Vec<&'static str>,
     /// Kinds of software, one word each: `editor`.
     pub(crate) tools: Vec<&'static str>,
-    /// What software works on, in the plural: `photos`.
+    /// The things that software works on, in the plural: `photos`.
     pub(crate) objects: Vec<&'static str>,
-    /// What software does, third person: `converts`.
+    /// The things that software does, in the third person: `converts`.
     pub(crate) verbs: Vec<&'static str>,
-    /// Programming languages as written in prose.
+    /// Programming languages as they are written in prose.
     pub(crate) languages: Vec<&'static str>,
-    /// Desktops and platforms as written in prose.
+    /// Desktops and platforms as they are written in prose.
     pub(crate) platforms: Vec<&'static str>,
     /// Starts of coined syllables.
     pub(crate) onsets: Vec<&'static str>,
@@ -26,9 +26,9 @@ pub(crate) struct Words {
     pub(crate) vowels: Vec<&'static str>,
     /// Ends of coined words.
     pub(crate) codas: Vec<&'static str>,
-    /// Names of packages of the distribution, the most depended-upon first.
+    /// Names of packages of the distribution; those that most others depend on come first.
     pub(crate) official: Vec<&'static str>,
-    /// Given names, for users.
+    /// Given names, for user names.
     pub(crate) people: Vec<&'static str>,
 }
 
@@ -163,14 +163,14 @@ const PLATFORMS: &str = "
 Linux GNOME KDE Plasma Xfce Wayland X11 Sway Hyprland i3 Openbox Cinnamon MATE LXQt systemd Android Windows Emacs Vim
 Neovim Docker Kubernetes Jupyter Blender GIMP Inkscape OBS Firefox Chromium Steam Wine PipeWire ALSA Vulkan OpenGL";
 
-/// Simple ones are repeated, so that most coined words can be said aloud.
+/// Simple onsets are repeated, so that most coined words can be pronounced.
 const ONSETS: &str = "
 b c d f g h j k l m n p r s t v w z b c d f g h k l m n p r s t v m n r s l t k bl br ch cl cr dr fl fr gl gr kl kr
 pl pr qu sc sh sk sl sm sn sp st sw th tr tw x y";
 
 const VOWELS: &str = "a e i o u a e i o u a e i o u a e i o u a e i o ai au ea ee ia io oo ou y";
 
-/// A lone hyphen stands for no end at all.
+/// A lone hyphen stands for an empty end.
 const CODAS: &str = "
 - - - - - - - - - - - - d g k l l m m n n n p r r s s t t x z ck ff ld lf ll mp nd ng nk nt nx rb rd rk rn rt sh sk ss
 st th";

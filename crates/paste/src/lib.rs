@@ -1,5 +1,6 @@
-//! The name `paste`, for `tikv-jemalloc-ctl`, which asks for a macro of that crate, unmaintained since 2024: the macro here
-//! is that of `pastey`, its maintained successor. To be removed once a release of `tikv-jemalloc-ctl` does without.
+//! The crate name `paste`, for `tikv-jemalloc-ctl`, which uses a macro of that crate. The original has been
+//! unmaintained since 2024, so this re-exports the macro of `pastey`, its maintained successor. Remove it once a
+//! release of `tikv-jemalloc-ctl` no longer needs it.
 
 #![forbid(unsafe_code)]
 

@@ -1,19 +1,19 @@
-//! Bytes that are written once and then read here and there: in huge pages, where the system has them.
+//! [`Block`]: memory that is written once and then read at random, in huge pages if the system has them.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// The size of a huge page on most machines. A block of fewer bytes lies where everything else does.
+/// The size of a huge page on most machines. Smaller blocks come from the usual allocator.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A fixed number of bytes, zero at first.
 ///
-/// Whoever reads a byte here and a byte there of many megabytes waits not only for the byte but also for the
-/// table that says where its page is; and the first byte that is written to a page costs more than all that
-/// follow. Huge pages are 512 times as large, so there are fewer of both. What does not fill one lies in pages
-/// of the usual size, and all of it goes back to the system when the block is dropped.
+/// A random read in many megabytes waits not only for the byte but also for the entry in the page table, and the
+/// first write to a page costs more than all later ones. Huge pages are 512 times as large, so there are fewer of
+/// both costs. The remainder after the last full huge page is in pages of the usual size. When the block is dropped,
+/// all its memory goes back to the system.
 pub struct Block {
     memory: Memory,
     size: usize,
@@ -33,16 +33,16 @@ impl Block {
     }
 }
 
-/// Memory of the system's for so many bytes, if huge pages may be had for some of them.
+/// Memory of at least `size` bytes from the system; `None` if it is too small for even one huge page.
 fn map(size: usize) -> Option<MmapMut> {
     let in_huge_pages = size - size % HUGE_PAGE_BYTES;
     if in_huge_pages == 0 {
         return None;
     }
-    // Linux puts only such mappings where huge pages begin whose size is a multiple of theirs. What is mapped
-    // and not written to takes no memory.
+    // Linux aligns a mapping to huge pages only if its size is a multiple of theirs. Memory that is mapped but not
+    // written to costs nothing.
     let map = MmapMut::map_anon(size.next_multiple_of(HUGE_PAGE_BYTES)).ok()?;
-    // Only a wish: without huge pages it is memory like any other.
+    // This is only a hint: without huge pages the memory works as well.
     #[cfg(target_os = "linux")]
     let _ = map.advise_range(memmap2::Advice::HugePage, 0, in_huge_pages);
     Some(map)
@@ -73,7 +73,7 @@ impl DerefMut for Block {
 }
 
 impl fmt::Debug for Block {
-    /// Its size.
+    /// Shows the size only.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Block").field("size", &self.size).finish_non_exhaustive()
     }

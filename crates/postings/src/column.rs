@@ -1,4 +1,4 @@
-//! One text per document, side by side in one allocation.
+//! [`TextColumn`]: one text per document, one after another in one allocation.
 
 use std::ops::Range;
 
@@ -15,15 +15,15 @@ pub struct TextColumn {
     bytes: Block,
     /// Where each text starts; one more entry than there are texts.
     starts: Box<[u32]>,
-    /// The head of every so manyth text, if the texts are known to ascend: a search among these needs
-    /// nothing from far away.
+    /// The heads of every [`NEIGHBOURS`]th text, if the texts are known to be in ascending order. A binary search
+    /// over these reads memory that is close together.
     heads: Box<[u64]>,
 }
 
-/// Of how many neighbours one has its head kept.
+/// One of this many neighbouring texts has its head stored.
 const NEIGHBOURS: usize = 16;
 
-/// The first eight bytes of a text as a number. Where two heads differ, they compare as the texts do.
+/// The first eight bytes of a text as a number. If two heads differ, they compare as the texts do.
 fn head(text: &[u8]) -> u64 {
     let mut head = [0; 8];
     let size = text.len().min(head.len());
@@ -32,7 +32,7 @@ fn head(text: &[u8]) -> u64 {
 }
 
 impl TextColumn {
-    /// Builds the column from the texts, UTF-8, in doc id order.
+    /// Builds the column from UTF-8 texts in doc id order.
     ///
     /// # Panics
     ///
@@ -41,7 +41,7 @@ impl TextColumn {
         texts: impl IntoIterator<Item = T, IntoIter: Clone>,
     ) -> TextColumn {
         let texts = texts.into_iter();
-        // Gone through twice, so that nothing is ever moved.
+        // Two passes, so that the allocation never has to grow.
         let bytes_total = texts.clone().map(|text| text.as_ref().len() + 1).sum();
         let mut bytes = Block::zeroed(bytes_total);
         let mut end = 0;
@@ -57,11 +57,11 @@ impl TextColumn {
         TextColumn { bytes, starts: starts.into_boxed_slice(), heads: Box::default() }
     }
 
-    /// The same for texts in ascending order, in which prefixes are then found faster.
+    /// Builds the column from UTF-8 texts in ascending order; prefixes are then found faster.
     ///
     /// # Panics
     ///
-    /// As [`TextColumn::from_texts`].
+    /// If the texts together exceed 4 GiB.
     pub fn from_ascending<T: AsRef<[u8]>>(
         texts: impl IntoIterator<Item = T, IntoIter: Clone>,
     ) -> TextColumn {
@@ -92,20 +92,20 @@ impl TextColumn {
         &self.bytes[self.starts[at] as usize..self.starts[at + 1] as usize - 1]
     }
 
-    /// Whether the text of `doc` contains what `finder` finds.
+    /// Whether the text of `doc` contains the needle of `finder`.
     ///
     /// # Panics
     ///
     /// If there is no such document.
     #[inline]
     pub fn contains(&self, doc: DocId, finder: &Finder<'_>) -> bool {
-        /// A finder is at its best where there are so many bytes besides those of its needle.
+        /// A finder is fastest if this many bytes follow the needle's length.
         const ROOM_BYTES: usize = 32;
 
         let at = doc.0 as usize;
         let (start, end) = (self.starts[at] as usize, self.starts[at + 1] as usize - 1);
         let needle_bytes = finder.needle().len();
-        // What stands behind a text has no part in it: the end mark is in no needle.
+        // The bytes after a text cannot match: no needle contains the end mark.
         let last = (start + needle_bytes + ROOM_BYTES).min(self.bytes.len()).max(end);
         let found = finder.find(&self.bytes[start..last]);
         found.is_some_and(|place| start + place + needle_bytes <= end)
@@ -123,7 +123,7 @@ impl TextColumn {
     pub fn first_starting_with(&self, prefix: &[u8], limit: u32) -> Range<u32> {
         let first = self.first_from(prefix);
         let last = self.len().min(first.saturating_add(limit));
-        // Neighbours lie side by side: looking at a few costs less than searching for the last of all.
+        // The results are neighbours: looking at a few of them costs less than a search for the last one.
         let end =
             (first..last).find(|&doc| !self.text(DocId(doc)).starts_with(prefix)).unwrap_or(last);
         first..end
@@ -141,7 +141,7 @@ impl TextColumn {
     fn first_from(&self, wanted: &[u8]) -> u32 {
         let (mut low, mut high) = (0, self.len());
         if !self.heads.is_empty() {
-            // Texts with lower heads are less, those with higher heads are not; equal ones say nothing.
+            // Texts with lower heads are less and texts with higher heads are not; for equal heads the texts decide.
             let wanted = head(wanted);
             let lower = self.heads.partition_point(|&head| head < wanted);
             let equal = self.heads[lower..].partition_point(|&head| head == wanted);
@@ -184,7 +184,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn heads_change_no_answer(
-            // Few characters, one of them like the padding of a head; texts longer than a head.
+            // Few characters, one of them equal to a head's padding; some texts are longer than a head.
             mut texts in proptest::collection::vec("[A\0-]{0,3}[AB]{0,8}", 0..200),
             prefix in "[A\0-]{0,3}[AB]{0,8}",
         ) {

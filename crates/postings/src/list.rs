@@ -1,33 +1,33 @@
-//! Sorted doc ids, stored as differences: the form in which every index here keeps its postings.
+//! Sorted doc ids, stored as differences: the form of all postings in this crate.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::{Block, DocSet};
 
-/// Position of a document in one snapshot: dense, from 0, without meaning in any other snapshot.
+/// The position of a document in one snapshot: dense, from 0, without meaning in any other snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocId(pub u32);
 
-/// Ascending doc ids of one term, no duplicates, possibly empty; decoded while iterating.
+/// The ascending doc ids of one term, without duplicates, possibly empty; they are decoded during iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct PostingList<'a> {
     bytes: &'a [u8],
-    /// Its bits, if it is long.
+    /// Its bits, if the list is long.
     bits: Option<&'a Bits>,
 }
 
 impl<'a> PostingList<'a> {
-    /// Size of the encoded list in bytes; a list has between a fifth of this and this many doc ids.
+    /// Size of the encoded list in bytes. A list has at least a fifth as many doc ids, and at most as many.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// A number of doc ids that the list has at least, of `doc_count` documents: known without
-    /// decoding it, and close to its number if that is large.
+    /// A lower bound on the number of doc ids, among `doc_count` documents. It is computed without decoding, and is
+    /// close to the real number if that is large.
     pub fn count_min(&self, doc_count: u32) -> usize {
-        // A difference of 128 or more takes another byte; there is room for this many of them. So for
-        // the third byte, and those that follow.
+        // A difference of 128 or more takes a second byte, and there is room for only this many of those. The same
+        // holds for the third byte and the following ones.
         let others: u32 = (1..=4).map(|byte| doc_count >> (7 * byte)).sum();
         self.bytes.len().saturating_sub(others as usize)
     }
@@ -42,12 +42,12 @@ impl<'a> PostingList<'a> {
         PostingIter { bytes: self.bytes, previous: BEFORE_FIRST }
     }
 
-    /// What it costs to [retain](PostingList::retain_in) some of `count` documents, in doc ids to decode.
+    /// The cost to [retain](PostingList::retain_in) some of `count` documents, in doc ids to decode.
     pub fn cost(&self, count: usize) -> usize {
         if self.bits.is_some() { count } else { self.bytes.len() }
     }
 
-    /// Retains those of `docs`, which ascend, that are in this list.
+    /// Retains those of the ascending `docs` that are in this list.
     pub fn retain_in(&self, docs: &mut Vec<DocId>) {
         let Some(bits) = self.bits else {
             let mut others = self.iter();
@@ -64,7 +64,7 @@ impl<'a> PostingList<'a> {
             set.extend(self.iter());
             set
         });
-        // Without a branch: which documents stay follows no pattern.
+        // Without a branch: which documents stay is not predictable.
         let mut count = 0;
         for at in 0..docs.len() {
             let doc = docs[at];
@@ -75,8 +75,8 @@ impl<'a> PostingList<'a> {
     }
 }
 
-/// A bit for each document, of a list that is long: whether a document is in it is seen at once, without decoding
-/// what stands before it. Made when it is first asked for; most lists are never searched.
+/// A bit for each document, for a long list: membership is found at once, without decoding what comes before. The
+/// bits are made when the list is first searched; most lists never are.
 #[derive(Debug)]
 struct Bits {
     list: u32,
@@ -84,7 +84,7 @@ struct Bits {
     set: OnceLock<DocSet>,
 }
 
-/// A list is long if its bits take no more than so many times what its differences take.
+/// A list is long if its bits take at most this many times the bytes of its differences.
 const BITS_FACTOR: usize = 8;
 
 impl<'a> IntoIterator for PostingList<'a> {
@@ -96,7 +96,7 @@ impl<'a> IntoIterator for PostingList<'a> {
     }
 }
 
-/// One less than the first doc id, so that the first difference is coded like the others. No document has it.
+/// One less than the first doc id, so that the first difference is encoded like the others. No document has this id.
 const BEFORE_FIRST: u32 = u32::MAX;
 
 /// Iterator over a [`PostingList`]. Once exhausted it stays exhausted.
@@ -128,30 +128,30 @@ impl Iterator for PostingIter<'_> {
     }
 }
 
-/// Number of bytes that `difference` takes.
+/// Number of bytes that the encoded `difference` takes.
 #[inline]
 fn coded_size(difference: u32) -> u32 {
-    // Seven bits a byte; without a branch, since differences follow no pattern.
+    // Seven bits a byte. There is no branch, since differences are not predictable.
     let bits = u32::BITS - (difference | 1).leading_zeros();
-    // A seventh of the bits, rounded up, for all that there can be: 9/64 is near enough.
+    // This is the number of bits divided by seven, rounded up: 9/64 is close enough for all possible values.
     (bits * 9 + 64) / 64
 }
 
-/// Documents that know which lists they belong to.
+/// Documents that can list the posting lists they belong to.
 pub trait Documents {
-    /// Calls `add` for every list that `doc` belongs to, in any order and with repetitions; the
-    /// same at every call.
+    /// Calls `add` for every list that `doc` belongs to, in any order, perhaps repeatedly; every call must give the
+    /// same lists.
     fn each_list(&self, doc: DocId, add: impl FnMut(u32));
 
-    /// Reads from where the lists of these documents are, which are gone through next, if that is far apart:
-    /// so the processor waits for all of them at once, not for one after the other.
+    /// Reads the memory that the lists of these documents are taken from, before it is needed, if it is far apart.
+    /// The processor then waits for all of it at once, not for one document after another.
     fn warm_up(&self, _docs: Range<u32>) {}
 }
 
-/// How many documents are gone through together.
+/// How many documents are processed together.
 const BATCH_DOCUMENTS: usize = 64;
 
-/// Calls `add` with every document, ascending, and each list that it belongs to.
+/// Calls `add` for every document, ascending, and each list that it belongs to.
 #[inline(always)]
 fn each_pair(doc_count: u32, documents: &impl Documents, mut add: impl FnMut(u32, u32)) {
     for start in (0..doc_count).step_by(BATCH_DOCUMENTS) {
@@ -169,23 +169,24 @@ pub struct Postings {
     /// Where each list starts in `bytes`; one more entry than there are lists.
     offsets: Box<[u32]>,
     bytes: Block,
-    /// Of each list that is long, ascending.
+    /// The bits of each long list, ascending.
     bits: Box<[Bits]>,
-    /// The least that such a list takes, in bytes.
+    /// The smallest size of a long list, in bytes.
     long_bytes: usize,
 }
 
 impl Postings {
     /// Builds `list_count` lists for `doc_count` documents.
     ///
-    /// The documents are gone through twice, in ascending order: the first run measures, the second
-    /// writes, so nothing is ever moved.
+    /// The documents are read twice, in ascending order: the first pass measures, the second writes, so nothing has
+    /// to be moved.
     ///
     /// # Panics
     ///
     /// If a list number is out of range, or the lists together exceed 4 GiB.
     pub fn build(list_count: usize, doc_count: u32, documents: &impl Documents) -> Postings {
-        // Per list: last doc id seen, and bytes needed so far; side by side, as they are used together.
+        // Per list: the last doc id, and the bytes needed so far. Both are used together, so they are next to each
+        // other.
         let mut lists = vec![(BEFORE_FIRST, 0_u32); list_count];
         each_pair(doc_count, documents, |doc, list| {
             let (last, size) = &mut lists[list as usize];
@@ -224,7 +225,7 @@ impl Postings {
                 difference >>= 7;
                 at += 1;
             }
-            // One byte or two: without a branch, as they follow no pattern. A single one is written twice.
+            // One byte or two. There is no branch, as this is not predictable; a single byte is written twice.
             let more = u32::from(difference >= 0x80);
             bytes[at] = (difference & 0x7f | more << 7) as u8;
             at += more as usize;
@@ -333,13 +334,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_costs_what_the_documents_do() {
+    fn the_cost_of_a_long_list_depends_on_the_documents() {
         let every = |step: usize| -> Vec<u32> { (0..100_000).step_by(step).collect() };
         for (step, is_long) in [(1, true), (60, true), (68, false), (1_000, false)] {
             let postings = Postings::build(1, 100_000, &Gaps(&every(step)));
             let list = postings.list(0);
             assert_eq!(list.cost(7) == 7, is_long, "every {step}");
-            // Asked twice, as bits are made once.
+            // Asked twice, as the bits are made only once.
             for _ in 0..2 {
                 let mut docs = vec![DocId(0), DocId(step as u32), DocId(99_999)];
                 list.retain_in(&mut docs);

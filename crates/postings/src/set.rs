@@ -1,4 +1,4 @@
-//! Sets of documents, with a bit for each document there is.
+//! [`DocSet`]: a set of documents, with one bit for each document of the snapshot.
 
 use crate::DocId;
 
@@ -7,12 +7,12 @@ use crate::DocId;
 pub struct DocSet(Box<[u64]>);
 
 impl DocSet {
-    /// None of `doc_count` documents.
+    /// The empty set, with room for `doc_count` documents.
     pub fn empty(doc_count: u32) -> DocSet {
         DocSet(vec![0; doc_count.div_ceil(u64::BITS) as usize].into_boxed_slice())
     }
 
-    /// The documents for which `is_in`, in their order, says so.
+    /// The documents for which `is_in` yields true, in doc id order.
     pub fn from_bools(is_in: impl ExactSizeIterator<Item = bool>) -> DocSet {
         let mut words = vec![0; is_in.len().div_ceil(u64::BITS as usize)];
         for (at, is_in) in is_in.enumerate() {
@@ -29,7 +29,7 @@ impl DocSet {
         }
     }
 
-    /// Whether `doc` is one of them.
+    /// Whether `doc` is in the set.
     #[inline]
     pub fn has(&self, doc: DocId) -> bool {
         self.0[doc.0 as usize / 64] >> (doc.0 % 64) & 1 == 1

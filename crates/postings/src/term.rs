@@ -8,22 +8,22 @@ use hashbrown::HashTable;
 
 use crate::{DocId, Documents, PostingList, Postings};
 
-/// All distinct terms, and how to find one.
+/// All distinct terms, and a hash table to find them.
 #[derive(Debug, Default)]
 struct Dictionary {
     /// The terms' bytes, one after another: first the namespace, then the text.
     bytes: Vec<u8>,
     /// Where each term ends.
     ends: Vec<u32>,
-    /// Term numbers by the hash of the term; the upper half of the hash is kept to tell most
-    /// strangers apart without touching their bytes.
+    /// Term numbers by the hash of the term. The upper half of the hash is stored too: it tells most different terms
+    /// apart without a look at their bytes.
     table: HashTable<(u32, u32)>,
     hasher: RandomState,
 }
 
 impl Dictionary {
     fn hash(&self, namespace: u8, text: &[u8]) -> u64 {
-        // The namespace and the text without its length: no two keys give the same bytes.
+        // The hash covers the namespace and the text without its length; no two keys have the same bytes.
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u8(namespace);
         hasher.write(text);
@@ -50,13 +50,13 @@ impl Dictionary {
         (self.hash(namespace, text) >> 32) as u32
     }
 
-    /// The number of the first term that has this tag: probably the one that is looked for.
+    /// The number of the first term with this tag: probably the wanted one.
     #[inline]
     fn candidate(&self, tag: u32) -> Option<u32> {
         self.table.find(spread(tag), |&(other, _)| other == tag).map(|&(_, number)| number)
     }
 
-    /// Where the bytes of a term are.
+    /// The position of a term's bytes.
     #[inline]
     fn place(&self, number: u32) -> Range<u32> {
         let at = number as usize;
@@ -64,7 +64,7 @@ impl Dictionary {
         start..self.ends[at]
     }
 
-    /// The number of a term that may be new. `key` is its namespace and its text.
+    /// The number of the term with this `key`, its namespace and text, which is added if it is new.
     fn intern(&mut self, tag: u32, key: &[u8]) -> u32 {
         let found = self
             .table
@@ -81,7 +81,7 @@ impl Dictionary {
     }
 }
 
-/// A 64-bit hash from the kept 32 bits, with both ends of the word filled, as the table uses both.
+/// A 64-bit hash from the stored 32 bits. Both ends of the word are filled, as the table uses both.
 fn spread(tag: u32) -> u64 {
     u64::from(tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -89,15 +89,15 @@ fn spread(tag: u32) -> u64 {
 /// How many terms are looked up together.
 const BATCH_TERMS: usize = 256;
 
-/// Terms that wait to be looked up together, so that the processor waits for the places of all of them
-/// in memory at once: they are far apart, and there is nothing else to do meanwhile.
+/// Terms that wait to be looked up together. They are far apart in memory, so the processor waits for all of them at
+/// once, with nothing else to do meanwhile.
 #[derive(Debug, Default)]
 struct Batch {
     /// Namespace and text of each term, one after another.
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each term.
     ends: Vec<u32>,
-    /// Places of earlier terms that come once more, and before which of these terms.
+    /// Ranges of earlier terms that are repeated, and before which of these terms each range comes.
     repeats: Vec<(u32, Range<u32>)>,
     tags: Vec<u32>,
     candidates: Vec<Option<u32>>,
@@ -109,9 +109,9 @@ impl Batch {
         self.ends.len() >= BATCH_TERMS || self.repeats.len() >= BATCH_TERMS
     }
 
-    /// Looks all terms up, appends their numbers to `terms`, and is empty again.
+    /// Looks all terms up, appends their numbers to `terms`, and empties the batch.
     fn look_up(&mut self, dictionary: &mut Dictionary, terms: &mut Vec<u32>) {
-        // Each step for all terms before the next one, which needs what the last one fetched.
+        // Each step runs for all terms before the next step, which needs the memory that this one fetched.
         let mut start = 0;
         self.tags.clear();
         self.tags.extend(self.ends.iter().map(|&end| {
@@ -147,7 +147,7 @@ impl Batch {
                 {
                     number
                 }
-                // New, new in this batch, or hidden by another term with its tag.
+                // The term is new, or new in this batch, or hidden by another term with its tag.
                 _ => dictionary.intern(tag, key),
             });
         }
@@ -159,25 +159,24 @@ impl Batch {
     }
 }
 
-/// Most sources of one namespace that are remembered, one for each remainder of their size.
+/// Most sources of one namespace that are remembered: one for each remainder of their size.
 const RECENT_PER_NAMESPACE: usize = 16;
 
-/// Namespaces that have places of their own; the others share them.
+/// Namespaces with entries of their own; the others share these.
 const RECENT_NAMESPACES: usize = 16;
 
-/// Longer sources are not remembered: all of them together are to stay in the processor's nearer caches.
+/// Longer sources are not remembered, so that all of them together fit into the processor's nearer caches.
 const RECENT_SOURCE_BYTES_MAX: usize = 512;
 
-/// What terms were made of lately, and where those terms are: documents that follow each other have much in
-/// common.
+/// The most recent sources of terms and the positions of those terms: consecutive documents have much in common.
 #[derive(Debug)]
 struct Recent(Box<[RecentTerms]>);
 
 #[derive(Clone, Debug, Default)]
 struct RecentTerms {
-    /// Namespace and text of the source; nothing at all if there was none yet.
+    /// Namespace and text of the source; empty if there was none yet.
     source: Vec<u8>,
-    /// Its terms' places among those of all documents.
+    /// The positions of its terms among those of all documents.
     places: Range<u32>,
 }
 
@@ -188,7 +187,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Where a source is remembered.
+    /// The entry for a source.
     #[inline]
     fn place(&mut self, namespace: u8, source: &[u8]) -> &mut RecentTerms {
         let size = source.len() % RECENT_PER_NAMESPACE;
@@ -197,28 +196,28 @@ impl Recent {
     }
 }
 
-/// Room for what documents usually have, per document: terms, different ones, and the bytes of those. Memory
-/// that is asked for and not written to costs nothing; growing means copying.
+/// Initial capacity per document: terms, distinct terms, and the bytes of those. Memory that is reserved and not
+/// written to costs nothing; growth means copying.
 const TERMS_PER_DOCUMENT: usize = 16;
 const DIFFERENT_PER_DOCUMENT: usize = 2;
 const BYTES_PER_DOCUMENT: usize = 48;
 
-/// Collects terms, document by document, before doc ids are known.
+/// Collects terms document by document, before doc ids are known.
 #[derive(Debug, Default)]
 pub struct TermIndexBuilder {
     dictionary: Dictionary,
     batch: Batch,
     recent: Recent,
-    /// Terms of all documents in the order they were added, but for those in the batch.
+    /// The terms of all documents in the order in which they were added, except those in the batch.
     terms: Vec<u32>,
-    /// How many terms have been added, those in the batch included.
+    /// The number of terms added so far, those in the batch included.
     count: u32,
-    /// Where each document's terms end in `terms`.
+    /// The end of each document's terms in `terms`.
     ends: Vec<u32>,
 }
 
 impl TermIndexBuilder {
-    /// A builder with room for about so many documents.
+    /// A builder with room for about this many documents.
     pub fn with_capacity(documents: usize) -> TermIndexBuilder {
         let mut builder = TermIndexBuilder::default();
         builder.reserve(documents);
@@ -227,7 +226,7 @@ impl TermIndexBuilder {
         builder
     }
 
-    /// Makes room for about so many more documents, where room that is not used costs nothing.
+    /// Reserves memory for about this many more documents; memory that stays unused costs nothing.
     pub fn reserve(&mut self, documents: usize) {
         self.terms.reserve(documents * TERMS_PER_DOCUMENT);
         self.ends.reserve(documents);
@@ -236,12 +235,12 @@ impl TermIndexBuilder {
         dictionary.ends.reserve(documents * DIFFERENT_PER_DOCUMENT);
     }
 
-    /// Notes that the current document has the term `text` in `namespace` (a field, say).
+    /// Adds the term `text` in `namespace` (a field, for example) to the current document.
     pub fn add(&mut self, namespace: u8, text: &[u8]) {
         self.add_with(namespace, |bytes| bytes.extend_from_slice(text));
     }
 
-    /// The same for a term that `append` appends to what is given to it.
+    /// Adds a term in `namespace` to the current document; `append` appends its text to the given bytes.
     #[inline]
     pub fn add_with(&mut self, namespace: u8, append: impl FnOnce(&mut Vec<u8>)) {
         let batch = &mut self.batch;
@@ -252,8 +251,8 @@ impl TermIndexBuilder {
         self.count_more(1);
     }
 
-    /// The same for all terms that follow from `source`, which `add` adds: where the same source came in this
-    /// namespace lately its terms are taken again, and nothing is asked of `add`.
+    /// Adds all terms that follow from `source`, by calling `add`. If the same source was added to this namespace
+    /// recently, its terms are used again and `add` is not called.
     #[inline]
     pub fn add_from(&mut self, namespace: u8, source: &[u8], add: impl FnOnce(&mut Self)) {
         if source.len() > RECENT_SOURCE_BYTES_MAX {
@@ -284,7 +283,7 @@ impl TermIndexBuilder {
         }
     }
 
-    /// Ends the current document; documents are numbered from 0 as they end.
+    /// Ends the current document; documents are numbered from 0 in this order.
     pub fn end_document(&mut self) {
         self.ends.push(self.count);
     }
@@ -313,7 +312,7 @@ struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// Where the terms of the document are that was added under this number.
+    /// The range of the terms of the document that was added under this number.
     #[inline]
     fn places(&self, added: u32) -> Range<usize> {
         let added = added as usize;
@@ -340,7 +339,7 @@ impl Documents for Terms<'_> {
     }
 }
 
-/// From a term to its documents.
+/// An index from terms to their documents.
 #[derive(Debug)]
 pub struct TermIndex {
     dictionary: Dictionary,
@@ -348,12 +347,12 @@ pub struct TermIndex {
 }
 
 impl TermIndex {
-    /// The documents that have the term `text` in `namespace`; `None` if no document has it.
+    /// The documents with the term `text` in `namespace`; `None` if no document has it.
     pub fn postings(&self, namespace: u8, text: &[u8]) -> Option<PostingList<'_>> {
         self.dictionary.find(namespace, text).map(|term| self.postings.list(term))
     }
 
-    /// The documents that have the term `text` in `namespace`: ascending, the first `limit` of them.
+    /// The first `limit` documents with the term `text` in `namespace`, ascending.
     pub fn documents(&self, namespace: u8, text: &[u8], limit: usize) -> Vec<DocId> {
         self.postings(namespace, text)
             .map_or_else(Vec::new, |list| list.iter().take(limit).collect())
@@ -383,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_apart_and_order_is_the_callers() {
+    fn namespaces_are_separate_and_the_caller_decides_the_order() {
         let mut builder = TermIndexBuilder::default();
         for terms in [&[(0, "a"), (1, "a")][..], &[(0, "b"), (0, "b")], &[(0, "a"), (0, "")]] {
             terms.iter().for_each(|&(namespace, text)| builder.add(namespace, text.as_bytes()));
@@ -409,7 +408,7 @@ mod tests {
         let mut builder = TermIndexBuilder::with_capacity(9);
         let mut asked = Vec::new();
         let long = "x".repeat(RECENT_SOURCE_BYTES_MAX + 1);
-        // The sixth has the size of the first, which is forgotten for it.
+        // The sixth source has the size of the first and replaces it.
         for (namespace, source) in [
             (0, "a"),
             (0, "a"),
@@ -450,7 +449,7 @@ mod tests {
                     let add = |builder: &mut TermIndexBuilder| {
                         texts.iter().for_each(|text| builder.add(*namespace, text.as_bytes()));
                     };
-                    // From a source, or one by one.
+                    // Adds terms from a source, or one by one.
                     if at % 3 == 2 {
                         add(&mut builder);
                     } else {

@@ -4,23 +4,23 @@ use memchr::memmem;
 
 use crate::{DocId, DocSet, Documents, PostingList, Postings, TextColumn};
 
-/// Bytes fall into 64 symbols, so that a trigram is an 18-bit number and all trigrams fit a table.
+/// Every byte maps to one of 64 symbols, so a trigram is an 18-bit number and all trigrams fit into a table.
 const SYMBOL_BITS: u32 = 6;
 const SYMBOL_COUNT: usize = 1 << SYMBOL_BITS;
 const TRIGRAM_COUNT: usize = 1 << (3 * SYMBOL_BITS);
 
-/// The symbol of the end of a text.
+/// The symbol for the end of a text.
 const END: u8 = 0;
 
-/// The commonest first, so that what is used most of a table by trigrams lies side by side.
+/// The most common letters come first, so that the busiest parts of a table over trigrams are close together.
 const LETTERS: &[u8; 26] = b"ETAOINSRHLDCUMFPGWYBVKXJQZ";
 
-/// Bytes with a symbol of their own, besides upper-case letters and digits: the commonest in
-/// package names and descriptions.
+/// Other bytes with a symbol of their own, besides upper-case letters and digits: the most common ones in package
+/// names and descriptions.
 const PUNCTUATION: &[u8] = b" -_.+,()/':;\"&@!#=";
 
-/// The first symbol that several bytes share: lower-case letters, the parts of characters outside
-/// ASCII, and rare punctuation.
+/// The first symbol that several bytes share: lower-case letters, bytes of characters beyond ASCII, and rare
+/// punctuation.
 const SHARED: u8 = 1 + 26 + 10 + PUNCTUATION.len() as u8;
 
 const SYMBOLS: [u8; 256] = {
@@ -53,7 +53,7 @@ fn trigram(first: u8, second: u8, third: u8) -> u32 {
     (u32::from(first) << (2 * SYMBOL_BITS)) | (u32::from(second) << SYMBOL_BITS) | u32::from(third)
 }
 
-/// Finds the documents whose text contains a substring, exactly: same answer as scanning them all.
+/// Finds the documents whose text contains a substring. The result is exact: the same as that of a scan.
 #[derive(Debug)]
 pub struct TrigramIndex {
     column: TextColumn,
@@ -61,7 +61,7 @@ pub struct TrigramIndex {
 }
 
 impl Documents for TextColumn {
-    /// The trigrams of a text; its last two begin with the last bytes and end with the end marks.
+    /// The trigrams of a text. The last two begin with the last bytes and are filled up with end marks.
     fn each_list(&self, doc: DocId, mut add: impl FnMut(u32)) {
         const MASK: u32 = TRIGRAM_COUNT as u32 - 1;
         let symbol = |byte: u8| u32::from(SYMBOLS[byte as usize]);
@@ -91,13 +91,13 @@ impl TrigramIndex {
         TrigramIndex { column, postings }
     }
 
-    /// The texts.
+    /// The indexed texts.
     pub fn column(&self) -> &TextColumn {
         &self.column
     }
 
-    /// Whether surely more than `count` texts contain `needle`: told from sizes alone, for needles of two
-    /// or three bytes. If not, there may be more all the same.
+    /// Whether more than `count` texts certainly contain `needle`, which is decided from sizes alone, for needles of
+    /// two or three bytes. If the answer is no, there may still be more.
     pub fn is_in_more_than(&self, needle: &str, count: usize) -> bool {
         let needle = needle.as_bytes();
         let symbols = needle.iter().map(|&byte| SYMBOLS[byte as usize]);
@@ -119,8 +119,8 @@ impl TrigramIndex {
             .any(|list| self.postings.list(list).count_min(self.column.len()) > count)
     }
 
-    /// The documents whose text contains `needle`: ascending, no duplicates, the first `limit` of
-    /// them. The empty needle is contained in every text.
+    /// The first `limit` documents whose text contains `needle`: ascending, without duplicates. Every text contains
+    /// the empty needle.
     pub fn containing(&self, needle: &str, limit: usize) -> Vec<DocId> {
         let needle = needle.as_bytes();
         let is_exact =
@@ -147,7 +147,7 @@ impl TrigramIndex {
             .collect()
     }
 
-    /// The documents of `count` lists from `first` on: all trigrams with the same beginning.
+    /// The documents in `count` lists from `first` on: those of all trigrams with the same beginning.
     fn union(&self, first: u32, count: usize) -> Vec<DocId> {
         let mut docs = DocSet::empty(self.column.len());
         for list in first..first + count as u32 {
@@ -156,12 +156,12 @@ impl TrigramIndex {
         docs.to_vec()
     }
 
-    /// Documents that have the rarest trigrams of `needle` (three bytes or more): a superset of
-    /// those that contain it.
+    /// The documents that contain the rarest trigrams of `needle` (three bytes or more): a superset of those that
+    /// contain the needle.
     fn intersection(&self, needle: &[u8], limit: usize) -> Vec<DocId> {
-        /// Decoding one posting costs about a twelfth of checking one candidate's text.
+        /// To decode one posting costs about a twelfth of checking one candidate's text.
         const CHECK_COST_IN_POSTINGS: usize = 12;
-        /// Long needles have many trigrams; the rarest few decide.
+        /// A long needle has many trigrams; the few rarest ones suffice.
         const LISTS_MAX: usize = 5;
 
         let mut trigrams: Vec<u32> = needle
@@ -182,7 +182,7 @@ impl TrigramIndex {
         lists.truncate(LISTS_MAX);
         let Some((rarest, others)) = lists.split_first_mut() else { return Vec::new() };
         let mut docs: Vec<DocId> = rarest.iter().take(limit).collect();
-        // What costs least comes first: it may leave so few documents that the rest is not worth it.
+        // The cheapest list comes first: it may leave so few documents that the others are not worth it.
         others.sort_by_key(|list| list.cost(docs.len()));
         for list in others {
             if list.cost(docs.len()) <= docs.len() * CHECK_COST_IN_POSTINGS {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn frequent_needles_are_known_by_their_lists() {
+    fn frequent_needles_are_recognized_by_the_sizes_of_lists() {
         let texts: Vec<String> = (0..50).map(|at| format!("{at}-AB-CA")).collect();
         let index = TrigramIndex::build(TextColumn::from_texts(&texts));
         for (needle, count, expected) in [
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Texts over few characters, so that needles often match, of every width in UTF-8.
+    /// Texts of few characters of every width in UTF-8, so that needles often match.
     fn texts() -> impl Strategy<Value = String> {
         proptest::collection::vec(
             prop::sample::select(vec![
@@ -272,7 +272,7 @@ mod tests {
         fn equals_a_naive_scan(texts in proptest::collection::vec(texts(), 0..80), needle in texts(), cut in 0_usize..8) {
             let index = TrigramIndex::build(TextColumn::from_texts(&texts));
             let short: String = needle.chars().take(cut).collect();
-            // A needle taken from the middle of a text is sure to match.
+            // A needle from the middle of a text certainly matches.
             let inner: String = texts.first().map(|text| text.chars().skip(1).take(cut).collect()).unwrap_or_default();
             for needle in [needle, short, inner] {
                 prop_assert_eq!(index.containing(&needle, usize::MAX), scan(&texts, &needle));

@@ -1,68 +1,68 @@
-//! [`Batch`]: what one commit writes, and what must hold for it to be written.
+//! [`Batch`]: the writes of one commit, and the conditions for it.
 
 use bytes::Bytes;
 
 use crate::{Digest, Key, Serial};
 
-/// Writes that happen together under one serial, or not at all.
+/// Writes that are committed together under one serial, or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// What is written; a key appears at most once.
+    /// The writes; a key occurs at most once.
     pub writes: Vec<Write>,
-    /// What else must hold: keys that are read, and not written.
+    /// Further conditions: keys that were read and are not written.
     pub checks: Vec<(Key, Expected)>,
 }
 
 /// One key's part of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// What is written.
+    /// The key that is written.
     pub key: Key,
-    /// What must hold before.
+    /// The state that the key must have before.
     pub expected: Expected,
-    /// The new body; none deletes the key.
+    /// The new body; `None` deletes the key.
     pub body: Option<Bytes>,
-    /// The blobs that the new body needs; they are stored before the batch is committed.
+    /// The blobs that the new body needs; the caller stores them before it commits the batch.
     pub blobs: Vec<Digest>,
 }
 
-/// What must hold of a key for a batch to be written. A deleted key is absent.
+/// The state that a key must have for a batch to be written. A deleted key is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Nothing in particular.
+    /// Any state.
     Anything,
     /// The key has no body.
     Absent,
-    /// The key has a body, whichever.
+    /// The key has a body, no matter which.
     Present,
-    /// The key was last written by this very commit (a deletion counts as a write);
-    /// [`Serial::ZERO`]: it was never written.
+    /// This commit was the last to write the key (a deletion counts as a write); with [`Serial::ZERO`], the key was
+    /// never written.
     At(Serial),
 }
 
-/// A precondition that did not hold; nothing of the batch was written.
+/// A condition did not hold, and nothing of the batch was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}` is {found}, but this write expected it to be {expected}")]
 pub struct Mismatch {
-    /// The first key at fault.
+    /// The first key whose condition did not hold.
     pub key: Key,
-    /// What was expected of it.
+    /// The expected state.
     pub expected: Expected,
-    /// How it is.
+    /// The actual state.
     pub found: Found,
 }
 
-/// How a key is, for [`Mismatch`].
+/// The actual state of a key, for [`Mismatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The commit that wrote it last; [`Serial::ZERO`] if none did.
+    /// The commit that wrote it last; [`Serial::ZERO`] if it was never written.
     pub serial: Serial,
     /// Whether it has a body.
     pub is_present: bool,
 }
 
 impl Expected {
-    /// Whether a key that is as `found` is as expected.
+    /// Whether a key in the state `found` fulfils this condition.
     pub fn holds(self, found: Found) -> bool {
         match self {
             Expected::Anything => true,
@@ -92,7 +92,7 @@ impl std::fmt::Display for Found {
 }
 
 impl Batch {
-    /// A batch of nothing.
+    /// An empty batch.
     pub fn new() -> Batch {
         Batch::default()
     }
@@ -124,7 +124,7 @@ impl Batch {
         self
     }
 
-    /// The key that is written twice, if there is one: such a batch has no meaning.
+    /// A key that is written twice, if there is one: such a batch is invalid.
     pub fn key_written_twice(&self) -> Option<&Key> {
         let mut keys: Vec<&Key> = self.writes.iter().map(|write| &write.key).collect();
         keys.sort_unstable();
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_expected_of_a_key() {
+    fn conditions_on_a_key() {
         let never = Found { serial: Serial::ZERO, is_present: false };
         let deleted = Found { serial: Serial(4), is_present: false };
         let present = Found { serial: Serial(4), is_present: true };

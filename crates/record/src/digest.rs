@@ -9,7 +9,7 @@ use sha2::Digest as _;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// Text that is no digest.
+/// The given text is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a SHA-256 digest: 64 hexadecimal digits were expected")]
 pub struct DigestError(String);
@@ -20,18 +20,18 @@ impl Digest {
         Digest(sha2::Sha256::digest(bytes).into())
     }
 
-    /// The digest whose 32 bytes these are.
+    /// The digest with these 32 bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Digest {
         Digest(bytes)
     }
 
-    /// Its 32 bytes.
+    /// The 32 bytes of the digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
 
-/// Digests bytes as they arrive.
+/// Computes a digest of bytes as they arrive.
 #[derive(Clone, Default)]
 pub struct Hasher(sha2::Sha256);
 
@@ -41,12 +41,12 @@ impl Hasher {
         Hasher::default()
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all bytes seen.
+    /// The digest of all bytes so far.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }
@@ -67,7 +67,7 @@ impl fmt::Debug for Digest {
 impl FromStr for Digest {
     type Err = DigestError;
 
-    /// Reads 64 hexadecimal digits of either case.
+    /// Parses 64 hexadecimal digits of either case.
     fn from_str(text: &str) -> Result<Digest, DigestError> {
         let error = || DigestError(text.chars().take(80).collect());
         let digits = text.as_bytes();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn its_text_is_read_again() {
+    fn its_text_can_be_parsed() {
         assert_eq!(ABC.parse(), Ok(Digest::of(b"abc")));
         assert_eq!(ABC.to_uppercase().parse(), Ok(Digest::of(b"abc")));
         for bad in ["", &ABC[1..], &format!("{ABC}0"), &ABC.replace('b', "g"), &"é".repeat(32)] {

@@ -1,45 +1,45 @@
 //! The form of bodies, and [`Trouble`]: a record that cannot be read.
 //!
-//! A body is compact JSON that says which form it has: `"v": 1`. Members that a later version adds are passed
-//! over, a later form is not. What a body has in a wrong place is never repeated: it may be secret.
+//! A body is compact JSON with the number of its form: `"v": 1`. Members that a later version adds are ignored; a
+//! later form is refused. Error messages never repeat the contents of a body, which may be secret.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{Key, Record, Serial};
 
-/// A record that could not be read: it counts as deleted, and everything else was applied.
+/// A record that could not be read: it counts as deleted, and all other records were applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record `{key}` of serial {serial} cannot be read: {reason}")]
 pub struct Trouble {
-    /// Its key.
+    /// The key of the record.
     pub key: Key,
     /// The commit that wrote it.
     pub serial: Serial,
-    /// What is wrong.
+    /// The reason.
     pub reason: TroubleReason,
 }
 
-/// What is wrong with a record.
+/// Why a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TroubleReason {
-    /// The key is of a kind that is kept, and names nothing that can be.
+    /// The key is of a known kind, but what follows is not a valid name.
     #[error("its key names nothing that could be kept under it")]
     Key,
-    /// The body is not JSON of the expected shape.
+    /// The body is not JSON with the expected members.
     #[error("its body {what} (column {column})", what = if *.is_json { "has not the expected members" } else { "is not JSON" })]
     Body {
         /// Whether it is JSON at all.
         is_json: bool,
-        /// Where that was seen, in bytes from 1; 0: at the end of nothing.
+        /// The position of the error, in bytes from 1; 0 for an empty body.
         column: usize,
     },
-    /// The body was written by another version.
+    /// Another version wrote the body.
     #[error("its body has the form {found}, and this version reads the form {expected}")]
     Form {
-        /// What it says.
+        /// The form in the body.
         found: u32,
-        /// What is read.
+        /// The form that this version reads.
         expected: u32,
     },
     /// A member of the body has a value that it cannot have.
@@ -48,7 +48,7 @@ pub enum TroubleReason {
 }
 
 impl Trouble {
-    /// What is wrong with `record`.
+    /// The trouble with `record`.
     pub fn of(record: &Record, reason: TroubleReason) -> Trouble {
         Trouble { key: record.key.clone(), serial: record.serial, reason }
     }
@@ -59,10 +59,10 @@ struct FormOnly {
     v: u32,
 }
 
-/// Reads a body of the form `expected`. What is read has a member `v`, which is to be given to [`check_form`].
+/// Parses a body of the form `expected`. The type must have a member `v`; the caller passes that to [`check_form`].
 ///
 /// # Errors
-/// [`TroubleReason::Form`] if it says another form, since that may well have another shape;
+/// [`TroubleReason::Form`] if the body has another form, since its members may differ for that reason;
 /// [`TroubleReason::Body`] otherwise.
 pub fn read_body<'body, T: Deserialize<'body>>(
     body: &'body [u8],
@@ -74,15 +74,15 @@ pub fn read_body<'body, T: Deserialize<'body>>(
     })
 }
 
-/// Whether a body of the form `found` is read.
+/// Checks that this version reads bodies of the form `found`.
 ///
 /// # Errors
-/// [`TroubleReason::Form`] if it is not.
+/// [`TroubleReason::Form`] if it does not.
 pub fn check_form(found: u32, expected: u32) -> Result<(), TroubleReason> {
     if found == expected { Ok(()) } else { Err(TroubleReason::Form { found, expected }) }
 }
 
-/// A body as it is stored.
+/// Renders a body in its stored form.
 pub fn write_body(body: &impl Serialize) -> Bytes {
     serde_json::to_vec(body).expect("text keys and plain values are always written").into()
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_named_with_its_trouble() {
+    fn the_message_names_the_record_and_its_trouble() {
         let key = Key::new("pet/rex").expect("a key");
         let record = Record { key, serial: Serial(7), body: None, blobs: Vec::new() };
         let trouble = Trouble::of(&record, TroubleReason::Member("name"));

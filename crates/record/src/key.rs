@@ -1,23 +1,23 @@
-//! [`Key`]: what a record is kept under.
+//! [`Key`]: the key of a record.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What a record is kept under: 1 to 1,024 bytes of text without control characters, compared byte by
-/// byte. Its first segment, up to the first `/`, names whose record it is: `article/…`, `user/…`.
+/// The key of a record: 1 to 1,024 bytes of text without control characters, compared byte by byte. Its first
+/// segment, up to the first `/`, names the kind of the record: `article/…`, `user/…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
-/// Text that cannot be a key.
+/// Why a text cannot be a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("an empty text is not a key")]
     Empty,
-    /// More than [`Key::BYTES_MAX`].
+    /// The text is longer than [`Key::BYTES_MAX`].
     #[error("a key of {0} bytes is too long: at most {max} were expected", max = Key::BYTES_MAX)]
     TooLong(usize),
-    /// A control character, which no surface's names contain and databases treat differently.
+    /// The text contains a control character. No surface's names do, and databases treat them differently.
     #[error("`{key}` is not a key: it contains the control character U+{code:04X}", code = *.character as u32)]
     Control {
         /// The text, with the character escaped.
@@ -34,7 +34,7 @@ impl Key {
     /// Checks `text`.
     ///
     /// # Errors
-    /// [`KeyError`], by what is wrong.
+    /// [`KeyError`], depending on what is wrong.
     pub fn new(text: &str) -> Result<Key, KeyError> {
         if text.is_empty() {
             return Err(KeyError::Empty);
@@ -48,12 +48,12 @@ impl Key {
         Ok(Key(text.into()))
     }
 
-    /// The text.
+    /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What follows `kind` and a slash, if this is a key of that kind.
+    /// The rest after `kind` and a slash, if this is a key of that kind.
     pub fn after(&self, kind: &str) -> Option<&str> {
         self.0.strip_prefix(kind)?.strip_prefix('/')
     }

@@ -3,10 +3,9 @@
 //! a decided change -> [`Batch`] -> (the store commits it under one [`Serial`]) -> [`Record`]s -> the
 //! next snapshot of a surface.
 //!
-//! A record is the latest body under a [`Key`]; a deleted key is a record without a body, kept so that
-//! whoever follows the serials learns of the deletion. Large bytes are no part of a record: they are
-//! blobs, named by their [`Digest`], and a record lists the blobs that must live as long as it does.
-//! This crate does no I/O.
+//! A record is the latest body under a [`Key`]. A deleted key stays as a record without a body, so that every process
+//! that follows the serials learns of the deletion. Large contents are not part of a record: they are blobs, named by
+//! their [`Digest`], and a record lists the blobs that must live as long as it does. This crate does no I/O.
 
 mod batch;
 mod digest;
@@ -22,15 +21,15 @@ pub use serial::{Serial, SerialError};
 
 use bytes::Bytes;
 
-/// The latest state of one key, as the store hands it out.
+/// The latest state of one key, as the store returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it is kept under.
+    /// The key of the record.
     pub key: Key,
     /// The commit that wrote it.
     pub serial: Serial,
-    /// What was written; none if the key was deleted.
+    /// The body; `None` if the key was deleted.
     pub body: Option<Bytes>,
-    /// The blobs that live as long as this record; none if the key was deleted.
+    /// The blobs that live as long as this record; empty if the key was deleted.
     pub blobs: Vec<Digest>,
 }

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The number of a commit in the store: 1, 2, 3 …, growing by one with each, visible in order.
+/// The number of a commit in the store: 1, 2, 3 …. It grows by one with each commit; commits become visible in this
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Serial(pub u64);
 
 impl Serial {
-    /// Before the first commit.
+    /// Stands before the first commit.
     pub const ZERO: Serial = Serial(0);
 
     /// The serial of the commit after this one.
@@ -24,7 +25,7 @@ impl fmt::Display for Serial {
     }
 }
 
-/// Text that is no serial.
+/// The given text is not a serial.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a serial: a whole number from 0 to 9223372036854775807 was expected")]
 pub struct SerialError(String);
@@ -32,7 +33,7 @@ pub struct SerialError(String);
 impl FromStr for Serial {
     type Err = SerialError;
 
-    /// Reads decimal digits only; the bound is that of the databases' signed integers.
+    /// Parses decimal digits only; the bound is that of the databases' signed integers.
     fn from_str(text: &str) -> Result<Serial, SerialError> {
         let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse::<i64>() {

@@ -17,9 +17,9 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The encoding for a request with this `Accept-Encoding` value: the highest quality wins,
-    /// zstd before gzip before identity where they are equal. What is not named is not used,
-    /// except identity, which is always the last resort.
+    /// The encoding for a request with this `Accept-Encoding` value. The highest quality wins; of equal ones zstd
+    /// comes before gzip, and gzip before identity. Encodings that the value does not name are not used, except
+    /// identity, which is always the last resort.
     pub fn negotiate(accept_encoding: &str) -> Encoding {
         let mut qualities = [None, None];
         let mut any = None;
@@ -47,7 +47,7 @@ impl Encoding {
         }
         let zstd = qualities[0].or(any).unwrap_or(0.0);
         let gzip = qualities[1].or(any).unwrap_or(0.0);
-        // Unnamed identity is acceptable, but any named encoding is preferred to it.
+        // An identity that is not named is acceptable, but any named encoding is preferred to it.
         let identity = identity.or(any.filter(|&quality| quality == 0.0)).unwrap_or(0.0);
         if zstd > 0.0 && zstd >= gzip && zstd >= identity {
             Encoding::Zstd
@@ -58,7 +58,7 @@ impl Encoding {
         }
     }
 
-    /// Value of `Content-Encoding`; `None` for identity, which is not named.
+    /// Value of `Content-Encoding`; `None` for identity, which has no header.
     pub fn header_value(self) -> Option<&'static str> {
         match self {
             Encoding::Identity => None,
@@ -67,7 +67,7 @@ impl Encoding {
         }
     }
 
-    /// What tells the tag of this encoding from the identity's.
+    /// The suffix that makes the tag of this encoding differ from that of the identity.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Encoding::Identity => "",
@@ -90,7 +90,7 @@ impl Encoding {
     }
 }
 
-/// Fast enough to be done per request; larger levels gain a few percent of size for twice the time.
+/// Fast enough for every request; higher levels save a few percent of size for twice the time.
 const GZIP_LEVEL: u32 = 2;
 const ZSTD_LEVEL: i32 = 1;
 
@@ -99,7 +99,7 @@ const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
 fn gzip(body: &[u8]) -> Bytes {
     thread_local! {
-        // The compressor's tables are as large as many bodies: each thread keeps its own.
+        // The compressor's tables are as large as many bodies, so each thread has its own.
         static COMPRESS: RefCell<Compress> = RefCell::new(Compress::new(Compression::new(GZIP_LEVEL), false));
     }
     let mut out = Vec::with_capacity(64 + body.len() / 2);
@@ -110,7 +110,7 @@ fn gzip(body: &[u8]) -> Bytes {
             let read = compress.total_in() as usize;
             match compress.compress_vec(&body[read..], &mut out, FlushCompress::Finish) {
                 Ok(Status::StreamEnd) => break,
-                // More room is needed, or the compressor wants another call.
+                // The buffer must grow, or the compressor wants another call.
                 Ok(Status::Ok | Status::BufError) => out.reserve(64 + out.capacity()),
                 Err(error) => unreachable!("deflate into memory does not fail: {error}"),
             }

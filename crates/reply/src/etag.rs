@@ -7,18 +7,18 @@ use twox_hash::XxHash3_128;
 
 use crate::Encoding;
 
-/// A strong entity tag (RFC 9110, 8.8.3) for one body; each encoding of it has its own spelling.
+/// A strong entity tag (RFC 9110, 8.8.3) for one body; each of its encodings has a spelling of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Etag(u128);
 
 impl Etag {
-    /// The tag of these bytes, a body or all that determines one: equal bytes have equal tags, in every
-    /// process and after a restart.
+    /// The tag of these bytes, which are a body or everything that determines one. Equal bytes have equal tags, in
+    /// every process and after a restart.
     pub fn of(bytes: &[u8]) -> Etag {
         Etag(XxHash3_128::oneshot(bytes))
     }
 
-    /// The header's value for a body sent in `encoding`, quotes included.
+    /// The header's value for a body that is sent in `encoding`, with quotes.
     pub fn header_value(&self, encoding: Encoding) -> String {
         let mut value = String::with_capacity(40);
         value.push('"');
@@ -31,7 +31,7 @@ impl Etag {
         value
     }
 
-    /// 32 hexadecimal digits; by hand, as formatting takes longer than hashing a short body.
+    /// Appends 32 hexadecimal digits. This is hand-written, as formatting takes longer than hashing a short body.
     fn push_digits(&self, text: &mut String) {
         let digits: [u8; 32] = std::array::from_fn(|at| {
             let digit = (self.0 >> (124 - 4 * at)) as usize & 15;
@@ -40,7 +40,7 @@ impl Etag {
         text.push_str(std::str::from_utf8(&digits).expect("digits are ASCII"));
     }
 
-    /// Whether `tag` (without quotes) is this tag in any encoding.
+    /// Whether `tag` (without quotes) is this tag, in any encoding.
     pub(crate) fn names(&self, tag: &str) -> bool {
         let (digits, suffix) = tag.split_at_checked(32).unwrap_or((tag, ""));
         u128::from_str_radix(digits, 16) == Ok(self.0)
@@ -65,7 +65,7 @@ pub(crate) fn candidates(if_none_match: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether `tag` is the MD5 of `body` in hexadecimal. The body is only hashed for a tag of that form.
+/// Whether `tag` is the MD5 of `body` in hexadecimal. The body is hashed only if the tag has that form.
 pub(crate) fn is_md5_of(tag: &str, body: &[u8]) -> bool {
     let is_hexadecimal = tag.len() == 32 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hexadecimal
@@ -113,7 +113,7 @@ mod tests {
         check("d751713988987e9331980363e24189cf", false);
     }
 
-    /// What clients keep stays valid from one version to the next, on every processor.
+    /// The tags that clients have stored stay valid from version to version, on every processor.
     #[test]
     fn tags_are_xxh3() {
         assert_eq!(Etag::of(b"").to_string(), "99aa06d3014798d86001c324468d497f");

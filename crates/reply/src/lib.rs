@@ -1,4 +1,4 @@
-//! A finished answer, before HTTP: its bytes, what they are, and the tag that names them.
+//! A finished answer, before HTTP: its bytes, their media type, and the tag that names them.
 //!
 //! A surface makes a [`Reply`]; the server decides whether the client already has it
 //! ([`Reply::is_known_by`]), which encoding it gets ([`Encoding::negotiate`]) and sends it.
@@ -19,9 +19,9 @@ pub struct Reply {
     pub content_type: &'static str,
     /// The identity encoding.
     pub body: Bytes,
-    /// Names the data of this reply; `None` where the contract has no tag.
+    /// The tag of this reply's data; `None` if the contract has no tag.
     pub etag: Option<Etag>,
-    /// What the tag names, where that is not the body: the JSON within JSONP.
+    /// The bytes that the tag names, if they are not the body: the JSON within JSONP.
     pub core: Option<Bytes>,
 }
 
@@ -33,7 +33,7 @@ impl Reply {
         Reply::with_tag(content_type, body, etag)
     }
 
-    /// A reply with a tag that was made of what determines its body.
+    /// A reply whose tag was computed from everything that determines its body.
     pub fn with_tag(content_type: &'static str, body: impl Into<Bytes>, etag: Etag) -> Reply {
         Reply { content_type, body: body.into(), etag: Some(etag), core: None }
     }
@@ -43,7 +43,7 @@ impl Reply {
         Reply { content_type, etag: None, body: body.into(), core: None }
     }
 
-    /// A reply whose `etag` names its `core`: JSON in a wrapping that the request chose.
+    /// A reply whose `etag` names its `core`: JSON in a wrapper that the request chose.
     pub fn wrapped(
         content_type: &'static str,
         body: impl Into<Bytes>,
@@ -55,8 +55,8 @@ impl Reply {
 
     /// Whether an `If-None-Match` header with this value says that the client has this reply.
     ///
-    /// Besides RFC 9110 (lists, weak tags, `*`) two habits of the AUR's clients are understood:
-    /// a bare tag without quotes, and the MD5 of what is tagged, which was aurweb's tag.
+    /// Besides RFC 9110 (lists, weak tags, `*`) this accepts two habits of the AUR's clients: a bare tag without
+    /// quotes, and the MD5 of the tagged bytes, which was aurweb's tag.
     pub fn is_known_by(&self, if_none_match: &str) -> bool {
         let named = self.core.as_ref().unwrap_or(&self.body);
         self.etag.as_ref().is_some_and(|etag| {

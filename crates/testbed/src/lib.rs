@@ -1,8 +1,8 @@
-//! Real things for tests: a PostgreSQL, an S3-type server, an nginx, a small disk. Each is a test's own, in a
-//! temporary directory, and ends with the test's process at the latest, however that comes.
+//! Real things for tests: a PostgreSQL, an S3-type server, an nginx, a small disk. Each belongs to one test, lives in
+//! a temporary directory, and ends with the test's process at the latest, however that ends.
 //!
-//! What is not installed, or what this user may not do, is left out with a line that says so; under
-//! `CI=true` it is a failure instead. Nothing here reaches the binary: only tests depend on it.
+//! If a program is not installed, or this user lacks a right, the test is skipped with a line that says so; under
+//! `CI=true` it fails instead. Only tests depend on this crate: none of it is in the binary.
 
 mod nginx;
 mod postgres;
@@ -16,7 +16,7 @@ pub use postgres::{Frozen, Postgres};
 pub use s3::S3;
 pub use small_disk::SmallDisk;
 
-/// Says that a test was skipped, past what captures the output of tests that pass.
+/// Reports that a test was skipped, even where the output of passing tests is captured.
 ///
 /// # Panics
 /// Under `CI=true`.

@@ -1,4 +1,4 @@
-//! A real nginx of a test's own: the configuration that the test gives, in a temporary directory.
+//! A real nginx for one test, with the test's configuration, in a temporary directory.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,17 +10,17 @@ use tempfile::TempDir;
 
 /// A running server; it ends with the test's process at the latest.
 pub struct Nginx {
-    /// Where it listens: one address of this machine.
+    /// The address that it listens on, on this machine.
     pub address: SocketAddr,
     server: Child,
-    /// Kills it once its input is closed, which the end of this process does, however it comes.
+    /// Kills the server once its input is closed. The end of this process closes it, however the process ends.
     guard: Child,
     directory: TempDir,
 }
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // The master ends its workers with it, unlike one that is killed.
+        // A terminated master ends its workers; a killed one would not.
         let id = self.server.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &id]).status();
         let _ = self.server.wait();
@@ -30,11 +30,11 @@ impl Drop for Nginx {
 }
 
 impl Nginx {
-    /// A server with these lines in its only `server` block; none, and a line that says so, where nginx is not
-    /// installed.
+    /// Starts a server with these lines in its only `server` block. If nginx is not installed, the result is `None`
+    /// and a line says so.
     ///
     /// # Panics
-    /// If nginx does not take the configuration.
+    /// If nginx refuses the configuration.
     pub fn start(server_block: &str) -> Option<Nginx> {
         let Some(program) = program() else {
             crate::skipped("nginx is not installed (Debian package nginx-light)");
@@ -42,7 +42,7 @@ impl Nginx {
         };
         let begun = Instant::now();
         loop {
-            // Whoever takes the port in between makes the server end at once: another port then.
+            // If another process takes the port in the meantime, the server ends at once and the next port is tried.
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
             let address = listener.local_addr().expect("an address");
             drop(listener);
@@ -57,13 +57,13 @@ impl Nginx {
         }
     }
 
-    /// What it has logged about errors.
+    /// The errors that it has logged.
     pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("error.log")).unwrap_or_default()
     }
 }
 
-/// Debian keeps it out of the path of users.
+/// Debian installs it outside the `PATH` of users.
 fn program() -> Option<&'static str> {
     let is_there = |program: &&str| {
         let asked = Command::new(program).arg("-v").stderr(Stdio::null()).status();
@@ -72,7 +72,7 @@ fn program() -> Option<&'static str> {
     ["nginx", "/usr/sbin/nginx"].into_iter().find(is_there)
 }
 
-/// Starts it and waits until it takes connections; its log if it ended instead.
+/// Starts it and waits until it accepts connections; returns its log if it ends instead.
 fn run(program: &str, address: SocketAddr, server_block: &str) -> Result<Nginx, String> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
@@ -102,7 +102,7 @@ fn run(program: &str, address: SocketAddr, server_block: &str) -> Result<Nginx, 
         if nginx.server.try_wait().expect("a child").is_some() {
             return Err(nginx.log());
         }
-        // Another process may listen there: nginx writes its own number once it does.
+        // Another process may listen on the port: nginx writes its process id only once it listens itself.
         let is_there = nginx.directory.path().join("nginx.pid").exists();
         if is_there && TcpStream::connect(address).is_ok() {
             return Ok(nginx);
@@ -112,10 +112,10 @@ fn run(program: &str, address: SocketAddr, server_block: &str) -> Result<Nginx, 
     }
 }
 
-/// Everything that it writes lies in its directory.
+/// The configuration; everything that nginx writes is in `directory`.
 fn configuration(directory: &Path, address: SocketAddr, server_block: &str) -> String {
     let directory = directory.display();
-    // Its workers read what the test's own user may read.
+    // Its workers must be able to read the files of the test's user.
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {directory}/{kind};\n"))

@@ -1,5 +1,5 @@
-//! A PostgreSQL of a test's own, in a temporary directory, on a socket in there only. It can be crashed,
-//! started again, and frozen.
+//! A PostgreSQL for one test, in a temporary directory, reachable only by a socket in it. A test can crash it, start
+//! it again, and freeze it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A running server; it ends, and its files go, with this process at the latest.
+/// A running server; it ends with this process at the latest, and its files are removed.
 pub struct Postgres {
     programs: PathBuf,
     directory: PathBuf,
-    /// Stops the server once its input is closed, which the end of this process does, however it comes.
+    /// Stops the server once its input is closed. The end of this process closes it, however the process ends.
     guard: Child,
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Closes its input first.
+        // `wait` closes its input first.
         let _ = self.guard.wait();
     }
 }
 
 impl Postgres {
-    /// A fresh server; none, and a line that says so, where its programs are not installed.
+    /// Starts a fresh server. If its programs are not installed, the result is `None` and a line says so.
     pub fn start() -> Option<Postgres> {
         let Some(programs) = programs() else {
             crate::skipped("initdb of PostgreSQL was not found");
@@ -63,46 +63,46 @@ impl Postgres {
         );
         let mut start = self.pg_ctl("start");
         start.arg("-l").arg(self.directory.join("log")).args(["-o", &options]);
-        // Not to a pipe: the server keeps it open.
+        // Not a pipe, which the server would keep open.
         let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("pg_ctl");
         assert!(status.success(), "PostgreSQL did not start");
     }
 
-    /// Ends it at once, as a crash would.
+    /// Ends it at once, like a crash.
     pub fn crash(&self) {
         said(self.pg_ctl("stop").args(["-m", "immediate"]));
     }
 
-    /// Ends it as an administrator does who does not wait for clients.
+    /// Ends it like an administrator who does not wait for clients.
     pub fn stop(&self) {
         said(self.pg_ctl("stop").args(["-m", "fast"]));
     }
 
-    /// Copies its data while it is stopped, in place of an earlier copy.
+    /// Copies its data while it is stopped, replacing an earlier copy.
     pub fn keep_copy(&self) {
         let script = "rm -rf copy && cp -a data copy";
         said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
     }
 
-    /// Puts the copy in place of its data while it is stopped, as if a server that lagged behind took over.
+    /// Replaces its data with the copy while it is stopped, as if a replica that lagged behind took over.
     pub fn fall_back_to_copy(&self) {
         let script = "rm -rf data && mv copy data";
         said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
     }
 
-    /// Stops it in its tracks: connections stay open, and nobody answers, until the value is dropped.
+    /// Freezes it: connections stay open, but nothing answers until the returned value is dropped.
     pub fn freeze(&self) -> Frozen {
         let pid_file = self.directory.join("data/postmaster.pid");
         let pid_file = fs::read_to_string(pid_file).expect("a server that runs");
         let main = pid_file.lines().next().and_then(|pid| pid.parse().ok()).expect("a number");
-        // The main process first: it makes no more of the others then.
+        // The main process comes first, so that it starts no further ones.
         signal(main, Signal::STOP);
         let processes: Vec<i32> = std::iter::once(main).chain(children(main)).collect();
         processes.iter().for_each(|pid| signal(*pid, Signal::STOP));
         Frozen { processes }
     }
 
-    /// The socket that it listens on.
+    /// The directory of the socket that it listens on.
     pub fn socket(&self) -> String {
         format!("{}/.s.PGSQL.5432", self.directory.display())
     }
@@ -124,7 +124,7 @@ impl Postgres {
     }
 }
 
-/// A server that does not move; dropped, it goes on.
+/// A frozen server; dropping this lets it continue.
 pub struct Frozen {
     processes: Vec<i32>,
 }
@@ -136,7 +136,7 @@ impl Drop for Frozen {
 }
 
 fn signal(pid: i32, signal: Signal) {
-    // It may have ended by itself.
+    // It may have ended on its own.
     let _ = kill_process(Pid::from_raw(pid).expect("a process"), signal);
 }
 
@@ -146,14 +146,14 @@ fn children(pid: i32) -> Vec<i32> {
     let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let parent = |pid: i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything.
+        // The process name in parentheses may contain anything.
         let (_, rest) = stat.rsplit_once(") ")?;
         rest.split(' ').nth(1)?.parse::<i32>().ok()
     };
     processes.filter(|process| parent(*process) == Some(pid)).collect()
 }
 
-/// Where the programs are: the newest of what is installed.
+/// The directory of the programs: the newest installed version.
 fn programs() -> Option<PathBuf> {
     let mut installed: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -183,7 +183,7 @@ fn as_user(program: &Path) -> Command {
     } else {
         Command::new(program)
     };
-    // Somewhere that the user may be.
+    // A directory that this user may enter.
     command.current_dir("/");
     command
 }

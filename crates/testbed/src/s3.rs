@@ -1,8 +1,8 @@
-//! A real S3-type server of a test's own: Versity's gateway, which keeps each object as a file below a
-//! temporary directory. So a test can look at what is there, age it, and damage it.
+//! A real S3-type server for one test: Versity's gateway, which stores each object as a file below a temporary
+//! directory. So a test can look at the objects, change their age, and damage them.
 //!
-//! `LARDER_TEST_S3` is the path of the program `versitygw`; without it, the one that `./test` installs is
-//! taken if it is there.
+//! `LARDER_TEST_S3` is the path of the program `versitygw`; without it, the one that `./test` installs is used if it
+//! exists.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the server knows its only user by.
+/// The credentials of the server's only user.
 const KEYS: [(&str, &str); 2] = [("ACCESS_KEY_ID", "key"), ("SECRET_ACCESS_KEY", "secret")];
 
-/// A running server; it ends, and its files go, with this process at the latest.
+/// A running server; it ends with this process at the latest, and its files are removed.
 pub struct S3 {
     program: PathBuf,
     directory: PathBuf,
@@ -25,7 +25,7 @@ pub struct S3 {
 /// One run of the program.
 struct Running {
     server: Child,
-    /// Kills it once its input is closed, which the end of this process does, however it comes.
+    /// Kills the server once its input is closed. The end of this process closes it, however the process ends.
     guard: Child,
 }
 
@@ -33,7 +33,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
-        // Closes its input first.
+        // `wait` closes its input first.
         let _ = self.guard.wait();
     }
 }
@@ -46,7 +46,7 @@ impl Drop for S3 {
 }
 
 impl S3 {
-    /// A fresh server; none, and a line that says so, where the program is not installed.
+    /// Starts a fresh server. If the program is not installed, the result is `None` and a line says so.
     pub fn start() -> Option<S3> {
         let Some(program) = program() else {
             crate::skipped(
@@ -57,7 +57,7 @@ impl S3 {
         let directory = tempfile::tempdir().expect("a directory").keep();
         let begun = Instant::now();
         loop {
-            // Whoever takes the port in between makes the server end at once: another port then.
+            // If another process takes the port in the meantime, the server ends at once and the next port is tried.
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
             let address = listener.local_addr().expect("an address");
             drop(listener);
@@ -72,29 +72,29 @@ impl S3 {
         }
     }
 
-    /// The server that tests share which treat it kindly.
+    /// A server shared by the tests that neither crash nor damage it.
     pub fn shared() -> Option<&'static S3> {
         static SHARED: OnceLock<Option<S3>> = OnceLock::new();
         SHARED.get_or_init(S3::start).as_ref()
     }
 
-    /// An empty bucket; its name.
+    /// Makes an empty bucket and returns its name.
     pub fn make_bucket(&self) -> String {
         let name =
             tempfile::Builder::new().prefix("bucket-").rand_bytes(12).tempdir_in(&self.directory);
         let name = name.expect("a directory").keep();
-        // Names of buckets are in lower case.
+        // Bucket names must be in lower case.
         let lower = name.file_name().and_then(|name| name.to_str()).expect("a name").to_lowercase();
         fs::rename(&name, self.path(&lower)).expect("a new name");
         lower
     }
 
-    /// The directory of a bucket; an object is the file below it that its key names.
+    /// The directory of a bucket; an object is the file below it that is named by its key.
     pub fn path(&self, bucket: &str) -> PathBuf {
         self.directory.join(bucket)
     }
 
-    /// What a client has to know, as variables of its environment.
+    /// The settings that a client needs, as environment variables.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
@@ -111,7 +111,7 @@ impl S3 {
         let _ = self.running().server.wait();
     }
 
-    /// Starts it again after [`S3::crash`], with what it had, where it was.
+    /// Starts it again after [`S3::crash`], with the same objects and the same address.
     pub fn resume(&self) {
         let running = run(&self.program, &self.directory, self.address);
         *self.running() = running.expect("its port is free again");
@@ -122,7 +122,7 @@ impl S3 {
     }
 }
 
-/// Starts the server and waits until it takes connections; an error if it ended instead.
+/// Starts the server and waits until it accepts connections; returns an error if it ends instead.
 fn run(program: &Path, directory: &Path, address: SocketAddr) -> Result<Running, String> {
     let mut server = Command::new(program);
     for (name, value) in KEYS {
@@ -133,7 +133,7 @@ fn run(program: &Path, directory: &Path, address: SocketAddr) -> Result<Running,
     let server = server.spawn().map_err(|error| error.to_string())?;
     let guard = Command::new("sh")
         .arg("-c")
-        // The directory goes with the whole process; if only this run ends, it is still needed.
+        // The directory is removed when this process ends; if only this run ends, the directory is still needed.
         .arg(format!(
             "read -r _; kill -9 {}; kill -0 {} 2>/dev/null || rm -rf '{}'",
             server.id(),
@@ -157,7 +157,7 @@ fn run(program: &Path, directory: &Path, address: SocketAddr) -> Result<Running,
     Ok(running)
 }
 
-/// Where the program is.
+/// The path of the program.
 fn program() -> Option<PathBuf> {
     if let Some(program) = std::env::var_os("LARDER_TEST_S3") {
         return Some(program.into());

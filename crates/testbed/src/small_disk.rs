@@ -5,16 +5,16 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system of its own, for as long as this lives.
+/// A file system of its own; it is unmounted when this is dropped.
 pub struct SmallDisk {
     path: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts one at `path` with `options`, as in `size=8m,ro`; none where this process may not.
+    /// Mounts one at `path` with `options`, such as `size=8m,ro`; `None` if this process has no right to.
     pub fn mount(path: &Path, options: &str) -> Option<SmallDisk> {
         if !rustix::process::geteuid().is_root() {
-            // Not even under CI=true: only root has the right.
+            // This is skipped even under CI=true: only root has the right.
             let _ = writeln!(io::stderr(), "skipped: only root can mount a small disk");
             return None;
         }
@@ -29,24 +29,24 @@ impl SmallDisk {
         }
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Changes its options: `ro`, `rw`, `size=16m`.
+    /// Changes the mount options: `ro`, `rw`, `size=16m`.
     #[track_caller]
     pub fn remount(&self, options: &str) {
         mount(&["-o", &format!("remount,{options}")], &self.path).expect("to remount");
     }
 
-    /// Fills it to the last byte.
+    /// Fills the disk to the last byte.
     pub fn fill(&self) {
         let mut file = File::create(self.filler()).expect("a file");
         while file.write_all(&[7; 4096]).is_ok() {}
     }
 
-    /// Takes [`SmallDisk::fill`] back.
+    /// Undoes [`SmallDisk::fill`].
     pub fn make_room(&self) {
         fs::remove_file(self.filler()).expect("it was filled");
     }
@@ -58,7 +58,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: somebody may still have files open.
+        // Lazily, as files on it may still be open.
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }
