@@ -1,9 +1,9 @@
 //! Actions: named calls with JSON arguments, many in one request.
 //!
-//! JSON -> [`request::Calls`] -> [`Catalogue`] -> a [`Handler`] with its [`Arguments`] -> JSON.
-//! Each surface has a table of its [`Definition`]s; what is dispatched, what `GET /actions` lists and what the
-//! OpenAPI document says come from there. All calls of a request share one [`Context`]: they read the same
-//! snapshots. Nothing here knows how a request was sent or what its response looks like.
+//! JSON -> [`request::Calls`] -> [`Catalogue`] -> a [`Handler`] with its [`Arguments`] -> JSON. Each surface has a
+//! table of its [`Definition`]s, which drives the dispatch, the list of `GET /actions` and the OpenAPI document. All
+//! calls of a request share one [`Context`], so they read the same snapshots. This module knows neither how a request
+//! was sent nor what its response looks like.
 
 mod arguments;
 mod article;
@@ -32,39 +32,39 @@ pub use arguments::{Argument, ArgumentKind, Arguments};
 
 use request::Call;
 
-/// Seconds after which a client that met a full queue may try again.
+/// Seconds after which a client may retry if the queue was full.
 const FULL_RETRY_SECONDS: u64 = 1;
 
-/// One action, as it is called and as it is described.
+/// One action: its description and its code.
 pub struct Definition {
     /// `surface.verb`.
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// Its description in one sentence.
     pub summary: &'static str,
-    /// What it takes.
+    /// Its arguments.
     pub arguments: &'static [Argument],
-    /// Arguments to try it with, as JSON.
+    /// Example arguments, as JSON.
     pub example: &'static str,
-    /// Whether it changes anything; such an action is not run by a GET, which a mere link can make.
+    /// Whether it changes anything; such an action refuses GET, as a mere link can send that.
     pub writes: bool,
-    /// What runs.
+    /// The code that answers.
     pub handler: Handler,
 }
 
-/// How an action's answer is made; where its arguments do not fit, each says so before it does anything.
+/// How an action is answered. Each handler refuses invalid arguments before it does anything.
 pub enum Handler {
-    /// At once from the snapshots: it takes microseconds and never waits.
+    /// At once, from the snapshots: it takes microseconds and never waits.
     Read(fn(&Context, Arguments<'_>) -> Outcome),
-    /// On the pool, as it is nothing but computing.
+    /// On the pool, as it only computes.
     Compute(fn(Arguments<'_>) -> Result<Computation, Failure>),
-    /// With waiting: for the store, or for a write to be visible.
+    /// Asynchronously: it waits for the store, or for a write to become visible.
     Wait(for<'a> fn(&'a Context, Arguments<'a>) -> Waiting<'a>),
 }
 
-/// What a [`Handler::Compute`] computes.
+/// The computation of a [`Handler::Compute`].
 pub type Computation = Box<dyn FnOnce() -> Outcome + Send>;
 
-/// What a [`Handler::Wait`] waits for.
+/// The future of a [`Handler::Wait`].
 pub type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
 /// An action's result, one JSON value, or why there is none.
@@ -73,11 +73,11 @@ pub type Outcome = Result<Bytes, Failure>;
 /// Why an action has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The status that says the same.
+    /// The HTTP status for this failure.
     pub status: StatusCode,
-    /// Names the bad value and what was expected.
+    /// The message, which names the bad value and what was expected.
     pub message: String,
-    /// When to try again, in seconds, where that helps.
+    /// When to retry, in seconds, if a retry may help.
     pub retry_after_seconds: Option<u64>,
 }
 
@@ -87,12 +87,12 @@ impl Failure {
         Failure { status, message: message.into(), retry_after_seconds: None }
     }
 
-    /// 400: the call cannot be understood.
+    /// 400: the call is not valid.
     pub fn refused(message: impl Into<String>) -> Failure {
         Failure::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// 503, with the seconds after which to try again.
+    /// 503, with the seconds after which to retry.
     pub fn unavailable(message: impl Into<String>, seconds: u64) -> Failure {
         let failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, message);
         Failure { retry_after_seconds: Some(seconds), ..failure }
@@ -120,37 +120,37 @@ impl From<PoolError> for Failure {
     }
 }
 
-/// What the actions of one request share.
+/// The state that the actions of one request share.
 pub struct Context {
     /// The server.
     pub app: Arc<App>,
-    /// The packages as they were when the request came; `None` before the first snapshot.
+    /// The packages when the request arrived; `None` before the first snapshot.
     pub aur: Option<Arc<AurPublished>>,
-    /// What was published of the store then.
+    /// The state of the store when the request arrived; `None` before it has been loaded.
     pub stored: Option<Arc<Stored>>,
-    /// Whom the rate limit counts.
+    /// The client that the rate limit counts.
     pub client: ClientKey,
-    /// The request's headers, for who is asking.
+    /// The request's headers, which have the credentials.
     pub headers: HeaderMap,
     /// Whether the request may change anything.
     pub may_write: bool,
-    /// The last commit of the request's actions; zero: none.
+    /// The last commit of the request's actions; zero if there was none.
     written: AtomicU64,
 }
 
 impl Context {
-    /// Takes the snapshots of this moment.
+    /// Takes the current snapshots.
     pub fn new(app: Arc<App>, client: ClientKey, headers: HeaderMap, may_write: bool) -> Context {
         let (aur, stored) = (app.aur.snapshot_full(), app.keeper.live.snapshot_full());
         Context { app, aur, stored, client, headers, may_write, written: AtomicU64::new(0) }
     }
 
-    /// Notes a commit.
+    /// Remembers a commit.
     fn wrote(&self, serial: Serial) {
         self.written.fetch_max(serial.0, Relaxed);
     }
 
-    /// The newest state of the store that the calls so far have read or made; none before there is one.
+    /// The newest serial that the calls so far have read or written; `None` before the store has been loaded.
     pub fn serial(&self) -> Option<Serial> {
         let written = Some(Serial(self.written.load(Relaxed))).filter(|it| *it > Serial::ZERO);
         written.max(self.stored.as_ref().map(|stored| stored.serial))
@@ -159,7 +159,7 @@ impl Context {
     /// Runs one call.
     ///
     /// # Errors
-    /// What the action refuses or cannot do; 400 for a name that is no action's.
+    /// Those of the action; 400 if no action has this name.
     pub async fn run(&self, call: &Call<'_>) -> Outcome {
         let Some(action) = self.app.actions.find(&call.name) else {
             self.app.metrics.acted("unknown", "refused");
@@ -189,10 +189,10 @@ impl Context {
     }
 }
 
-/// Whether a surface's actions are answered, and what they are.
+/// Whether a surface is enabled, and its actions.
 type Table = (fn(&Config) -> bool, &'static [Definition]);
 
-/// All tables, in the order of documentation.
+/// All tables, in the order of the documentation.
 const TABLES: &[Table] = &[
     (|config| config.aur.enabled, aur::ACTIONS),
     (|config| config.article.enabled, article::ACTIONS),
@@ -207,7 +207,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The actions of all surfaces that are switched on.
+    /// The actions of all enabled surfaces.
     pub fn new(config: &Config) -> Catalogue {
         let actions: Vec<&Definition> = TABLES
             .iter()

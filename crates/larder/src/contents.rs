@@ -1,8 +1,8 @@
-//! Contents in memory: blobs that are asked for often, with their compressed forms, within a budget.
+//! [`Contents`]: a cache of article contents that are requested often, with their compressed forms, within a budget.
 //!
-//! digest -> (memory, else the blob store, once however many ask) -> [`Content`].
-//! Contents never change, since their name is their digest: nothing here is ever out of date, only
-//! forgotten when others are asked for more often.
+//! digest -> (memory, else the blob store, once for all concurrent requests) -> [`Content`]. Contents never change,
+//! since their digest is their name. So nothing in the cache is ever out of date, only evicted for contents that are
+//! requested more often.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use record::{Digest, Serial};
 use reply::Encoding;
 use store::{BlobError, BlobStore};
 
-/// The memory is divided, so that those who look for different contents do not wait for each other; a part has
-/// at least so many bytes, if there are so many at all.
+/// The cache is divided into parts, so that requests for different contents do not wait for each other's lock. A part
+/// has at least this many bytes, if the budget allows it.
 const PART_BYTES_MIN: u64 = 32 << 20;
 
-/// A content larger than this part of a part is not kept, but read in pieces each time. With its compressed
-/// forms it is at most three times as large, and beside it others must find a place.
+/// A content larger than a part divided by this is not cached but read in pieces each time. With its compressed forms
+/// it takes at most three times its size, and there must be room for others beside it.
 const PART_SHARE: u64 = 4;
 
-/// Shorter contents are sent as they are: a packet holds them anyway.
+/// Shorter contents are sent uncompressed: they fit into a packet anyway.
 const ENCODED_BYTES_MIN: usize = 256;
 
-/// What one entry costs besides its bytes, roughly: the headers of a form or two.
+/// Approximate cost of an entry besides its bytes: the headers of one or two forms.
 const ENTRY_BYTES: u64 = 2_048;
 
-/// A blob, and what it compresses to where that is worth sending.
+/// A blob, with its compressed forms if they are worth sending.
 #[derive(Debug)]
 pub struct Content {
     identity: Bytes,
@@ -38,21 +38,21 @@ pub struct Content {
     heads: [ArcSwapOption<Head>; 3],
 }
 
-/// The headers of a response, finished, and what they were made of.
+/// The finished headers of a response, and what they depend on.
 #[derive(Debug)]
 pub struct Head {
-    /// Whose content it was.
+    /// The revision that they describe.
     pub facts: Arc<RevisionFacts>,
-    /// Whether it was asked for as the latest.
+    /// Whether the request was for the latest revision.
     pub is_latest: bool,
-    /// The state that it was answered from.
+    /// The serial of the snapshot that answered.
     pub serial: Serial,
     /// The headers.
     pub headers: HeaderMap,
 }
 
 impl Content {
-    /// Compresses `identity`, where that makes it shorter by a tenth at least.
+    /// Compresses `identity`; a compressed form is used only if it is shorter by at least a tenth.
     pub fn new(identity: Bytes) -> Content {
         let encoded = |encoding: Encoding| {
             if identity.len() < ENCODED_BYTES_MIN {
@@ -69,7 +69,7 @@ impl Content {
         }
     }
 
-    /// Where the headers of this form are kept between requests: whoever finds other ones replaces them.
+    /// The headers that this form was last sent with. A request that finds different ones replaces them.
     pub fn head(&self, encoding: Encoding) -> &ArcSwapOption<Head> {
         let [identity, gzip, zstd] = &self.heads;
         match encoding {
@@ -79,12 +79,12 @@ impl Content {
         }
     }
 
-    /// Whether there is any form but the bytes as they are.
+    /// Whether there is any compressed form.
     pub fn has_forms(&self) -> bool {
         self.gzip.is_some() || self.zstd.is_some()
     }
 
-    /// The bytes for a client that accepts `wanted`, and the encoding they are in.
+    /// The bytes for a client that accepts `wanted`, and their encoding.
     pub fn encoded(&self, wanted: Encoding) -> (Encoding, &Bytes) {
         let found = match wanted {
             Encoding::Gzip => self.gzip.as_ref(),
@@ -109,20 +109,20 @@ impl quick_cache::Weighter<Digest, Arc<Content>> for Weight {
     }
 }
 
-/// The contents that are in memory.
+/// The cache of contents.
 pub struct Contents {
     cache: quick_cache::sync::Cache<Digest, Arc<Content>, Weight>,
     content_bytes_max: u64,
 }
 
 impl Contents {
-    /// None yet, and at most `memory_bytes_max` ever.
+    /// An empty cache that takes at most `memory_bytes_max`.
     pub fn new(memory_bytes_max: u64) -> Contents {
         let expected =
             usize::try_from(memory_bytes_max / 16_384).unwrap_or(usize::MAX).clamp(16, 1 << 20);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let parts = usize::try_from(memory_bytes_max / PART_BYTES_MIN).unwrap_or(usize::MAX);
-        // The cache takes the next power of two.
+        // The cache rounds this up to the next power of two.
         let parts = parts.clamp(1, 4 * cores).next_power_of_two();
         let parts =
             if parts as u64 * PART_BYTES_MIN > memory_bytes_max { parts / 2 } else { parts };
@@ -142,25 +142,25 @@ impl Contents {
         Contents { cache, content_bytes_max }
     }
 
-    /// The content, if it is in memory.
+    /// The content, if it is in the cache.
     pub fn at_hand(&self, digest: &Digest) -> Option<Arc<Content>> {
         self.cache.get(digest)
     }
 
-    /// Takes a content in that will be asked for presently.
+    /// Adds a content that will be requested soon.
     pub fn insert(&self, digest: Digest, content: Content) {
         self.cache.insert(digest, Arc::new(content));
     }
 
-    /// Whether a content of this size is kept in memory at all.
+    /// Whether contents of this size are cached at all.
     pub fn keeps(&self, size_bytes: u64) -> bool {
         size_bytes <= self.content_bytes_max
     }
 
-    /// The content, read where it is not in memory; `None` if the blob is not there.
+    /// The content, read from the store if it is not in the cache; `None` if the blob does not exist.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Errors of reading it.
     pub async fn load(
         &self,
         blobs: &BlobStore,
@@ -182,7 +182,7 @@ impl Contents {
         }
     }
 
-    /// Bytes in memory now.
+    /// Bytes that the cache takes now.
     pub fn memory_bytes(&self) -> u64 {
         self.cache.weight()
     }
@@ -203,7 +203,7 @@ mod tests {
             short.encoded(Encoding::Gzip),
             (Encoding::Identity, &Bytes::from_static(b"short"))
         );
-        // Xorshift: what looks random enough to compressors.
+        // A fixed xorshift sequence: compressors find nothing to shorten in it.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let next = || {
             state ^= state << 13;
@@ -224,7 +224,7 @@ mod tests {
         assert!(contents.keeps(largest) && !contents.keeps(largest + 1));
         assert!(largest <= memory_bytes_max / PART_SHARE + 1);
         let digest = Digest::of(b"some name");
-        // What is kept stays, whatever the number of cores.
+        // A content that is cached stays there, for any number of cores.
         if let Some(size_bytes) = usize::try_from(largest).ok().filter(|&bytes| bytes > 16_384) {
             contents.insert(digest, Content::new(vec![0; size_bytes].into()));
             assert!(contents.at_hand(&digest).is_some(), "{memory_bytes_max}");

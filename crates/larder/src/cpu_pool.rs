@@ -1,9 +1,9 @@
-//! Threads for work that is nothing but computing: the actions that compute.
+//! [`CpuPool`]: threads for actions that only compute.
 //!
-//! job -> bounded queue -> a thread of low priority -> its result. The threads that answer requests never
-//! compute such work, and where there are not enough cores for both, the scheduler prefers them. Nothing here
-//! waits for a disk, a socket or a lock of someone else's. Passwords are hashed elsewhere ([`crate::passwords`]), at the
-//! usual priority: a login is not to wait behind somebody's computations.
+//! job -> bounded queue -> a thread of low priority -> its result. The threads that answer requests never do such
+//! work, and if there are not enough cores for both, the scheduler prefers them. No job waits for a disk, a socket or
+//! another component's lock. Passwords are hashed elsewhere ([`crate::passwords`]), at the usual priority: a login
+//! must not wait behind somebody's computations.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,8 +15,8 @@ use std::{io, thread};
 use prometheus::{Histogram, IntCounter, IntGauge};
 use tokio::sync::oneshot;
 
-/// Niceness of the threads: the least priority there is, which every process may ask for. On two cores it keeps the
-/// answers of others quick, and unlike an idle class it still leaves the computations a share when all cores are busy.
+/// Niceness of the threads: the lowest priority, which every process may choose. On two cores it keeps other answers
+/// quick; unlike an idle class, it still leaves the computations a share when all cores are busy.
 const NICENESS: i32 = 19;
 
 /// A fixed number of threads with a bounded queue.
@@ -29,7 +29,7 @@ pub struct CpuPool {
 /// Why a job has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// As many jobs wait as may; this one was refused at once.
+    /// The queue is full; the job was refused at once.
     #[error("{waiting} computations are waiting already, the most that may")]
     Full {
         /// The length of the queue.
@@ -43,25 +43,25 @@ pub enum PoolError {
     Stopped,
 }
 
-/// What a pool counts.
+/// The metrics of a pool.
 #[derive(Clone, Debug)]
 pub struct Counters {
     /// Jobs that wait for a thread.
     pub queue_length: IntGauge,
     /// Threads that compute.
     pub busy_threads: IntGauge,
-    /// Time that a job took once it had begun, in seconds.
+    /// Time that a job took after its start, in seconds.
     pub seconds: Histogram,
     /// Jobs refused because the queue was full.
     pub refused: IntCounter,
-    /// Jobs given up by their callers before they began.
+    /// Jobs whose callers gave up before they began.
     pub abandoned: IntCounter,
 }
 
 #[derive(Debug)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Told of every new job, and of the stop.
+    /// Signals every new job, and the stop.
     changed: Condvar,
     queue_max: usize,
     counters: Counters,
@@ -70,7 +70,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Threads with nothing to do: a job that one of them will take at once does not wait.
+    /// Threads without work: a job that one of them will take at once does not wait.
     idle: usize,
     next_number: u64,
     is_stopping: bool,
@@ -88,10 +88,10 @@ struct Waiting {
 }
 
 impl CpuPool {
-    /// Starts `threads` threads; `queue_max` jobs may wait for one.
+    /// Starts `threads` threads; at most `queue_max` jobs may wait for one.
     ///
     /// # Errors
-    /// If the system gives no threads.
+    /// If the system cannot start a thread.
     pub fn start(threads: usize, queue_max: usize, counters: Counters) -> io::Result<CpuPool> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -99,7 +99,7 @@ impl CpuPool {
             queue_max,
             counters,
         });
-        // Made first: if a thread cannot be started, dropping this ends the others.
+        // The pool is made first: if a thread cannot be started, dropping the pool ends the others.
         let pool = CpuPool { shared, threads: Mutex::default() };
         for _ in 0..threads {
             let shared = pool.shared.clone();
@@ -111,10 +111,10 @@ impl CpuPool {
         Ok(pool)
     }
 
-    /// Computes `job` on a thread of the pool. Dropping the future gives the job up if it has not begun.
+    /// Computes `job` on a thread of the pool. Dropping the future removes the job if it has not begun.
     ///
     /// # Errors
-    /// [`PoolError::Full`] at once where the queue is full; [`PoolError::Panicked`] if the job did;
+    /// [`PoolError::Full`] at once if the queue is full; [`PoolError::Panicked`] if the job panicked;
     /// [`PoolError::Stopped`] after [`CpuPool::stop`].
     pub async fn run<T: Send + 'static>(
         &self,
@@ -122,9 +122,9 @@ impl CpuPool {
     ) -> Result<T, PoolError> {
         let (result, computed) = oneshot::channel();
         let number = self.shared.push(Box::new(move || {
-            // A job owns all it uses, so nobody sees what a panic left half done.
+            // A job owns everything that it uses, so nobody sees what a panic left half done.
             let outcome = catch_unwind(AssertUnwindSafe(job));
-            // Nobody is there to take it if the caller has gone.
+            // If the caller has gone, nobody receives the result.
             let _ = result.send(outcome);
         }))?;
         let _place = Place { shared: &self.shared, number };
@@ -135,7 +135,7 @@ impl CpuPool {
         }
     }
 
-    /// Takes no more jobs, computes those that wait, and returns once all threads have ended.
+    /// Accepts no more jobs, computes those that wait, and returns when all threads have ended.
     pub async fn stop(&self) {
         self.shared.stop();
         let threads =
@@ -192,14 +192,14 @@ impl Shared {
         while let Some(job) = self.next_job() {
             self.counters.busy_threads.inc();
             let started_at = Instant::now();
-            // It catches its own panics.
+            // A job catches its own panics.
             job();
             self.counters.seconds.observe(started_at.elapsed().as_secs_f64());
             self.counters.busy_threads.dec();
         }
     }
 
-    /// Waits for a job; `None` once the pool is stopping and nothing waits.
+    /// Waits for a job; `None` once the pool is stopping and no job waits.
     fn next_job(&self) -> Option<Box<dyn FnOnce() + Send>> {
         let mut queue = self.queue();
         loop {
@@ -222,7 +222,7 @@ impl Shared {
     }
 }
 
-/// A job's place in the queue, given up when dropped.
+/// A job's place in the queue; dropping this removes the job.
 struct Place<'pool> {
     shared: &'pool Shared,
     number: u64,
@@ -231,21 +231,21 @@ struct Place<'pool> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
-        // Numbers ascend, as jobs are taken in the order in which they came.
+        // Numbers ascend, as jobs are queued in this order.
         if let Ok(at) = queue.waiting.binary_search_by_key(&self.number, |waiting| waiting.number) {
             let given_up = queue.waiting.remove(at);
             self.shared.note(&queue);
             drop(queue);
-            // What the job owns is freed outside of the lock.
+            // The job's data is freed without holding the lock.
             drop(given_up);
             self.shared.counters.abandoned.inc();
         }
     }
 }
 
-/// Lets the threads that answer requests go first.
+/// Lowers the priority of this thread below that of the threads that answer requests.
 fn lower_priority() {
-    // On Linux a niceness belongs to a thread, elsewhere to the process: there it stays as it is.
+    // On Linux niceness belongs to a thread; elsewhere it belongs to the process, so there it stays unchanged.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         tracing::warn!(%error, "the priority of a computing thread cannot be lowered");
@@ -253,7 +253,7 @@ fn lower_priority() {
 }
 
 impl Counters {
-    /// Counters that are registered nowhere: for tests.
+    /// Counters for tests, which are not registered.
     pub fn unregistered() -> Counters {
         let valid = "the name is valid";
         let gauge = |name: &str| IntGauge::new(name, name).expect(valid);

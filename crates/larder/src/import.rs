@@ -1,4 +1,4 @@
-//! Moving in: what another index has, taken over into the store; and clients told of the new place.
+//! Moving to Larder: importing the contents of another index into the store, and configuring clients for the new one.
 //!
 //! ```text
 //! a devpi export ──► devpi ──┐
@@ -7,9 +7,9 @@
 //! the URL of an index ─► clients ─► pip.conf, uv.toml, .pypirc, poetry's files
 //! ```
 //!
-//! Servers may run on the store meanwhile. Bytes are kept before the records that name them, hundreds of
-//! records are committed together, and what is there already is left alone: an import that was interrupted is
-//! run again. Nothing that is in the store is ever replaced; what differs is told as a conflict.
+//! Servers may run on the store meanwhile. Bytes are stored before the records that name them, and hundreds of
+//! records are committed together. An import that was interrupted can be run again: it leaves alone what the store
+//! has already. Nothing in the store is ever replaced; differences are reported as conflicts.
 
 pub mod clients;
 mod devpi;
@@ -24,8 +24,8 @@ pub use devpi::{DevpiImport, import_devpi};
 pub use report::{Mirrored, Report, Tally, Told};
 pub use wheels::{WheelsImport, import_wheels};
 
-/// Files that are read and kept at once.
+/// Most files that are read and stored at once.
 const AT_ONCE_MAX: usize = 8;
 
-/// Changes that are committed together.
+/// Most changes in one commit.
 const TOGETHER_MAX: usize = 256;

@@ -1,11 +1,11 @@
-//! The cell that holds a surface's current snapshot.
+//! [`Live`]: the cell that holds a surface's current snapshot.
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwapOption, Guard};
 
-/// The current `T`, empty until the first is published. Readers take it once and keep what they took;
-/// they never wait for a writer, nor a writer for them.
+/// The current `T`, empty until the first one is published. A reader takes it once and works with that one; readers
+/// never wait for a writer, nor a writer for them.
 #[derive(Debug)]
 pub struct Live<T> {
     current: ArcSwapOption<T>,
@@ -18,24 +18,24 @@ impl<T> Default for Live<T> {
 }
 
 impl<T> Live<T> {
-    /// The snapshot of this moment, for use within one request; `None` before the first.
+    /// The current snapshot, for use within one request; `None` before the first.
     pub fn snapshot(&self) -> Option<Guarded<T>> {
         let guard = self.current.load();
         guard.is_some().then_some(Guarded(guard))
     }
 
-    /// The same, to be kept for longer.
+    /// The current snapshot as an `Arc`, for a longer use than [`Live::snapshot`]; `None` before the first.
     pub fn snapshot_full(&self) -> Option<Arc<T>> {
         self.current.load_full()
     }
 
-    /// Makes `next` the current one. What it replaces is freed by its last reader.
+    /// Makes `next` the current snapshot. The last reader of the old one frees it.
     pub fn publish(&self, next: Arc<T>) {
         self.current.store(Some(next));
     }
 }
 
-/// A snapshot that is being read.
+/// A snapshot in use.
 pub struct Guarded<T>(Guard<Option<Arc<T>>>);
 
 impl<T> std::ops::Deref for Guarded<T> {

@@ -1,8 +1,8 @@
 //! The log: events of `tracing` -> lines on stderr, as text for people or JSON for machines.
 //!
-//! Standard output is for data and never gets a log line. Where the journal stamps each line with the time, no second
-//! time is written. Events of the security log ([`security::TARGET`]) go to a file of their own where one is configured:
-//! all of them, whatever the level.
+//! Standard output is for data and never gets a log line. If the journal stamps each line with the time, Larder
+//! writes no second one. Events of the security log ([`security::TARGET`]) go to a file of their own if one is
+//! configured: all of them, at any level.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -22,17 +22,17 @@ use crate::security;
 /// The file of the security log, if this process has one.
 static SECURITY_FILE: OnceLock<Arc<SecurityFile>> = OnceLock::new();
 
-/// Libraries whose warnings are about what clients send, a line for each: whoever likes could fill the log. What matters of
-/// it is counted, and logged by us.
+/// Libraries that log a warning for each bad thing that a client sends: any client could fill the log with them.
+/// Larder counts the important ones, and logs them itself.
 const SILENT: &str = "h2=off,rustls=off";
 
-/// How lines are written, decided once at the start.
+/// The format of lines, chosen once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Style {
     is_json: bool,
     is_coloured: bool,
     has_time: bool,
-    /// Directives of the filter, in the notation of RUST_LOG.
+    /// The directives of the filter, in the syntax of RUST_LOG.
     filter: String,
 }
 
@@ -54,11 +54,11 @@ impl Style {
     }
 }
 
-/// Starts logging to stderr as the configuration says; $RUST_LOG wins over `log_level`. Call it once.
+/// Starts logging to stderr with the configured format; $RUST_LOG takes precedence over `log_level`. Call this once.
 ///
 /// # Errors
-/// A text if $RUST_LOG cannot be read as a filter, if the file of the security log cannot be opened, or if logging has
-/// been started before.
+/// A message if $RUST_LOG is not a valid filter, if the file of the security log cannot be opened, or if logging has
+/// been started already.
 pub fn init(config: &Config, environment: &Environment) -> Result<(), String> {
     let style = Style::new(config, environment, io::stderr().is_terminal());
     let security = security_file(config)?;
@@ -67,10 +67,10 @@ pub fn init(config: &Config, environment: &Environment) -> Result<(), String> {
         .map_err(|error| format!("logging cannot start: {error}"))
 }
 
-/// Starts logging for a command: the security log, if it has a file. What else there is to say, the command says.
+/// Starts logging for a command: only the security log, if it has a file. The command prints everything else itself.
 ///
 /// # Errors
-/// As [`init`].
+/// Those of [`init`].
 pub fn init_command(config: &Config, environment: &Environment) -> Result<(), String> {
     let Some(file) = security_file(config)? else { return Ok(()) };
     let style = Style::new(config, environment, io::stderr().is_terminal());
@@ -80,10 +80,10 @@ pub fn init_command(config: &Config, environment: &Environment) -> Result<(), St
         .map_err(|error| format!("logging cannot start: {error}"))
 }
 
-/// Opens the file of the security log again, which somebody may have moved away.
+/// Opens the file of the security log again, in case it was moved away.
 ///
 /// # Errors
-/// Those of opening it; the old one stays.
+/// If it cannot be opened; the old one then stays in use.
 pub fn reopen() -> io::Result<()> {
     SECURITY_FILE.get().map_or(Ok(()), |file| file.reopen())
 }
@@ -96,7 +96,7 @@ fn security_file(config: &Config) -> Result<Option<Arc<SecurityFile>>, String> {
     Ok(Some(SECURITY_FILE.get_or_init(|| Arc::new(file)).clone()))
 }
 
-/// A file that lines are appended to, each whole.
+/// A file that whole lines are appended to.
 struct SecurityFile {
     path: PathBuf,
     file: Mutex<File>,
@@ -138,7 +138,7 @@ impl Write for &SecurityFile {
 
 type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Lines in the given style to `writer`.
+/// A layer that writes lines in this style to `writer`.
 fn lines_to<W>(style: &Style, writer: W) -> BoxedLayer
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -154,7 +154,7 @@ where
     }
 }
 
-/// The security log alone, to a file: always with the time, and without colours.
+/// A layer for the security log alone, to a file: always with the time, and without colours.
 fn security_layer(style: &Style, file: Arc<SecurityFile>) -> BoxedLayer {
     let style = Style { is_coloured: false, has_time: true, ..style.clone() };
     lines_to(&style, file).with_filter(filter_fn(is_security)).boxed()
@@ -164,7 +164,7 @@ fn is_security(metadata: &tracing::Metadata<'_>) -> bool {
     metadata.target() == security::TARGET
 }
 
-/// A subscriber in the given style that writes to `writer`, and the security log to `security`, where that is given.
+/// A subscriber in this style that writes to `writer`; if `security` is given, the security log goes to that file.
 fn subscriber<W>(
     style: &Style,
     writer: W,
@@ -197,12 +197,12 @@ mod tests {
         pairs.iter().copied().collect()
     }
 
-    /// The lines that one event at `info` and one at `debug` leave behind.
+    /// The lines that one event at `info` and one at `debug` produce.
     fn lines(style: &Style) -> String {
         lines_beside(style, None)
     }
 
-    /// The same, and one of the security log.
+    /// The lines that these two events and one of the security log produce.
     fn lines_beside(style: &Style, security: Option<Arc<SecurityFile>>) -> String {
         #[derive(Clone, Default)]
         struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -276,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_cannot_be_read_is_refused_with_its_text() {
+    fn an_invalid_filter_is_quoted_and_refused() {
         let style = style(LogFormat::Text, &[("RUST_LOG", "larder=loud")], false);
         let error = subscriber(&style, io::sink, None).err().unwrap();
         assert!(error.contains("larder=loud"), "{error}");
     }
 
     #[test]
-    fn the_security_log_has_a_file_of_its_own_whatever_the_level() {
+    fn the_security_log_has_a_file_of_its_own_at_any_level() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("security.log");
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!((&value["event"], &value["target"]), (&"test".into(), &security::TARGET.into()));
         assert!(value["timestamp"].is_string(), "{lines}");
 
-        // Moved away and opened again: what comes then is in the new one.
+        // The file is moved away and opened again: later lines are in the new one.
         let moved = directory.path().join("security.log.1");
         std::fs::rename(&path, &moved).unwrap();
         file.reopen().unwrap();

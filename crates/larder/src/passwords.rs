@@ -1,15 +1,16 @@
-//! Checking passwords without paying for it at each request, and without letting anybody guess.
+//! Checks passwords without a hash for each request, and without letting anybody guess them.
 //!
-//! check + client -> known already? -> [`throttle`] -> a place to hash ([`places`], [`mod@line`]) -> right or wrong.
+//! check + client -> result known? -> [`throttle`] -> a place to hash ([`places`], [`mod@line`]) -> right or wrong.
 //!
-//! A hash is made to be slow, and clients send their password with every request: what was found right is
-//! remembered for a while, under a fingerprint that the password's hash is part of, so that a changed password
-//! is forgotten at once. What was found wrong is remembered in the same way, so that a client with an old password
-//! costs nothing and is not taken for one that guesses: only different wrong passwords count. Nothing that could be
-//! a password is kept. Requests that bring the same password at the same time share one hash.
+//! A hash is slow on purpose, and clients send their password with every request. So a password that was found right
+//! is remembered for a while, under a fingerprint that includes the stored hash: a changed password is forgotten at
+//! once. A password that was found wrong is remembered in the same way, so that a client with an old password costs
+//! nothing and does not look like a guesser: only different wrong passwords count. Nothing that could be a password
+//! is stored. Requests that send the same password at the same time share one hash.
 //!
-//! Where an account's password was right lately, and which, is remembered for longer: it goes first in the line, and
-//! passes where others are throttled. Accounts that do not exist are treated as those that do.
+//! For longer than that, it is remembered for which client an account's password was right, and which password it
+//! was. Such a client goes first in the line, and passes where others are throttled. Accounts that do not exist are
+//! treated like those that do.
 
 mod budget;
 mod episodes;
@@ -37,31 +38,31 @@ use places::Places;
 pub use throttle::{Bound, Bounds, Throttled};
 use throttle::{Past, Throttle, Try};
 
-/// Verified passwords that are remembered at once.
+/// Most right passwords that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Wrong passwords that are remembered at once.
+/// Most wrong passwords that are remembered.
 const WRONG_MAX: usize = 10_000;
 
-/// Accounts and clients of which it is remembered that the one's password was right at the other.
+/// Most pairs of an account and a client for which it is remembered that the password was right.
 const KNOWN_MAX: usize = 65_536;
 
-/// For how long.
+/// How long such a pair is remembered.
 const KNOWN_FOR: Duration = Duration::from_secs(7 * 86_400);
 
 /// A fingerprint of a user, their hash and a password.
 type Fingerprint = [u8; 32];
 
-/// What is counted.
+/// The metrics of password checks.
 #[derive(Clone, Debug)]
 pub struct Counters {
     /// Passwords that wait to be hashed.
     pub waiting: IntGauge,
-    /// Passwords that were refused since too many waited.
+    /// Passwords that were refused because too many waited.
     pub refused: IntCounter,
     /// Wrong passwords that were hashed.
     pub wrong: IntCounter,
-    /// Wrong passwords that were known to be wrong.
+    /// Wrong passwords that were already known to be wrong.
     pub wrong_again: IntCounter,
     /// Tries that were refused, by [`Bound::ALL`].
     pub throttled: [IntCounter; Bound::ALL.len()],
@@ -69,53 +70,54 @@ pub struct Counters {
     pub episodes: IntGauge,
 }
 
-/// Checks passwords, remembers which were right, and hashes new ones.
+/// Checks passwords, remembers the results, and hashes new passwords.
 pub struct Passwords(Arc<Inner>);
 
 struct Inner {
-    /// When what has this fingerprint was found right.
+    /// When the password with this fingerprint was found right.
     right: Cache<Fingerprint, Instant>,
-    /// What was found wrong, and whether it would have opened anything: so that it is looked at again once it would.
+    /// Passwords that were found wrong, and whether the account could log in then: once it can, they are checked
+    /// again.
     wrong: Cache<(Fingerprint, bool), ()>,
-    /// By [`Try::pair`]: what was right there last, and when.
+    /// By [`Try::pair`]: the last right password of the pair, and when it was found right.
     known: Cache<u64, (Fingerprint, Instant)>,
-    /// What is being hashed.
+    /// The hashes in progress, each with the requests that wait for it.
     flights: Mutex<HashMap<Fingerprint, watch::Sender<Option<Outcome>>>>,
     throttle: Mutex<Throttle>,
     episodes: Mutex<Episodes>,
-    /// Makes the fingerprints worthless elsewhere.
+    /// A random secret that makes the fingerprints worthless elsewhere.
     secret: [u8; 32],
     remembered_for: Duration,
     places: Arc<Places>,
-    /// What milliseconds are counted from.
+    /// Milliseconds are counted from this instant.
     epoch: Instant,
     hashed: AtomicU64,
     counters: Counters,
 }
 
-/// What came of a check.
+/// The result of a check.
 type Outcome = Result<Result<Principal, Refusal>, TooMany>;
 
-/// More passwords are being hashed, to check or to keep them, than can be.
+/// Too many passwords are being hashed, to check them or to store them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords are being checked")]
 pub struct TooMany;
 
-/// Why a password was not looked at.
+/// Why a password was not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unchecked {
-    /// Too many are waiting.
+    /// Too many passwords are waiting.
     TooMany,
-    /// Too many wrong ones were tried.
+    /// Too many wrong passwords were tried.
     Throttled {
-        /// What was used up, and until when.
+        /// The bound that was reached, and how long it lasts.
         throttled: Throttled,
         /// Who is throttled, if that has just begun.
         began: Option<Box<Begun>>,
     },
 }
 
-/// Who is throttled from now on; for the log.
+/// Who is throttled from now on, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun(pub(crate) Subject);
 
@@ -126,10 +128,10 @@ impl From<TooMany> for Unchecked {
 }
 
 impl Passwords {
-    /// Remembers for `remembered_for`; hashes `at_once` at the same time.
+    /// Remembers right passwords for `remembered_for`; hashes `at_once` passwords at the same time.
     ///
     /// # Errors
-    /// If the system has no random numbers.
+    /// If the system provides no random numbers.
     pub fn new(
         remembered_for: Duration,
         at_once: usize,
@@ -154,15 +156,15 @@ impl Passwords {
         })))
     }
 
-    /// How many passwords were hashed, rather than remembered, since the start.
+    /// How many passwords have been hashed since the start, and not answered from memory.
     pub fn hashed(&self) -> u64 {
         self.0.hashed.load(Relaxed)
     }
 
-    /// Runs the check for `client`, or skips it where what comes of it is known.
+    /// Runs the check for `client`, or skips it if the result is known.
     ///
     /// # Errors
-    /// [`Unchecked`], by why it was not run.
+    /// [`Unchecked`], with the reason why it was not run.
     pub async fn check(
         &self,
         check: PasswordCheck,
@@ -175,8 +177,8 @@ impl Passwords {
         let it = inner.throttle().try_of(check.user_name().as_str(), client);
         let user = check.user_name().clone();
         let mut outcome = {
-            // Held from here on: a check notes what it found before it leaves the flights, so that whoever finds no
-            // flight finds the note, and one password is not hashed twice.
+            // The lock is held from here on. A check stores its result before it leaves the flights, so a request
+            // that finds no flight finds the result, and one password is not hashed twice.
             let mut flights = inner.flights();
             let known = inner.known.get(&it.pair).filter(|(_, at)| at.elapsed() < KNOWN_FOR);
             let is_remembered = may_pass.is_ok()
@@ -224,7 +226,7 @@ impl Passwords {
         };
         let outcome = match outcome.wait_for(Option::is_some).await {
             Ok(outcome) => outcome.clone().unwrap_or(Err(TooMany)),
-            // The check panicked, and said so in the log.
+            // The check panicked; the log has the message.
             Err(_) => Err(TooMany),
         };
         match &outcome {
@@ -235,11 +237,11 @@ impl Passwords {
         Ok(outcome?)
     }
 
-    /// Whether `client` may try a key that costs no hash, and whether it is right; `what` names the key's door as an
-    /// account would be.
+    /// Whether `client` may try a key, which costs no hash, and whether the key is right. `what` names what the key
+    /// opens, in place of an account.
     ///
     /// # Errors
-    /// [`Unchecked::Throttled`].
+    /// [`Unchecked::Throttled`] if it may not.
     pub fn check_key(
         &self,
         what: &str,
@@ -274,7 +276,7 @@ impl Passwords {
         Ok(false)
     }
 
-    /// The hash of a new password, that `client` asks for.
+    /// Hashes a new password for `client`.
     ///
     /// # Errors
     /// [`TooMany`] if the queue is full.
@@ -299,7 +301,7 @@ impl Passwords {
         }
     }
 
-    /// Who is no longer throttled: to be asked now and then, for the log.
+    /// The episodes of throttling that have ended. Call this regularly, for the log.
     pub(crate) fn ended(&self) -> Vec<Ended> {
         let now = self.0.now();
         let mut episodes = self.0.episodes();
@@ -308,13 +310,13 @@ impl Passwords {
         ended
     }
 
-    /// The same, as if nobody had been for a long time: at the end of the process.
+    /// Ends all episodes of throttling, however recent, at the end of the process.
     pub(crate) fn end(&self) -> Vec<Ended> {
         self.0.episodes().ended(u64::MAX)
     }
 }
 
-/// A hash that is waited for.
+/// A hash that requests wait for.
 struct Flight {
     inner: Arc<Inner>,
     fingerprint: Fingerprint,
@@ -323,8 +325,9 @@ struct Flight {
 }
 
 impl Flight {
-    /// Hashes, notes what came of it, and tells those that wait. It goes on when they do not, so that nobody has a
-    /// try for nothing by hanging up; unless it has not begun by then.
+    /// Hashes the password, stores the result, and wakes the requests that wait. If all of them are dropped, a hash
+    /// that has begun is finished, so that a client cannot get a free try by hanging up; one that has not begun is
+    /// skipped.
     async fn run(self, check: PasswordCheck, client: ClientKey) {
         let inner = self.inner.clone();
         let rank = if self.past == Past::RightHere { Rank::Known } else { Rank::Other };
@@ -363,7 +366,7 @@ impl Flight {
         }
     }
 
-    /// Tells those that wait.
+    /// Wakes the requests that wait.
     fn land(&self, outcome: Outcome) {
         if let Some(flight) = self.inner.flights().remove(&self.fingerprint) {
             flight.send_replace(Some(outcome));
@@ -372,7 +375,7 @@ impl Flight {
 }
 
 impl Drop for Flight {
-    /// After a panic nobody waits for ever.
+    /// After a panic, wakes the requests that wait.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.inner.flights().remove(&self.fingerprint);
@@ -397,7 +400,7 @@ impl Inner {
         self.episodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a key is remembered by.
+    /// The fingerprint of a key.
     fn fingerprint_of(&self, what: &str, given: &[u8]) -> Fingerprint {
         use sha2::Digest as _;
         let mut digest = sha2::Sha256::new();
@@ -432,7 +435,7 @@ impl Inner {
 }
 
 impl Counters {
-    /// Counters that nobody reads.
+    /// Counters for tests, which are not registered.
     pub fn unregistered() -> Counters {
         let valid = "the name is valid";
         let gauge = |name: &str| IntGauge::new(name, name).expect(valid);

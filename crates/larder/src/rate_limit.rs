@@ -1,15 +1,15 @@
-//! How many requests one client may make: a fixed window per client, as aurweb and goaurrpc count.
+//! [`RateLimiter`]: bounds the requests of each client by a fixed window, as aurweb and goaurrpc do.
 //!
-//! peer + headers -> [`ClientAddress::resolve`] -> [`ClientAddress::key`] -> [`RateLimiter::check`] -> [`Decision`] ->
-//! headers of the response. A client's window begins with its first request; `limit` requests fit into it, and the
-//! next one is refused until the window is over. Every request counts, refused ones too.
+//! peer + headers -> [`ClientAddress::resolve`] -> [`ClientAddress::key`] -> [`RateLimiter::check`] -> [`Decision`]
+//! -> headers of the response. A client's window begins with its first request. It allows `limit` requests; further
+//! ones are refused until the window is over. Every request counts, refused ones too.
 //!
-//! Memory is a fixed table, made when there is something to count: nobody can make it grow. Where more clients come
-//! than fit, those whose windows are over are forgotten first, then those with the fewest requests, so a flood of new
-//! addresses never helps anyone out of a limit that they have reached. The price is that in such a flood some small
-//! counts start anew: the limiter then errs on the client's side.
+//! Memory is a fixed table, made when there is something to count: no client can make it grow. If there are more
+//! clients than places, those whose windows are over are evicted first, then those with the fewest requests. So a
+//! flood of new addresses never helps a client out of a limit that it has reached. The price is that such a flood
+//! resets some small counts: the limiter then errs on the client's side.
 //!
-//! The table never waits on anything while it is locked, reads no clock (time is an argument), and writes nothing down.
+//! The limiter does no I/O and waits for nothing while it holds a lock, and it reads no clock (time is an argument).
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -28,17 +28,17 @@ const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remai
 const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Clients whose hashes fall together share a bucket of this size; the least important of them gives way.
+/// Clients whose hashes collide share a bucket of this size; the least important of them is evicted.
 const BUCKET_CLIENTS: usize = 8;
 
-/// What became of one request.
+/// The decision about one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Whether the request is within the limit.
     pub allowed: bool,
-    /// Requests per window; 0 if there is no limit, and then nothing is counted.
+    /// Requests per window; 0 if there is no limit and nothing is counted.
     pub limit: u32,
-    /// Requests that the client has left in its window, this one deducted.
+    /// Requests that the client has left in its window, after this one.
     pub remaining: u32,
     /// Whole seconds until the client's window is over, rounded up: at least 1 while there is a limit.
     pub reset_after_seconds: u64,
@@ -54,11 +54,12 @@ pub struct RateLimiter {
     window_milliseconds: AtomicU64,
     /// The value of `RateLimit-Policy`, made once per change.
     policy: ArcSwap<HeaderValue>,
-    /// Instants are kept as milliseconds since this one, in half the space.
+    /// Instants are stored as milliseconds since this one, in half the space.
     epoch: Instant,
     hasher: RandomState,
     bucket_count: usize,
-    /// One lock each: two requests meet only if their clients share a bucket. None before the first is counted.
+    /// One lock for each bucket: two requests wait for each other only if their clients share one. Empty until the
+    /// first request is counted.
     buckets: OnceLock<Box<[Mutex<Bucket>]>>,
     /// Clients in the table.
     clients: AtomicUsize,
@@ -70,9 +71,9 @@ type Bucket = [Option<Window>; BUCKET_CLIENTS];
 #[derive(Clone, Copy, Debug)]
 struct Window {
     key: ClientKey,
-    /// Requests so far, refused ones too.
+    /// Requests so far, refused ones included.
     requests: u32,
-    /// When it began.
+    /// When the window began.
     start_milliseconds: u64,
 }
 
@@ -87,8 +88,8 @@ impl fmt::Debug for RateLimiter {
 }
 
 impl RateLimiter {
-    /// A limiter of `limit` requests per `window` (0: no limit) that remembers about `clients_max` clients, 8 at least.
-    /// Takes 33 bytes per client when the first request is counted, and none later.
+    /// A limiter of `limit` requests per `window` (0: no limit) that remembers about `clients_max` clients, at least
+    /// 8. It takes 33 bytes per client when it counts the first request, and never more.
     pub fn new(limit: u32, window: Duration, clients_max: usize) -> Self {
         let limiter = Self {
             limit: AtomicU32::new(limit),
@@ -104,7 +105,7 @@ impl RateLimiter {
         limiter
     }
 
-    /// Counts a request of `key` at `now` and decides about it.
+    /// Counts a request of `key` at `now` and decides whether it is allowed.
     pub fn check(&self, key: ClientKey, now: Instant) -> Decision {
         let limit = self.limit();
         if limit == 0 {
@@ -133,10 +134,10 @@ impl RateLimiter {
         }
     }
 
-    /// Tells the client where it stands, in the header fields of draft-ietf-httpapi-ratelimit-headers-06 (its later
-    /// editions fold the first three into one structured field, which clients do not read yet): `RateLimit-Limit`,
-    /// `RateLimit-Remaining`, `RateLimit-Reset` (seconds from now), and `RateLimit-Policy` (`4000;w=86400`). A refused
-    /// request gets `Retry-After` (RFC 9110) too. Without a limit, nothing is added.
+    /// Adds the header fields of draft-ietf-httpapi-ratelimit-headers-06 (later editions fold the first three into
+    /// one structured field, which clients do not read yet): `RateLimit-Limit`, `RateLimit-Remaining`,
+    /// `RateLimit-Reset` (seconds from now), and `RateLimit-Policy` (`4000;w=86400`). A refused request also gets
+    /// `Retry-After` (RFC 9110). Without a limit nothing is added.
     pub fn insert_headers(&self, decision: &Decision, headers: &mut HeaderMap) {
         if decision.limit == 0 {
             return;
@@ -155,7 +156,7 @@ impl RateLimiter {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit, for windows that have begun too; 0 switches it off and keeps the counts.
+    /// Changes the limit, also for windows that have begun; 0 disables it and leaves the counts.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Relaxed);
         self.render_policy();
@@ -166,14 +167,15 @@ impl RateLimiter {
         Duration::from_millis(self.window_milliseconds.load(Relaxed))
     }
 
-    /// Changes the length of windows, those that have begun too. Counted in whole milliseconds, at least one.
+    /// Changes the length of windows, also of those that have begun. It is counted in whole milliseconds, at least
+    /// one.
     pub fn set_window(&self, window: Duration) {
         let milliseconds = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
         self.window_milliseconds.store(milliseconds, Relaxed);
         self.render_policy();
     }
 
-    /// Clients in the table, some of whose windows may be over.
+    /// Clients in the table; the windows of some may be over.
     pub fn len(&self) -> usize {
         self.clients.load(Relaxed)
     }
@@ -183,13 +185,13 @@ impl RateLimiter {
         self.len() == 0
     }
 
-    /// Forgets everybody; returns how many there were.
+    /// Removes all clients; returns how many there were.
     pub fn wipe(&self) -> usize {
         self.remove(|_| true)
     }
 
-    /// Forgets the clients whose windows are over; returns how many there were. Memory does not need it (their places
-    /// are taken over as they are), only [`len`](Self::len) is more telling afterwards.
+    /// Removes the clients whose windows are over; returns how many there were. The table does not need this, since
+    /// their places can be used again, but [`len`](Self::len) is more accurate afterwards.
     pub fn clean_up(&self, now: Instant) -> usize {
         let now = self.milliseconds(now);
         let window_milliseconds = self.window_milliseconds.load(Relaxed);
@@ -211,7 +213,7 @@ impl RateLimiter {
     }
 
     fn bucket(&self, key: ClientKey) -> MutexGuard<'_, Bucket> {
-        // The hash is keyed at random, so that nobody can choose addresses that fall together.
+        // The hash has a random key, so that nobody can choose addresses that collide.
         let hash = self.hasher.hash_one(key);
         let index = (u128::from(hash) * self.bucket_count as u128) >> 64;
         let buckets = self.buckets.get_or_init(|| {
@@ -238,13 +240,13 @@ impl Window {
     }
 }
 
-/// Nothing in here panics while it holds a lock; should it ever, the counts are still good.
+/// Nothing panics while it holds a lock; if something ever does, the counts are still valid.
 fn lock(bucket: &Mutex<Bucket>) -> MutexGuard<'_, Bucket> {
     bucket.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Where the client's window is, or belongs: in place of its old one, or free, or that of the least important other
-/// client; and whether the window there is the client's and not over.
+/// The place for the client's window: its present one, or a free one, or that of the least important other client.
+/// Also whether that place has a window of this client that is not over.
 fn position(bucket: &Bucket, key: ClientKey, now: u64, window_milliseconds: u64) -> (usize, bool) {
     let own = bucket.iter().enumerate().find_map(|(index, place)| {
         let window = place.as_ref().filter(|window| window.key == key)?;
@@ -278,7 +280,7 @@ mod tests {
         ClientKey::Ipv4(number)
     }
 
-    /// Requests as `client@second`, answers as `remaining/reset`, or `!reset` for a refusal; 3 per 10 seconds.
+    /// Requests as `client@second`, results as `remaining/reset`, or `!reset` for a refusal; 3 per 10 seconds.
     #[track_caller]
     fn check(requests: &str, answers: &str) {
         let limiter = RateLimiter::new(3, 10 * SECOND, 100);
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn wiping_and_cleaning_tell_how_many_went() {
+    fn wiping_and_cleaning_return_how_many_were_removed() {
         let limiter = RateLimiter::new(1, 10 * SECOND, 10_000);
         for number in 0..10 {
             limiter.check(client(number), limiter.epoch + number * SECOND);
@@ -371,7 +373,7 @@ mod tests {
         let limiter = RateLimiter::new(50, 10 * SECOND, BUCKET_CLIENTS);
         for number in 0..BUCKET_CLIENTS as u32 {
             let start = if number == 0 { 0 } else { 5 };
-            // The one that is over has made the most requests.
+            // The client whose window is over has made the most requests.
             for _ in 0..40 - number {
                 limiter.check(client(number), limiter.epoch + start * SECOND);
             }
@@ -435,7 +437,7 @@ mod tests {
     }
 
     proptest! {
-        /// While all clients fit, the table counts exactly as a map would.
+        /// As long as all clients fit, the table counts exactly like a map.
         #[test]
         fn equals_a_map(requests in prop::collection::vec((0..6_u32, 0..3_000_u64), 1..200)) {
             let limiter = RateLimiter::new(5, 10 * SECOND, 4_096);

@@ -1,19 +1,19 @@
-//! The metadata of a release as a blob: JSON, and no longer than whoever reads it back takes.
+//! The metadata of a release as a blob: JSON, no longer than readers of such blobs accept.
 
 use bytes::Bytes;
 use pypi::Metadata;
 
-/// Most bytes of it. Sixteen are read at once for one answer.
+/// Most bytes of such a blob. An answer reads up to sixteen of them at once.
 pub const BYTES_MAX: u64 = 16 << 20;
 
-/// Metadata that nobody could read back.
+/// The metadata is too long to be read back.
 #[derive(Debug, thiserror::Error)]
 #[error("the metadata of the release has {found} bytes as JSON: at most {BYTES_MAX} were expected")]
 pub struct TooLong {
     found: usize,
 }
 
-/// The blob.
+/// The JSON to store as a blob.
 ///
 /// # Errors
 /// If it would have more than [`BYTES_MAX`].

@@ -1,9 +1,10 @@
-//! The security log: who did what from where, as far as it concerns who may do what.
+//! The security log: who did what from where, for everything that concerns rights.
 //!
-//! [`of_request`] says where a request comes from, for everything that it does; [`identified`] says who it is, once
-//! that is known. Events go to [`tracing`] under [`TARGET`], and from there to standard error or to a file of their
-//! own ([`crate::logging`]). No event has a secret or a part of one. What strangers can cause is bounded: of each kind
-//! so many lines, and of one client so many; what is left out is counted in the next line of its kind.
+//! [`of_request`] sets the origin of everything that a request does; [`identified`] adds the sender once that is
+//! known. Events go to [`tracing`] under [`TARGET`], and from there to standard error or to a file of their own
+//! ([`crate::logging`]). No event contains a secret or a part of one. Strangers can cause only a bounded number of
+//! lines: there is a maximum for each kind of event and for each client. The next line of a kind counts those that
+//! were left out.
 
 mod changes;
 
@@ -20,22 +21,22 @@ use crate::passwords::{Budgets, Ended, Subject};
 
 pub(crate) use changes::changes;
 
-/// What events of the security log are marked with.
+/// The target of events in the security log.
 pub const TARGET: &str = "larder::security";
 
-/// Characters of an outside text that are shown.
+/// Most characters of a client's text that are shown.
 const TEXT_CHARACTERS_MAX: usize = 80;
 
-/// In what time a line of a kind may be followed by as many again, in milliseconds.
+/// The window of the bounds on lines, in milliseconds.
 const WINDOW_MILLISECONDS: u64 = 600_000;
 
-/// Lines of one client about failed logins in [`WINDOW_MILLISECONDS`].
+/// Most lines about failed logins of one client in [`WINDOW_MILLISECONDS`].
 const CLIENT_LINES: u32 = 20;
 
-/// Clients that are told apart in that.
+/// Most clients that are counted separately for that.
 const CLIENTS_MAX: usize = 16_384;
 
-/// What strangers can cause an event of.
+/// The kinds of events that strangers can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     LoginFailed,
@@ -48,18 +49,18 @@ impl Kind {
     const ALL: [Kind; 4] =
         [Kind::LoginFailed, Kind::LoggedIn, Kind::ThrottlingBegan, Kind::ThrottlingEnded];
 
-    /// Lines in [`WINDOW_MILLISECONDS`].
+    /// Most lines of a kind in [`WINDOW_MILLISECONDS`].
     const LINES: u32 = 1_000;
 }
 
-/// What bounds the log.
+/// Bounds the lines that strangers can cause in the log.
 pub struct SecurityLog {
     epoch: Instant,
     hasher: RandomState,
     state: Mutex<Flow>,
 }
 
-/// How much was written lately.
+/// The lines written recently.
 struct Flow {
     kinds: [(Budgets, u64); Kind::ALL.len()],
     clients: Budgets,
@@ -72,7 +73,7 @@ impl Flow {
         Flow { kinds: Kind::ALL.map(kind), clients }
     }
 
-    /// Whether a line of this kind may be written now, and how many were not written before it.
+    /// Whether a line of this kind may be written now; if so, how many were left out before it.
     fn line(&mut self, kind: Kind, client: Option<u64>, now: u64) -> Option<u64> {
         let (budget, left_out) = &mut self.kinds[kind as usize];
         let client_is_full = client.is_some_and(|client| self.clients.wait(client, now) > 0);
@@ -102,7 +103,7 @@ impl SecurityLog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).line(kind, client, now)
     }
 
-    /// Credentials did not hold. `account`: whose they were said to be, as it came.
+    /// Logs that credentials were refused. `account` is the account that they claim, as it was sent.
     pub fn login_failed(&self, account: Option<&str>, reason: &'static str) {
         let client = client();
         let Some(left_out) = self.line(Kind::LoginFailed, Some(client.key())) else { return };
@@ -117,7 +118,7 @@ impl SecurityLog {
         );
     }
 
-    /// A login was given for a password.
+    /// Logs that a user got a login for a password.
     pub fn logged_in(&self, account: &str) {
         let Some(left_out) = self.line(Kind::LoggedIn, None) else { return };
         tracing::info!(
@@ -130,7 +131,7 @@ impl SecurityLog {
         );
     }
 
-    /// Somebody is throttled from now on.
+    /// Logs that throttling of a client or an account has begun.
     pub(crate) fn throttling_began(&self, subject: &Subject, wait_seconds: u64) {
         let Some(left_out) = self.line(Kind::ThrottlingBegan, None) else { return };
         tracing::warn!(
@@ -145,7 +146,7 @@ impl SecurityLog {
         );
     }
 
-    /// Somebody is throttled no longer.
+    /// Logs that throttling of a client or an account has ended.
     pub(crate) fn throttling_ended(&self, ended: &Ended) {
         let Some(left_out) = self.line(Kind::ThrottlingEnded, None) else { return };
         tracing::info!(
@@ -166,7 +167,7 @@ fn some(count: u64) -> Option<u64> {
     (count > 0).then_some(count)
 }
 
-/// An outside text as a log may show it: in one line, without what is invisible, and not too long.
+/// A client's text in the form that is logged: on one line, without invisible characters, and shortened.
 fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
     if shown.len() < text.len() {
@@ -175,14 +176,14 @@ fn shown(text: &str) -> String {
     shown.escape_debug().to_string()
 }
 
-/// Where what is done now comes from.
+/// Where the present actions come from.
 #[derive(Clone)]
 struct Origin {
     client: ClientAddress,
     who: Arc<Mutex<Option<Who>>>,
 }
 
-/// Who does it.
+/// Who carries out the actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Who {
     name: String,
@@ -193,12 +194,12 @@ tokio::task_local! {
     static ORIGIN: Origin;
 }
 
-/// Runs what answers a request of `client`.
+/// Runs `answering`, which answers a request of `client`.
 pub(crate) async fn of_request<T>(client: ClientAddress, answering: impl Future<Output = T>) -> T {
     ORIGIN.scope(Origin { client, who: Arc::default() }, answering).await
 }
 
-/// Notes who sent the request.
+/// Remembers who sent the request.
 pub(crate) fn identified(principal: &Principal) {
     let Some(identity) = principal.identity() else { return };
     let means = match identity.means {
@@ -208,13 +209,13 @@ pub(crate) fn identified(principal: &Principal) {
         Means::Machine => "machine".to_owned(),
     };
     let who = Who { name: identity.user.name.to_string(), means };
-    // Outside of a request there is nobody to note.
+    // Outside of a request there is nothing to remember.
     let _ = ORIGIN.try_with(|origin| {
         *origin.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(who);
     });
 }
 
-/// Whether it is known who sent the request.
+/// Whether the sender of the request is known.
 pub(crate) fn is_identified() -> bool {
     who().is_some()
 }
@@ -225,12 +226,12 @@ fn who() -> Option<Who> {
     who.ok().flatten()
 }
 
-/// Where the request comes from; what is done by no request is done on this machine.
+/// The client that sent the request; outside of a request, this machine.
 pub(crate) fn client() -> ClientAddress {
     ORIGIN.try_with(|origin| origin.client).unwrap_or(ClientAddress::Unix)
 }
 
-/// What somebody did, where it comes from, and how that is known.
+/// Who did something, from where, and how the server knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Doer {
     by: String,
@@ -239,7 +240,7 @@ struct Doer {
 }
 
 impl Doer {
-    /// Whoever sent the request; without one, the server itself.
+    /// The sender of the current request; without a request, the server itself.
     fn of_now() -> Doer {
         let client = ORIGIN.try_with(|origin| origin.client.to_string()).ok();
         match (who(), &client) {
@@ -249,14 +250,14 @@ impl Doer {
         }
     }
 
-    /// Whoever runs this command.
+    /// The user who runs this command.
     fn of_command() -> Doer {
         let by = format!("uid {}", rustix::process::getuid().as_raw());
         Doer { by, means: "command line".into(), client: None }
     }
 }
 
-/// Says what rights the configuration gives.
+/// Logs the rights that the configuration grants.
 pub(crate) fn configured(config: &Config) {
     tracing::info!(
         target: TARGET,

@@ -1,16 +1,16 @@
-//! Small blobs in memory, as they are: release files and metadata that whole fleets ask for at once.
+//! [`SmallBlobs`]: a cache of small uncompressed blobs: release files and metadata that whole fleets request at once.
 //!
-//! digest -> (memory, else the blob store, once however many ask) -> bytes. Larger ones are streamed from the
-//! store, which has them in the system's own cache.
+//! digest -> (memory, else the blob store, once for all concurrent requests) -> bytes. Larger blobs are streamed from
+//! the store; the system's own cache has those.
 
 use bytes::Bytes;
 use record::Digest;
 use store::{BlobError, BlobStore};
 
-/// Larger blobs are not kept.
+/// Larger blobs are not cached.
 const BLOB_BYTES_MAX: u64 = 256 << 10;
 
-/// What one entry costs besides its bytes, roughly.
+/// Approximate cost of an entry besides its bytes.
 const ENTRY_BYTES: u64 = 256;
 
 #[derive(Clone)]
@@ -22,14 +22,14 @@ impl quick_cache::Weighter<Digest, Bytes> for Weight {
     }
 }
 
-/// The small blobs that are in memory.
+/// The cache of small blobs.
 pub struct SmallBlobs {
     cache: quick_cache::sync::Cache<Digest, Bytes, Weight>,
     blob_bytes_max: u64,
 }
 
 impl SmallBlobs {
-    /// None yet, and at most `memory_bytes_max` ever.
+    /// An empty cache that takes at most `memory_bytes_max`.
     pub fn new(memory_bytes_max: u64) -> SmallBlobs {
         let expected = usize::try_from(memory_bytes_max / 16_384).unwrap_or(usize::MAX);
         let cache = quick_cache::sync::Cache::with_weighter(
@@ -40,15 +40,15 @@ impl SmallBlobs {
         SmallBlobs { cache, blob_bytes_max: BLOB_BYTES_MAX.min(memory_bytes_max / 64) }
     }
 
-    /// The blob, if it is in memory.
+    /// The blob, if it is in the cache.
     pub fn at_hand(&self, digest: &Digest) -> Option<Bytes> {
         self.cache.get(digest)
     }
 
-    /// The blob, if it is of a size that is kept; `None` if it is larger, or not there.
+    /// The blob, if its size is small enough to be cached; `None` if it is larger or does not exist.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Errors of reading it.
     pub async fn load(
         &self,
         blobs: &BlobStore,
@@ -63,7 +63,7 @@ impl SmallBlobs {
         }
         let reading = async {
             let bytes = blobs.bytes(*digest, self.blob_bytes_max).await;
-            // The size that was given is what somebody said.
+            // The given size is only what a record says, so the blob may be larger after all.
             let is_large = matches!(bytes, Err(BlobError::TooLarge { .. }));
             if is_large { Err(None) } else { bytes.map_err(Some)?.ok_or(None) }
         };

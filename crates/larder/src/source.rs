@@ -1,10 +1,10 @@
-//! Where an AUR dump comes from: a file that is watched or a URL that is asked, and the copy of the
-//! last good one in the data directory.
+//! Where an AUR dump comes from: a file that is watched or a URL that is polled, and the copy of the last good dump
+//! in the data directory.
 //!
 //! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`Kept`].
-//! Bytes only: nothing here parses a dump, and nothing here decides whether it is good. Whoever
-//! builds the snapshot says so by [`Source::accepted`] or [`Source::rejected`], and it is only then
-//! that a dump is remembered as seen. No text or log that leaves this module holds a credential.
+//! This module handles bytes: it neither parses a dump nor decides whether it is good. The caller that builds the
+//! snapshot reports the result by [`Source::accepted`] or [`Source::rejected`], and only then is a dump remembered as
+//! seen. No text or log from this module contains a credential.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), larder::source::SourceError> {
@@ -56,32 +56,32 @@ use url::UrlFetch;
 
 use crate::net::Egress;
 
-/// Shorter intervals are raised to this, longer ones lowered to [`INTERVAL_MAX`].
+/// Shorter intervals are raised to this.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// See [`INTERVAL_MIN`].
+/// Longer intervals are lowered to this.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The bounds and intervals of a source.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
-    /// How often a URL is asked, before jitter. From 1 s to a year. Default 5 minutes.
+    /// How often a URL is polled, before jitter. From 1 s to a year. Default 5 minutes.
     pub interval: Duration,
     /// How often a file is looked at. Default 500 ms.
     pub file_look_interval: Duration,
-    /// From the start of a connection to its end, TLS included. Default 10 s.
+    /// Longest time to connect, TLS included. Default 10 s.
     pub connect_timeout: Duration,
-    /// From the start of a request, connection and redirects included, to the header of the answer.
-    /// Default 30 s.
+    /// Longest time from the start of a request to the response header, connection and redirects included. Default 30
+    /// s.
     pub response_header_timeout: Duration,
     /// The longest pause between two pieces of a body. Default 30 s.
     pub body_stall_timeout: Duration,
-    /// From the start of a request to the end of the body, however steadily it trickles. Default 30 min.
+    /// Longest time from the start of a request to the end of the body, however steadily it arrives. Default 30 min.
     pub transfer_time_max: Duration,
-    /// The largest dump as stored or sent, before inflating. Default 2 GiB.
+    /// The largest dump as stored or sent, before decompression. Default 2 GiB.
     pub dump_bytes_max: u64,
-    /// Whether `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of the environment count. Default: yes.
+    /// Whether `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of the environment are used. Default: yes.
     pub environment_proxy: bool,
-    /// Where redirects may lead, beside the host of the source itself. Default: public addresses.
+    /// Where redirects may lead, apart from the host of the source itself. Default: public addresses.
     pub egress: Egress,
     /// Makes the jitter repeatable. Default: different in each process.
     pub jitter_seed: Option<u64>,
@@ -104,7 +104,7 @@ impl Default for SourceOptions {
     }
 }
 
-/// One source, with what it remembers from one question to the next.
+/// One source, with its state between polls.
 #[derive(Debug)]
 pub struct Source {
     spec: SourceSpec,
@@ -126,8 +126,8 @@ enum Kind {
 }
 
 impl Source {
-    /// Prepares a source; nothing is read or asked yet, and the first poll is due at once.
-    /// `spool_dir` is [`Kept::spool_dir`].
+    /// Prepares a source. Nothing is read or requested yet; the first poll is due at once. Pass [`Kept::spool_dir`]
+    /// as `spool_dir`.
     ///
     /// # Errors
     /// [`SourceError::Client`] if an HTTP client cannot be built.
@@ -167,28 +167,28 @@ impl Source {
         })
     }
 
-    /// What was configured; its `Display` may be logged.
+    /// The configured source; its `Display` may be logged.
     pub fn spec(&self) -> &SourceSpec {
         &self.spec
     }
 
-    /// Waits until the next poll is due. May be dropped and called again at any time.
+    /// Waits until the next poll is due. The future may be dropped, and the method called again, at any time.
     pub async fn wait(&self) {
         sleep_until(self.next_at).await;
     }
 
-    /// Looks or asks now, due or not. `None`: nothing new since the last accepted dump.
+    /// Polls now, whether or not it is due. `None`: nothing new since the last accepted dump.
     ///
-    /// `force` is for people who ask for a reload. A URL is asked as always, conditionally. A file that
-    /// is being written is waited for, up to ten looks; one that was rejected is handed out again;
-    /// and trouble with the file is reported even if the last poll reported it (otherwise once, when it
-    /// begins; meanwhile [`Source::error`] holds it).
+    /// Set `force` if a person asked for a reload. A URL gets a conditional request, as always. For a file that is
+    /// being written, the poll waits for up to ten looks; a rejected file is handed out again; and an error of the
+    /// file is reported even if the last poll reported it. (Otherwise an error is reported once, when it begins;
+    /// meanwhile [`Source::error`] has it.)
     ///
-    /// Dropping the future gives up a download and leaves nothing behind.
+    /// Dropping the future aborts a download and leaves nothing behind.
     ///
     /// # Errors
-    /// Any [`SourceError`] but those of keeping; the next poll is then scheduled by
-    /// [`schedule::delay`], or for a file at the next look.
+    /// Any [`SourceError`] except those of keeping. The next poll is then scheduled by [`schedule::delay`], or for a
+    /// file at the next look.
     pub async fn poll(&mut self, force: bool) -> Result<Option<Arrival>, SourceError> {
         let outcome = match &mut self.kind {
             Kind::File(watch) => watch.poll(force).await,
@@ -198,9 +198,9 @@ impl Source {
         match (&outcome, &self.kind) {
             (Err(error), _) => self.failed(error.to_string(), error.retry_after()),
             (Ok(None), Kind::File(watch)) if watch.trouble().is_some() => {}
-            // As long as nobody could use the file that lies there, that is the state of affairs.
+            // As long as the file there cannot be used, its error stays the current one.
             (Ok(None), Kind::File(watch)) if watch.is_rejected() => {}
-            // Whether the trouble is over shows when the dump is accepted.
+            // The error is over only when the dump has been accepted.
             (Ok(Some(_)), _) => {}
             (Ok(None), _) => self.recovered(),
         }
@@ -208,10 +208,10 @@ impl Source {
         outcome
     }
 
-    /// Waits and polls until a dump comes or a poll fails. For callers with nothing else to wait for.
+    /// Waits and polls until a dump arrives or a poll fails, for callers that wait for nothing else.
     ///
     /// # Errors
-    /// As for [`Source::poll`]; call again to go on.
+    /// Those of [`Source::poll`]; call it again to continue.
     pub async fn wait_for_change(&mut self) -> Result<Arrival, SourceError> {
         loop {
             self.wait().await;
@@ -221,8 +221,8 @@ impl Source {
         }
     }
 
-    /// A snapshot was built from this dump: from now on only later ones are of interest. Also for the
-    /// arrival of [`Kept::load`], which matters only if it once came from this very source.
+    /// Reports that a snapshot was built from this dump: from now on only later dumps are of interest. Call this for
+    /// the arrival of [`Kept::load`] too; it has an effect only if that dump came from this source.
     pub fn accepted(&mut self, arrival: &Arrival) {
         let is_ours = arrival.source_fingerprint == self.spec.fingerprint();
         let is_kept = matches!(arrival.kind, ArrivalKind::Kept);
@@ -237,8 +237,8 @@ impl Source {
         }
     }
 
-    /// No snapshot could be built from the last arrival, for this reason. A URL is asked again as after
-    /// a failed download, a file when it changes or when forced.
+    /// Reports that no snapshot could be built from the last arrival, and why. A URL is polled again as after a
+    /// failed download, a file when it changes or when forced.
     pub fn rejected(&mut self, reason: &str) {
         if let Kind::File(watch) = &mut self.kind {
             watch.rejected();
@@ -247,7 +247,7 @@ impl Source {
         self.schedule();
     }
 
-    /// The present trouble: of the last poll, or of the last arrival. `None` when all is well.
+    /// The current error: that of the last poll or of the last arrival. `None` if all is well.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
@@ -257,12 +257,12 @@ impl Source {
         self.failures
     }
 
-    /// How often a URL is asked, before jitter.
+    /// How often a URL is polled, before jitter.
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// Changes the interval, counted from the last poll; the next may be due at once. No effect on files.
+    /// Changes the interval, which counts from the last poll; the next one may be due at once. No effect on files.
     pub fn set_interval(&mut self, interval: Duration) {
         self.interval = interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         self.schedule();

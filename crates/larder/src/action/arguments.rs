@@ -1,4 +1,4 @@
-//! What an action takes: JSON -> a typed struct, and the same struct's description.
+//! The arguments of actions: JSON -> a typed struct, and a description of the same struct.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -6,21 +6,21 @@ use serde_json::value::RawValue;
 use super::Failure;
 use super::request::{cause_and_place, shortened};
 
-/// An argument, described.
+/// The description of an argument.
 #[derive(Debug)]
 pub struct Argument {
     /// Its name.
     pub name: &'static str,
-    /// What may be given.
+    /// The type of its value.
     pub kind: ArgumentKind,
     /// Whether a call without it is refused.
     pub is_required: bool,
-    /// Lines of the doc comment; [`Argument::meaning`] joins them.
+    /// The lines of its doc comment; [`Argument::meaning`] joins them.
     pub(super) doc: &'static [&'static str],
 }
 
 impl Argument {
-    /// What it means, as one line.
+    /// Its meaning in one line.
     pub fn meaning(&self) -> String {
         self.doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
     }
@@ -38,7 +38,7 @@ pub enum ArgumentKind {
 }
 
 impl ArgumentKind {
-    /// Its name for people.
+    /// The name of the type for people.
     pub const fn name(self) -> &'static str {
         match self {
             ArgumentKind::Text => "string",
@@ -48,7 +48,7 @@ impl ArgumentKind {
     }
 }
 
-/// How a field's Rust type is described.
+/// The [`ArgumentKind`] of a field's Rust type.
 pub(super) trait Described {
     const KIND: ArgumentKind;
     const IS_REQUIRED: bool = true;
@@ -71,7 +71,8 @@ impl<T: Described> Described for Option<T> {
     const IS_REQUIRED: bool = false;
 }
 
-/// The arguments of one action: the struct that they are read into, and their description, from the same lines.
+/// Defines the arguments of one action: the struct that they are parsed into and their description, from the same
+/// lines.
 macro_rules! arguments {
     (
         $(#[doc = $struct_doc:literal])*
@@ -104,7 +105,7 @@ macro_rules! arguments {
 }
 pub(super) use arguments;
 
-/// The arguments of one call as they came: JSON that nobody has looked into yet.
+/// The arguments of one call as they were sent: JSON that has not been parsed yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'request>(&'request RawValue);
 
@@ -113,13 +114,13 @@ impl<'request> Arguments<'request> {
         Arguments(json)
     }
 
-    /// Reads them.
+    /// Parses the arguments.
     ///
     /// # Errors
-    /// The path of the first that is unknown, missing, given twice or of another type, and what was expected.
+    /// The path of the first argument that is unknown, missing, repeated or of another type, and what was expected.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, Failure> {
         let text = self.0.get();
-        // A struct could be read from an array, too, which no description mentions.
+        // serde could read a struct from an array too, which the descriptions do not mention.
         if !text.starts_with('{') {
             let text = shortened(text);
             return Err(Failure::refused(format!("`{text}`, expected an object of arguments")));
@@ -127,7 +128,7 @@ impl<'request> Arguments<'request> {
         let mut json = serde_json::Deserializer::from_str(text);
         serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let path = error.path().to_string();
-            // Lines and columns would be those of the arguments, which nobody sees by themselves.
+            // Lines and columns would count within the arguments, which the client did not send on their own.
             let (cause, _) = cause_and_place(&error.into_inner());
             Failure::refused(match path.as_str() {
                 "." => cause,

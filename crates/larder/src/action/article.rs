@@ -46,7 +46,7 @@ pub(super) const ACTIONS: &[Definition] = &[
 ];
 
 arguments! {
-    /// Which article.
+    /// Names an article.
     struct Named {
         /// Its name.
         name: String,
@@ -54,7 +54,7 @@ arguments! {
 }
 
 arguments! {
-    /// Which article, as of when.
+    /// Names a version of an article.
     struct Get {
         /// Its name.
         name: String,
@@ -64,7 +64,7 @@ arguments! {
 }
 
 arguments! {
-    /// Which part of which history.
+    /// Names a part of an article's history.
     struct History {
         /// The article's name.
         name: String,

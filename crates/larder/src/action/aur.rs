@@ -1,4 +1,4 @@
-//! `aur.…`: questions about packages, answered to the byte as `/rpc` answers them.
+//! `aur.…`: queries about packages, answered byte for byte like `/rpc`.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -41,7 +41,7 @@ pub(super) const ACTIONS: &[Definition] = &[
 const MODES: [&str; 2] = ["contains", "starts-with"];
 
 arguments! {
-    /// Which packages.
+    /// Names packages.
     struct Info {
         /// Names of packages; those that do not exist are left out of the result.
         names: Vec<String>,
@@ -49,7 +49,7 @@ arguments! {
 }
 
 arguments! {
-    /// What to look for, and where.
+    /// A search: the needle, the field, and the comparison.
     struct Search {
         /// What to look for: at least two characters, except for a maintainer. `arg`, its name in /rpc, is understood, too.
         #[serde(alias = "arg")]
@@ -63,7 +63,7 @@ arguments! {
 }
 
 arguments! {
-    /// How the names begin.
+    /// The prefix of names.
     struct Suggest {
         /// How the names begin.
         prefix: String,
@@ -104,7 +104,7 @@ fn not_among(name: &str, value: &str, known: impl IntoIterator<Item = &'static s
     Failure::refused(format!("`{name}` is `{value}`, expected one of: {known}"))
 }
 
-/// Asks as a POST to `/rpc/v5/{kind}` with this body does, and counts against the same limit.
+/// Asks like a POST to `/rpc/v5/{kind}` with this body, and counts against the same rate limit.
 fn ask(context: &Context, kind: Kind, members: Value) -> Outcome {
     let app = &context.app;
     let published = context

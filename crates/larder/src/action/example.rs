@@ -1,4 +1,4 @@
-//! `example.…`: the smallest action, and the dearest.
+//! `example.…`: the smallest action, and the most expensive one.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -25,16 +25,16 @@ pub(super) const ACTIONS: &[Definition] = &[
     },
 ];
 
-/// Beyond it a single call would keep a core busy for seconds.
+/// With a larger number a single call would keep a core busy for seconds.
 const N_MAX: u32 = 45;
 
 arguments! {
-    /// Nothing.
+    /// No arguments.
     struct HelloWorld {}
 }
 
 arguments! {
-    /// Which number.
+    /// Names a Fibonacci number.
     struct Fibonacci {
         /// Which Fibonacci number, from 0 to 45; the calls it takes are about three times the result.
         n: u32,
@@ -54,8 +54,8 @@ fn compute_fibonacci(arguments: Arguments<'_>) -> Result<Computation, Failure> {
     Ok(Box::new(move || Ok(json!({"n": n, "value": fibonacci(n)}).to_string().into())))
 }
 
-/// The recursion `f(n) = f(n-1) + f(n-2)`, every call of it made. Five levels are written out, as C compilers write
-/// them out by themselves; the barrier in each round keeps ours from merging calls that have the same argument.
+/// The recursion `f(n) = f(n-1) + f(n-2)`, with every call made. Five levels are unrolled, as C compilers do on their
+/// own; the barrier in each round keeps Rust's compiler from merging calls with the same argument.
 #[inline(always)]
 fn fibonacci(n: u32) -> u64 {
     if n < 2 { u64::from(n) } else { sum(n) }

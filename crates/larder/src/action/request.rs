@@ -1,7 +1,7 @@
-//! A request's JSON, taken apart: `{"actions":{"NAME":{…arguments},…}}` -> [`Calls`].
+//! Parses the JSON of a request: `{"actions":{"NAME":{…arguments},…}}` -> [`Calls`].
 //!
-//! The arguments stay as they came until their action reads them. What does not keep to the bounds is refused
-//! where the bound is passed: nothing is collected beyond it.
+//! Arguments stay unparsed until their action reads them. A request that exceeds a bound is refused at that point,
+//! and nothing is collected beyond it.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,53 +10,53 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// How deep arrays and objects may lie within each other; no action takes more than four.
+/// How deep arrays and objects may be nested; no action needs more than four levels.
 pub const DEPTH_MAX: usize = 32;
 
-/// Characters of a client's text that an error repeats.
+/// Most characters of a client's text that an error repeats.
 const SHOWN_MAX: usize = 200;
 
 /// One call.
 #[derive(Debug)]
 pub struct Call<'json> {
-    /// The name of the action, not yet known to be one.
+    /// The name of the action, which may not exist.
     pub name: String,
     /// Its arguments.
     pub arguments: &'json RawValue,
 }
 
-/// The calls of a request, at least one, in its order; no name occurs twice.
+/// The calls of a request, at least one, in the order of the request; no name occurs twice.
 #[derive(Debug)]
 pub struct Calls<'json>(pub Vec<Call<'json>>);
 
-/// What part of a request the JSON is.
+/// The part of a request that the JSON is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `{"actions":{…}}`
     Whole,
-    /// What stands for `…` there, its braces included.
+    /// The value that `…` stands for in [`Form::Whole`], with its braces.
     Inner,
 }
 
-/// A request that cannot be understood.
+/// Why a request cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Not UTF-8.
+    /// The request is not UTF-8.
     #[error("the request is not UTF-8 from byte {0} on, expected JSON")]
     NotUtf8(usize),
-    /// Too deep.
+    /// The JSON is nested too deeply.
     #[error("the JSON is nested deeper than {DEPTH_MAX} levels, the most that is accepted")]
     TooDeep,
-    /// Not the JSON that was expected.
+    /// The request is not JSON, or has other members.
     #[error("{0}")]
     Json(String),
 }
 
 impl<'json> Calls<'json> {
-    /// Reads a request of at most `calls_max` calls.
+    /// Parses a request of at most `calls_max` calls.
     ///
     /// # Errors
-    /// What is wrong with it and what was expected; about the arguments only that they are JSON.
+    /// What is wrong with it, and what was expected; of the arguments, this checks only that they are JSON.
     pub fn parse(
         json: &'json [u8],
         form: Form,
@@ -85,7 +85,7 @@ impl<'json> Calls<'json> {
     }
 }
 
-/// The depth of brackets outside of strings; of text that is no JSON, any number.
+/// The depth of brackets outside of strings. For a text that is not JSON, the number has no meaning.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_string, mut is_escaped) = (false, false);
@@ -105,7 +105,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// A client's text, as much of it as an error repeats.
+/// A client's text, shortened to what an error repeats.
 pub(super) fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(SHOWN_MAX) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
@@ -113,17 +113,17 @@ pub(super) fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Why something is not the JSON that it should be, and where: ` at line 1 column 7`. A cause repeats whatever
-/// stands in the place of something else, which may be long.
+/// Why a JSON text is refused, and where: ` at line 1 column 7`. A cause quotes whatever is in the wrong place, which
+/// may be long.
 pub(super) fn cause_and_place(error: &serde_json::Error) -> (String, String) {
     let place = match error.line() {
-        // It is about no place.
+        // The error has no position.
         0 => String::new(),
         line => format!(" at line {line} column {}", error.column()),
     };
     let text = error.to_string();
     let cause = text.strip_suffix(&place).unwrap_or(&text);
-    // What was expected stands at the end.
+    // The expectation is at the end of the cause.
     let cause = match cause.rsplit_once(", expected ") {
         Some((found, expected)) => format!("{}, expected {}", shortened(found), plain(expected)),
         None => shortened(cause).into_owned(),
@@ -131,7 +131,7 @@ pub(super) fn cause_and_place(error: &serde_json::Error) -> (String, String) {
     (cause, place)
 }
 
-/// What was expected, in JSON's terms rather than those of this program.
+/// What was expected, in JSON's terms and not in Rust's.
 fn plain(expected: &str) -> Cow<'_, str> {
     match expected {
         "u32" => Cow::Borrowed("a whole number from 0 to 4294967295"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_problem() {
         let check = |json: &str, expected: &str| check(json.as_bytes(), Form::Whole, expected);
         let syntax = "the request is no JSON: ";
         check("", &format!("{syntax}EOF while parsing a value at line 1 column 0"));

@@ -1,4 +1,4 @@
-//! `server.…`: what this server is and how it does.
+//! `server.…`: the state of this server.
 
 use std::time::SystemTime;
 
@@ -18,7 +18,7 @@ pub(super) const ACTIONS: &[Definition] = &[Definition {
 }];
 
 arguments! {
-    /// Nothing.
+    /// No arguments.
     struct Status {}
 }
 
@@ -51,7 +51,7 @@ fn describe_packages(published: &AurPublished, now: SystemTime, aur: &mut Value)
     aur["package_bases"] = published.snapshot.package_base_count().into();
     aur["modified_unix_seconds"] = unix_seconds(published.modified_at).into();
     aur["published_unix_seconds"] = unix_seconds(published.published_at).into();
-    // A clock that was set back makes nothing younger than new.
+    // If the clock was set back, the age counts as zero.
     let age = now.duration_since(published.published_at).unwrap_or_default();
     aur["snapshot_age_seconds"] = age.as_secs().into();
 }

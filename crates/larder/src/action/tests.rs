@@ -1,4 +1,4 @@
-//! The tables: complete, readable, and the same as the OpenAPI document.
+//! The tables of actions: complete, readable, and equal to the OpenAPI document.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn examples_name_known_arguments_and_all_that_are_required() {
     }
 }
 
-/// What the OpenAPI document should say of an action's arguments.
+/// The schema that the OpenAPI document should have for an action's arguments.
 fn schema(action: &Definition) -> Value {
     let properties: serde_json::Map<String, Value> = action
         .arguments
@@ -65,7 +65,7 @@ fn schema(action: &Definition) -> Value {
 }
 
 #[test]
-fn the_openapi_document_describes_the_same() {
+fn the_openapi_document_equals_the_tables() {
     let document: Value =
         serde_json::from_str(include_str!("../pages/openapi.json")).expect("JSON");
     let described = &document["components"]["schemas"]["ActionArguments"]["properties"];

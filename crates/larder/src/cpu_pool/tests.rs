@@ -1,4 +1,4 @@
-//! The pool's promises: bounded, survives panics, forgets who has gone, and ends.
+//! The pool's promises: it is bounded, survives panics, drops the jobs of callers that have gone, and ends.
 
 use std::sync::mpsc;
 
@@ -45,7 +45,7 @@ fn the_threads_have_the_least_priority() {
 }
 
 #[test]
-fn a_panic_is_its_callers_alone() {
+fn a_panic_reaches_only_its_caller() {
     let (runtime, pool) = (runtime(), pool(1, 1));
     for _ in 0..3 {
         let panicking = pool.run(|| -> u32 { panic!("on purpose") });
@@ -83,7 +83,7 @@ fn without_a_queue_idle_threads_still_work() {
 }
 
 #[test]
-fn who_has_gone_leaves_no_job_behind() {
+fn a_caller_that_has_gone_leaves_no_job_behind() {
     let runtime = runtime();
     let (pool, release) = busy(&runtime, 1);
     let (begun, has_begun) = mpsc::channel::<()>();
@@ -93,7 +93,7 @@ fn who_has_gone_leaves_no_job_behind() {
     caller.abort();
     wait_until(|| pool.shared.counters.queue_length.get() == 0);
     assert_eq!(pool.shared.counters.abandoned.get(), 1);
-    // The place is free again, before the thread is.
+    // The place in the queue is free again before the thread is.
     let next = pool.clone();
     let next = runtime.spawn(async move { next.run(|| 5).await });
     wait_until(|| pool.shared.counters.queue_length.get() == 1);

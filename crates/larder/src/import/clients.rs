@@ -1,7 +1,7 @@
-//! Clients told of an index: pip, uv, twine and poetry, in the files that they read.
+//! Configures clients for an index: pip, uv, twine and poetry, in the files that they read.
 //!
-//! URL -> `+api` -> [`Endpoints`] -> [`changes`], to be shown -> [`Change::write`], with what was there kept beside
-//! it. Whatever else these files say stays. A file with a password in it is its owner's alone.
+//! URL -> `+api` -> [`Endpoints`] -> [`changes`], which can be shown -> [`Change::write`], which makes a backup
+//! beside the file. Everything else in these files stays. A file with a password in it is readable by its owner only.
 
 mod ini;
 mod written;
@@ -20,7 +20,7 @@ use self::ini::Ini;
 pub use self::written::{Change, Undo};
 use crate::config::Environment;
 
-/// How long the index may take to say where things are.
+/// How long the index may take to answer with its endpoints.
 const ASK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client.
@@ -30,7 +30,7 @@ pub enum Tool {
     Pip,
     /// uv.
     Uv,
-    /// twine, and whatever else reads `.pypirc`.
+    /// twine, and every other tool that reads `.pypirc`.
     Twine,
     /// Poetry.
     Poetry,
@@ -40,7 +40,7 @@ impl Tool {
     /// Every client.
     pub const ALL: [Tool; 4] = [Tool::Pip, Tool::Uv, Tool::Twine, Tool::Poetry];
 
-    /// What it is called.
+    /// The name of the client.
     pub fn as_str(self) -> &'static str {
         match self {
             Tool::Pip => "pip",
@@ -51,7 +51,7 @@ impl Tool {
     }
 }
 
-/// Who asks; never printed.
+/// A user and their secret, which is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: String,
@@ -59,10 +59,10 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A user with a password; or `__token__` with a token.
+    /// A user with a password, or `__token__` with a token.
     ///
     /// # Errors
-    /// A secret that the files of clients cannot hold.
+    /// If the files of clients cannot hold the user or the secret.
     pub fn new(user: &str, secret: &str) -> anyhow::Result<Credentials> {
         if user.is_empty() || user.contains(':') || user.chars().any(char::is_control) {
             bail!("`{user}` is not the name of a user");
@@ -82,25 +82,25 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Where things of an index are.
+/// The URLs of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// What clients are to call it: `user-index`.
+    /// The name of the index in clients' files: `user-index`.
     pub name: String,
-    /// Where installers look.
+    /// Where installers look for packages.
     pub simple: Url,
-    /// Where uploads go; none for a mirror.
+    /// Where uploads are sent; `None` for a mirror.
     pub submit: Option<Url>,
 }
 
-/// Asks the index at `url` where things are.
+/// Asks the index at `url` for its endpoints.
 ///
 /// # Errors
-/// A URL that is none; an index that does not answer as one; credentials that it does not accept.
+/// If the URL is invalid, if no index answers there, or if the index refuses the credentials.
 pub async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result<Endpoints> {
     let index = index_url(url)?;
     let api = index.join("+api")?;
-    // A proxy of the environment is heeded, as the clients do.
+    // Uses the proxy of the environment, as the clients do.
     let client = reqwest::Client::builder().timeout(ASK_TIMEOUT).build()?;
     let mut request = client.get(api.clone()).header("Accept", "application/json");
     if let Some(credentials) = credentials {
@@ -120,7 +120,7 @@ pub async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result
     endpoints(&index, &json["result"])
 }
 
-/// The URL of the index with a slash at its end, whatever part of it was given.
+/// The URL of the index with a slash at its end, for any of the URLs that belong to it.
 fn index_url(text: &str) -> anyhow::Result<Url> {
     let parsed: Option<Url> = text.parse().ok();
     let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some();
@@ -150,7 +150,7 @@ fn index_url(text: &str) -> anyhow::Result<Url> {
 fn endpoints(index: &Url, result: &Value) -> anyhow::Result<Endpoints> {
     let place = |key: &str| {
         let text = result[key].as_str()?;
-        // Relative ones count from the index.
+        // Relative URLs are relative to the index.
         Some(index.join(text).map_err(|error| anyhow!("`{text}` is not a URL: {error}")))
     };
     let simple = place("simpleindex")
@@ -169,22 +169,22 @@ fn endpoints(index: &Url, result: &Value) -> anyhow::Result<Endpoints> {
 /// Where the files of clients are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
-    /// Where each client looks for a person's settings.
+    /// Each client's usual place for a person's settings.
     Home {
         /// The home directory.
         home: PathBuf,
-        /// Where settings are below it.
+        /// The directory of settings below it.
         config: PathBuf,
     },
-    /// All in one directory; clients are told of it.
+    /// All files are in one directory; the person must point the clients at it.
     Directory(PathBuf),
 }
 
 impl Places {
-    /// Those of a person, by the environment.
+    /// The places of the person whose environment this is.
     ///
     /// # Errors
-    /// If there is no home.
+    /// If the environment names no home directory.
     pub fn of(environment: &Environment) -> anyhow::Result<Places> {
         let home =
             environment.get("HOME").context("there is no HOME: `--dir` names a directory")?;
@@ -203,7 +203,7 @@ impl Places {
         }
     }
 
-    /// How a client is told of its file, if it does not look there by itself.
+    /// How to point a client at its file, if it does not look there on its own.
     pub fn hint(&self, tool: Tool) -> Option<String> {
         let Places::Directory(directory) = self else { return None };
         let directory = directory.display();
@@ -216,10 +216,10 @@ impl Places {
     }
 }
 
-/// What is to be written for these clients, each file once, and only if it changes.
+/// The changes for these clients: each file once, and only if it changes.
 ///
 /// # Errors
-/// A file that cannot be read, or that its client could not read either.
+/// If a file cannot be read, or if its client could not parse it either.
 pub fn changes(
     endpoints: &Endpoints,
     credentials: Option<&Credentials>,
@@ -272,7 +272,7 @@ pub fn changes(
     Ok(changes)
 }
 
-/// What else is to be done by hand for a client.
+/// What else the person must do by hand for a client.
 pub fn advice(tool: Tool, endpoints: &Endpoints) -> Option<String> {
     let name = &endpoints.name;
     let Endpoints { simple, submit, .. } = endpoints;
@@ -291,18 +291,18 @@ pub fn advice(tool: Tool, endpoints: &Endpoints) -> Option<String> {
     }
 }
 
-/// The URL with the credentials in it.
+/// The URL with the credentials included.
 fn with_credentials(url: &Url, credentials: Option<&Credentials>) -> String {
     let mut url = url.clone();
     if let Some(Credentials { user, secret }) = credentials {
-        // Only URLs without a host refuse this, and this one has one.
+        // Only URLs without a host refuse this, and this URL has one.
         let _ = url.set_username(user);
         let _ = url.set_password(Some(secret));
     }
     url.into()
 }
 
-/// A password as a URL has it.
+/// A password, escaped for a URL.
 fn encoded(credentials: &Credentials) -> String {
     let host: Result<Url, _> = "http://host.invalid/".parse();
     let url = host.ok().and_then(|mut url| {
@@ -322,7 +322,7 @@ fn pip(text: &str, endpoints: &Endpoints, credentials: Option<&Credentials>) -> 
     let mut file = Ini::read(text);
     let simple = &endpoints.simple;
     file.set("global", "index-url", &[&with_credentials(simple, credentials)]);
-    // pip takes nothing from a host without TLS, unless told so.
+    // pip refuses a host without TLS unless the file trusts that host.
     if let Some(host) = simple.host_str()
         && simple.scheme() == "http"
         && !is_loopback(host)
@@ -341,7 +341,7 @@ fn pip(text: &str, endpoints: &Endpoints, credentials: Option<&Credentials>) -> 
     file.text()
 }
 
-/// What in pip's file counts more than what was set: the sections of its commands.
+/// The settings in pip's file that override the new one: those in the sections of its commands.
 fn overruled(text: &str) -> Option<String> {
     let file = Ini::read(text);
     let sections = file.sections_with("index-url").into_iter().filter(|name| *name != "global");
@@ -357,7 +357,7 @@ fn overruled(text: &str) -> Option<String> {
 
 fn twine(text: &str, name: &str, submit: &Url, credentials: Option<&Credentials>) -> String {
     let mut file = Ini::read(text);
-    // Without a list of its own, these are twine's.
+    // Without a list of its own, twine knows these servers.
     let known = file.get("distutils", "index-servers");
     let known = known.unwrap_or_else(|| "pypi testpypi".to_owned());
     let mut servers: Vec<&str> = known.split_whitespace().collect();
@@ -398,7 +398,7 @@ fn uv(
     credentials: Option<&Credentials>,
 ) -> anyhow::Result<String> {
     let mut document = document(text)?;
-    // The older way to say the same.
+    // The older keys with the same meaning.
     for key in ["index-url", "default-index"] {
         document.remove(key);
     }
@@ -408,7 +408,7 @@ fn uv(
     };
     let name = endpoints.name.as_str();
     let is_ours = |table: &Table| table.get("name").and_then(Item::as_str) == Some(name);
-    // There is one default.
+    // Only one index may be the default.
     for table in indexes.iter_mut().filter(|table| !is_ours(table)) {
         if table.get("default").and_then(Item::as_bool) == Some(true) {
             table.remove("default");
@@ -436,7 +436,7 @@ fn uv(
 fn table(text: &str, path: [&str; 2], keys: &[(&str, &str)]) -> anyhow::Result<String> {
     let mut document = document(text)?;
     let mut outer = Table::new();
-    // Only the inner one has keys to show.
+    // Only the inner table has keys to show.
     outer.set_implicit(true);
     let outer = document.entry(path[0]).or_insert(Item::Table(outer));
     let unfit = || anyhow!("its `{}` is no table, and is left alone", path[0]);
@@ -449,7 +449,7 @@ fn table(text: &str, path: [&str; 2], keys: &[(&str, &str)]) -> anyhow::Result<S
     Ok(document.to_string())
 }
 
-/// A path as a person writes it.
+/// A path as a person would write it.
 fn shown(path: &Path) -> impl fmt::Display {
     path.display()
 }

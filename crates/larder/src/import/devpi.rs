@@ -1,7 +1,7 @@
-//! A devpi export: users with the hashes of their passwords, indexes, releases, files with their history.
+//! Imports a devpi export: users with their password hashes, indexes, releases, and files with their history.
 //!
-//! `dataindex.json` -> [`dump::Dump`] -> users and indexes in one commit -> items, hundreds a commit -> every
-//! file looked up at the end. What devpi's servers sign logins with, and what they call themselves, stays behind.
+//! `dataindex.json` -> [`dump::Dump`] -> users and indexes in one commit -> items, hundreds a commit -> every file is
+//! looked up at the end. The secret that devpi signs logins with, and the name of the server, are not imported.
 
 mod accounts;
 mod dump;
@@ -19,22 +19,22 @@ use crate::config::Config;
 use crate::setup;
 use crate::stored::ATTEMPTS_MAX;
 
-/// What is to be imported from where.
+/// What to import, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevpiImport {
-    /// What `devpi-export` wrote.
+    /// The output of `devpi-export`.
     pub directory: PathBuf,
-    /// Read and check everything, and write nothing.
+    /// Only read and check everything; write nothing.
     pub is_dry_run: bool,
-    /// Do not count the files of mirrors as missing: a mirror fetches them anew.
+    /// Do not report the files of mirrors as missing: a mirror fetches them anew.
     pub is_without_mirrored_files: bool,
 }
 
-/// Imports. The password of `root` comes with the report if `root` was made here, since none came with the
-/// export.
+/// Runs the import. The export has no password for a new `root`: if `root` is made here, its password comes with the
+/// report.
 ///
 /// # Errors
-/// An export that cannot be read at all, and failures of the store; whatever else is wrong is in the report.
+/// If the export cannot be read at all, and errors of the store. Everything else that goes wrong is in the report.
 pub async fn import_devpi(
     config: &Config,
     import: &DevpiImport,
@@ -73,7 +73,7 @@ async fn everything(
     let items = files::items(dump, directory, is_missing_told, writer.stored(), &mut report);
     let there = files::import(writer, &items, &mut report).await?;
     files::verify(writer, &items, &there, &mut report).await?;
-    // Last, since a password that is made here is told with the report alone.
+    // This comes last, since only the report shows a password that is made here.
     let root_password = match writer.records() {
         Some(records) => setup::initialize(records, setup::default_root_password(config)).await?,
         None => None,

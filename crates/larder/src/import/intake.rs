@@ -1,6 +1,7 @@
-//! Bytes on their way in: read once, digested, checked against what was claimed, looked into, then kept.
+//! [`Intake`]: reads a file once, computes its digests, checks them, inspects the archive, and stores the bytes.
 //!
-//! path -> [`Intake::read`] -> [`Arrival`] -> [`Arrival::keep`]. What is dropped instead leaves nothing.
+//! path -> [`Intake::read`] -> [`Arrival`] -> [`Arrival::keep`]. An arrival that is dropped without that leaves
+//! nothing.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,30 +15,30 @@ use record::Digest;
 use store::{BlobStore, Staged};
 use tokio::io::AsyncReadExt as _;
 
-/// How much of a file is in memory at once.
+/// How many bytes of a file are in memory at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Where bytes go.
+/// Where the bytes of files are stored.
 #[derive(Clone, Copy)]
 pub(super) struct Intake<'store> {
-    /// None in a dry run: bytes are read and judged, and go nowhere.
+    /// `None` in a dry run: bytes are read and checked, but not stored.
     pub(super) blobs: Option<&'store BlobStore>,
 }
 
 /// A file that was read.
 pub(super) struct Arrival {
-    /// What its bytes are.
+    /// The digests of its bytes.
     pub(super) digests: FileDigests,
-    /// What was found in it, if it was looked into.
+    /// The result of inspecting the archive; `None` if it was not inspected.
     pub(super) facts: Option<Result<ArchiveFacts, ArchiveError>>,
     staged: Option<Staged>,
 }
 
 impl Intake<'_> {
-    /// Reads the file at `path`, and looks into it if `archive` says that it is a release file.
+    /// Reads the file at `path`; if `archive` names a release file, its contents are inspected too.
     ///
     /// # Errors
-    /// A file that cannot be read or gathered; or that is not what was claimed, with both digests.
+    /// If the file cannot be read or staged, or does not have a claimed digest; that error shows both digests.
     pub(super) async fn read(
         &self,
         path: &Path,
@@ -82,7 +83,7 @@ impl Intake<'_> {
         let facts = match archive {
             None => None,
             Some(filename) => {
-                // What is kept is what is looked into.
+                // The inspection reads the staged bytes, the same ones that will be stored.
                 let opened = match &staged {
                     Some(staged) => staged.file()?,
                     None => File::open(path).with_context(unreadable)?,
@@ -100,12 +101,12 @@ impl Intake<'_> {
 }
 
 impl Arrival {
-    /// Names the bytes.
+    /// The digest that names the bytes.
     pub(super) fn digest(&self) -> Digest {
         self.digests.sha256
     }
 
-    /// Keeps the bytes, durably.
+    /// Stores the bytes durably.
     ///
     /// # Errors
     /// Those of the blob store.

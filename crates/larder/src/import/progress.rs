@@ -1,14 +1,14 @@
-//! [`Progress`]: how far an import is, for whoever looks on at a terminal.
+//! [`Progress`]: shows how far an import is, if there is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar on stderr if that is a terminal, and nothing else.
+/// A progress bar on stderr if that is a terminal; otherwise it shows nothing.
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar of so many things to come.
+    /// A bar for `length` things.
     pub(super) fn begin(what: &'static str, length: u64) -> Progress {
-        // It draws nothing where stderr is no terminal.
+        // It draws nothing if stderr is not a terminal.
         let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {eta}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

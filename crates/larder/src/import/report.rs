@@ -1,4 +1,4 @@
-//! [`Report`]: what an import did, and every thing that it did not do, by name.
+//! [`Report`]: what an import did, and each thing that it did not import, by name.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::keeping::counted;
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Whether nothing was written.
@@ -23,52 +23,52 @@ pub struct Report {
     pub documentation: Tally,
     /// Results of test runs.
     pub test_results: Tally,
-    /// What the export has of mirrors, which is not imported.
+    /// The contents of mirrors in the export, which are not imported.
     pub mirrored: Mirrored,
-    /// Bytes of all files that were imported now.
+    /// Bytes in all files that this import added.
     pub bytes: u64,
-    /// Files that were looked up in the store at the end, and are there with their digest.
+    /// Files that were looked up in the store at the end and had the right digest.
     pub verified: u64,
-    /// Blobs of those files that were read back and hashed: those that came now.
+    /// Blobs of those files that were read back and hashed: the ones that this import added.
     pub hashed: u64,
-    /// What was not imported, and why.
+    /// Things that were not imported, with the reason.
     pub failures: Vec<Told>,
-    /// What was not imported because something else is in its place.
+    /// Things that were not imported because something else is in their place.
     pub conflicts: Vec<Told>,
-    /// What was imported otherwise than it was, or is worth knowing.
+    /// Things that were imported with a change, and other remarks.
     pub notes: Vec<Told>,
 }
 
-/// How many things of one kind.
+/// Counts for one kind of thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Imported now.
     pub imported: u64,
-    /// There before, just as they are.
+    /// Already in the store, exactly like this.
     pub already_there: u64,
     /// Not imported: see [`Report::failures`] and [`Report::conflicts`].
     pub not_imported: u64,
 }
 
-/// How much there is of mirrors.
+/// Counts of what mirrors contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mirrored {
     /// Mirrors.
     pub indexes: u64,
     /// Their projects.
     pub projects: u64,
-    /// Releases of those.
+    /// Their releases.
     pub releases: u64,
-    /// Files of those.
+    /// Their files.
     pub files: u64,
 }
 
-/// Something that is told of one thing.
+/// A remark about one thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Told {
     /// The thing: a user, an index, a path.
     pub subject: String,
-    /// What is told of it.
+    /// The remark.
     pub text: String,
 }
 
@@ -95,12 +95,12 @@ impl Report {
         self.notes.push(told(subject, text));
     }
 
-    /// Whether everything that was to be imported is there.
+    /// Whether the store now has everything that should be imported.
     pub fn is_complete(&self) -> bool {
         self.failures.is_empty() && self.conflicts.is_empty()
     }
 
-    /// How much was not imported; none if everything is there.
+    /// A summary of what was not imported; `None` if the import is complete.
     pub fn shortfall(&self) -> Option<String> {
         let parts = [(&self.failures, "failure"), (&self.conflicts, "conflict")];
         let parts: Vec<String> = parts

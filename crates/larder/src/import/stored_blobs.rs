@@ -1,4 +1,4 @@
-//! Whether the bytes of what was imported are in the store, and are what they should be.
+//! Checks that the store has the bytes of imported files, and that they are undamaged.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,21 @@ use super::AT_ONCE_MAX;
 use super::progress::Progress;
 use super::report::Report;
 
-/// A file that is in the store, as its record says.
+/// A file to check, as its record describes it.
 pub(super) struct Look<'item> {
-    /// What it is called in the report.
+    /// Its name in the report.
     pub(super) subject: &'item str,
     pub(super) digest: Digest,
     pub(super) size_bytes: u64,
-    /// It came now: its bytes are read back. What came earlier was read back then, and its size is looked at.
+    /// Whether this import added it. If so its bytes are read back; for an earlier one, that was done then, and only
+    /// its size is checked.
     pub(super) is_new: bool,
 }
 
-/// Looks at the bytes of these files, each blob once, and reports.
+/// Checks the bytes of these files, each blob once, and adds problems to the report.
 ///
 /// # Errors
-/// A store that cannot be read.
+/// If the store cannot be read.
 pub(super) async fn check(
     blobs: &BlobStore,
     looks: &[Look<'_>],
@@ -55,7 +56,7 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// What is wrong with a blob, if anything is.
+/// The problem with a blob; `None` if it is fine.
 async fn flaw(
     blobs: &BlobStore,
     digest: Digest,

@@ -1,7 +1,7 @@
-//! A folder of release files, as pypiserver has it: each says itself of which release it is.
+//! Imports a folder of release files, as pypiserver has it: each file itself says which release it belongs to.
 //!
-//! folder -> paths -> bytes read, archives opened, metadata checked -> hundreds of files a commit. When a file was
-//! written is when it was uploaded.
+//! folder -> paths -> bytes read, archives opened, metadata checked -> hundreds of files a commit. The modification
+//! time of a file counts as its upload time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,35 +31,36 @@ use crate::release_metadata;
 use crate::setup;
 use crate::stored::ATTEMPTS_MAX;
 
-/// How many files that were passed over are named.
+/// Most skipped files that the report names.
 const NAMED_MAX: usize = 5;
 
-/// What is to be imported from where to where.
+/// What to import, and into which index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WheelsImport {
-    /// The folder; folders in it are looked into.
+    /// The folder; its subfolders are included.
     pub directory: PathBuf,
-    /// Where to.
+    /// The index that gets the files.
     pub stage: StageName,
-    /// Make the index, and its user, where they are missing.
+    /// Make the index and its user if they do not exist.
     pub is_creating: bool,
-    /// Who the history says uploaded the files; none: the user whose index it is.
+    /// The uploader in the history of the files; `None` means the user that owns the index.
     pub who: Option<UserName>,
-    /// Read and check everything, and write nothing.
+    /// Only read and check everything; write nothing.
     pub is_dry_run: bool,
 }
 
-/// Imports. The password of `root` comes with the report if `root` was made here.
+/// Runs the import. If `root` is made here, its password comes with the report.
 ///
 /// # Errors
-/// A folder or an index that is not there, and failures of the store; whatever else is wrong is in the report.
+/// If the folder or the index does not exist, and errors of the store. Everything else that goes wrong is in the
+/// report.
 pub async fn import_wheels(
     config: &Config,
     import: &WheelsImport,
 ) -> anyhow::Result<(Report, Option<account::Password>)> {
     let directory = import.directory.clone();
     let (paths, others) = tokio::task::spawn_blocking(move || release_files(&directory)).await??;
-    // Without a store there is no index, and a slip in a path is no wish for another store.
+    // Without a store there is no index. A mistyped path should not make another store.
     let is_reading = import.is_dry_run || (!import.is_creating && writer::is_missing(config));
     let mut writer = Writer::open(config, is_reading).await?;
     let done = everything(config, import, &paths, &others, &mut writer).await;
@@ -93,7 +94,7 @@ async fn everything(
     make_stage(import, writer, &mut report).await?;
     let there = files(import, paths, writer, &mut report).await?;
     verify(import, &there, writer, &mut report).await?;
-    // Last, since a password that is made here is told with the report alone.
+    // This comes last, since only the report shows a password that is made here.
     let root_password = match writer.records() {
         Some(records) => setup::initialize(records, setup::default_root_password(config)).await?,
         None => None,
@@ -117,14 +118,14 @@ fn release_files(directory: &Path) -> anyhow::Result<(Vec<PathBuf>, Vec<PathBuf>
             if name.as_encoded_bytes().starts_with(b".") {
                 continue;
             }
-            // A link to a folder could lead round in a circle; a link to a file is a file.
+            // A link to a folder could lead in a circle, so it is not followed; a link to a file counts as a file.
             if entry.file_type().with_context(unreadable)?.is_dir() {
                 waiting.push(entry.path());
                 continue;
             }
             match name.to_str().map(Filename::parse) {
                 Some(Err(FilenameError::NotAnArchive(_))) => others.push(entry.path()),
-                // What has a bad name is told when it is its turn.
+                // A bad name is reported when the file is imported.
                 _ => paths.push(entry.path()),
             }
         }
@@ -134,7 +135,7 @@ fn release_files(directory: &Path) -> anyhow::Result<(Vec<PathBuf>, Vec<PathBuf>
     Ok((paths, others))
 }
 
-/// Makes the index where it is missing and that is wished.
+/// Makes the index if it does not exist and the caller asked for that.
 async fn make_stage(
     import: &WheelsImport,
     writer: &mut Writer,
@@ -187,12 +188,12 @@ struct Ready {
     at: Timestamp,
 }
 
-/// A file that is there.
+/// A file that the store has now.
 struct There {
     project: ProjectName,
     filename: Filename,
     digest: Digest,
-    /// Whether this import brought it.
+    /// Whether this import added it.
     is_new: bool,
     subject: String,
 }
@@ -277,7 +278,7 @@ async fn files(
     Ok(there)
 }
 
-/// Reads a file, and finds out of which release it is.
+/// Reads a file and determines its release.
 async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<Ready> {
     let name = path.file_name().and_then(|name| name.to_str()).context("its name is not UTF-8")?;
     let filename = Filename::parse(name)?;
@@ -390,7 +391,7 @@ async fn decide(
     })
 }
 
-/// Looks whether every file is there; the bytes of what came now are hashed again.
+/// Checks that the store has every file; the bytes that this import added are hashed again.
 async fn verify(
     import: &WheelsImport,
     there: &[There],

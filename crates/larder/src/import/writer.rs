@@ -1,7 +1,8 @@
-//! [`Writer`]: the store as an import sees it, and [`Plan`]: many decided changes that become one commit.
+//! [`Writer`]: an import's view of the store, and [`Plan`]: many decided changes that become one commit.
 //!
-//! state -> [`Writer::plan`] -> [`Plan::add`], each decided on the state with those before it -> [`Writer::commit`]
-//! -> the next state, read back from the store. In a dry run nothing is written, and the plan becomes the state.
+//! state -> [`Writer::plan`] -> [`Plan::add`], where each change is decided on the state after the changes before it
+//! -> [`Writer::commit`] -> the next state, read back from the store. A dry run writes nothing, and the plan becomes
+//! the state.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +16,24 @@ use crate::keeping::Store;
 use crate::stored::Stored;
 use crate::{security, setup};
 
-/// The store as of the last look.
+/// The store, and its state when it was last read.
 pub(super) struct Writer {
-    /// None in a dry run without a store.
+    /// `None` in a dry run without a store.
     records: Option<Records>,
     blobs: Option<BlobStore>,
     is_dry_run: bool,
     stored: Stored,
 }
 
-/// Changes that are to be committed together.
+/// Changes to be committed together.
 pub(super) struct Plan {
-    /// The state as it will be.
+    /// The state after these changes.
     stored: Stored,
     writes: BTreeMap<Key, Write>,
     checks: BTreeMap<Key, Expected>,
 }
 
-/// Whether there is no store yet, as far as that is seen without opening it.
+/// Whether there is no store yet, as far as one can see without opening it.
 pub(super) fn is_missing(config: &Config) -> bool {
     match config.database() {
         DatabaseLocation::Sqlite(path) => matches!(path.try_exists(), Ok(false)),
@@ -41,13 +42,13 @@ pub(super) fn is_missing(config: &Config) -> bool {
 }
 
 impl Writer {
-    /// Opens the store of `config` and loads what is in it; makes one where there is none, except in a dry run.
+    /// Opens the store of `config` and loads its contents; makes a store if there is none, except in a dry run.
     ///
     /// # Errors
-    /// What cannot be opened or read.
+    /// If the store cannot be opened or read.
     pub(super) async fn open(config: &Config, is_dry_run: bool) -> anyhow::Result<Writer> {
         if is_dry_run {
-            // Nothing is created, and nothing could be written.
+            // A dry run creates nothing, and nothing could be written.
             if is_missing(config) {
                 let stored = Stored::default();
                 return Ok(Writer { records: None, blobs: None, is_dry_run, stored });
@@ -69,22 +70,22 @@ impl Writer {
         &self.stored
     }
 
-    /// Where bytes are kept; none in a dry run.
+    /// Where bytes are stored; `None` in a dry run.
     pub(super) fn blobs(&self) -> Option<&BlobStore> {
         self.blobs.as_ref().filter(|_| !self.is_dry_run)
     }
 
-    /// Where bytes can be read; none in a dry run without a store.
+    /// Where bytes can be read; `None` in a dry run without a store.
     pub(super) fn readable_blobs(&self) -> Option<&BlobStore> {
         self.blobs.as_ref()
     }
 
-    /// The records; none in a dry run.
+    /// The records; `None` in a dry run.
     pub(super) fn records(&self) -> Option<&Records> {
         self.records.as_ref().filter(|_| !self.is_dry_run)
     }
 
-    /// Keeps small bytes, and names them.
+    /// Stores a small blob and returns its digest.
     ///
     /// # Errors
     /// Those of the blob store.
@@ -95,13 +96,13 @@ impl Writer {
         })
     }
 
-    /// Begins a plan on the state as it is.
+    /// Begins a plan on the present state.
     pub(super) fn plan(&self) -> Plan {
         Plan { stored: self.stored.clone(), writes: BTreeMap::new(), checks: BTreeMap::new() }
     }
 
-    /// Commits. False if another process wrote meanwhile what was decided on: then the state is renewed, and
-    /// all is to be planned again.
+    /// Commits the plan. False if another process has changed what the plan was decided on: the state is read again,
+    /// and the caller must plan again.
     ///
     /// # Errors
     /// Those of the store.
@@ -134,7 +135,7 @@ impl Writer {
         Ok(is_done)
     }
 
-    /// Reads what was written since.
+    /// Reads what was written since the state was last read.
     ///
     /// # Errors
     /// Those of the store.
@@ -146,7 +147,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Lets go of the database.
+    /// Closes the database.
     pub(super) async fn close(self) {
         if let Some(records) = self.records {
             records.close().await;
@@ -155,7 +156,7 @@ impl Writer {
 }
 
 impl Plan {
-    /// The state with everything that was added.
+    /// The state after everything that was added.
     pub(super) fn stored(&self) -> &Stored {
         &self.stored
     }
@@ -171,7 +172,8 @@ impl Plan {
                 body: write.body.clone(),
                 blobs: write.blobs.clone(),
             });
-            // What an earlier part of the plan wrote is as it left it; only what was there before can differ.
+            // A key that an earlier change of this plan wrote is in the state that it left; only the state before can
+            // differ.
             if let Some(earlier) = self.writes.get(&write.key) {
                 write.expected = earlier.expected;
             }
@@ -183,7 +185,7 @@ impl Plan {
                 self.checks.insert(key, expected);
             }
         }
-        // The serial of the store itself stays: nothing was committed.
+        // The serial stays, as nothing has been committed.
         self.stored = self.stored.apply(&records, self.stored.serial);
     }
 }

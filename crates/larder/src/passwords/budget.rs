@@ -1,49 +1,49 @@
-//! [`Budgets`]: how many tries somebody has left, in a table of a fixed size.
+//! [`Budgets`]: how many tries each key has left, in a table of a fixed size.
 //!
-//! A budget is whole at first, each try takes one of it, and it grows back evenly. All that is kept of one is
-//! when it will be whole again (the generic cell rate algorithm), so an entry that is whole is no entry, and
-//! nothing has to be cleaned up. Where more keys come than fit, the fullest budgets are forgotten first: a flood
-//! of new keys makes room for itself and helps nobody who has used up a budget. Time is an argument.
+//! A budget is full at first, each try takes one from it, and it refills evenly. Only the time at which it will be
+//! full again is stored (the generic cell rate algorithm), so a full budget needs no entry and nothing has to be
+//! cleaned up. If there are more keys than places, the fullest budgets are evicted first: a flood of new keys evicts
+//! only itself, and does not help a client that has used up its budget. Time is an argument.
 
-/// Keys that fall together share a set of this size.
+/// Keys that collide share a set of this size.
 const SET_ENTRIES: usize = 8;
 
 /// A key's budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Entry {
     key: u64,
-    /// When it is whole again, in milliseconds; a time that has passed: the place is free.
+    /// When it is full again, in milliseconds; if that time has passed, the place is free.
     whole_at: u64,
 }
 
-/// The budgets of many keys; keys are hashes that nobody outside can choose.
+/// The budgets of many keys; keys are hashes that no client can choose.
 #[derive(Debug)]
 pub(crate) struct Budgets {
-    /// Milliseconds in which one try grows back; zero: no bound.
+    /// Milliseconds in which one try is refilled; zero means no bound.
     each: u64,
-    /// Milliseconds in which all of them do.
+    /// Milliseconds in which the whole budget is refilled.
     all: u64,
     sets: usize,
-    /// Made when there is something to keep.
+    /// The table, which is made when the first try is taken.
     entries: Vec<[Entry; SET_ENTRIES]>,
 }
 
 impl Budgets {
-    /// `tries` in `milliseconds`, for about `keys_max` keys at a time; with 0 tries there is no bound.
-    /// Takes 16 bytes a key once the first try is taken, and no more later.
+    /// Budgets of `tries` per `milliseconds`, for about `keys_max` keys at a time; with 0 tries there is no bound.
+    /// Takes 16 bytes a key once the first try is taken, and never more.
     pub(crate) fn new(tries: u32, milliseconds: u64, keys_max: usize) -> Budgets {
         let each = milliseconds.checked_div(tries.into()).map_or(0, |each| each.max(1));
         let sets = keys_max.div_ceil(SET_ENTRIES).max(1);
         Budgets { each, all: each * u64::from(tries), sets, entries: Vec::new() }
     }
 
-    /// Milliseconds until there is a try for `key`; 0: there is one now.
+    /// Milliseconds until `key` has a try; 0 if it has one now.
     pub(crate) fn wait(&self, key: u64, now: u64) -> u64 {
         let used = self.find(key).map_or(0, |entry| entry.whole_at.saturating_sub(now));
         if self.each == 0 { 0 } else { (used + self.each).saturating_sub(self.all) }
     }
 
-    /// Takes a try of `key`, whether there is one or not; one at the most is owed.
+    /// Takes a try from `key`, even if it has none; at most one try is owed.
     pub(crate) fn take(&mut self, key: u64, now: u64) {
         if self.each == 0 {
             return;
@@ -55,7 +55,7 @@ impl Budgets {
         let set = &mut self.entries[at];
         let is_it = |entry: &Entry| entry.key == key && entry.whole_at > now;
         let place = set.iter().position(is_it).unwrap_or_else(|| {
-            // A free one, else the one that has the least to say.
+            // A free place, or else that of the fullest budget.
             (0..SET_ENTRIES).min_by_key(|&place| set[place].whole_at.max(now)).unwrap_or(0)
         });
         let entry = &mut set[place];
@@ -65,7 +65,7 @@ impl Budgets {
         entry.whole_at = (entry.whole_at + self.each).min(now + self.all + self.each);
     }
 
-    /// Gives a try back that was taken.
+    /// Returns a try that was taken.
     pub(crate) fn give_back(&mut self, key: u64) {
         let (at, each) = (self.set_of(key), self.each);
         let set = self.entries.get_mut(at).into_iter().flatten();
@@ -82,7 +82,7 @@ impl Budgets {
         (key % self.sets as u64) as usize
     }
 
-    /// What the table takes, in bytes.
+    /// The size of the table, in bytes.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<[Entry; SET_ENTRIES]>()
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((budgets.wait(7, 0), budgets.bytes()), (0, 0));
     }
 
-    /// A million keys with a try each, and one that had used up its budget before them.
+    /// A million keys with one try each, and one key that had used up its budget before.
     #[test]
     fn a_flood_of_keys_takes_no_memory_and_frees_nobody() {
         let mut budgets = Budgets::new(10, 600_000, 4096);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever tries as soon as they may, whenever they like, has at most the budget and what grew back.
+        /// A client that tries as soon as it may, at any times, gets at most the budget and what was refilled.
         #[test]
         fn no_guesser_gets_more(tries in 1_u32..20, pauses in prop::collection::vec(0_u64..90_000, 1..200)) {
             let mut budgets = Budgets::new(tries, 600_000, 64);
@@ -154,7 +154,7 @@ mod tests {
             }
         }
 
-        /// What is given back was never taken.
+        /// Returning a try undoes taking it.
         #[test]
         fn giving_back_undoes_taking(before in 0_u32..10, now in 0_u64..1_000_000) {
             let mut budgets = Budgets::new(10, 600_000, 64);

@@ -1,19 +1,20 @@
-//! [`Episodes`]: who is being throttled, so that the log has a line at its beginning and one at its end.
+//! [`Episodes`]: which accounts and clients are being throttled, for one log line at the beginning and one at the
+//! end.
 //!
-//! What is refused is counted and not written down each time. An episode is over when nothing of it was refused for
-//! a while. Beyond a bound of episodes at once, further ones are one together. Time is an argument.
+//! Refusals are counted and not logged one by one. An episode ends when nothing of it was refused for a while. Beyond
+//! a maximum of episodes, all further ones count as one together. Time is an argument.
 
 use std::collections::HashMap;
 
 use super::throttle::Bound;
 
-/// Episodes at once that are told apart.
+/// Most episodes that are counted separately.
 const EPISODES_MAX: usize = 1_024;
 
-/// An episode is over when nothing was refused for so long, in milliseconds.
+/// An episode ends when nothing of it was refused for this many milliseconds.
 pub(super) const QUIET_MILLISECONDS: u64 = 60_000;
 
-/// Who is throttled: the account, the client, or both. None of them: many, beyond the bound.
+/// Who is throttled: the account, the client, or both. Neither stands for all episodes beyond the maximum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
     pub(crate) by: Option<Bound>,
@@ -21,13 +22,13 @@ pub(crate) struct Subject {
     pub(crate) client: Option<String>,
 }
 
-/// What became of an episode.
+/// An episode that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) subject: Subject,
     /// Requests that were refused.
     pub(crate) refused: u64,
-    /// From the first to the last of them.
+    /// Seconds from the first refusal to the last.
     pub(crate) seconds: u64,
 }
 
@@ -38,12 +39,12 @@ struct Episode {
     refused: u64,
 }
 
-/// The episodes that are not over.
+/// The episodes that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Episodes(HashMap<Subject, Episode>);
 
 impl Episodes {
-    /// Counts a refusal; gives its subject if an episode begins with it.
+    /// Counts a refusal; returns its subject if it begins an episode.
     pub(super) fn refused(&mut self, subject: Subject, now: u64) -> Option<Subject> {
         let subject = if self.0.len() >= EPISODES_MAX && !self.0.contains_key(&subject) {
             Subject { by: None, account: None, client: None }
@@ -59,7 +60,7 @@ impl Episodes {
         Some(subject)
     }
 
-    /// Takes out what is over.
+    /// Removes the episodes that have ended, and returns them.
     pub(super) fn ended(&mut self, now: u64) -> Vec<Ended> {
         let is_over = |_: &Subject, episode: &mut Episode| {
             now.saturating_sub(episode.last) >= QUIET_MILLISECONDS
@@ -72,7 +73,7 @@ impl Episodes {
         ended.collect()
     }
 
-    /// How many there are.
+    /// Number of episodes.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_are_one() {
+    fn episodes_beyond_the_maximum_are_one() {
         let mut episodes = Episodes::default();
         let mut begun = 0;
         for number in 0..1_000_000 {

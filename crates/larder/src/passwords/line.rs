@@ -1,32 +1,33 @@
-//! [`Line`]: who is next, fairly between clients.
+//! [`Line`]: a queue that is fair between clients.
 //!
-//! Those who were right lately have a line of their own, which goes first but for every fifth turn. In each line
-//! the clients take turns, however many wait for one of them. A client has a bounded part of a line, and in a full
-//! line the client with the most gives a place to one with fewer: nobody's flood keeps somebody else out.
+//! Clients with a recent right password have a queue of their own, which goes first except on every fifth turn. In
+//! each queue the clients take turns, no matter how many requests each of them has. A client's share of a queue is
+//! bounded, and in a full queue the client with the most requests loses a place to one with fewer: no client's flood
+//! keeps others out.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::net::ClientKey;
 
-/// Most that wait for one client, in each line.
+/// Most requests of one client that wait, in each queue.
 pub(super) const PER_CLIENT_MAX: usize = 64;
 
-/// Most that wait, in each line.
+/// Most requests that wait, in each queue.
 pub(super) const WAITING_MAX: usize = 256;
 
-/// How often those who were right lately go first in a row while others wait.
+/// How many turns in a row go to clients with a recent right password while others wait.
 const KNOWN_IN_A_ROW: u32 = 4;
 
-/// Which line.
+/// Which queue a request waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// Somebody who was right lately.
+    /// The client sent the account's right password recently.
     Known,
-    /// Anybody else.
+    /// Any other client.
     Other,
 }
 
-/// Both lines.
+/// Both queues.
 #[derive(Debug)]
 pub(super) struct Line<T> {
     known: Turns<T>,
@@ -34,10 +35,10 @@ pub(super) struct Line<T> {
     known_in_a_row: u32,
 }
 
-/// One of them.
+/// One of the queues.
 #[derive(Debug)]
 struct Turns<T> {
-    /// Clients with somebody waiting, each once, the next one first.
+    /// Clients with waiting requests, each once, the next one first.
     clients: VecDeque<ClientKey>,
     waiting: HashMap<ClientKey, VecDeque<T>>,
     count: usize,
@@ -51,10 +52,10 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    /// Puts `item` at the end of its client's part; gives the one that it displaced, if any.
+    /// Adds `item` at the end of its client's share; returns the item that lost its place, if any.
     ///
     /// # Errors
-    /// The item itself, if there is no place for it.
+    /// The item itself, if it gets no place.
     pub(super) fn push(&mut self, rank: Rank, client: ClientKey, item: T) -> Result<Option<T>, T> {
         match rank {
             Rank::Known => self.known.push(client, item),
@@ -62,7 +63,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Whoever is next.
+    /// Removes and returns the next item.
     pub(super) fn pop(&mut self) -> Option<T> {
         let is_others_turn = self.known_in_a_row >= KNOWN_IN_A_ROW && self.others.count > 0;
         if self.known.count > 0 && !is_others_turn {
@@ -73,7 +74,7 @@ impl<T> Line<T> {
         self.others.pop()
     }
 
-    /// Lets go of those that need not wait any more.
+    /// Removes the items that need not wait any more.
     pub(super) fn retain(&mut self, mut is_waiting: impl FnMut(&T) -> bool) {
         for turns in [&mut self.known, &mut self.others] {
             turns.waiting.retain(|_, items| {
@@ -85,7 +86,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting items.
     pub(super) fn len(&self) -> usize {
         self.known.count + self.others.count
     }
@@ -103,7 +104,7 @@ impl<T> Turns<T> {
                 return Err(item);
             };
             let (client, length) = (*longest.0, longest.1.len());
-            // Otherwise two clients would take each other's place for ever.
+            // Otherwise two clients could take each other's places for ever.
             if length <= own + 1 {
                 return Err(item);
             }
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_right_lately_goes_first_but_not_for_ever() {
+    fn known_clients_go_first_but_not_for_ever() {
         let mut line = Line::default();
         fill(&mut line, Rank::Other, 1, 2);
         fill(&mut line, Rank::Known, 2, 9);
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_gives_way_to_who_has_fewer() {
+    fn a_flood_loses_places_to_clients_with_fewer_requests() {
         let mut line = Line::default();
         for number in 0..4 {
             fill(&mut line, Rank::Other, number, 64);
@@ -186,7 +187,7 @@ mod tests {
         }
         let first = order(&mut line, 14);
         assert!((10..20).all(|number| first.contains(&number)), "{first:?}");
-        // 256 clients with one each have nobody to give way.
+        // All 256 clients have one request, so none loses its place.
         let mut line = Line::default();
         for number in 0..256 {
             fill(&mut line, Rank::Other, number, 1);
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_goes_leaves_a_place() {
+    fn an_item_that_no_longer_waits_frees_its_place() {
         let mut line = Line::default();
         fill(&mut line, Rank::Other, 1, 64);
         line.retain(|(_, item)| *item != 63);
@@ -206,7 +207,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost and nothing comes twice, whatever is pushed and popped.
+        /// No item is lost or returned twice, for any sequence of pushes and pops.
         #[test]
         fn what_goes_in_comes_out_once(steps in prop::collection::vec((0_u32..6, 0_u32..3), 1..2000)) {
             let mut line = Line::default();

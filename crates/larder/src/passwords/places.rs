@@ -1,4 +1,4 @@
-//! [`Places`]: so many passwords are hashed at once; the others wait in [`Line`].
+//! [`Places`]: bounds how many passwords are hashed at once; further requests wait in a [`Line`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,10 +9,10 @@ use super::TooMany;
 use super::line::{Line, Rank};
 use crate::net::ClientKey;
 
-/// Where passwords are hashed.
+/// The places for hashing passwords, and the line for them.
 pub(super) struct Places {
     state: Mutex<State>,
-    /// How many wait.
+    /// How many requests wait.
     waiting: IntGauge,
 }
 
@@ -21,7 +21,7 @@ struct State {
     line: Line<oneshot::Sender<Place>>,
 }
 
-/// A place to hash a password; whoever is next gets it when this is dropped.
+/// The right to hash a password; dropping it passes the place to the next request in the line.
 pub(super) struct Place(Option<Arc<Places>>);
 
 impl Places {
@@ -30,10 +30,10 @@ impl Places {
         Arc::new(Places { state, waiting })
     }
 
-    /// A place, once there is one.
+    /// Waits for a place.
     ///
     /// # Errors
-    /// [`TooMany`] if the line is full, or a fuller one's place in it was given to somebody else.
+    /// [`TooMany`] if the line is full, or if a client with fewer requests has taken this request's place in it.
     pub(super) async fn enter(
         self: &Arc<Places>,
         rank: Rank,
@@ -52,7 +52,7 @@ impl Places {
                 pushed = state.line.push(rank, client, sender);
             }
             self.waiting.set(i64::try_from(state.line.len()).unwrap_or(i64::MAX));
-            // Whoever was displaced finds the channel closed.
+            // A request that loses its place in the line finds its channel closed.
             pushed.map_err(|_| TooMany)?;
             place
         };
@@ -75,7 +75,7 @@ impl Drop for Place {
             };
             match next.send(Place(Some(places.clone()))) {
                 Ok(()) => break,
-                // It waits no more; without this its place would be given on from within.
+                // That request no longer waits. Dropping its place here would pass it on while the lock is held.
                 Err(mut place) => place.0 = None,
             }
         }

@@ -1,4 +1,4 @@
-//! Checks by several clients, on a runtime.
+//! Password checks by several clients, on a runtime.
 
 use std::task::{Context, Poll, Waker};
 
@@ -45,7 +45,7 @@ fn check_of(user: &str, password: &str) -> PasswordCheck {
     }
 }
 
-/// `right`, `wrong`, or what it was throttled by.
+/// Tries a password: `right`, `wrong`, or the bound that throttled it.
 async fn tried(passwords: &Passwords, user: &str, password: &str, number: u32) -> &'static str {
     match passwords.check(check_of(user, password), client(number)).await {
         Ok(Ok(_)) => "right",
@@ -55,7 +55,7 @@ async fn tried(passwords: &Passwords, user: &str, password: &str, number: u32) -
     }
 }
 
-/// New passwords wait where checks do, and the one after the last place is refused.
+/// New passwords wait in the same queue as checks; when it is full, another one is refused.
 #[test]
 fn new_passwords_wait_in_the_queue() {
     let passwords = passwords(Duration::ZERO, 0);
@@ -71,7 +71,10 @@ fn new_passwords_wait_in_the_queue() {
     assert_eq!(hash(1).as_mut().poll(&mut context), Poll::Ready(Err(TooMany)));
     assert!(hash(2).as_mut().poll(&mut context).is_pending(), "somebody else has a place");
     waiting.pop();
-    assert!(hash(1).as_mut().poll(&mut context).is_pending(), "whoever goes leaves a place");
+    assert!(
+        hash(1).as_mut().poll(&mut context).is_pending(),
+        "a request that is dropped frees its place"
+    );
     assert_eq!(passwords.hashed(), 0);
 }
 
@@ -88,7 +91,7 @@ async fn only_different_wrong_passwords_count() {
 
 #[tokio::test]
 async fn a_guesser_is_throttled_and_nobody_else() {
-    // Nobody exists here but Alice and Bob, and the answers are the same.
+    // Only Alice and Bob exist; the answers must be the same for everybody else.
     for user in ["alice", "nobody"] {
         let passwords = passwords(Duration::from_secs(60), 1);
         for password in ["1", "2", "3"] {
@@ -102,13 +105,13 @@ async fn a_guesser_is_throttled_and_nobody_else() {
         assert_eq!(passwords.0.counters.throttled[0].get(), 2);
         assert_eq!(tried(&passwords, "bob", "right", 1).await, "right", "a neighbour");
         assert_eq!(tried(&passwords, "alice", "right", 2).await, "right", "from elsewhere");
-        // It is remembered as right now, and the guesser learns nothing of that.
+        // The password is remembered as right now, but the guesser learns nothing about that.
         assert_eq!(tried(&passwords, user, "right", 1).await, "client_and_account");
     }
 }
 
 #[tokio::test]
-async fn who_was_right_lately_passes() {
+async fn a_client_with_a_recent_right_password_passes() {
     for remembered_for in [Duration::from_secs(60), Duration::ZERO] {
         let passwords = passwords(remembered_for, 1);
         assert_eq!(tried(&passwords, "alice", "right", 1).await, "right");
@@ -121,7 +124,8 @@ async fn who_was_right_lately_passes() {
         assert_eq!(tried(&passwords, "zoe", "1", 1).await, "client");
         assert_eq!(tried(&passwords, "alice", "right", 1).await, "right");
         assert_eq!(tried(&passwords, "bob", "right", 1).await, "right");
-        // From everywhere: where she was not right lately, her password waits; where she was, it does not.
+        // Guesses come from many clients: where she did not log in lately, her password is throttled; where she did,
+        // it is not.
         for number in 10..40 {
             tried(&passwords, "alice", &number.to_string(), number).await;
         }
@@ -131,7 +135,7 @@ async fn who_was_right_lately_passes() {
     }
 }
 
-/// A crowd that brings the same right password for the first time is no crowd of guessers, and hashes once.
+/// Many clients that send the same right password for the first time are not guessers, and cost one hash.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_password_at_the_same_time_is_hashed_once() {
     let passwords = Arc::new(passwords(Duration::from_secs(60), 1));
@@ -147,7 +151,7 @@ async fn the_same_password_at_the_same_time_is_hashed_once() {
 }
 
 #[tokio::test]
-async fn whoever_hangs_up_has_tried() {
+async fn an_aborted_check_counts_as_a_try() {
     let passwords = passwords(Duration::ZERO, 0);
     let mut context = Context::from_waker(Waker::noop());
     for number in 0..BOUNDS.pair {
@@ -158,7 +162,7 @@ async fn whoever_hangs_up_has_tried() {
 }
 
 #[tokio::test]
-async fn keys_are_throttled_alike() {
+async fn keys_are_throttled_like_passwords() {
     let passwords = passwords(Duration::ZERO, 1);
     let tried =
         |given: &[u8], number| match passwords

@@ -1,39 +1,40 @@
 //! [`Throttle`]: whether a password may be tried now.
 //!
-//! (account, client) -> [`Throttle::try_of`] -> [`Throttle::admit`] -> hashed -> [`Throttle::give_back`] where it was
-//! right. What counts are different wrong passwords: of a client for an account, of a client for all accounts, and for
-//! an account of all clients where it was never right lately. The last bound is wide, and leaves alone where the
-//! account was right lately: nobody locks an account's owner out from elsewhere. A password that is remembered as
-//! right at this very client passes all of them, up to a bound of its own, as somebody else may guess behind the same
-//! address. Time is an argument; memory is bounded; no account needs to exist.
+//! (account, client) -> [`Throttle::try_of`] -> [`Throttle::admit`] -> hashed -> [`Throttle::give_back`] if it was
+//! right. Only different wrong passwords count, against three bounds: those of one client for one account, those of
+//! one client for all accounts, and those of all clients for one account. The last bound is wide, and does not apply
+//! to clients where the account's password was right recently, so nobody can lock the owner of an account out from
+//! elsewhere. A password that is remembered as right for this very client passes all bounds, up to a limit of its
+//! own, as somebody else may be guessing behind the same address. Time is an argument; memory is bounded; accounts
+//! need not exist.
 
 use std::hash::{BuildHasher, RandomState};
 
 use super::budget::Budgets;
 use crate::net::ClientKey;
 
-/// In what time a budget grows back, in milliseconds.
+/// The time in which a budget is refilled, in milliseconds.
 pub(super) const WINDOW_MILLISECONDS: u64 = 600_000;
 
-/// Pairs, clients and accounts that are counted at a time, each.
+/// Most pairs, most clients and most accounts that are counted at a time.
 const KEYS_MAX: usize = 65_536;
 
-/// Wrong passwords that are looked at in [`WINDOW_MILLISECONDS`], where the bounds are used up, for whether they are
-/// the one that was right here lately.
+/// When the bounds are used up, this many wrong passwords per [`WINDOW_MILLISECONDS`] are still compared with the one
+/// that was right for this client recently.
 const NEIGHBOURS_TRIES: u32 = 1_000;
 
-/// Different wrong passwords that may be tried within ten minutes; 0: as many as there are.
+/// How many different wrong passwords may be tried within ten minutes; 0 means no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// By a client for an account.
+    /// By one client for one account.
     pub pair: u32,
-    /// By a client for all accounts together.
+    /// By one client for all accounts together.
     pub client: u32,
-    /// For an account by all clients together where it was not right lately.
+    /// By all clients together for one account, except where its password was right recently.
     pub account: u32,
 }
 
-/// What was used up.
+/// The bound that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
     /// [`Bounds::pair`].
@@ -45,10 +46,10 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// All of them.
+    /// All bounds.
     pub const ALL: [Bound; 3] = [Bound::Pair, Bound::Client, Bound::Account];
 
-    /// As metrics and the log name it.
+    /// The name in metrics and in the log.
     pub const fn name(self) -> &'static str {
         match self {
             Bound::Pair => "client_and_account",
@@ -58,16 +59,16 @@ impl Bound {
     }
 }
 
-/// A refusal without looking at the password.
+/// A refusal without a look at the password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttled {
-    /// What was used up.
+    /// The bound that was reached.
     pub by: Bound,
-    /// Until there is a try again.
+    /// Milliseconds until another try is allowed.
     pub wait_milliseconds: u64,
 }
 
-/// Who tries to be whom, as hashes that nobody outside can choose.
+/// A client's try for an account, as hashes that no client can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Try {
     pub(super) pair: u64,
@@ -75,20 +76,20 @@ pub(super) struct Try {
     account: u64,
 }
 
-/// What is known about a try beforehand.
+/// What is known about a password before it is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Past {
     /// Nothing.
     Nothing,
-    /// This password is known to be right, though not from here.
+    /// This password is known to be right, but not from this client.
     RightElsewhere,
-    /// Another password was right here lately.
+    /// For this client, another password was right recently.
     AnotherWasRightHere,
-    /// This password was right here lately.
+    /// For this client, this password was right recently.
     RightHere,
 }
 
-/// What was tried lately.
+/// The budgets of recent tries.
 #[derive(Debug)]
 pub(super) struct Throttle {
     hasher: RandomState,
@@ -110,7 +111,7 @@ impl Throttle {
         }
     }
 
-    /// Who tries to be whom.
+    /// The try of `client` for `account`.
     pub(super) fn try_of(&self, account: &str, client: ClientKey) -> Try {
         Try {
             pair: self.hasher.hash_one((0_u8, account, client)),
@@ -119,8 +120,8 @@ impl Throttle {
         }
     }
 
-    /// Whether a password may be hashed, and takes a try for it; or used without being hashed, if it is remembered as
-    /// right.
+    /// Whether a password may be hashed, which takes a try; or, if it is remembered as right, whether it may be used
+    /// without hashing, which takes none.
     pub(super) fn admit(&mut self, it: Try, past: Past, now: u64) -> Result<(), Throttled> {
         let was_right_here = matches!(past, Past::RightHere | Past::AnotherWasRightHere);
         let waits = [
@@ -128,7 +129,7 @@ impl Throttle {
             (Bound::Client, self.clients.wait(it.client, now)),
             (Bound::Account, if was_right_here { 0 } else { self.accounts.wait(it.account, now) }),
         ];
-        // The first of equal ones names the narrowest bound.
+        // Of equal waits, the first one names the narrowest bound.
         let longest = waits.into_iter().rev().max_by_key(|(_, wait)| *wait);
         let throttled = longest.filter(|(_, wait)| *wait > 0);
         match (throttled, past) {
@@ -151,7 +152,7 @@ impl Throttle {
         }
     }
 
-    /// Whether somebody may wait for what comes of the same password that somebody else tries.
+    /// Whether a request may wait for the result of another request with the same password.
     pub(super) fn may_follow(&mut self, it: Try, past: Past, now: u64) -> Result<(), Throttled> {
         let admitted = self.admit(it, past, now);
         if admitted.is_ok() {
@@ -160,7 +161,7 @@ impl Throttle {
         admitted
     }
 
-    /// Gives back what [`Throttle::admit`] took, for a password that was right or was not looked at.
+    /// Returns what [`Throttle::admit`] took, for a password that was right or was not checked.
     pub(super) fn give_back(&mut self, it: Try, past: Past) {
         if matches!(past, Past::Nothing | Past::AnotherWasRightHere) {
             self.pairs.give_back(it.pair);
@@ -171,7 +172,7 @@ impl Throttle {
         }
     }
 
-    /// What the tables take, in bytes.
+    /// The size of the tables, in bytes.
     #[cfg(test)]
     fn bytes(&self) -> usize {
         [&self.pairs, &self.clients, &self.accounts, &self.neighbours]
@@ -191,7 +192,7 @@ mod tests {
         ClientKey::Ipv4(number)
     }
 
-    /// Different wrong passwords of a client for an account, until there is a refusal: how many, and by what.
+    /// Tries different wrong passwords of a client for an account until one is refused: how many, and by which bound.
     fn guess(
         throttle: &mut Throttle,
         account: &str,
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(guess(&mut throttle, "alice", 1, Past::Nothing, 0), (10, Some(Bound::Pair)));
         assert_eq!(guess(&mut throttle, "alice", 1, Past::Nothing, 59_999).0, 0);
         assert_eq!(guess(&mut throttle, "alice", 1, Past::Nothing, 60_000).0, 1);
-        // A day of it.
+        // Tries for a whole day.
         let tries: u32 = (2..=1440)
             .map(|minute| guess(&mut throttle, "alice", 1, Past::Nothing, minute * 60_000).0)
             .sum();
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn its_owner_comes_in_from_elsewhere() {
+    fn the_owner_can_log_in_from_elsewhere() {
         let mut throttle = Throttle::new(BOUNDS);
         guess(&mut throttle, "alice", 1, Past::Nothing, 0);
         check(&mut throttle, "alice", 1, Past::Nothing, false);
@@ -250,7 +251,7 @@ mod tests {
         }
         assert_eq!(tries, 50);
         assert_eq!(guess(&mut throttle, "zoe", 1, Past::Nothing, 0), (0, Some(Bound::Client)));
-        // A neighbour behind the same address whose password was right there; and one who comes from elsewhere.
+        // A neighbour behind the same address whose password was right there, and a user of another address.
         check(&mut throttle, "bob", 1, Past::RightHere, true);
         check(&mut throttle, "bob", 1, Past::RightElsewhere, false);
         check(&mut throttle, "bob", 2, Past::Nothing, true);
@@ -269,7 +270,7 @@ mod tests {
         let it = throttle.try_of("alice", client(5000));
         let throttled = throttle.admit(it, Past::Nothing, 0).expect_err("a refusal");
         assert_eq!(throttled.wait_milliseconds, 6_000, "and never long");
-        // Where she was right lately nothing has changed, not even for a slip.
+        // Where her password was right recently nothing has changed, not even after a typo.
         check(&mut throttle, "alice", 6000, Past::RightHere, true);
         check(&mut throttle, "alice", 6000, Past::AnotherWasRightHere, true);
         check(&mut throttle, "bob", 5000, Past::Nothing, true);

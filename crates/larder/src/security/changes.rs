@@ -1,8 +1,8 @@
-//! [`changes`]: what a batch changes of users, tokens and rights, for the security log.
+//! [`changes`]: the changes that a batch makes to users, tokens and rights, for the security log.
 //!
-//! It is found out of what is written, at the one place where all writes come by, so that no way to change a right
-//! is forgotten. A change is logged when it is committed; if nobody waits for that any more, it is logged as one
-//! whose outcome is not known.
+//! They are computed from the batch, at the one place that all writes pass through, so no way to change a right is
+//! forgotten. A change is logged when it is committed; if nobody waits for the commit any more, it is logged with an
+//! unknown outcome.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -16,21 +16,21 @@ use super::{Doer, TARGET};
 /// A change of a user, a token or a right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
-    /// As `user_created`.
+    /// The name of the event, such as `user_created`.
     event: &'static str,
-    /// Which user, token or index.
+    /// The user, token or index that is changed.
     subject: String,
-    /// What was, and what is; no secret.
+    /// The values before and after, without secrets.
     detail: Option<String>,
 }
 
-/// The changes of a batch that is being committed. One that is dropped is logged.
+/// The changes of a batch during its commit. If this is dropped before the outcome is known, they are logged as such.
 pub(crate) struct Changes {
     changes: Vec<Change>,
     doer: Option<Doer>,
 }
 
-/// What `batch` changes of what these snapshots show.
+/// The changes that `batch` makes to these snapshots.
 pub(crate) fn changes(
     accounts: &Snapshot,
     index: Option<&pypi::Snapshot>,
@@ -127,7 +127,7 @@ fn list(groups: &BTreeSet<GroupName>) -> String {
 }
 
 fn of_stage(index: Option<&pypi::Snapshot>, stage: &str, write: &Write) -> Vec<Change> {
-    // Without what was, what is to be is all there is to say.
+    // If the old rights are not known, the new ones are shown in full.
     let none = pypi::Snapshot::new();
     let before = index.unwrap_or(&none).stage(stage).map(|it| it.config().clone());
     let after = none.apply(&[record(write)]).snapshot;
@@ -150,13 +150,13 @@ fn of_stage(index: Option<&pypi::Snapshot>, stage: &str, write: &Write) -> Vec<C
             vec![change("index_rights_changed", stage, Some(changed.join("; ")))]
         }
         (Some(_), None) => vec![change("index_deleted", stage, None)],
-        // On the command line the indexes are not always read.
+        // On the command line the indexes are not always loaded.
         (None, None) if index.is_none() => vec![change("index_deleted", stage, None)],
         (None, None) => Vec::new(),
     }
 }
 
-/// Who may do what with an index, in the same order for all.
+/// The rights in an index's configuration, always in the same order.
 fn rights(config: &StageConfig) -> Vec<String> {
     let upload = config.upload();
     let entry = |name: &str, list: Option<String>| {
@@ -171,16 +171,16 @@ fn rights(config: &StageConfig) -> Vec<String> {
 }
 
 impl Changes {
-    /// Who makes them: whoever runs this command.
+    /// Attributes the changes to the user who runs this command.
     #[must_use]
     pub(crate) fn by_command(self) -> Changes {
         self.by(Doer::of_command())
     }
 
-    /// Who makes them: whoever sent the request that is answered.
+    /// Attributes the changes to the sender of the current request.
     #[must_use]
     pub(crate) fn by_request(self) -> Changes {
-        // Most writes have nothing to do with rights.
+        // Most writes change no rights.
         if self.changes.is_empty() { self } else { self.by(Doer::of_now()) }
     }
 
@@ -189,12 +189,12 @@ impl Changes {
         self
     }
 
-    /// They are committed.
+    /// Logs the changes as committed.
     pub(crate) fn committed(mut self, serial: Serial) {
         self.log("committed", Some(serial));
     }
 
-    /// Nothing was written.
+    /// Drops the changes, since nothing was written.
     pub(crate) fn refused(mut self) {
         self.changes.clear();
     }
@@ -219,7 +219,8 @@ impl Changes {
 }
 
 impl Drop for Changes {
-    /// Whoever waited for the commit has gone, or the store with it.
+    /// Logs the changes with an unknown outcome: the request that waited for the commit was dropped, or the store
+    /// failed.
     fn drop(&mut self) {
         self.log("unknown", None);
     }
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told_without_a_secret() {
+    fn each_change_is_logged_without_a_secret() {
         let (mut accounts, mut told) = (Snapshot::new(), Vec::new());
         let now = Timestamp::UNIX_EPOCH;
         let name: account::UserName = "alice".parse().expect("a name");
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_of_an_index_are_told() {
+    fn rights_of_an_index_are_logged() {
         let accounts = Snapshot::new();
         let mut index = pypi::Snapshot::new();
         let stage: pypi::StageName = "alice/dev".parse().expect("a name");
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn other_writes_are_no_news() {
+    fn other_writes_are_not_logged() {
         let key = record::Key::new("article/x/1").expect("a key");
         let batch = Batch::new().put(key, record::Expected::Absent, "{}", Vec::new());
         assert!(found(&Snapshot::new(), &batch).is_empty());

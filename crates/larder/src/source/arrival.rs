@@ -1,7 +1,7 @@
-//! A dump that has come in: one open file, and what is known about it.
+//! [`Arrival`]: a dump that has arrived, as one open file with what is known about it.
 //!
-//! The bytes are as sent or stored: plain, gzip, or gzip in gzip. They are read through the handle
-//! that was opened when the dump was noticed, so that a later dump of the same name never mixes in.
+//! The bytes are as they were sent or stored: plain, gzip, or gzip in gzip. They are read through the handle that was
+//! opened when the dump was noticed, so a later dump of the same name is never mixed in.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -17,11 +17,11 @@ use super::SourceError;
 /// One dump, ready to be read any number of times. Dropping it removes its spool file, if it has one.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Where it came from, for logs and `/readyz`: a path or a URL without its secrets.
+    /// Its origin for logs and `/readyz`: a path, or a URL without secrets.
     pub origin: String,
-    /// Size as stored or sent, in bytes (before inflating).
+    /// Size as stored or sent, in bytes (before decompression).
     pub bytes: u64,
-    /// When the dump was last modified, as its server or file system says; `None` if nobody said.
+    /// When the dump was last modified, according to its server or file system; `None` if neither says so.
     pub modified_at: Option<SystemTime>,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<File>,
@@ -29,31 +29,31 @@ pub struct Arrival {
     /// [`super::SourceSpec::fingerprint`] of the source, empty for a file opened by hand.
     pub(crate) source_fingerprint: String,
     pub(crate) validators: Validators,
-    /// Of the bytes as stored, where they were hashed on the way.
+    /// SHA-256 of the stored bytes, if they were hashed on their way.
     pub(crate) sha256: Option<String>,
     pub(crate) kind: ArrivalKind,
 }
 
-/// Who owns the file behind an arrival, which decides how it becomes the kept copy.
+/// The owner of the file behind an arrival, which decides how it becomes the kept copy.
 #[derive(Debug)]
 pub(crate) enum ArrivalKind {
-    /// The operator's file: it may only be copied, since a link would follow its next rewriting.
+    /// The operator's file: it is only copied, since a link would show its next rewriting.
     Foreign,
-    /// A spool file of ours: it may be linked. The path is removed on drop.
+    /// A spool file of Larder's own: it may be linked. The path is removed on drop.
     Spooled(TempPath),
     /// The kept copy itself.
     Kept,
 }
 
 impl Arrival {
-    /// Opens a regular file as a dump, once: everything else about it is asked of the handle.
+    /// Opens a regular file as a dump, once: all other information comes from the handle.
     ///
     /// # Errors
     /// [`SourceError::File`] if it cannot be opened, [`SourceError::NotAFile`] for a directory, a pipe
     /// or a device, [`SourceError::TooLarge`] above `bytes_max`.
     pub fn open(path: &Path, bytes_max: u64) -> Result<Arrival, SourceError> {
         let failed = |cause| SourceError::File { path: path.to_owned(), cause };
-        // Before opening, because opening a pipe would wait for its writer.
+        // This comes before opening, because opening a pipe would wait for its writer.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(SourceError::NotAFile { path: path.to_owned() });
         }
@@ -80,23 +80,23 @@ impl Arrival {
         })
     }
 
-    /// The file that is read, for messages: by now another file may have this name.
+    /// The path of the file, for messages: by now another file may be there.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A reader from the first byte on, independent of other readers. Unbuffered, and blocking.
+    /// A reader from the first byte, independent of other readers. It is unbuffered and blocks.
     pub fn reader(&self) -> FileReader {
         FileReader::new(Arc::clone(&self.file))
     }
 
-    /// Whether the bytes read since [`Arrival::open`] are of one piece. Call it after reading: a file
-    /// that is rewritten in place, rather than replaced, can hand out half of each.
+    /// Checks that the bytes read since [`Arrival::open`] belong to one version. Call it after reading: a file that
+    /// is rewritten in place, and not replaced, can return half of each version.
     ///
     /// # Errors
-    /// [`SourceError::ChangedWhileRead`], or [`SourceError::File`] if the system no longer knows it.
+    /// [`SourceError::ChangedWhileRead`], or [`SourceError::File`] if the system cannot find the file any more.
     pub fn check_unchanged(&self) -> Result<(), SourceError> {
-        // Files of ours are only ever replaced, and keeping one sets its time.
+        // Larder's own files are only ever replaced, and keeping one sets its time.
         if !matches!(self.kind, ArrivalKind::Foreign) {
             return Ok(());
         }
@@ -124,7 +124,7 @@ impl FileReader {
 }
 
 impl FileReader {
-    /// The same file, read from this byte on.
+    /// A reader of the same file that begins at this byte.
     pub fn starting_at(self, offset: u64) -> FileReader {
         FileReader { offset, ..self }
     }
@@ -138,12 +138,12 @@ impl Read for FileReader {
     }
 }
 
-/// What a server said about the version of a dump, to be sent back when asking for the next one.
+/// A server's validators for one version of a dump, which go into the next conditional request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Validators {
-    /// The `ETag` as sent, with quotes and `W/`.
+    /// The `ETag` as it was sent, with quotes and `W/`.
     pub(crate) etag: Option<String>,
-    /// The `Last-Modified` as sent: servers compare the text.
+    /// The `Last-Modified` as it was sent: servers compare the text.
     pub(crate) last_modified: Option<String>,
 }
 
@@ -153,10 +153,10 @@ impl Validators {
     }
 }
 
-/// What tells one version of a file from another without reading it.
+/// Distinguishes one version of a file from another without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// Which file. The time of birth is there because a freed inode number is soon used again.
+    /// The file itself. The time of birth is included because a freed inode number is soon used again.
     pub(crate) identity: (u64, u64, Option<SystemTime>),
     pub(crate) modified_at: (i64, i64),
     pub(crate) size_bytes: u64,

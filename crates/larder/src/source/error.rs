@@ -1,6 +1,6 @@
-//! What can go wrong between a source and the kept copy, each case naming the value at fault.
+//! What can go wrong between a source and the kept copy. Each error names the bad value.
 //!
-//! No text holds a credential: URLs come in already masked, see [`super::SourceSpec`].
+//! No text contains a credential: URLs are masked before they come here, see [`super::SourceSpec`].
 
 use std::io;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 
-/// Why no dump arrived, or why it could not be kept. None of these ends the server: the old
-/// snapshot goes on serving, and whoever gives up logs the error once.
+/// Why no dump arrived, or why it could not be kept. None of these errors ends the server: the old snapshot goes on
+/// serving, and the caller that gives up logs the error once.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The text of the setting is neither a path nor a URL that can be fetched.
+    /// The setting is neither a path nor a URL that can be fetched.
     #[error("`{text}` is no source of a dump: {reason}")]
     Spec {
         /// The setting as given, credentials masked.
         text: String,
-        /// What is wrong with it and what is accepted.
+        /// What is wrong with it, and what is accepted.
         reason: String,
     },
-    /// The file is missing, unreadable, or became unreadable while it was read.
+    /// The file does not exist or cannot be read, or could no longer be read halfway through.
     #[error("cannot read the dump `{}`: {cause}", path.display())]
     File {
         /// The path as configured.
@@ -35,13 +35,13 @@ pub enum SourceError {
         /// The path as configured.
         path: PathBuf,
     },
-    /// The file was rewritten in place while it was read, so what was read may be a mixture.
+    /// The file was rewritten in place during reading, so the bytes that were read may be a mixture.
     #[error("the dump `{origin}` was rewritten while it was read; it is read again once it rests")]
     ChangedWhileRead {
         /// The path as configured.
         origin: String,
     },
-    /// More bytes than the bound allows, as stored or sent, before inflating.
+    /// The dump has more bytes than the bound allows, as stored or sent, before decompression.
     #[error(
         "the dump from `{origin}` has more than {bytes_max} bytes, the largest that is accepted"
     )]
@@ -56,18 +56,18 @@ pub enum SourceError {
     Status {
         /// The URL that answered, masked; after redirects it is the last one.
         url: String,
-        /// The status it answered with.
+        /// The status of the answer.
         status: StatusCode,
-        /// The wait it asked for by `Retry-After`, bounded by [`super::RETRY_AFTER_MAX`].
+        /// The wait that the server asked for by `Retry-After`, cut to [`super::RETRY_AFTER_MAX`].
         retry_after: Option<Duration>,
     },
-    /// The server answered 304 although nothing was known that could be unchanged.
+    /// The server answered 304 to a request without a condition.
     #[error("`{url}` answered 304 to a request without a condition, expected 200")]
     NotModifiedUnasked {
         /// The URL that answered, masked.
         url: String,
     },
-    /// No connection, no TLS, too many redirects, or a broken answer.
+    /// No connection, no TLS, too many redirects, or an invalid response.
     #[error("cannot fetch `{url}`: {cause}")]
     Transfer {
         /// The configured URL, masked.
@@ -80,7 +80,7 @@ pub enum SourceError {
     TimedOut {
         /// The configured URL, masked.
         url: String,
-        /// Which step: connecting, the response header, the next bytes, the whole transfer.
+        /// The step: connecting, the response header, the next bytes, or the whole transfer.
         step: &'static str,
         /// The bound that was exceeded.
         bound: Duration,
@@ -91,11 +91,11 @@ pub enum SourceError {
     Truncated {
         /// The configured URL, masked.
         url: String,
-        /// Bytes that came.
+        /// Number of bytes received.
         received: u64,
         /// The `Content-Length`, if there was one.
         expected: Option<u64>,
-        /// How the end showed itself.
+        /// How the end was noticed.
         cause: String,
     },
     /// The HTTP client could not be built, for example because the system has no CA certificates.
@@ -106,7 +106,7 @@ pub enum SourceError {
         /// The chain of reasons in one line.
         cause: String,
     },
-    /// A dump could not be written to the data directory: full, read-only or gone.
+    /// A dump could not be written to the data directory, which is full, read-only or gone.
     #[error("cannot write `{}`: {cause}", path.display())]
     Write {
         /// The file or directory that was being written.
@@ -115,12 +115,12 @@ pub enum SourceError {
         #[source]
         cause: io::Error,
     },
-    /// A dump that is compressed more often than anything sensible.
+    /// The dump is compressed more often than makes sense.
     #[error("the dump from `{origin}` is compressed more than {layers_max} times")]
     TooManyLayers {
         /// Path or masked URL.
         origin: String,
-        /// The number of gzip layers that are still unwrapped.
+        /// Most gzip layers that are unwrapped.
         layers_max: usize,
     },
     /// Another process holds the lock of the data directory.
@@ -128,11 +128,11 @@ pub enum SourceError {
         process.as_ref().map_or_else(|| "another process".to_owned(), |id| format!("process {id}")),
         lock_path.display())]
     Locked {
-        /// The directory that was asked for.
+        /// The data directory.
         data_dir: PathBuf,
-        /// The file whose lock is taken.
+        /// The lock file.
         lock_path: PathBuf,
-        /// The process id that the holder wrote into it, if it can be read.
+        /// The process id that the holder wrote into the lock file, if it can be read.
         process: Option<u32>,
     },
 }
@@ -156,7 +156,7 @@ impl SourceError {
         }
     }
 
-    /// The wait that the other side asked for, if it did.
+    /// The wait that the server asked for, if it did.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             SourceError::Status { retry_after, .. } => *retry_after,

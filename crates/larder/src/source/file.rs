@@ -1,9 +1,9 @@
-//! A dump in a file: noticed by looking, since notifications miss bind mounts, network file
-//! systems and the target of a symbolic link.
+//! Watches a dump in a file by polling, since notifications miss bind mounts, network file systems and the target of
+//! a symbolic link.
 //!
-//! path -> [`Stamp`] every half second -> changed and at rest -> opened once -> [`Arrival`].
-//! A file with a new identity was renamed into place and is taken at once; one that is rewritten
-//! under the same identity is taken when two looks agree. The file is never written or linked.
+//! path -> [`Stamp`] every half second -> changed and at rest -> opened once -> [`Arrival`]. A file with a new
+//! identity was renamed into place and is taken at once; one that is rewritten under the same identity is taken when
+//! two looks agree. The file itself is never written or linked.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -13,11 +13,11 @@ use tokio::time::sleep;
 use super::SourceError;
 use super::arrival::{Arrival, Stamp};
 
-/// How long a new file is watched before it is believed to be complete, if it is very young.
+/// How long a very young new file is watched before it counts as complete.
 const SETTLE: Duration = Duration::from_millis(50);
-/// A file that was modified longer ago than this is not being written.
+/// A file whose modification is older than this is not being written.
 const YOUNG: Duration = Duration::from_secs(2);
-/// How many times a forced look waits for a file that is being written, before it takes it as it is.
+/// How many looks a forced poll waits for a file that is being written; after them it takes the file as it is.
 const FORCED_LOOKS_MAX: usize = 10;
 
 /// Watches one path.
@@ -29,11 +29,11 @@ pub(crate) struct FileWatch {
     look_interval: Duration,
     /// The version that was handed out last.
     taken: Option<Stamp>,
-    /// The version handed out last could not be used.
+    /// Whether the version that was handed out last could not be used.
     rejected: bool,
     /// A version that was seen once and may still be growing.
     growing: Option<Stamp>,
-    /// The trouble reported last, so that it is reported once and not twice a second.
+    /// The error that was reported last, so that it is not reported twice a second.
     trouble: Option<String>,
 }
 
@@ -56,18 +56,18 @@ impl FileWatch {
         }
     }
 
-    /// The time to the next look: sooner while a file is growing, so that the second look at a
-    /// rewritten file still comes within a second of the change.
+    /// The time until the next look. It is shorter while a file grows, so that the second look at a rewritten file
+    /// still comes within a second of the change.
     pub(crate) fn next_look(&self) -> Duration {
         if self.growing.is_some() { self.look_interval / 2 } else { self.look_interval }
     }
 
-    /// The present trouble, if the last look met one.
+    /// The current error, if the last look failed.
     pub(crate) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// The version handed out last could not be used, and no other has come.
+    /// Whether the version that was handed out last could not be used and no other one has followed.
     pub(crate) fn is_rejected(&self) -> bool {
         self.rejected
     }
@@ -80,8 +80,8 @@ impl FileWatch {
         self.rejected = true;
     }
 
-    /// Looks once. Unless forced, trouble that the last look met as well is passed over in silence;
-    /// forced, a file at rest that was rejected is handed out again.
+    /// Looks once. Unless forced, an error that the last look reported is not reported again. If forced, a rejected
+    /// file that is at rest is handed out again.
     pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<Arrival>, SourceError> {
         let outcome = self.look(force).await;
         match outcome {
@@ -92,7 +92,7 @@ impl FileWatch {
             Err(error) => {
                 let text = error.to_string();
                 let repeated = self.trouble.replace(text.clone()) == Some(text);
-                // Whatever lies there after trouble is new, even if it looks as before.
+                // After an error any file counts as new, even if it looks like the last one.
                 self.growing = None;
                 if std::mem::take(&mut self.rejected) {
                     self.taken = None;
@@ -126,14 +126,15 @@ impl FileWatch {
         let (path, bytes_max) = (self.path.clone(), self.bytes_max);
         let mut arrival = blocking(move || Arrival::open(&path, bytes_max)).await?;
         arrival.source_fingerprint = self.fingerprint.clone();
-        // The handle's stamp, not the path's: if the name has moved on since, the next look sees it.
+        // This is the stamp of the handle, not of the path: if the name has another file by now, the next look sees
+        // it.
         self.taken = Some(arrival.stamp);
         self.rejected = false;
         self.growing = None;
         Ok(Some(arrival))
     }
 
-    /// Whether this version was finished a while ago, or at least does not move for a moment.
+    /// Whether this version was finished a while ago, or at least does not change for a moment.
     async fn is_at_rest(&self, stamp: Stamp) -> Result<bool, SourceError> {
         let (seconds, nanoseconds) = stamp.modified_at;
         let modified_at = u64::try_from(seconds).ok().and_then(|seconds| {
@@ -158,11 +159,12 @@ impl FileWatch {
     }
 }
 
-/// File calls may wait for a disk or a network, so they leave the threads that answer requests.
+/// File calls may wait for a disk or a network, so they run on a blocking thread and not on those that answer
+/// requests.
 async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(call).await {
         Ok(value) => value,
-        // It is not cancelled while it runs, so the only way here is its own panic.
+        // A running task is not cancelled, so its own panic is the only way here.
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

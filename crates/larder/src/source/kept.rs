@@ -1,9 +1,9 @@
-//! The kept copy: the last good dump in the data directory, so that a restart serves at once and
+//! The kept copy: the last good dump in the data directory, so that the server can serve at once after a restart and
 //! other servers can fetch the dump from this one.
 //!
-//! accepted [`Arrival`] -> one gzip layer -> written aside, synced, renamed -> [`KeptFile`].
-//! Beside it lies what its server said about it, tied to it by its digest: if the machine stops
-//! between the two, the saying is not believed. Nothing here judges a dump; only good ones come.
+//! accepted [`Arrival`] -> one gzip layer -> written to a temporary file, synced, renamed -> [`KeptFile`]. A second
+//! file has what the dump's server said about it, and names the dump's digest: if the machine stops between the two
+//! renames, that information is not used. This module does not judge dumps; the caller passes only good ones.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -26,14 +26,14 @@ use super::url::SPOOL_PREFIX;
 pub const KEPT_FILE_NAME: &str = "packages-meta-ext-v1.json.gz";
 const DIRECTORY_NAME: &str = "aur";
 const STATE_FILE_NAME: &str = "source.json";
-/// One layer is usual and two have been met; a dump with more than this is not kept.
+/// One layer is usual and two have been seen; a dump with more than this is not kept.
 const GZIP_LAYERS_MAX: usize = 8;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-/// A quick level: a plain dump may come every few minutes, and the processor has requests to answer.
+/// A low level: a plain dump may arrive every few minutes, and requests need the CPU.
 const RECOMPRESSION_LEVEL: u32 = 3;
 const COPY_BUFFER_BYTES: usize = 128 * 1024;
 
-/// The kept copy of one data directory, which stays locked while this lives.
+/// The kept copy in one data directory, which stays locked as long as this exists.
 #[derive(Debug)]
 pub struct Kept {
     lock: Arc<DataDirLock>,
@@ -41,23 +41,23 @@ pub struct Kept {
     current: Option<KeptFile>,
 }
 
-/// The kept dump as it can be served: one gzip layer. Cheap to clone; an old one stays readable after
-/// the next has replaced it.
+/// The kept dump in the form that is served: one gzip layer. Cheap to clone; an old one stays readable after the next
+/// one has replaced it.
 #[derive(Debug, Clone)]
 pub struct KeptFile {
-    /// Where it lies; by now a later dump may have this name.
+    /// Its path; by now a later dump may be there.
     pub path: PathBuf,
     /// Size of the compressed file, in bytes.
     pub size_bytes: u64,
-    /// Of the compressed file: 64 lower-case hex digits.
+    /// SHA-256 of the compressed file: 64 lower-case hexadecimal digits.
     pub sha256: String,
-    /// For `Last-Modified`: when the dump was modified at its source, as far as that is known.
+    /// When the dump was modified at its source, as far as that is known; sent as `Last-Modified`.
     pub modified_at: SystemTime,
     file: Arc<File>,
 }
 
 impl KeptFile {
-    /// A reader of exactly the bytes that `sha256` describes, from the first on. Blocking.
+    /// A reader of exactly the bytes that `sha256` describes, from the first one. It blocks.
     pub fn reader(&self) -> FileReader {
         FileReader::new(Arc::clone(&self.file))
     }
@@ -68,12 +68,12 @@ impl KeptFile {
     }
 }
 
-/// What is remembered beside the kept dump. Wire form: `source.json`.
+/// What is remembered about the kept dump. Wire form: `source.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct State {
-    /// Of the kept file that the rest is about.
+    /// SHA-256 of the kept file that the rest is about.
     sha256: String,
-    /// For people; without credentials.
+    /// The origin for people, without credentials.
     origin: String,
     /// [`super::SourceSpec::fingerprint`].
     source_fingerprint: String,
@@ -84,13 +84,13 @@ struct State {
 }
 
 impl Kept {
-    /// Where the kept dump of a data directory lies, if there is one.
+    /// The path of the kept dump in a data directory, if there is one.
     pub fn path_in(data_dir: &Path) -> PathBuf {
         data_dir.join(DIRECTORY_NAME).join(KEPT_FILE_NAME)
     }
 
-    /// Creates the directory if it is missing, takes its lock, and clears away what a killed process
-    /// left. A read-only directory is accepted: then [`Kept::load`] works and [`Kept::keep`] fails.
+    /// Creates the directory if it does not exist, takes its lock, and removes what a killed process left behind. A
+    /// read-only directory is accepted: [`Kept::load`] then works and [`Kept::keep`] fails.
     ///
     /// # Errors
     /// Those of [`DataDirLock::acquire`].
@@ -98,10 +98,10 @@ impl Kept {
         Ok(Kept::with_lock(Arc::new(DataDirLock::acquire(data_dir)?)))
     }
 
-    /// The same, for a data directory that is locked already.
+    /// Opens the kept copy in a data directory whose lock the caller holds already.
     pub fn with_lock(lock: Arc<DataDirLock>) -> Kept {
         let directory = lock.data_dir().join(DIRECTORY_NAME);
-        // Each of these shows again, with its reason, when a dump is to be kept.
+        // An error here would appear again, with its reason, when a dump is kept.
         let _ = std::fs::create_dir(&directory);
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -113,7 +113,7 @@ impl Kept {
         Kept { lock, directory, current: None }
     }
 
-    /// Where dumps on their way are spooled: on the same file system as the kept copy.
+    /// The directory for spool files: on the same file system as the kept copy.
     pub fn spool_dir(&self) -> &Path {
         &self.directory
     }
@@ -123,15 +123,15 @@ impl Kept {
         &self.lock
     }
 
-    /// The dump that was kept or loaded last.
+    /// The dump that was last kept or loaded.
     pub fn current(&self) -> Option<&KeptFile> {
         self.current.as_ref()
     }
 
-    /// Opens the dump of an earlier run, if there is one; reads it once for its digest. Blocking.
+    /// Opens the dump of an earlier run, if there is one, and reads it once to compute its digest. This blocks.
     ///
     /// # Errors
-    /// [`SourceError::File`] or [`SourceError::NotAFile`] if it is there but cannot be read.
+    /// [`SourceError::File`] or [`SourceError::NotAFile`] if it exists but cannot be read.
     pub fn load(&mut self) -> Result<Option<Arrival>, SourceError> {
         let path = self.path();
         let mut arrival = match Arrival::open(&path, u64::MAX) {
@@ -162,20 +162,20 @@ impl Kept {
         Ok(Some(arrival))
     }
 
-    /// Makes an arrival the kept copy; to be called once a snapshot was built from it. A dump in one
-    /// gzip layer is kept byte for byte, one in several is unwrapped to the last, a plain one is
-    /// compressed. Durable when it returns. Blocking, and seconds long for a large plain dump.
+    /// Makes an arrival the kept copy; call this once a snapshot was built from it. A dump with one gzip layer is
+    /// kept byte for byte, one with several is unwrapped to the last, a plain one is compressed. The copy is durable
+    /// on return. This blocks, for seconds if the dump is large and plain.
     ///
     /// # Errors
     /// [`SourceError::Write`] if the disk is full or read-only; [`SourceError::File`],
-    /// [`SourceError::ChangedWhileRead`] or [`SourceError::TooManyLayers`] for the arrival. The former
-    /// copy is then untouched, except that if only `source.json` failed, the new copy is in place and
-    /// the next start asks without a condition.
+    /// [`SourceError::ChangedWhileRead`] or [`SourceError::TooManyLayers`] for the arrival. The former copy then
+    /// stays, with one exception: if only `source.json` could not be written, the new copy is in place, and the next
+    /// start sends an unconditional request.
     pub fn keep(&mut self, arrival: &Arrival) -> Result<KeptFile, SourceError> {
         if let (ArrivalKind::Kept, Some(current)) = (&arrival.kind, &self.current) {
             return Ok(current.clone());
         }
-        // It may have been missing, or removed by hand, when the process started.
+        // It may have been missing when the process started, or somebody may have removed it since.
         match std::fs::create_dir(&self.directory) {
             Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
                 return Err(SourceError::Write { path: self.directory.clone(), cause });
@@ -202,12 +202,12 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Writes the arrival in its kept form under a name of its own, and syncs it.
+    /// Writes the arrival in its kept form under a temporary name, and syncs it.
     fn keep_aside(&self, arrival: &Arrival, aside: &Path) -> Result<KeptFile, SourceError> {
         let _ = std::fs::remove_file(aside);
         let layers = gzip_layers(arrival)?;
         let linked = match (&arrival.kind, &arrival.sha256) {
-            // Fails where the spool had to go to another file system: then it is copied.
+            // Linking fails if the spool file had to go to another file system; it is then copied.
             (ArrivalKind::Spooled(path), Some(sha256)) if layers == 1 => {
                 std::fs::hard_link(path, aside)
                     .ok()
@@ -222,7 +222,7 @@ impl Kept {
                     .map_err(unwritten(aside))?;
                 let mut output = Hashing::new(&file);
                 if layers == 0 {
-                    // Without a time or a name in its header, the same dump gives the same bytes.
+                    // The header has no time and no name, so the same dump gives the same bytes.
                     let level = Compression::new(RECOMPRESSION_LEVEL);
                     let mut encoder = GzBuilder::new().write(&mut output, level);
                     copy(&mut arrival.reader(), &mut encoder, &arrival.path, aside)?;
@@ -236,7 +236,7 @@ impl Kept {
             }
         };
         let modified_at = arrival.modified_at.unwrap_or_else(SystemTime::now);
-        // Carries the time over a restart. Some file systems refuse; then it is the time of keeping.
+        // This preserves the time over a restart. Some file systems refuse it; then the time of keeping counts.
         let _ = file.set_modified(modified_at);
         file.sync_all().map_err(unwritten(aside))?;
         let size_bytes = file.metadata().map_err(unwritten(aside))?.len();
@@ -247,7 +247,7 @@ impl Kept {
         self.directory.join(KEPT_FILE_NAME)
     }
 
-    /// What was remembered; a missing or damaged file counts as nothing, at the cost of one download.
+    /// What is remembered about the dump. If the file is missing or damaged, nothing is, at the cost of one download.
     fn state(&self) -> Option<State> {
         let text = std::fs::read(self.directory.join(STATE_FILE_NAME)).ok()?;
         serde_json::from_slice(&text).ok()
@@ -281,7 +281,7 @@ fn unwritten(path: &Path) -> impl Fn(io::Error) -> SourceError {
     move |cause| SourceError::Write { path: path.clone(), cause }
 }
 
-/// How often the arrival is compressed: 0 for a plain one.
+/// The number of gzip layers of the arrival: 0 for a plain one.
 fn gzip_layers(arrival: &Arrival) -> Result<usize, SourceError> {
     for layers in 0..=GZIP_LAYERS_MAX {
         let mut start = Vec::new();
@@ -294,7 +294,7 @@ fn gzip_layers(arrival: &Arrival) -> Result<usize, SourceError> {
     Err(SourceError::TooManyLayers { origin: arrival.origin.clone(), layers_max: GZIP_LAYERS_MAX })
 }
 
-/// The arrival's bytes without the outermost so many layers.
+/// The arrival's bytes without the outermost `layers` layers.
 fn unwrapped(arrival: &Arrival, layers: usize) -> Box<dyn Read> {
     let mut reader: Box<dyn Read> = Box::new(arrival.reader());
     for _ in 0..layers {
@@ -304,7 +304,7 @@ fn unwrapped(arrival: &Arrival, layers: usize) -> Box<dyn Read> {
     reader
 }
 
-/// Copies to the end, telling trouble with the one side from trouble with the other.
+/// Copies everything, and distinguishes errors of reading from errors of writing.
 fn copy(
     input: &mut dyn Read,
     output: &mut dyn Write,
@@ -322,7 +322,7 @@ fn copy(
     }
 }
 
-/// Hashes what passes through.
+/// A writer that hashes the bytes on their way.
 struct Hashing<W> {
     inner: W,
     hasher: Sha256,
@@ -333,7 +333,7 @@ impl<W: Write> Hashing<W> {
         Hashing { inner, hasher: Sha256::new() }
     }
 
-    /// The writer back, and the digest in hex.
+    /// Returns the inner writer, and the digest in hexadecimal.
     fn finish(self) -> (W, String) {
         (self.inner, hex(&self.hasher.finalize()))
     }

@@ -12,13 +12,13 @@ const FILE_NAME: &str = "larder.lock";
 #[derive(Debug)]
 pub struct DataDirLock {
     data_dir: PathBuf,
-    /// `None` where the directory is read-only and holds no lock file: nobody can write there anyway.
+    /// `None` if the directory is read-only and has no lock file: no process can write there anyway.
     _file: Option<File>,
 }
 
 impl DataDirLock {
-    /// Creates the directory if it is missing, and takes its lock without waiting. A directory that
-    /// is read-only is locked as far as it goes, so that a kept copy can be served from it.
+    /// Creates the directory if it does not exist, and takes its lock without waiting. A read-only directory is
+    /// locked as far as possible, so that the server can serve a kept copy from it.
     ///
     /// # Errors
     /// [`SourceError::Locked`] if another process (or another lock of this one) holds it,
@@ -27,7 +27,7 @@ impl DataDirLock {
         let lock_path = data_dir.join(FILE_NAME);
         let failed = |path: &Path, cause| SourceError::Write { path: path.to_owned(), cause };
         std::fs::create_dir_all(data_dir).map_err(|cause| failed(data_dir, cause))?;
-        // Not truncated: until the lock is ours, the process id in it is the holder's.
+        // The file is not truncated: until this process has the lock, the process id in it is the holder's.
         let opened =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&lock_path);
         let (mut file, writable) = match opened {
@@ -56,13 +56,13 @@ impl DataDirLock {
             Err(TryLockError::Error(cause)) => return Err(failed(&lock_path, cause)),
         }
         if writable {
-            // For the message above only, so a full disk is no reason to stop.
+            // The process id is only for the error message above, so a full disk is no reason to stop.
             let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         }
         Ok(DataDirLock { data_dir: data_dir.to_owned(), _file: Some(file) })
     }
 
-    /// The directory that is locked.
+    /// The locked directory.
     pub fn data_dir(&self) -> &Path {
         &self.data_dir
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_told_who_is_first() {
+    fn the_second_process_is_told_which_one_holds_the_lock() {
         let directory = tempfile::tempdir().unwrap();
         let data_dir = directory.path().join("new/data");
         let lock = DataDirLock::acquire(&data_dir).unwrap();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_is_named() {
+    fn a_directory_that_cannot_be_created_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         std::fs::write(&file, "").unwrap();

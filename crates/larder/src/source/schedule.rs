@@ -1,13 +1,13 @@
-//! When to ask again: pure arithmetic, with chance as an argument.
+//! When to send the next request: pure arithmetic, with the random number as an argument.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// The wait after the first failure, before jitter; a shorter interval takes its place.
 pub const BACKOFF_FIRST: Duration = Duration::from_secs(5);
-/// How many failures are retried at the interval before the outage counts as a long one.
+/// After this many failures at the interval, the outage counts as a long one.
 const FAILURES_AT_INTERVAL: u32 = 10;
-/// A long outage is retried at up to this many intervals.
+/// In a long outage, retries are at most this many intervals apart.
 const INTERVALS_MAX: u32 = 10;
 
 /// How long to wait before the next attempt.
@@ -33,7 +33,7 @@ pub fn delay(
     own.max(asked)
 }
 
-/// The wait after so many failures in a row, before jitter.
+/// The wait after `failures` failures in a row, before jitter.
 fn backoff(failures: u32, interval: Duration) -> Duration {
     let longest = interval.saturating_mul(INTERVALS_MAX);
     let mut wait = BACKOFF_FIRST.min(interval);
@@ -57,19 +57,19 @@ fn backoff(failures: u32, interval: Duration) -> Duration {
 pub struct Jitter(u64);
 
 impl Jitter {
-    /// The same seed gives the same chances.
+    /// A generator with this seed; equal seeds give equal numbers.
     pub fn seeded(seed: u64) -> Jitter {
         Jitter(seed)
     }
 
-    /// Seeded by the system, differently in each process.
+    /// A generator with a seed from the system, which differs in each process.
     pub fn from_system() -> Jitter {
         Jitter(RandomState::new().hash_one("jitter"))
     }
 
     /// The next number, uniform in 0..1.
     pub fn chance(&mut self) -> f64 {
-        // SplitMix64: one addition and a mix of bits is all that spreading requests needs.
+        // SplitMix64: one addition and some mixing of bits is enough to spread requests.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -83,7 +83,7 @@ impl Jitter {
 mod tests {
     use super::*;
 
-    /// The seconds of the first waits in a row without luck (chance 1), as text.
+    /// Expects these waits, in seconds, after failures in a row, each with the longest jitter (chance 1).
     #[track_caller]
     fn check(interval_seconds: u64, failures: std::ops::RangeInclusive<u32>, expected: &str) {
         let interval = Duration::from_secs(interval_seconds);

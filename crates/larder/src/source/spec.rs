@@ -1,4 +1,4 @@
-//! The setting that names a source: a path or a URL, parsed once, and shown without its secrets.
+//! [`SourceSpec`]: the setting that names a source, a path or a URL. It is parsed once, and shown without secrets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,8 @@ impl SourceSpec {
         }
     }
 
-    /// Names this source in the data directory without revealing it: sha256 hex of the whole text.
+    /// Identifies this source in the data directory without revealing it: the SHA-256 of the whole text, in
+    /// hexadecimal.
     pub(crate) fn fingerprint(&self) -> String {
         match self {
             SourceSpec::File(path) => {
@@ -92,8 +93,8 @@ impl fmt::Debug for SourceSpec {
     }
 }
 
-/// The scheme in lower case: letters, digits, `+`, `-`, `.` before `://`. `http:` and `https:`
-/// count without the slashes as well, because no file is meant by them.
+/// The scheme in lower case: letters, digits, `+`, `-`, `.` before `://`. `http:` and `https:` count even without the
+/// slashes, because nobody means a file by them.
 fn scheme(text: &str) -> Option<String> {
     let (head, rest) = text.split_once(':')?;
     let head = head.to_ascii_lowercase();
@@ -103,13 +104,13 @@ fn scheme(text: &str) -> Option<String> {
     (well_formed && counts).then_some(head)
 }
 
-/// The URL as it may be logged: user, password and the values of the query become `***`, since
-/// tokens and signed links travel in each of the three; the fragment is never sent and left out.
+/// The URL in the form that may be logged: user, password and the values of the query become `***`, since tokens and
+/// signed links occur in each of the three. The fragment is left out, as it is never sent.
 pub(crate) fn mask_url(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_fragment(None);
     let has_user = !url.username().is_empty() || url.password().is_some();
-    // Both setters refuse only URLs without a host, and such a URL has nobody to mask.
+    // Both setters refuse only URLs without a host, and such a URL has no user to mask.
     let _ = shown.set_password(None);
     let _ = shown.set_username(if has_user { "***" } else { "" });
     if let Some(query) = url.query() {
@@ -125,7 +126,7 @@ pub(crate) fn mask_url(url: &Url) -> String {
     shown.into()
 }
 
-/// The same for a text that did not become a URL of ours, as far as its parts can be told.
+/// Masks the secrets of a text that is not a supported URL, as far as its parts can be recognized.
 fn mask_text(text: &str) -> String {
     if let Ok(url) = Url::parse(text) {
         return mask_url(&url);
@@ -139,12 +140,12 @@ fn mask_text(text: &str) -> String {
     }
 }
 
-/// Lower-case hex of the sha256 of these bytes.
+/// The SHA-256 of these bytes in lower-case hexadecimal.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Lower-case hex.
+/// The bytes in lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -153,7 +154,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// `expected` is the source as shown, after `file ` or `url `, or else the error.
+    /// Expects the source as it is shown, after `file ` or `url `, or the error.
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let found = match SourceSpec::parse(text) {

@@ -1,4 +1,4 @@
-//! The whole path: source, arrival, verdict, kept copy, and the same again after a restart.
+//! The whole path: source, arrival, verdict, kept copy, and all of that again after a restart.
 
 use std::fs;
 use std::io::Read;
@@ -88,7 +88,7 @@ async fn a_restart_remembers_the_etag() {
         (1, 2)
     );
 
-    // What one server said means nothing to another, even under another name of the same.
+    // The validators of one server are not sent to another, not even to another URL of the same server.
     let mut source = open(&format!("{url}?"), &kept);
     source.accepted(&arrival);
     assert!(source.poll(false).await.unwrap().is_some());
@@ -127,7 +127,7 @@ async fn retry_after_is_honoured_and_intervals_change() {
         format!("`{url}/busy` answered 503 Service Unavailable, expected 200 or 304")
     );
     assert_eq!(source.error(), Some(error.to_string().as_str()));
-    // The sleeps of this test would be hours: far enough for the slowest machine.
+    // The waits in this test would be hours, which is far enough even for the slowest machine.
     assert!(source.due_in() > Duration::from_secs(3000), "{:?}", source.due_in());
 
     let mut source = open(&format!("{url}/dump"), &kept);

@@ -1,9 +1,9 @@
-//! A dump behind a URL: asked for conditionally, spooled to a file, never held in memory.
+//! Fetches a dump from a URL by conditional requests; the body is spooled to a file and never held in memory.
 //!
-//! validators of the last good dump -> GET -> 304, or 200 -> spool file, hashed on the way -> [`Arrival`].
-//! The body is kept as sent: nothing is decompressed here whatever `Content-Encoding` says, since
-//! servers disagree about it and the loader looks at the bytes. Nothing is remembered about a dump
-//! until the caller has accepted it, so a broken one is asked for again.
+//! validators of the last good dump -> GET -> 304, or 200 -> spool file, hashed on the way -> [`Arrival`]. The body
+//! is stored as it was sent. Nothing is decompressed here, whatever `Content-Encoding` says, since servers disagree
+//! about it and the loader looks at the bytes. Nothing is remembered about a dump until the caller has accepted it,
+//! so a broken one is requested again.
 
 use std::error::Error;
 use std::fs::Permissions;
@@ -29,11 +29,11 @@ use super::spec::{hex, mask_url};
 use super::{SourceError, SourceOptions};
 use crate::net::Egress;
 
-/// A server may ask for a longer wait than this by `Retry-After`, but does not get it.
+/// The longest wait that a server can ask for by `Retry-After`; a longer one is cut to this.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many redirects one request follows.
+/// Most redirects that one request follows.
 pub const REDIRECTS_MAX: usize = 5;
-/// Begins the names of spool files; those of a killed process are removed at the next start.
+/// The prefix of spool files; those of a killed process are removed at the next start.
 pub(crate) const SPOOL_PREFIX: &str = ".spool-";
 const SPOOL_BUFFER_BYTES: usize = 256 * 1024;
 
@@ -45,7 +45,7 @@ pub(crate) struct UrlFetch {
     client: Client,
     options: SourceOptions,
     spool_dir: PathBuf,
-    /// Of the last accepted dump.
+    /// The validators of the last accepted dump.
     validators: Validators,
 }
 
@@ -68,12 +68,12 @@ impl UrlFetch {
         })
     }
 
-    /// Remembers what to compare with from now on.
+    /// Remembers the validators for the next conditional request.
     pub(crate) fn accepted(&mut self, validators: &Validators) {
         self.validators = validators.clone();
     }
 
-    /// Asks once. `None` means that the last accepted dump is still the latest.
+    /// Sends one request. `None` means that the last accepted dump is still the latest.
     pub(crate) async fn poll(&self) -> Result<Option<Arrival>, SourceError> {
         let deadline = Instant::now() + self.options.transfer_time_max;
         let response = self.ask().await?;
@@ -93,7 +93,7 @@ impl UrlFetch {
             etag: text(response.headers(), ETAG),
             last_modified: text(response.headers(), LAST_MODIFIED),
         };
-        // Some servers send an ETag but never compare it; a strong one spares us the body.
+        // Some servers send an ETag but never compare it. A strong one lets us skip the body.
         if validators.etag.as_ref().is_some_and(|etag| etag.starts_with('"'))
             && validators.etag == self.validators.etag
         {
@@ -102,11 +102,11 @@ impl UrlFetch {
         self.spool(response, validators, deadline).await.map(Some)
     }
 
-    /// Sends the request and waits for the header of the last answer.
+    /// Sends the request and waits for the response header, after redirects.
     async fn ask(&self) -> Result<Response, SourceError> {
         let mut request = (self.client.get(self.url.clone()))
             .header(ACCEPT, "*/*")
-            // Without this a server may compress the .gz once more.
+            // Without this, a server may compress the .gz once more.
             .header(ACCEPT_ENCODING, "identity");
         if let Some(etag) = &self.validators.etag {
             request = request.header(IF_NONE_MATCH, etag);
@@ -128,7 +128,7 @@ impl UrlFetch {
         }
     }
 
-    /// Writes the body to a file of ours.
+    /// Writes the body to a spool file.
     async fn spool(
         &self,
         mut response: Response,
@@ -202,7 +202,7 @@ impl UrlFetch {
 }
 
 fn client(url: &Url, options: &SourceOptions) -> reqwest::Result<Client> {
-    // The source is named by the configuration; where its server redirects to is not.
+    // The configuration names the host of the source; it does not name the hosts that its server redirects to.
     let egress = options.egress.clone().naming(url.host_str().unwrap_or_default());
     let has_proxy = options.environment_proxy && environment_names_a_proxy();
     let builder = || {
@@ -211,9 +211,9 @@ fn client(url: &Url, options: &SourceOptions) -> reqwest::Result<Client> {
             .connect_timeout(options.connect_timeout)
             .redirect(redirects(egress.clone()))
             .referer(false)
-            // The next request is minutes away: a connection kept until then would only go stale.
+            // The next request is minutes away: a connection kept open until then would only go stale.
             .pool_max_idle_per_host(0);
-        // A proxy resolves names itself, and it is the operator's.
+        // A proxy resolves names itself, and it belongs to the operator.
         if has_proxy { builder } else { builder.no_proxy().dns_resolver(Arc::new(egress.clone())) }
     };
     match builder().build() {
@@ -245,11 +245,11 @@ fn redirects(egress: Egress) -> Policy {
     })
 }
 
-/// A file beside the kept copy, so that it can be linked to it; where nothing can be created there, in
-/// the system's directory, since a read-only data directory is no reason to serve an old dump.
+/// A file next to the kept copy, so that it can be linked to it. If no file can be created there, it is in the
+/// system's temporary directory: a read-only data directory is no reason to serve an old dump.
 fn spool_file(directory: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    // As for any new file: the umask decides, since the spool may become the kept copy.
+    // The umask decides, as for any new file, since the spool file may become the kept copy.
     builder.prefix(SPOOL_PREFIX).permissions(Permissions::from_mode(0o666));
     builder.tempfile_in(directory).or_else(|error| builder.tempfile().map_err(|_| error))
 }
@@ -258,7 +258,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// `Retry-After`, as seconds or as a date, bounded.
+/// The value of `Retry-After`, in seconds or as a date, cut to the maximum.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = text(headers, RETRY_AFTER)?;
     let value = value.trim();
@@ -269,7 +269,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
-/// An error and what caused it, in one line, without saying the same twice.
+/// An error and its causes in one line, without repetitions.
 fn reasons(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,7 +1,7 @@
 //! [`Ini`]: a file of `[section]`s and `key = value` lines, changed in one place and left alone elsewhere.
 //!
-//! What counts as a section, a key, a comment and a value of several lines is Python's rule, since pip and twine
-//! read these files with it. Comments, blank lines, order and line ends stay.
+//! Sections, keys, comments and multi-line values are recognized by Python's rules, since pip and twine parse these
+//! files with Python. Comments, blank lines, order and line ends stay.
 
 /// A file, line by line.
 pub(super) struct Ini {
@@ -9,16 +9,16 @@ pub(super) struct Ini {
     line_end: &'static str,
 }
 
-/// What a line is to Python's reader.
+/// The kind of a line to Python's parser.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Line<'text> {
     Blank,
     Comment,
     Section(&'text str),
     Key(&'text str, &'text str),
-    /// Goes on with the value of the key above.
+    /// Continues the value of the key above.
     More(&'text str),
-    /// Of no meaning; its reader fails.
+    /// Anything else, which Python's parser refuses.
     Other,
 }
 
@@ -32,7 +32,7 @@ impl Ini {
         self.lines.iter().flat_map(|line| [line.as_str(), self.line_end]).collect()
     }
 
-    /// The value of a key: of several lines if it has some, each without its indentation.
+    /// The value of a key; if it has several lines, each is without its indentation.
     pub(super) fn get(&self, section: &str, key: &str) -> Option<String> {
         let (from, to) = self.entry(section, key)?;
         let value = self.parsed().into_iter().take(to).skip(from).filter_map(|line| match line {
@@ -59,7 +59,7 @@ impl Ini {
         found
     }
 
-    /// Sets a key; `values` of more than one are written one a line.
+    /// Sets a key; several `values` are written one a line.
     pub(super) fn set(&mut self, section: &str, key: &str, values: &[&str]) {
         let written = |indent: usize| -> Vec<String> {
             let indent = " ".repeat(indent);
@@ -80,7 +80,7 @@ impl Ini {
                 let lines = self.parsed();
                 let used = lines[from..to].iter().rposition(|line| *line != Line::Blank);
                 let last = lines[from..to].iter().rposition(|line| matches!(line, Line::Key(..)));
-                // What is further in than a key goes on with its value, be it the next section's head.
+                // A line that is indented more than a key continues its value, even if it is the next section's head.
                 let indent = match last {
                     Some(at) => self.indent(from + at),
                     None if to < lines.len() => self.indent(from).max(self.indent(to)),
@@ -99,8 +99,8 @@ impl Ini {
         self.lines.splice(place..place, written(indent));
     }
 
-    /// What each line is. A line that is further in than the key above goes on with its value, whatever stands in
-    /// it, also after blank lines and comments; keys and heads may be indented, too.
+    /// The kind of each line. A line that is indented more than the key above continues its value, whatever it
+    /// contains, even after blank lines and comments. Keys and section heads may be indented too.
     fn parsed(&self) -> Vec<Line<'_>> {
         let (mut indent_of_key, mut has_key) = (0, false);
         let lines = self.lines.iter().enumerate().map(|(at, line)| {
@@ -145,7 +145,7 @@ impl Ini {
         Some((from, length.map_or(lines.len(), |length| from + 1 + length)))
     }
 
-    /// The lines of a key with its value; of several the last, which counts.
+    /// The lines of a key with its value; if the key is repeated, those of the last one, which counts.
     fn entry(&self, section: &str, key: &str) -> Option<(usize, usize)> {
         let (from, to) = self.section(section)?;
         let lines = self.parsed();
@@ -159,7 +159,7 @@ impl Ini {
     }
 }
 
-/// Keys are compared as pip does.
+/// Compares keys as pip does.
 fn same(one: &str, other: &str) -> bool {
     let normal = |key: &str| {
         let key = key.strip_prefix("--").unwrap_or(key);
@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_indented() {
-        // Keys that stand alike are keys, however far in.
+    fn indented_lines() {
+        // Lines with the same indentation as the first key are keys.
         check(
             "[global]\n  timeout = 5\n  index-url = old\n    older\n  x = 1\n",
             "[global]\n  timeout = 5\n  index-url = new\n  x = 1\n",
@@ -211,7 +211,7 @@ mod tests {
             "  [global]\n  x = 1\n  index-url = new\n  [install]\n",
         );
         check("[global]\n  [install]\n", "[global]\n  index-url = new\n  [install]\n");
-        // What is further in than the key above goes on with its value.
+        // A line that is indented more than the key above continues its value.
         check(
             "[global]\ntimeout = 5\n  index-url = of the timeout\n",
             "[global]\ntimeout = 5\n  index-url = of the timeout\nindex-url = new\n",
@@ -220,7 +220,7 @@ mod tests {
             "[global]\nextra =\n  [global]\n  index-url = x\n",
             "[global]\nextra =\n  [global]\n  index-url = x\nindex-url = new\n",
         );
-        // Of several the last one counts.
+        // If a key is repeated, the last one counts.
         check(
             "[global]\nindex_url = a\n--Index-URL = b\n",
             "[global]\nindex_url = a\nindex-url = new\n",

@@ -1,4 +1,4 @@
-//! What becomes of files that are there, and of those that are not.
+//! The changes to clients' files, whether those exist already or not.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn pip_is_told_of_the_index_and_of_a_host_without_tls() {
 }
 
 #[test]
-fn what_overrules_pips_global_section_is_told() {
+fn settings_that_override_pips_global_section_are_reported() {
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
         assert_eq!(overruled(&pip(text, &endpoints(), None)).as_deref(), expected);
@@ -105,7 +105,7 @@ fn poetry_gets_a_table_of_its_own() {
 }
 
 #[test]
-fn the_url_of_an_index_is_taken_in_any_form() {
+fn the_url_of_an_index_may_have_any_form() {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         match index_url(text) {

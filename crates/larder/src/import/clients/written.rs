@@ -1,4 +1,4 @@
-//! [`Change`]: what becomes of one file, shown before it is written, and undone by what it leaves.
+//! [`Change`]: the change to one file, which is shown before it is written, and how to undo it.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
@@ -10,33 +10,33 @@ use anyhow::{Context, bail};
 
 use super::shown;
 
-/// What is shown in place of a password.
+/// Shown in place of a password.
 const MASK: &str = "********";
 
 /// Most backups of one file.
 const BACKUPS_MAX: u32 = 1000;
 
-/// What becomes of one file.
+/// The change to one file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Change {
     path: PathBuf,
-    /// None if there is no such file.
+    /// The present text; `None` if the file does not exist.
     before: Option<String>,
     pub(super) after: String,
-    /// Texts that are not shown.
+    /// Texts that must not be shown.
     secrets: Vec<String>,
-    /// What else in the file is to be known.
+    /// A remark about something else in the file.
     pub(super) note: Option<String>,
 }
 
-/// How a change is taken back.
+/// How to undo a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undo {
     /// Move the backup over the file.
     Restore {
-        /// Where it was.
+        /// The path of the file.
         path: PathBuf,
-        /// Where what was there is now.
+        /// The path of the backup.
         backup: PathBuf,
     },
     /// Remove the file.
@@ -55,16 +55,16 @@ impl std::fmt::Display for Undo {
 }
 
 impl Change {
-    /// What `edit` makes of the file at `path`; of a text that is empty if there is none.
+    /// The change that `edit` makes to the file at `path`; a file that does not exist counts as an empty text.
     ///
     /// # Errors
-    /// A file that cannot be read, or that `edit` refuses.
+    /// If the file cannot be read, or if `edit` refuses it.
     pub(super) fn new(
         path: PathBuf,
         secrets: Vec<String>,
         edit: &dyn Fn(&str) -> anyhow::Result<String>,
     ) -> anyhow::Result<Change> {
-        // A link is followed: the file that it leads to is the one that is changed.
+        // If the path is a link, the file that it points to is changed.
         let path = fs::canonicalize(&path).unwrap_or(path);
         let before = match fs::read_to_string(&path) {
             Ok(text) => Some(text),
@@ -78,29 +78,29 @@ impl Change {
         Ok(Change { path, before, after, secrets, note: None })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What else in the file is to be known; it stays.
+    /// A remark about something else in the file, which stays.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Whether anything changes, be it only who may read the file.
+    /// Whether anything changes, even if only the permissions.
     pub fn is_needed(&self) -> bool {
         let is_open =
             || fs::metadata(&self.path).is_ok_and(|it| it.permissions().mode() & 0o77 != 0);
         self.before.as_deref() != Some(self.after.as_str()) || (self.is_secret() && is_open())
     }
 
-    /// Whether a password is in it.
+    /// Whether the file contains a password.
     fn is_secret(&self) -> bool {
         self.secrets.iter().any(|secret| self.after.contains(secret.as_str()))
     }
 
-    /// The lines that go and come, without passwords.
+    /// The removed and added lines, without passwords.
     pub fn shown(&self) -> String {
         let before: Vec<&str> = self.before.as_deref().unwrap_or_default().lines().collect();
         let after: Vec<&str> = self.after.lines().collect();
@@ -115,10 +115,10 @@ impl Change {
         text
     }
 
-    /// Writes the file, with what was there in a backup beside it.
+    /// Writes the file, after making a backup beside it.
     ///
     /// # Errors
-    /// If the file or its backup cannot be written; then the file is as it was.
+    /// If the file or its backup cannot be written; the file then stays as it was.
     pub fn write(&self) -> anyhow::Result<Undo> {
         let unwritable = || format!("`{}` cannot be written", shown(&self.path));
         let directory = self.path.parent().context("it has no directory")?;
@@ -131,7 +131,7 @@ impl Change {
             Some(before) => {
                 let backup = free_backup(&self.path)?;
                 let mut file = File::create_new(&backup).with_context(unwritable)?;
-                // Who could not read the file cannot read the backup.
+                // Users who could not read the file cannot read the backup either.
                 file.set_permissions(Permissions::from_mode(mode & 0o600))
                     .with_context(unwritable)?;
                 file.write_all(before.as_bytes()).with_context(unwritable)?;
@@ -139,7 +139,7 @@ impl Change {
             }
             None => Undo::Remove(self.path.clone()),
         };
-        // A new file of its owner alone takes the place of the old one: nobody reads half of it.
+        // A new file that only its owner may read replaces the old one, so nobody reads an incomplete file.
         let mut file = tempfile::NamedTempFile::new_in(directory).with_context(unwritable)?;
         file.write_all(self.after.as_bytes()).with_context(unwritable)?;
         let mode = if self.is_secret() { 0o600 } else { mode };
@@ -150,7 +150,7 @@ impl Change {
     }
 }
 
-/// A name for the backup that nothing has.
+/// A free name for the backup.
 fn free_backup(path: &Path) -> anyhow::Result<PathBuf> {
     let name = path.file_name().context("it has no name")?;
     for number in 0..BACKUPS_MAX {
@@ -160,7 +160,7 @@ fn free_backup(path: &Path) -> anyhow::Result<PathBuf> {
             backup.push(format!(".{number}"));
         }
         let backup = path.with_file_name(backup);
-        // A link to nowhere is something, too.
+        // A dangling link takes the name too.
         if fs::symlink_metadata(&backup).is_err() {
             return Ok(backup);
         }
@@ -168,7 +168,7 @@ fn free_backup(path: &Path) -> anyhow::Result<PathBuf> {
     bail!("`{}` has {BACKUPS_MAX} backups beside it: remove some", shown(path))
 }
 
-/// The line without a password that was there before: in a URL, or as a value.
+/// A removed line with its password masked, whether that is in a URL or is the value.
 fn without_password(line: &str) -> String {
     let is_password = |key: &str| key.trim().eq_ignore_ascii_case("password");
     if let Some((key, _)) = line.split_once(['=', ':'])
@@ -184,9 +184,9 @@ fn without_password(line: &str) -> String {
     format!("{start}{name}:{MASK}{}", &rest[user.len()..])
 }
 
-/// The lines that go (`-`) and come (`+`), in order: what begins and ends alike is left out.
+/// The removed (`-`) and added (`+`) lines, in order, without the common start and end.
 fn difference<'text>(before: &[&'text str], after: &[&'text str]) -> Vec<(char, &'text str)> {
-    // Lengths of the longest common subsequences of the rests; these files are short.
+    // Lengths of the longest common subsequences of the rests. This is quadratic, but these files are short.
     let (rows, columns) = (before.len(), after.len());
     let mut common = vec![vec![0_u32; columns + 1]; rows + 1];
     for row in (0..rows).rev() {

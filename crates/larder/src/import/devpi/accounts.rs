@@ -1,4 +1,4 @@
-//! The users of an export, with the hashes of their passwords where these are of use.
+//! The users of an export, with their password hashes where these can be used.
 
 use account::{EditRules, Password, PasswordHash, User, UserEdit, UserName, change};
 use jiff::Timestamp;
@@ -8,17 +8,17 @@ use super::dump::{Dump, Members};
 use crate::import::report::Report;
 use crate::import::writer::Plan;
 
-/// What devpi keeps of a user beyond what an edit has.
+/// devpi's members of a user that an edit does not have.
 const KEPT_ELSEWHERE: [&str; 2] = ["pwhash", "pwsalt"];
 
 /// The keys of an edit.
 const PROFILE: [&str; 8] =
     ["email", "title", "description", "custom_data", "username", "created", "modified", "indexes"];
 
-/// Reads the users. A hash that nobody could log in with, or everybody, is left out, and told.
+/// Parses the users. A hash that no password fits, or every password, is left out and reported.
 ///
 /// # Errors
-/// None but a lost thread.
+/// Only if a thread panics.
 pub(super) async fn read(
     dump: &Dump,
     is_empty_password_allowed: bool,
@@ -55,7 +55,7 @@ pub(super) async fn read(
         user.password_hash = match hash {
             Some(hash) if !is_empty_password_allowed => {
                 let checked = hash.clone();
-                // Tens of milliseconds of a core.
+                // This takes tens of milliseconds of CPU.
                 let check = move || {
                     let empty = Password::attempt("");
                     checked.verify(&empty)
@@ -95,7 +95,7 @@ fn apply_profile(object: &Members, user: &mut User, subject: &str, report: &mut 
     }
 }
 
-/// Adds the users that are not there yet.
+/// Adds the users that do not exist yet.
 pub(super) fn plan(users: &[User], plan: &mut Plan, report: &mut Report) {
     for user in users {
         let subject = format!("user {}", user.name);
@@ -104,7 +104,7 @@ pub(super) fn plan(users: &[User], plan: &mut Plan, report: &mut Report) {
             if is_same(&known, user) {
                 report.users.already_there += 1;
             } else if user.name.is_root() {
-                // Made by `larder init`, as it is told to new owners.
+                // `larder init` has made this user and told new owners to do so.
                 report.users.already_there += 1;
                 report.note(subject, "was there already, and stays as it is, with its password");
             } else {
@@ -114,7 +114,7 @@ pub(super) fn plan(users: &[User], plan: &mut Plan, report: &mut Report) {
             continue;
         }
         if user.name.is_root() && user.password_hash.is_none() {
-            // With a password that nobody knows yet, it is made after this.
+            // Its password is made up later, after this plan.
             report.users.imported += 1;
             continue;
         }
@@ -131,8 +131,8 @@ pub(super) fn plan(users: &[User], plan: &mut Plan, report: &mut Report) {
     }
 }
 
-/// Whether it was imported before. What changed here since then does not make it another user, but for the
-/// time at which it was made.
+/// Whether this user was imported before. Changes made here since then do not make it a different user; another
+/// creation time does.
 fn is_same(known: &User, user: &User) -> bool {
     known.created_at == user.created_at
 }

@@ -1,7 +1,7 @@
-//! The shape of `dataindex.json`, as devpi-server 4 to 6 write it; what is not known is passed over.
+//! The format of `dataindex.json`, as devpi-server 4 to 6 write it; unknown members are ignored.
 //!
-//! An object or a list without anything in it may be written as the other of the two, or as null: exports have
-//! `"projects": []` for an index without projects.
+//! An empty object or list may be written as the other one of the two, or as null: exports have `"projects": []` for
+//! an index without projects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,20 +30,20 @@ pub(super) struct Dump {
 pub(super) struct Index {
     #[serde(default)]
     pub(super) indexconfig: Members,
-    /// By project and version.
+    /// The versions by project.
     #[serde(default, deserialize_with = "object")]
     pub(super) projects: BTreeMap<String, Versions>,
     #[serde(default, deserialize_with = "list")]
     pub(super) files: Vec<File>,
 }
 
-/// What is known of each version of a project.
+/// The metadata of each version of a project.
 #[derive(Deserialize)]
 pub(super) struct Versions(
     #[serde(deserialize_with = "object")] pub(super) BTreeMap<String, Members>,
 );
 
-/// An object of any values.
+/// An object with values of any type.
 #[derive(Default, Deserialize)]
 pub(super) struct Members(#[serde(deserialize_with = "object")] BTreeMap<String, Value>);
 
@@ -85,7 +85,7 @@ pub(super) struct File {
     pub(super) entrymapping: Entry,
 }
 
-/// What devpi keeps of a file.
+/// devpi's own data about a file.
 #[derive(Default, Deserialize)]
 pub(super) struct Entry {
     #[serde(default)]
@@ -98,7 +98,7 @@ pub(super) struct Entry {
     pub(super) last_modified: Option<String>,
 }
 
-/// Something that happened to a file.
+/// An event in the history of a file.
 #[derive(Deserialize)]
 pub(super) struct LogLine {
     #[serde(default, deserialize_with = "text")]
@@ -116,7 +116,7 @@ pub(super) struct LogLine {
 }
 
 impl LogLine {
-    /// When it happened: year to second, UTC.
+    /// The time of the event: year to second, UTC.
     pub(super) fn at(&self) -> Option<Timestamp> {
         let &[year, month, day, hour, minute, second, ..] = self.when.as_slice() else {
             return None;
@@ -136,12 +136,12 @@ impl LogLine {
 }
 
 impl File {
-    /// The last segment of where it lies.
+    /// The last segment of its path.
     pub(super) fn basename(&self) -> &str {
         self.relpath.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Its digests by algorithm; the same one may come twice.
+    /// Its digests by algorithm; an algorithm may occur twice.
     pub(super) fn digests(&self) -> impl Iterator<Item = (&str, &str)> {
         let entry = &self.entrymapping;
         let spec = entry.hash_spec.as_deref().and_then(|spec| spec.split_once('='));
@@ -151,14 +151,14 @@ impl File {
         all.chain(md5).filter(|(_, text)| !text.is_empty())
     }
 
-    /// When devpi says it was written.
+    /// When it was written, according to devpi.
     pub(super) fn modified_at(&self) -> Option<Timestamp> {
         let time = httpdate::parse_http_date(self.entrymapping.last_modified.as_deref()?).ok()?;
         Timestamp::try_from(time).ok()
     }
 }
 
-/// A text; a number is its digits, null is nothing.
+/// Parses a text; a number becomes its digits, null an empty text.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),
@@ -168,13 +168,13 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     }
 }
 
-/// What is kept of a file, which may be nothing.
+/// Parses devpi's data about a file, which may be null.
 fn entry<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Entry, D::Error> {
     let Members(members) = Members::deserialize(deserializer)?;
     Entry::deserialize(Value::Object(members.into_iter().collect())).map_err(de::Error::custom)
 }
 
-/// An object; one without members may be an empty list, or null.
+/// Parses an object; an empty one may be written as a list, or as null.
 fn object<'de, D, V>(deserializer: D) -> Result<BTreeMap<String, V>, D::Error>
 where
     D: Deserializer<'de>,
@@ -212,7 +212,7 @@ where
     deserializer.deserialize_any(Object(PhantomData))
 }
 
-/// A list; one without items may be an empty object, or null.
+/// Parses a list; an empty one may be written as an object, or as null.
 fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_empty_may_have_any_shape() {
+    fn empty_values_may_have_any_type() {
         const FULL: &str = r#"{"dumpversion": "2", "users": {"u": {"email": "e"}}, "indexes": {"u/i": {
             "indexconfig": {"type": "stage"}, "projects": {"p": {"1": {"name": "p"}}},
             "files": [{"relpath": "x", "log": [{"what": "upload", "when": [2020, 1, 1, 0, 0, 0]}],

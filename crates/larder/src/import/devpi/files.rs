@@ -1,5 +1,5 @@
-//! The releases and files of an export: [`items`] lists them, [`import`] takes them over, [`verify`] looks
-//! whether they are there.
+//! The releases and files of an export: [`items`] lists them, [`import`] imports them, and [`verify`] checks that the
+//! store has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -29,9 +29,9 @@ use crate::keeping::counted;
 use crate::release_metadata;
 use crate::stored::{ATTEMPTS_MAX, Stored};
 
-/// A release or a file that is to be imported.
+/// A release or a file that has to be imported.
 pub(super) struct Item {
-    /// What it is called in the report.
+    /// Its name in the report.
     subject: String,
     stage: StageName,
     project: ProjectName,
@@ -46,33 +46,32 @@ enum What {
 
 struct NewFile {
     role: FileRole,
-    /// Of a test result: what devpi calls it.
+    /// For a test result: the name that devpi has for it.
     filename: String,
     path: PathBuf,
     claimed: ClaimedDigests,
-    /// Algorithms that nothing here knows.
+    /// Digest algorithms that Larder does not know.
     unchecked: Vec<String>,
     requires_python: Option<String>,
-    /// Of a test result: the name of the file that was tested.
+    /// For a test result: the name of the tested file.
     tested: Option<String>,
-    /// Of a test result: what the results of this stage are called in the export.
+    /// For a test result: the names of this stage's results in the export.
     results: Arc<BTreeSet<String>>,
     who: Option<UserName>,
     at: Timestamp,
     log: Vec<LogEntry>,
 }
 
-/// What became of an item.
+/// The outcome for one item.
 enum Outcome {
-    /// Its bytes, and their number.
+    /// The digest of its bytes, and their number.
     Imported(Digest, u64),
     AlreadyThere(Digest),
     Conflict(String),
     Failed(String),
 }
 
-/// Everything that is to be imported into the stages that are there; of each stage releases first, then files,
-/// then the results of their tests.
+/// All items for the stages that exist now; for each stage releases first, then files, then test results.
 pub(super) fn items(
     dump: &Dump,
     directory: &Path,
@@ -107,7 +106,7 @@ pub(super) fn items(
     items
 }
 
-/// Counts and names what an export has of a mirror, which does not come over.
+/// Counts the contents of a mirror in the export, which are not imported, and reports their numbers.
 fn leave_out_mirrored(name: &str, index: &dump::Index, is_missed: bool, report: &mut Report) {
     let subject = format!("index {name}");
     let text = "a mirror: not imported, since this version fetches nothing from an upstream; indexes based on it \
@@ -133,7 +132,7 @@ fn leave_out_mirrored(name: &str, index: &dump::Index, is_missed: bool, report: 
     }
 }
 
-/// Counts everything of an index as not imported.
+/// Counts all contents of an index as not imported.
 fn leave_out(index: &dump::Index, report: &mut Report) {
     report.releases.not_imported +=
         index.projects.values().map(|it| it.0.len() as u64).sum::<u64>();
@@ -149,7 +148,7 @@ fn leave_out(index: &dump::Index, report: &mut Report) {
 struct OfStage<'import> {
     stage: StageName,
     directory: &'import Path,
-    /// Of each release.
+    /// The Python versions that each release supports.
     requires_python: BTreeMap<(ProjectName, Version), Option<String>>,
 }
 
@@ -177,7 +176,7 @@ impl OfStage<'_> {
                 Ok(item) => {
                     let release = (item.project.clone(), item.version.clone());
                     if !self.requires_python.contains_key(&release) {
-                        // A very old database knows files of releases that it does not know.
+                        // A very old database has files of releases that it does not list.
                         let version = item.version.as_str();
                         let subject = format!("{} {} {version}", self.stage, item.project);
                         let named =
@@ -227,7 +226,7 @@ impl OfStage<'_> {
             metadata.insert("name".to_owned(), json!(project));
         }
         metadata.insert("version".to_owned(), json!(version));
-        // What has another shape than today's metadata is left out, field by field.
+        // Fields whose type is not today's are left out one by one.
         let fits = |key: &String, value: &Value| {
             let one = Map::from_iter([(key.clone(), value.clone())]);
             Metadata::from_json(&one).map(|_| ())
@@ -320,7 +319,8 @@ impl OfStage<'_> {
 }
 
 impl Item {
-    /// Release files and documentation first, then test results: by file, in the order of their making.
+    /// The order of items: release files and documentation first, then test results by tested file, in the order of
+    /// their creation.
     fn place(&self) -> (bool, &ProjectName, Option<&str>, Option<Timestamp>, &str) {
         match &self.what {
             What::Release(_) => (false, &self.project, None, None, ""),
@@ -347,12 +347,12 @@ impl Item {
         }
     }
 
-    /// What the stage has of the project.
+    /// The project in the stage, if it exists.
     fn known<'stored>(&self, stored: &'stored Stored) -> Option<&'stored Arc<Project>> {
         stored.index.stage(self.stage.as_str())?.project(self.project.as_str())
     }
 
-    /// Whether it is there, in its place or in the way of it; none: neither.
+    /// Whether the store has the item already, or has something else in its place; `None` if neither.
     fn found(&self, stored: &Stored, digest: Option<Digest>) -> Option<Outcome> {
         let known = self.known(stored)?;
         let file = match &self.what {
@@ -380,7 +380,7 @@ impl Item {
                 Outcome::Conflict(text)
             });
         }
-        // A result that has got another name here, and not another one that says the same.
+        // A result may have another name here. Results of the export with equal contents do not count as this one.
         let tested = file.tested.as_deref()?;
         let mut results =
             known.tox_results_of(tested).filter(|it| !file.results.contains(it.filename()));
@@ -407,7 +407,8 @@ fn role(kind: &str) -> anyhow::Result<FileRole> {
     }
 }
 
-/// The name of a release file. devpi did not always check that the version is in it, nor ever that a wheel has tags.
+/// Checks the name of a release file by devpi's rules: devpi did not always check that it contains the version, and
+/// never that a wheel has tags.
 fn release_filename(
     text: &str,
     project: &str,
@@ -417,7 +418,7 @@ fn release_filename(
     checked.or_else(|_| Filename::of_project(text, project))
 }
 
-/// The digests that are checked, and the names of those that cannot be.
+/// The digests to check, and the names of those that cannot be checked.
 fn claims(file: &dump::File) -> anyhow::Result<(ClaimedDigests, Vec<String>)> {
     let mut claimed = ClaimedDigests::default();
     let mut unchecked = Vec::new();
@@ -443,7 +444,7 @@ fn digest<const BYTES: usize>(algorithm: &str, text: &str) -> anyhow::Result<[u8
     Ok(bytes)
 }
 
-/// What happened to a file. Lines without a time, or of an unknown kind, are left out.
+/// The history of a file. Entries without a time or of an unknown kind are left out.
 fn log(file: &dump::File, stage: &StageName, subject: &str, report: &mut Report) -> Vec<LogEntry> {
     let mut log = Vec::new();
     for line in &file.log {
@@ -465,9 +466,9 @@ fn log(file: &dump::File, stage: &StageName, subject: &str, report: &mut Report)
     log
 }
 
-/// What is known of an item before it is decided on.
+/// The state of an item before the decision about it.
 enum Ready {
-    /// It needs no decision.
+    /// The outcome is known already.
     Decided(Outcome),
     Metadata(Digest),
     File(Box<ReadyFile>),
@@ -480,17 +481,17 @@ struct ReadyFile {
     core_metadata: Option<Digest>,
 }
 
-/// An item that is in the store.
+/// An item that the store has now.
 pub(super) struct There {
     digest: Digest,
-    /// Whether this import brought it.
+    /// Whether this import added it.
     is_new: bool,
 }
 
-/// Imports, and returns of which digest each item is now there; none: it is not.
+/// Imports the items. Returns the digest of each item that the store has now; `None` for the others.
 ///
 /// # Errors
-/// Those of the store; what is wrong with an item is in the report.
+/// Errors of the store; everything wrong with a single item is in the report.
 pub(super) async fn import(
     writer: &mut Writer,
     items: &[Item],
@@ -498,7 +499,7 @@ pub(super) async fn import(
 ) -> anyhow::Result<Vec<Option<There>>> {
     let progress = Progress::begin("importing", items.len() as u64);
     let mut there = Vec::with_capacity(items.len());
-    // A test result is decided on with its file known, be it of the same commit.
+    // The decision about a test result needs its tested file, which may be in the same commit.
     for chunk in items.chunks(TOGETHER_MAX) {
         let mut notes = Vec::new();
         let mut ready = Vec::with_capacity(chunk.len());
@@ -557,7 +558,7 @@ pub(super) async fn import(
     Ok(there)
 }
 
-/// Keeps the bytes of an item, unless it is there or cannot come. Perhaps with something worth knowing of it.
+/// Stores the bytes of an item, unless the store has it already or it cannot be imported. May return a note about it.
 async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<String>)> {
     let file = match &item.what {
         What::Release(metadata) => {
@@ -616,7 +617,7 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<
                     core_metadata = Some(writer.put(Bytes::from(bytes)).await?);
                 }
             }
-            // It was served until now, and whoever installs it has got along with it.
+            // devpi has served this file until now, and installers coped with it.
             Err(error) => note = Some(format!("is served without its metadata: {error:#}")),
         }
     } else if let Some(Err(error)) = &arrival.facts {
@@ -704,7 +705,7 @@ fn decide_file(
     Ok(change::file(&plan.stored().index, &upload)?.batch())
 }
 
-/// What is to be written of a file's history: none if it was uploaded, and that is all.
+/// The history to write: empty if it consists of the upload alone.
 fn unusual_log<'file>(item: &Item, file: &'file NewFile) -> &'file [LogEntry] {
     let usual = LogEntry::Upload { who: file.who.clone(), at: file.at, target: item.stage.clone() };
     if file.log == [usual] { &[] } else { &file.log }
@@ -736,11 +737,11 @@ fn decide_test_result(
     Ok(Some(batch))
 }
 
-/// Looks whether everything that should be there is there: each file by its path, and its bytes, which are hashed
-/// again where this import brought them.
+/// Checks that the store has everything that it should have: each file is looked up by its path, and the bytes that
+/// this import added are hashed again.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(super) async fn verify(
     writer: &Writer,
     items: &[Item],
@@ -766,7 +767,7 @@ pub(super) async fn verify(
     stored_blobs::check(blobs, &looks, report).await
 }
 
-/// The file that an item became, found as a reader would: by its path.
+/// The file that an item became, looked up by its path like a reader would.
 fn looked_up(
     stored: &Stored,
     item: &Item,

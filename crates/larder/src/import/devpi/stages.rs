@@ -1,4 +1,4 @@
-//! The indexes of an export: their configuration, those that others inherit from first.
+//! The indexes of an export and their configuration; bases come before the indexes that inherit from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,19 +25,19 @@ const KNOWN: [&str; 11] = [
     "custom_data",
 ];
 
-/// An index that is to be made.
+/// An index that has to be made.
 pub(super) struct NewStage {
     name: StageName,
     settings: Map<String, Value>,
-    /// Those that are in the export, in order, mirrors among them.
+    /// Its bases that are in the export, in order, mirrors included.
     bases: Vec<StageName>,
 }
 
-/// What there is of indexes in an export.
+/// The indexes of an export.
 pub(super) struct Stages {
-    /// Those that are to be made, bases first where that is possible.
+    /// The indexes to make, bases first where that is possible.
     new: Vec<NewStage>,
-    /// Those that are not made, since nothing would fill them.
+    /// Mirrors, which are not made, since nothing would fill them.
     mirrors: BTreeSet<StageName>,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Stages {
         let (mut ready, waiting): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_ready);
         rest = waiting;
         if ready.is_empty() {
-            // A ring: one of it comes before its bases.
+            // The bases form a circle: one index must come before its bases.
             ready.push(rest.remove(0));
         }
         placed.extend(ready.iter().map(|stage| stage.name.clone()));
@@ -84,12 +84,12 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Stages {
     Stages { new: ordered, mirrors }
 }
 
-/// The settings under their names of today, without those of plugins.
+/// The settings under their present names, without those of plugins.
 fn settings(config: &Members, subject: &str, report: &mut Report) -> Map<String, Value> {
     let mut settings = Map::new();
     for (key, value) in config.iter() {
         let key = match key.as_str() {
-            // Its name until devpi-server 3.
+            // The name of this setting up to devpi-server 3.
             "pypi_whitelist" => "mirror_whitelist",
             "acl_pkg_read" => "acl_read",
             key => key,
@@ -97,18 +97,18 @@ fn settings(config: &Members, subject: &str, report: &mut Report) -> Map<String,
         if key == "projects" || value.is_null() {
             continue;
         }
-        // devpi's default, which nobody chose: here the server has its own.
+        // devpi's default, which nobody chose: Larder uses its own default.
         if key == "acl_toxresult_upload" && *value == json!([":ANONYMOUS:"]) {
             continue;
         }
         if KNOWN.contains(&key) {
             settings.insert(key.to_owned(), value.clone());
         } else {
-            // The value may be a secret of the plugin, and what an index is like is public.
+            // The value may be a plugin's secret, and the configuration of an index is public.
             report.note(subject, format_args!("the unknown setting `{key}` was dropped"));
         }
     }
-    // Before there was this setting, it was so.
+    // Before this setting existed, devpi behaved like this.
     settings.entry("mirror_whitelist_inheritance").or_insert_with(|| json!("union"));
     settings
 }
@@ -139,12 +139,12 @@ fn bases(
     bases
 }
 
-/// Adds the indexes that are not there yet.
+/// Adds the indexes that do not exist yet.
 pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
     let mut made = Vec::new();
     for stage in &stages.new {
         let subject = format!("index {}", stage.name);
-        // An earlier version made mirrors.
+        // An earlier version of Larder imported mirrors.
         let is_made = |base: &StageName, plan: &Plan| {
             !stages.mirrors.contains(base) || plan.stored().index.stage(base.as_str()).is_some()
         };
@@ -184,7 +184,7 @@ pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
             report.fail(subject, format_args!("its user `{}` is not there", stage.name.user()));
             continue;
         }
-        // One that is its own base is so once it is there.
+        // An index may be its own base once it exists.
         let exists = |base: &&StageName| plan.stored().index.stage(base.as_str()).is_some();
         let there: Vec<StageName> = bases.iter().filter(exists).cloned().collect();
         let created = edit(stage, &there)
@@ -203,7 +203,7 @@ pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
             }
         }
     }
-    // Those whose bases came after them.
+    // Indexes whose bases were made after them.
     for (stage, bases) in made {
         let subject = format!("index {}", stage.name);
         let exists = |base: &&StageName| plan.stored().index.stage(base.as_str()).is_some();
@@ -221,7 +221,8 @@ pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
     }
 }
 
-/// `root` is made after its indexes if it comes without a password.
+/// Drops the check that the user exists for indexes of `root`: without a password in the export, `root` is made
+/// later.
 fn without_the_user_check(mut batch: record::Batch, stage: &NewStage) -> record::Batch {
     if stage.name.user_name().is_root() {
         let key = account::user_key(&stage.name.user_name());
@@ -239,7 +240,7 @@ fn edit(stage: &NewStage, bases: &[StageName]) -> anyhow::Result<ConfigEdit> {
     Ok(ConfigEdit::parse(&Value::Object(settings))?)
 }
 
-/// The names of the settings in which the two differ.
+/// The names of the settings in which the two configurations differ.
 fn differing(one: &StageConfig, other: &StageConfig) -> String {
     let [one, other] = [one, other].map(|it| serde_json::to_value(it).unwrap_or_default());
     let (one, other) = (one.as_object(), other.as_object());

@@ -1,4 +1,4 @@
-//! Real files, looked at quickly: what is handed out, in which order, and what is said of trouble.
+//! Real files, polled quickly: what is handed out, in which order, and which errors are reported.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ fn watch(path: &Path) -> FileWatch {
     FileWatch::new(path.to_owned(), "fingerprint".to_owned(), 1000, LOOK)
 }
 
-/// What one look gives: the content of the arrival, `-` for nothing, or the error.
+/// The result of one look: the content of the arrival, `-` for nothing, or the error.
 async fn look(watch: &mut FileWatch, force: bool) -> String {
     match watch.poll(force).await {
         Ok(Some(arrival)) => content(&arrival),
@@ -28,7 +28,7 @@ fn content(arrival: &Arrival) -> String {
     text
 }
 
-/// The given number of looks, unforced.
+/// Expects these results of as many looks, unforced.
 #[track_caller]
 fn check(watch: &mut FileWatch, expected: &[&str]) {
     let runtime = runtime();
@@ -62,7 +62,7 @@ fn a_renamed_file_is_taken_at_once() {
     fs::write(&path, "one").unwrap();
     let mut watch = watch(&path);
     check(&mut watch, &["one", "-"]);
-    // Of the same size, and several times, so that inode numbers come round again.
+    // The new files have the same size, and there are several, so that inode numbers are used again.
     for text in ["two", "six", "ten"] {
         replace(&path, text);
         check(&mut watch, &[text, "-"]);
@@ -103,7 +103,7 @@ fn a_flipped_link_is_noticed() {
 }
 
 #[test]
-fn a_missing_file_is_named_once_and_taken_when_it_comes() {
+fn a_missing_file_is_reported_once_and_taken_when_it_appears() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dump");
     let error = format!(
@@ -128,7 +128,7 @@ fn a_missing_file_is_named_once_and_taken_when_it_comes() {
 }
 
 #[test]
-fn a_rejected_file_comes_again_only_when_forced_or_changed() {
+fn a_rejected_file_is_handed_out_again_only_when_forced_or_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dump");
     fs::write(&path, "bad").unwrap();
@@ -168,7 +168,7 @@ fn a_large_file_is_refused() {
 }
 
 #[test]
-fn replacing_does_not_mix_and_rewriting_is_told() {
+fn replacing_mixes_nothing_and_rewriting_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dump");
     fs::write(&path, "one").unwrap();

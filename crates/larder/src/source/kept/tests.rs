@@ -1,4 +1,4 @@
-//! What becomes of each form of a dump, what a restart finds, and what a disk may refuse.
+//! How each form of a dump is kept, what a restart finds, and which errors of a disk are survived.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -23,7 +23,7 @@ fn gunzip(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// A dump that lies in a file of the operator.
+/// A dump in a file of the operator.
 fn foreign(directory: &Path, bytes: &[u8]) -> Arrival {
     let path = directory.join("dump");
     fs::write(&path, bytes).unwrap();
@@ -33,7 +33,7 @@ fn foreign(directory: &Path, bytes: &[u8]) -> Arrival {
     arrival
 }
 
-/// The same dump as if it had been fetched.
+/// A spooled dump with these bytes, as if it had been fetched.
 fn spooled(spool_dir: &Path, bytes: &[u8]) -> Arrival {
     let mut spool = tempfile::Builder::new().prefix(SPOOL_PREFIX).tempfile_in(spool_dir).unwrap();
     spool.write_all(bytes).unwrap();
@@ -62,8 +62,8 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Keeps `bytes`, from a file and as spooled, and expects `expected` to be kept, to be described
-/// rightly, and to be found again after a restart.
+/// Keeps `bytes`, once from a file and once as spooled. Expects that the kept bytes are `expected`, are described
+/// correctly, and are found again after a restart.
 #[track_caller]
 fn check(bytes: &[u8], expected: impl Fn(&[u8]) -> bool) {
     for is_spooled in [false, true] {
@@ -97,7 +97,7 @@ fn check(bytes: &[u8], expected: impl Fn(&[u8]) -> bool) {
         assert_eq!(arrival.validators.etag.as_deref(), Some("\"a\""));
         assert_eq!(arrival.source_fingerprint, "fingerprint");
         assert_eq!(kept.current().unwrap().sha256, digest);
-        // Keeping the kept copy changes nothing.
+        // Keeping the kept copy again changes nothing.
         assert_eq!(kept.keep(&arrival).unwrap().sha256, digest);
         assert_eq!(fs::read(arrival.path()).unwrap(), on_disk);
     }
@@ -154,7 +154,7 @@ fn the_operators_file_is_not_tied_to_the_copy() {
 }
 
 #[test]
-fn a_fetched_dump_is_linked_rather_than_copied() {
+fn a_fetched_dump_is_linked_and_not_copied() {
     let directory = tempfile::tempdir().unwrap();
     let mut kept = Kept::open(directory.path()).unwrap();
     let arrival = spooled(kept.spool_dir(), &gzip(JSON));
@@ -187,7 +187,7 @@ fn a_former_copy_stays_readable() {
 }
 
 #[test]
-fn what_was_said_of_another_dump_is_not_believed() {
+fn validators_of_another_dump_are_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
     let file = {
@@ -207,7 +207,7 @@ fn what_was_said_of_another_dump_is_not_believed() {
 }
 
 #[test]
-fn an_empty_directory_has_nothing_and_remains_of_a_kill_are_cleared() {
+fn an_empty_directory_has_no_copy_and_leftovers_of_a_kill_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("aur")).unwrap();
     for name in [".spool-x", "packages-meta-ext-v1.json.gz.tmp", "source.json.tmp", "mine"] {
@@ -223,7 +223,7 @@ fn an_empty_directory_has_nothing_and_remains_of_a_kill_are_cleared() {
 fn a_directory_that_cannot_be_written_is_an_error_value() {
     let directory = tempfile::tempdir().unwrap();
     let mut kept = Kept::open(directory.path()).unwrap();
-    // A file in its place refuses everybody, root as well.
+    // A file in its place stops everybody, root included.
     fs::remove_dir(kept.spool_dir()).unwrap();
     fs::write(kept.spool_dir(), "").unwrap();
     let error = kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap_err();
@@ -233,7 +233,7 @@ fn a_directory_that_cannot_be_written_is_an_error_value() {
         format!("cannot write `{}`: Not a directory (os error 20)", place.display())
     );
     assert_eq!(error.kind(), "write");
-    // It heals once the place is free again.
+    // Keeping works again once the place is free.
     fs::remove_file(kept.spool_dir()).unwrap();
     kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
 }
@@ -249,7 +249,7 @@ fn a_read_only_directory_is_loaded_from() {
         }
     };
     set_mode(0o555);
-    // Root is not bound by modes, and then there is nothing to be seen here but the loading.
+    // Modes do not bind root; as root this can test only the loading.
     let is_bound = fs::write(data_dir.join("probe"), "").is_err();
     let mut kept = Kept::open(&data_dir).unwrap();
     let arrival = kept.load().unwrap().unwrap();

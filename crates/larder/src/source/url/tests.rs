@@ -1,5 +1,5 @@
-//! A real server on the loopback, which answers each connection by the next line of a script and
-//! records what it was asked.
+//! A real server on the loopback, which answers each connection with the next line of a script and records the
+//! requests.
 
 use std::io::Read;
 use std::sync::Mutex;
@@ -95,8 +95,7 @@ fn ok(headers: &str, body: &str) -> Act {
     answer("200 OK", &format!("Content-Length: {}\r\n{headers}", body.len()), body.as_bytes())
 }
 
-/// What one poll gives: the content of the arrival, `-` for nothing new, or the error with the server
-/// as `HOST`.
+/// The result of one poll: the content of the arrival, `-` for nothing new, or the error with the server as `HOST`.
 async fn poll(fetch: &mut UrlFetch) -> String {
     match fetch.poll().await {
         Ok(Some(arrival)) => {
@@ -118,7 +117,7 @@ fn content(arrival: &Arrival) -> Vec<u8> {
     content
 }
 
-/// One poll for each line of the script.
+/// Polls once for each line of the script.
 async fn check(
     script: Vec<Act>,
     change: impl FnOnce(&mut SourceOptions),
@@ -160,7 +159,7 @@ async fn a_time_is_sent_back_as_it_came() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_compares_is_compared_for() {
+async fn the_etag_of_a_server_that_never_compares_is_compared_here() {
     let script = vec![
         ok("ETag: \"a\"\r\n", "one"),
         ok("ETag: \"a\"\r\n", "one"),
@@ -232,7 +231,7 @@ async fn secrets_stay_out_of_errors() {
     let error = fetch(&url, server.spool_dir.path(), |_| {}).poll().await.unwrap_err();
     assert!(!error.to_string().contains("secret"), "{error}");
     assert!(!format!("{error:?}").contains("secret"), "{error:?}");
-    // Nobody listens on a port that was just given back.
+    // Nothing listens on a port that was just released.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://user:secret@{}/?sig=secret", listener.local_addr().unwrap());
     drop(listener);
@@ -313,7 +312,7 @@ async fn five_redirects_are_followed() {
     .await;
 }
 
-/// The source is named by the configuration, wherever it lies. Where its server sends us is not.
+/// The configuration names the source, so it may have any address. The targets of its redirects may not.
 #[tokio::test]
 async fn redirects_to_other_hosts_stay_outside() {
     let other = Server::start(vec![ok("", "two")]).await;
@@ -351,7 +350,7 @@ async fn giving_up_a_download_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused() {
+async fn an_untrusted_certificate_is_refused() {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -375,7 +374,7 @@ async fn a_certificate_that_nobody_vouches_for_is_refused() {
 }
 
 #[tokio::test]
-async fn a_spool_finds_another_place_where_its_own_is_missing() {
+async fn a_spool_file_goes_elsewhere_if_its_directory_is_missing() {
     let server = Server::start(vec![ok("", "one")]).await;
     let arrival =
         fetch(&server.url, Path::new("/does/not/exist"), |_| {}).poll().await.unwrap().unwrap();
