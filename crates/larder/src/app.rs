@@ -114,12 +114,13 @@ impl App {
     /// If the system has no random numbers, or no threads.
     pub fn new(
         config: Config,
-        keeper: Keeper,
+        mut keeper: Keeper,
     ) -> anyhow::Result<(App, mpsc::Receiver<RefreshRequest>)> {
         let (refresh, requests) = mpsc::channel(16);
         let aur = &config.aur;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let metrics = Metrics::new();
+        keeper.commits = metrics.commits.clone();
         let cpu_threads = match config.actions.cpu_threads {
             0 => cores.saturating_sub(1).max(1),
             threads => threads,

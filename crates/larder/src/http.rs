@@ -9,6 +9,7 @@ mod aur;
 mod auth;
 mod body;
 pub mod dumps;
+mod endpoint;
 mod error;
 mod health;
 mod outside;
@@ -33,12 +34,11 @@ use http::request::Parts;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
-use crate::metrics::Surface;
+use crate::metrics::{Endpoint, Stopwatch, Surface};
 use crate::net::{ClientAddress, Peer, Routes, Shortcut, Shortened};
 use crate::security;
 
 pub use error::HttpError;
-pub(crate) use python::NO_MIRRORS;
 pub use python::OpenZips;
 
 /// What the main listener answers: the table, and before it the way of nearly all requests, which
@@ -48,6 +48,7 @@ pub fn routes(app: Arc<App>) -> Routes {
         questions: app.config.aur.enabled.then(|| aur::Questions(app.clone())),
         articles: app.config.article.enabled.then(|| article::Reads(app.clone())),
         pages: app.config.python.enabled.then(|| python::Pages(app.clone())),
+        app: app.clone(),
     };
     Routes { router: router(app), shortcut: Some(Arc::new(shortcut)) }
 }
@@ -57,15 +58,35 @@ struct Shortcuts {
     questions: Option<aur::Questions>,
     articles: Option<article::Reads>,
     pages: Option<python::Pages>,
+    app: Arc<App>,
 }
 
 impl Shortcut for Shortcuts {
     fn answer(&self, head: &Parts, peer: &Peer) -> Option<Shortened> {
+        let stopwatch = Stopwatch::start_sampled();
         // Each looks at the path first.
         let question = self.questions.as_ref().and_then(|questions| questions.answer(head, peer));
-        question
-            .or_else(|| self.articles.as_ref()?.answer(head, peer))
-            .or_else(|| self.pages.as_ref()?.answer(head, peer))
+        let (endpoint, answer) = if let Some(answer) = question {
+            (Endpoint::Rpc, answer)
+        } else if let Some(answer) = self.articles.as_ref().and_then(|it| it.answer(head, peer)) {
+            (Endpoint::Article, answer)
+        } else {
+            (Endpoint::SimplePage, self.pages.as_ref()?.answer(head, peer)?)
+        };
+        match answer {
+            Shortened::Now(ref response) | Shortened::Finished(ref response) => {
+                self.app.metrics.responded(endpoint, response.status(), stopwatch);
+                Some(answer)
+            }
+            Shortened::Later(making) => {
+                let app = self.app.clone();
+                Some(Shortened::Later(Box::pin(async move {
+                    let response = making.await;
+                    app.metrics.responded(endpoint, response.status(), stopwatch);
+                    response
+                })))
+            }
+        }
     }
 }
 
@@ -170,8 +191,9 @@ pub fn admin_router(app: Arc<App>) -> Router {
 /// What every listener has: errors in one form, counting, and survival of a handler's panic.
 fn finish(router: Router<Arc<App>>, app: Arc<App>, surface: Surface) -> Router {
     router
-        .layer(middleware::from_fn_with_state((app.clone(), surface), count))
         .layer(CatchPanicLayer::custom(panicked))
+        // Around the panics, so that they are counted as what they become.
+        .layer(middleware::from_fn_with_state((app.clone(), surface), count))
         .with_state(app)
 }
 
@@ -180,20 +202,13 @@ async fn count(
     request: Request,
     next: Next,
 ) -> Response {
-    let path = request.uri().path();
-    let is_aur = ["/rpc", "/api", "/packages", "/pkgbase", "/users"]
-        .iter()
-        .any(|start| path.starts_with(start));
-    let surface = match surface {
-        Surface::House if is_aur => Surface::Aur,
-        Surface::House if path.starts_with("/article") => Surface::Article,
-        surface => surface,
-    };
+    let stopwatch = Stopwatch::start();
+    let endpoint = endpoint::of(surface, request.method(), request.uri().path());
     let peer = request.extensions().get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     let client = ClientAddress::resolve(peer, request.headers(), &app.trusted);
     let response = security::of_request(client, next.run(request)).await;
-    let surface = response.extensions().get().copied().unwrap_or(surface);
-    app.metrics.responded(surface, response.status());
+    let endpoint = response.extensions().get().copied().unwrap_or(endpoint);
+    app.metrics.responded(endpoint, response.status(), stopwatch);
     response
 }
 
@@ -206,4 +221,34 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
     tracing::error!(cause, "a request handler panicked");
     HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; it has been logged")
         .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use tower::Service as _;
+
+    use super::*;
+    use crate::config::Config;
+
+    async fn panicking() -> StatusCode {
+        panic!("a handler that panics")
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_and_counted_as_one() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
+        let keeper = crate::setup::open(&config).await.expect("a store");
+        let (app, _requests) = App::new(config, keeper).expect("an app");
+        let app = Arc::new(app);
+        let table = Router::new().route("/docs", get(panicking));
+        let mut router = finish(table, app.clone(), Surface::House);
+        let request = Request::get("/docs").body(Body::empty()).expect("a request");
+        let response = router.call(request).await.expect("routers do not fail");
+        assert_eq!(response.status(), 500);
+        let metrics = String::from_utf8(app.metrics.render()).expect("text");
+        let line = "larder_http_requests_total{status=\"500\",surface=\"house\"} 1\n";
+        assert!(metrics.contains(line), "{metrics}");
+    }
 }

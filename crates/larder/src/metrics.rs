@@ -3,6 +3,9 @@
 //! goaurrpc's names are kept to the letter, as dashboards ask for them; names of ours begin with
 //! `larder_`. What a request counts is looked up beforehand: no label is hashed on the hot path.
 
+mod endpoint;
+mod times;
+
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use aur::{Asked, By, Kind, QueryError};
@@ -13,7 +16,10 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::{cpu_pool, net, passwords};
+use crate::{cpu_pool, net, passwords, stored};
+
+pub use self::endpoint::{Endpoint, Surface};
+pub use self::times::{SAMPLED_OF, Stopwatch};
 
 /// goaurrpc's buckets for `rpc_request_duration_seconds`, in seconds.
 const DURATION_BUCKETS: &[f64] = &[
@@ -29,36 +35,6 @@ const METHODS: [&str; 3] = ["GET", "HEAD", "POST"];
 
 /// The values of `type` in a request: those of [`Kind`], and the older name of its first.
 const TYPES_COUNT: usize = Kind::ALL.len() + 1;
-
-/// A part of the URL space, for `larder_http_requests_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surface {
-    /// `/rpc`, `/api` and the dumps.
-    Aur,
-    /// Articles.
-    Article,
-    /// The Python index.
-    Python,
-    /// Pages, health, metrics.
-    House,
-    /// The admin listener.
-    Admin,
-}
-
-impl Surface {
-    const ALL: [Surface; 5] =
-        [Surface::Aur, Surface::Article, Surface::Python, Surface::House, Surface::Admin];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Surface::Aur => "aur",
-            Surface::Article => "article",
-            Surface::Python => "python",
-            Surface::House => "house",
-            Surface::Admin => "admin",
-        }
-    }
-}
 
 /// How a look at the source ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +62,7 @@ pub struct Metrics {
     rpc_data_last_refresh: Gauge,
     http_requests: IntCounterVec,
     http_requests_known: Vec<OnceLock<IntCounter>>,
+    http_times: times::Times,
     /// Connections, as the network layer counts them.
     pub connections: net::Counters,
     /// 1 where the AUR's surface is served.
@@ -104,6 +81,10 @@ pub struct Metrics {
     pub aur_keep_failures: IntCounter,
     /// The last commit that is served.
     pub store_serial: IntGauge,
+    /// Writes, as they are committed.
+    pub commits: stored::Commits,
+    /// Since when the served state is known to be whole, in seconds, as `/metrics` brings it up to date.
+    pub store_lag_seconds: Gauge,
     /// Failures to read the store.
     pub store_read_failures: IntCounter,
     /// 1 while the store lacks commits that were read from it.
@@ -120,6 +101,8 @@ pub struct Metrics {
     pub blobs_damaged: IntGauge,
     /// Bytes free on the disk that has the fewest, as `/metrics` brings it up to date.
     pub store_free_bytes: IntGauge,
+    /// The floor of that, as `/metrics` brings it up to date.
+    pub store_free_bytes_min: IntGauge,
     /// Bytes of request bodies in memory, as `/metrics` brings it up to date.
     pub body_memory_bytes: IntGauge,
     /// Requests refused because that memory was taken.
@@ -254,6 +237,11 @@ impl Metrics {
             "Passwords that were not looked at since too many wrong ones were tried, by what was used up: client_and_account, client, account.",
             &["by"],
         );
+        let commit_failures = counters(
+            "larder_store_commit_failures_total",
+            "Writes that the database did not take: overtaken by another one (and decided anew), refused for what they are, failed for its state.",
+            &["reason"],
+        );
         Metrics {
             rpc_requests: counters(
                 "rpc_requests",
@@ -298,7 +286,14 @@ impl Metrics {
                 "Responses by surface and status.",
                 &["surface", "status"],
             ),
-            http_requests_known: empty_slots(Surface::ALL.len() * STATUS_COUNT),
+            http_requests_known: empty_slots(Surface::COUNT * STATUS_COUNT),
+            http_times: register(
+                &registry,
+                Ok(times::Times::new(
+                    "larder_http_request_seconds",
+                    "Time from a request to the head of its answer, by surface and route; of answers that are ready in memory one in 16 is timed, and counts for 16.",
+                )),
+            ),
             connections: net::Counters {
                 connections_open: gauge("larder_http_connections_open", "Connections open now."),
                 connections_accepted: counter(
@@ -363,6 +358,28 @@ impl Metrics {
                 "Dumps that could not be kept in the data directory; they are served all the same.",
             ),
             store_serial: gauge("larder_store_serial", "The last commit that is served."),
+            commits: stored::Commits {
+                seconds: register(
+                    &registry,
+                    Histogram::with_opts(
+                        HistogramOpts::new(
+                            "larder_store_commit_seconds",
+                            "Time that the database took for a write that it took.",
+                        )
+                        .buckets(vec![0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]),
+                    ),
+                ),
+                overtaken: commit_failures.with_label_values(&["overtaken"]),
+                refused: commit_failures.with_label_values(&["refused"]),
+                failed: commit_failures.with_label_values(&["failed"]),
+            },
+            store_lag_seconds: register(
+                &registry,
+                Gauge::new(
+                    "larder_store_lag_seconds",
+                    "Time since a look at the store whose outcome is served: what was written before it is seen, what was written since may not be.",
+                ),
+            ),
             store_read_failures: counter(
                 "larder_store_read_failures_total",
                 "Failures to read the store; what was read before is served.",
@@ -394,6 +411,10 @@ impl Metrics {
             store_free_bytes: gauge(
                 "larder_store_free_bytes",
                 "Bytes free on the disk of the database or the blobs that has fewer.",
+            ),
+            store_free_bytes_min: gauge(
+                "larder_store_free_bytes_min",
+                "Bytes of free space below which only administrators write; 0 where there is no such bound.",
             ),
             body_memory_bytes: gauge(
                 "larder_http_body_memory_bytes",
@@ -550,8 +571,10 @@ impl Metrics {
         self.login_failures.with_label_values(&[reason]).inc();
     }
 
-    /// Counts a response.
-    pub fn responded(&self, surface: Surface, status: StatusCode) {
+    /// Counts a response, and the time that it took.
+    pub fn responded(&self, endpoint: Endpoint, status: StatusCode, stopwatch: Stopwatch) {
+        self.http_times.add(endpoint, stopwatch);
+        let surface = endpoint.surface();
         let number = usize::from(status.as_u16());
         let known = self
             .http_requests_known

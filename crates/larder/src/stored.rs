@@ -8,12 +8,13 @@
 //! A write is never applied by the request that made it: it returns through the tail as those of other
 //! processes do, so that what is served cannot differ from what is kept.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use account::{Principal, Refusal};
 use http::HeaderValue;
 use jiff::Timestamp;
+use prometheus::{Histogram, HistogramOpts, IntCounter};
 use record::{Batch, Record, Serial};
 use store::{BlobStore, CommitError, Records};
 use tokio::sync::watch;
@@ -123,6 +124,44 @@ pub struct Keeper {
     seen_at: Mutex<Option<Timestamp>>,
     /// Why the store was not reached at the last look, if it was not.
     trouble: Mutex<Option<String>>,
+    /// When the last look at the store began whose outcome is served.
+    looked_at: Mutex<Option<Instant>>,
+    /// Where writes are counted.
+    pub commits: Commits,
+}
+
+/// How writes are counted. The caller makes and registers the metrics; clones count into the same ones.
+#[derive(Clone, Debug)]
+pub struct Commits {
+    /// Time that the store took for those that it took.
+    pub seconds: Histogram,
+    /// Decided anew, since another write came first.
+    pub overtaken: IntCounter,
+    /// Refused for what they are: no other try would do better.
+    pub refused: IntCounter,
+    /// Failed for the state of the database, or with an unknown outcome.
+    pub failed: IntCounter,
+}
+
+impl Default for Commits {
+    /// Metrics that nobody sees: for tools beside the server.
+    fn default() -> Commits {
+        let counter = || IntCounter::new("commits", "-").expect("the name is valid");
+        let seconds = Histogram::with_opts(HistogramOpts::new("commit_seconds", "-"));
+        let seconds = seconds.expect("the name is valid");
+        Commits { seconds, overtaken: counter(), refused: counter(), failed: counter() }
+    }
+}
+
+impl Commits {
+    fn count(&self, outcome: &Result<Serial, CommitError>, started_at: Instant) {
+        match outcome {
+            Ok(_) => self.seconds.observe(started_at.elapsed().as_secs_f64()),
+            Err(CommitError::Mismatch(_)) => self.overtaken.inc(),
+            Err(CommitError::KeyTwice(_) | CommitError::TooLarge { .. }) => self.refused.inc(),
+            Err(_) => self.failed.inc(),
+        }
+    }
 }
 
 /// Why a write is not acknowledged.
@@ -156,6 +195,8 @@ impl Keeper {
             published: watch::Sender::new(Serial::ZERO),
             seen_at: Mutex::new(None),
             trouble: Mutex::new(None),
+            looked_at: Mutex::new(None),
+            commits: Commits::default(),
         }
     }
 
@@ -227,7 +268,10 @@ impl Keeper {
             None => security::changes(&account::Snapshot::new(), None, &batch),
         };
         let changes = changes.by_request();
-        let serial = match self.records.commit(batch).await {
+        let started_at = Instant::now();
+        let outcome = self.records.commit(batch).await;
+        self.commits.count(&outcome, started_at);
+        let serial = match outcome {
             Ok(serial) => {
                 changes.committed(serial);
                 serial
@@ -287,6 +331,17 @@ impl Keeper {
     /// When this process published the last commit: a moment after it was made, or after this process started.
     pub fn seen_at(&self) -> Option<Timestamp> {
         *self.seen_at.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Notes that a look at the store that began then has an outcome, which is served.
+    pub fn looked(&self, began_at: Instant) {
+        *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(began_at);
+    }
+
+    /// How long ago the last such look began: what was committed before it is served. None before the first.
+    pub fn lag(&self) -> Option<Duration> {
+        let looked_at = *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        looked_at.map(|at| at.elapsed())
     }
 
     /// Why the store was not reached at the last look, if it was not.

@@ -25,6 +25,7 @@ use super::{auth, body, pages, python, serial};
 use crate::action::request::{Call, Calls, Form};
 use crate::action::{Context, Failure, Outcome};
 use crate::app::App;
+use crate::metrics::Endpoint;
 use crate::net::{ClientAddress, Peer};
 use reply::Reply;
 
@@ -60,7 +61,9 @@ pub(super) async fn index(State(app): State<Arc<App>>, request: Request) -> Resp
             } else {
                 ""
             };
-            run(app, &head, &json, form, hint).await
+            let mut response = run(app, &head, &json, form, hint).await;
+            response.extensions_mut().insert(Endpoint::ActionRun);
+            response
         }
         Some(Err(error)) => error.into_response(),
     }

@@ -25,7 +25,6 @@ use super::error::HttpError;
 use super::pages;
 use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
-use crate::metrics::Surface;
 use crate::net::{ClientAddress, Peer, Shortcut, Shortened};
 use crate::rate_limit::Decision;
 
@@ -86,23 +85,20 @@ impl Shortcut for Questions {
             return None;
         }
         Some(match read(&self.0, head, peer.address) {
-            Reading::Done(response) => Shortened::Now(send(&self.0, &head.headers, response)),
+            Reading::Done(mut response) => {
+                open_to_all(&head.headers, response.headers_mut());
+                Shortened::Now(response)
+            }
             Reading::Long(finished) => {
                 let (app, request) = (self.0.clone(), head.headers.clone());
                 Shortened::Later(Box::pin(async move {
-                    let response = finished.respond(&app).await;
-                    send(&app, &request, response)
+                    let mut response = finished.respond(&app).await;
+                    open_to_all(&request, response.headers_mut());
+                    response
                 }))
             }
         })
     }
-}
-
-/// Finishes a response that no layer of the router finishes.
-fn send(app: &App, request: &HeaderMap, mut response: Response) -> Response {
-    open_to_all(request, response.headers_mut());
-    app.metrics.responded(Surface::Aur, response.status());
-    response
 }
 
 /// Lets pages of other sites see the answer.

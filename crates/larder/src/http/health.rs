@@ -110,8 +110,12 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     app.metrics.blobs_damaged.set(app.keeper.blobs.damaged().len() as i64);
     app.metrics.rate_limit_clients.set(app.rate_limiter.len() as i64);
     if let Some(free) = app.free_space.look().await {
-        app.metrics.store_free_bytes.set(i64::try_from(free.bytes).unwrap_or(i64::MAX));
+        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        app.metrics.store_free_bytes.set(bytes(free.bytes));
+        app.metrics.store_free_bytes_min.set(bytes(app.free_space.bytes_min));
     }
+    let lag = app.keeper.lag().unwrap_or_else(|| app.started_at.elapsed());
+    app.metrics.store_lag_seconds.set(lag.as_secs_f64());
     app.metrics.body_memory_bytes.set(app.bodies.held_bytes() as i64);
     app.metrics.python.update(app.pages.counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())

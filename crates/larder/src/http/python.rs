@@ -10,7 +10,7 @@ mod project;
 mod push;
 mod reply;
 mod rights;
-mod route;
+pub(super) mod route;
 mod search;
 mod simple;
 mod stages;
@@ -32,14 +32,14 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use self::ask::Ask;
 use self::route::Route;
+use super::endpoint::{self, Posted};
 use super::error::{self, HttpError};
 use crate::app::App;
-use crate::metrics::Surface;
+use crate::metrics::Endpoint;
 use crate::stored::Stored;
 
 pub use self::documentation::OpenZips;
 pub(super) use self::simple::Pages;
-pub(crate) use self::stages::NO_MIRRORS;
 
 /// Which of devpi's protocols is spoken; its client refuses any other.
 const API_VERSION: HeaderValue = HeaderValue::from_static("2");
@@ -58,11 +58,16 @@ const X_DEVPI_SERIAL: HeaderName = HeaderName::from_static("x-devpi-serial");
 pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let written = Arc::new(AtomicU64::new(0));
+    let mut endpoint = Endpoint::PythonOther;
     let mut response = match Ask::new(app.clone(), head, written.clone()).await {
-        Ok(ask) => match dispatch(&ask, body).await {
-            Ok(response) => response,
-            Err(error) => reply::failure(&ask, error),
-        },
+        Ok(ask) => {
+            let route = Route::parse(&ask.path);
+            endpoint = endpoint::of_python(&ask.head.method, route.as_ref(), || posted(&ask));
+            match dispatch(&ask, route, body).await {
+                Ok(response) => response,
+                Err(error) => reply::failure(&ask, error),
+            }
+        }
         Err(error) => error.into_response(),
     };
     let headers = response.headers_mut();
@@ -75,7 +80,7 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Res
         insert_headers(headers, &stored);
     }
     // Its paths have no prefix that would tell.
-    response.extensions_mut().insert(Surface::Python);
+    response.extensions_mut().insert(endpoint);
     response
 }
 
@@ -98,8 +103,8 @@ fn insert_headers(headers: &mut HeaderMap, stored: &Stored) {
 }
 
 /// The table: every URL of this surface and what answers it, as devpi orders them.
-async fn dispatch(ask: &Ask, body: Body) -> Result<Response, HttpError> {
-    let Some(route) = Route::parse(&ask.path) else {
+async fn dispatch(ask: &Ask, route: Option<Route>, body: Body) -> Result<Response, HttpError> {
+    let Some(route) = route else {
         return Err(error::nothing_at(&ask.path));
     };
     if ask.is_read() {
@@ -109,7 +114,7 @@ async fn dispatch(ask: &Ask, body: Body) -> Result<Response, HttpError> {
         ("POST", Route::Login) => users::login(ask, body).await,
         (_, Route::AuthCheck) => status::auth_check(ask).await,
         ("PUT" | "PATCH" | "DELETE", Route::User { user }) => users::user(ask, user, body).await,
-        ("POST", Route::Stage { stage }) => posted(ask, stage, body).await,
+        ("POST", Route::Stage { stage }) => post(ask, stage, body).await,
         ("PUSH", Route::Stage { stage }) => push::release(ask, stage, body).await,
         ("PUT" | "PATCH" | "DELETE", Route::Stage { stage }) => {
             stages::stage(ask, stage, body).await
@@ -195,17 +200,31 @@ async fn read(ask: &Ask, route: &Route) -> Result<Response, HttpError> {
 
 /// `POST /{user}/{index}`: a form is an upload, XML a call, and everything else JSON, whatever it says it is; so is what
 /// begins as an object of JSON and says that it is a form.
-async fn posted(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
-    let content_type = ask.header(CONTENT_TYPE).unwrap_or_default();
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    match media_type.to_ascii_lowercase().as_str() {
-        "multipart/form-data" => upload::upload(ask, stage, body).await,
-        // `curl -d` says that of whatever it sends.
-        "application/x-www-form-urlencoded" => match write::peeked(body).await {
-            (Some(b'{'), body) => push::release(ask, stage, body).await,
-            (_, body) => upload::upload(ask, stage, body).await,
-        },
-        "text/xml" | "application/xml" => search::xml_rpc(ask, stage, body).await,
-        _ => push::release(ask, stage, body).await,
+async fn post(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
+    match posted(ask) {
+        Posted::Form if !media_type(ask).starts_with("multipart/") => {
+            // `curl -d` says that of whatever it sends.
+            match write::peeked(body).await {
+                (Some(b'{'), body) => push::release(ask, stage, body).await,
+                (_, body) => upload::upload(ask, stage, body).await,
+            }
+        }
+        Posted::Form => upload::upload(ask, stage, body).await,
+        Posted::Xml => search::xml_rpc(ask, stage, body).await,
+        Posted::Json => push::release(ask, stage, body).await,
     }
+}
+
+/// What the request says of its body.
+fn posted(ask: &Ask) -> Posted {
+    match media_type(ask).as_str() {
+        "multipart/form-data" | "application/x-www-form-urlencoded" => Posted::Form,
+        "text/xml" | "application/xml" => Posted::Xml,
+        _ => Posted::Json,
+    }
+}
+
+fn media_type(ask: &Ask) -> String {
+    let content_type = ask.header(CONTENT_TYPE).unwrap_or_default();
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

@@ -53,6 +53,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                     keeper.publish(next.clone());
                     current = next;
                 }
+                keeper.looked(started_at);
                 is_first = false;
                 if current.articles.wants_index() && indexing.is_none() {
                     let articles = current.articles.clone();

@@ -31,7 +31,6 @@ use crate::http::error::HttpError;
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::respond::{Conditions, respond};
 use crate::http::{auth, serial};
-use crate::metrics::Surface;
 use crate::net::{Peer, Shortcut, Shortened};
 use crate::stored::Stored;
 
@@ -80,7 +79,6 @@ impl Shortcut for Reads {
         let content = app.contents.at_hand(&content_facts.digest)?;
         let revision = Shown { facts, content: content_facts, is_latest, is_open: true };
         let response = revision.whole(&head.headers, &content, stored.serial);
-        app.metrics.responded(Surface::Article, response.status());
         Some(Shortened::Finished(response))
     }
 }

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 /// What a path is of. Names are percent-decoded and otherwise as they were sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(in crate::http) enum Route {
     /// `/`
     Root,
     /// `/+status`
@@ -53,7 +53,7 @@ impl Route {
     /// Reads a path whose leading slashes are one; a slash at its end makes no difference. None for what has
     /// no place here: an escaped slash or bytes that are not UTF-8 within a name, dots for a name, or more
     /// names than any route has.
-    pub(super) fn parse(path: &str) -> Option<Route> {
+    pub(in crate::http) fn parse(path: &str) -> Option<Route> {
         let rest = path.strip_prefix('/')?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.is_empty() {

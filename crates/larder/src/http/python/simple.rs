@@ -21,7 +21,6 @@ use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::respond::{Conditions, respond_now};
 use crate::http::serial;
-use crate::metrics::Surface;
 use crate::net::{Peer, Shortcut, Shortened};
 
 /// With it, whatever its value, links are absolute.
@@ -64,7 +63,6 @@ impl Shortcut for Pages {
         }
         let mut response = respond(&head.headers, &page, &wanted, encoding);
         insert_headers(response.headers_mut(), &stored);
-        app.metrics.responded(Surface::Python, response.status());
         Some(Shortened::Finished(response))
     }
 }

@@ -1,0 +1,191 @@
+//! [`Times`]: how long requests take, a histogram for each [`Endpoint`].
+//!
+//! head of a request -> [`Stopwatch`] -> head of its answer -> [`Times::add`] -> `/metrics`.
+//! Adding takes no lock and looks no label up. The answers that are ready in memory take a few microseconds, of which two
+//! looks at the clock would be more than one percent: of those one in [`SAMPLED_OF`] is timed, and counts for all.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
+use prometheus::{Opts, core::Describer as _};
+
+use super::Endpoint;
+
+/// Of how many ready answers one is timed.
+pub const SAMPLED_OF: u32 = 16;
+
+/// The bounds of the buckets, in nanoseconds: 10 us to 30 s, two to a power of ten.
+const BOUNDS: [u64; 14] = [
+    10_000,
+    30_000,
+    100_000,
+    300_000,
+    1_000_000,
+    3_000_000,
+    10_000_000,
+    30_000_000,
+    100_000_000,
+    300_000_000,
+    1_000_000_000,
+    3_000_000_000,
+    10_000_000_000,
+    30_000_000_000,
+];
+
+/// The time of a request, running; or none, for one that is not in the sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch {
+    started_at: Option<Instant>,
+    /// How many requests this one counts for.
+    weight: u32,
+}
+
+impl Stopwatch {
+    /// Times this request.
+    pub fn start() -> Stopwatch {
+        Stopwatch { started_at: Some(Instant::now()), weight: 1 }
+    }
+
+    /// Times one of [`SAMPLED_OF`] requests of this thread, drawn so that no rhythm of the requests is that of the sample.
+    pub fn start_sampled() -> Stopwatch {
+        thread_local! {
+            static DRAWN: Cell<u32> = const { Cell::new(0x9E37_79B9) };
+        }
+        // Marsaglia's xorshift: never 0, and good enough for a sample.
+        let mut drawn = DRAWN.get();
+        drawn ^= drawn << 13;
+        drawn ^= drawn >> 17;
+        drawn ^= drawn << 5;
+        DRAWN.set(drawn);
+        let is_in_sample = drawn < u32::MAX / SAMPLED_OF;
+        Stopwatch { started_at: is_in_sample.then(Instant::now), weight: SAMPLED_OF }
+    }
+}
+
+/// The histograms. A clone counts into the same ones.
+#[derive(Clone)]
+pub(super) struct Times {
+    desc: Desc,
+    by_endpoint: Arc<[Histogram]>,
+}
+
+/// What one endpoint took.
+#[derive(Default)]
+struct Histogram {
+    /// Not cumulative; the last one is for what is above all bounds.
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    sum_nanoseconds: AtomicU64,
+}
+
+impl Histogram {
+    fn add(&self, took: Duration, weight: u32) {
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // Most are below the first bounds.
+        let at = BOUNDS.iter().position(|bound| nanoseconds <= *bound).unwrap_or(BOUNDS.len());
+        let weight = u64::from(weight);
+        self.buckets[at].fetch_add(weight, Relaxed);
+        self.sum_nanoseconds.fetch_add(nanoseconds.saturating_mul(weight), Relaxed);
+    }
+
+    fn render(&self) -> proto::Histogram {
+        let mut count = 0;
+        let mut buckets = Vec::with_capacity(BOUNDS.len());
+        for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
+            count += bucket.load(Relaxed);
+            let mut cumulative = proto::Bucket::default();
+            cumulative.set_cumulative_count(count);
+            cumulative.set_upper_bound(Duration::from_nanos(bound).as_secs_f64());
+            buckets.push(cumulative);
+        }
+        let mut histogram = proto::Histogram::default();
+        histogram.set_sample_count(count + self.buckets[BOUNDS.len()].load(Relaxed));
+        let sum = Duration::from_nanos(self.sum_nanoseconds.load(Relaxed));
+        histogram.set_sample_sum(sum.as_secs_f64());
+        histogram.set_bucket(buckets);
+        histogram
+    }
+}
+
+impl Times {
+    pub(super) fn new(name: &str, help: &str) -> Times {
+        let labels = ["surface", "route"].map(str::to_owned).to_vec();
+        let desc = Opts::new(name, help).variable_labels(labels).describe();
+        let by_endpoint = Endpoint::ALL.iter().map(|_| Histogram::default()).collect();
+        Times { desc: desc.expect("the name and the labels are valid"), by_endpoint }
+    }
+
+    /// Adds a request that was just answered.
+    pub(super) fn add(&self, endpoint: Endpoint, stopwatch: Stopwatch) {
+        if let Some(started_at) = stopwatch.started_at {
+            self.by_endpoint[endpoint as usize].add(started_at.elapsed(), stopwatch.weight);
+        }
+    }
+}
+
+impl Collector for Times {
+    fn desc(&self) -> Vec<&Desc> {
+        vec![&self.desc]
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let label = |name: &str, value: &str| {
+            let mut label = LabelPair::default();
+            label.set_name(name.to_owned());
+            label.set_value(value.to_owned());
+            label
+        };
+        let metrics =
+            Endpoint::ALL.iter().zip(self.by_endpoint.iter()).filter_map(|(at, times)| {
+                let histogram = times.render();
+                // Nobody asks most endpoints of most servers.
+                if histogram.get_sample_count() == 0 {
+                    return None;
+                }
+                let labels = vec![label("route", at.name()), label("surface", at.surface().name())];
+                let mut metric = proto::Metric::from_label(labels);
+                metric.set_histogram(histogram);
+                Some(metric)
+            });
+        let mut family = MetricFamily::default();
+        family.set_name(self.desc.fq_name.clone());
+        family.set_help(self.desc.help.clone());
+        family.set_field_type(MetricType::HISTOGRAM);
+        family.set_metric(metrics.collect());
+        vec![family]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_its_bucket_and_all_above() {
+        let histogram = Histogram::default();
+        histogram.add(Duration::from_micros(10), 1);
+        histogram.add(Duration::from_micros(20), 16);
+        histogram.add(Duration::from_millis(400), 1);
+        histogram.add(Duration::from_secs(40), 1);
+        let rendered = histogram.render();
+        let buckets = rendered.get_bucket().iter();
+        let buckets: Vec<_> = buckets.map(|it| (it.upper_bound(), it.cumulative_count())).collect();
+        assert_eq!(buckets[..3], [(0.00001, 1), (0.00003, 17), (0.0001, 17)]);
+        assert_eq!(buckets[9..11], [(0.3, 17), (1.0, 18)]);
+        assert_eq!(buckets[13], (30.0, 18));
+        assert_eq!(rendered.get_sample_count(), 19);
+        assert_eq!(rendered.get_sample_sum(), 40.400_33);
+    }
+
+    /// What the sample stands for is what there was, give or take.
+    #[test]
+    fn a_sample_counts_for_all() {
+        let drawn = (0..160_000).filter(|_| Stopwatch::start_sampled().started_at.is_some());
+        let count = drawn.count();
+        assert!((9_000..11_000).contains(&count), "{count} of 160,000");
+    }
+}
