@@ -129,6 +129,24 @@ fn every_metric_is_documented() {
     }
 }
 
+/// A rule that never fires looks like one that has nothing to say.
+#[test]
+fn every_alert_has_a_case_in_which_it_fires() {
+    let read = |name: &str| {
+        fs::read_to_string(root().join("packaging/prometheus").join(name)).expect("text")
+    };
+    let rules = read("larder.rules.yml");
+    let alerts: BTreeSet<&str> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 20, "{alerts:?}");
+    let cases = read("larder.rules.test.yml");
+    let firing: BTreeSet<&str> = cases
+        .match_indices("alertname=\"")
+        .filter_map(|(at, found)| cases[at + found.len()..].split('"').next())
+        .collect();
+    assert_eq!(firing, alerts);
+}
+
 /// Every file below `directory` that is no build product.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("a directory") {
