@@ -1,4 +1,4 @@
-"""twine: upload by each kind of login, --skip-existing, refusals with their reason; then pip installs what came.
+"""twine: upload by each kind of login and by a limited token, --skip-existing, refusals with their reason; then pip installs what came.
 
     with_twine.py DIRECTORY
 """
@@ -69,6 +69,16 @@ def test(work):
         (desk.home / ".pypirc").write_text(PYPIRC.format(url=dev, password=PASSWORD), encoding="utf-8")
         desk.run("twine", "upload", "--non-interactive", "--repository", "ours", file)
         upload(packages.wheel(files, "larder-other", "1.2"), to=f"{larder.url}//team/dev/")
+
+        # A token of one project makes its first release, and no other's.
+        wish = {"scopes": ["python:upload"], "indexes": ["team/dev"], "projects": ["larder-new"]}
+        limited = larder.must(201, "POST", "/+tokens", wish, auth=larder.auth).json["token"]
+        upload(*packages.both(files, "larder-new", "1.0"), user="__token__", password=limited)
+        another = packages.wheel(files, "larder-other", "1.3")
+        refusal = "this token is limited to project `larder-new` of team/dev; it may not write `larder-other`"
+        upload(another, user="__token__", password=limited, status=1, says=["403", refusal])
+        elsewhere = "this token is limited to project `larder-new` of team/dev; it may not write team/base"
+        upload(another, to=f"{larder.url}/team/base/", user="__token__", password=limited, status=1, says=["403", elsewhere])
 
         def install(*arguments):
             desk.run(pip, "-m", "pip", "install", "--index-url", f"{dev}+simple/", "--target", work / "into", *arguments)

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{GroupName, NameError, Principal, Scope, UserName};
+use crate::{GroupName, NameError, Object, Principal, Scope, UserName};
 
 /// Those who may do something; in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,9 +73,8 @@ impl Acl {
         &self.entries
     }
 
-    /// Whether the list itself names `principal`, administrator or not, whatever the scopes: devpi's
-    /// own question for `acl_upload`.
-    pub fn names(&self, principal: &Principal) -> bool {
+    /// Whether the list itself names `principal`, administrator or not, whatever their credentials are for.
+    fn names(&self, principal: &Principal) -> bool {
         self.entries.iter().any(|entry| match (entry, principal.identity()) {
             (AclEntry::Everybody, _) => true,
             (_, None) => false,
@@ -85,12 +84,12 @@ impl Acl {
         })
     }
 
-    /// Whether `principal` may do what the list is for, which needs `scope` of a token: those whom it
-    /// names, and administrators. Where everybody may, so may a token without the scope.
-    pub fn admits(&self, principal: &Principal, scope: Scope) -> bool {
+    /// Whether `principal` may do to `object` what the list is for, which needs `scope` of a token: those whom it
+    /// names, and administrators. Where everybody may, so may a token without the scope, or limited to something else.
+    pub fn admits(&self, principal: &Principal, scope: Scope, object: Object<'_>) -> bool {
         self.entries.contains(&AclEntry::Everybody)
-            || principal.is_administrator(scope)
-            || (principal.has_scope(scope) && self.names(principal))
+            || principal.is_administrator(scope, object)
+            || (principal.may_use(scope, object) && self.names(principal))
     }
 }
 
@@ -189,7 +188,8 @@ mod tests {
             with_token("alice", &["team"], "python:read"),
             with_password("root", &[]),
         ];
-        let found = principals.map(|principal| list.admits(&principal, Scope::PythonUpload));
+        let found = principals
+            .map(|principal| list.admits(&principal, Scope::PythonUpload, Object::Server));
         assert_eq!(found, admitted, "{list}");
     }
 
@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn administrators_are_on_every_list_as_far_as_their_token_goes() {
         let nobody = Acl::nobody();
-        let admits = |principal: &Principal| nobody.admits(principal, Scope::PythonUpload);
+        let admits =
+            |principal: &Principal| nobody.admits(principal, Scope::PythonUpload, Object::Server);
         assert!(admits(&with_password("carol", &["admin"])));
         assert!(admits(&with_token("root", &[], "*")));
         assert!(admits(&with_token("root", &[], "python:admin")));

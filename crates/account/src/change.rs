@@ -12,8 +12,8 @@ use record::{Batch, Expected, Serial};
 
 use crate::record::{write_login_secret, write_token, write_user};
 use crate::{
-    GroupName, LoginSecret, PasswordHash, ProfileEdit, Scopes, Snapshot, Token, TokenId, TokenText,
-    User, UserName, is_reserved, login_secret_key, token_key, user_key,
+    GroupName, Limits, LoginSecret, PasswordHash, ProfileEdit, Scope, Scopes, Snapshot, Token,
+    TokenId, TokenText, User, UserName, is_reserved, login_secret_key, token_key, user_key,
 };
 
 /// Most tokens that one user has at a time; those that open nothing any more do not count, and go when the next one is
@@ -64,6 +64,17 @@ pub enum CreateTokenError {
     /// It would be good for nothing.
     #[error("a token needs a scope: none was given")]
     NoScopes,
+    /// It would be limited to what such a scope is not for.
+    #[error("the scope `{scope}` is of no use to a token that is limited to {limits}", scope = .scope.as_str())]
+    UselessScope {
+        /// The scope.
+        scope: Scope,
+        /// The limits.
+        limits: Box<Limits>,
+    },
+    /// Limits of too many things.
+    #[error("a token is limited to at most {max} indexes, projects and prefixes each, not to {0}", max = Limits::EACH_MAX)]
+    TooManyLimits(usize),
     /// Its time would be over.
     #[error("a token that expires at {expires_at} would be expired now, at {now}")]
     Expired {
@@ -98,6 +109,8 @@ pub struct NewToken {
     pub comment: String,
     /// What it may be used for; at least something.
     pub scopes: Scopes,
+    /// What it is limited to; none: nothing.
+    pub limits: Option<Limits>,
     /// From when on it is refused; none: never.
     pub expires_at: Option<Timestamp>,
 }
@@ -223,6 +236,9 @@ pub fn create_token(
     if new.scopes.is_empty() {
         return Err(CreateTokenError::NoScopes);
     }
+    if let Some(limits) = &new.limits {
+        check_limits(limits, new.scopes)?;
+    }
     if let Some(expires_at) = new.expires_at.filter(|expires_at| *expires_at <= now) {
         return Err(CreateTokenError::Expired { expires_at, now });
     }
@@ -249,6 +265,7 @@ pub fn create_token(
         user_created_at: user.created_at,
         comment: new.comment,
         scopes: new.scopes,
+        limits: new.limits.map(Arc::new),
         created_at: now,
         expires_at: new.expires_at,
         secret_digest: text.secret_digest(),
@@ -262,6 +279,20 @@ pub fn create_token(
         .into_iter()
         .fold(batch, |batch, dead| batch.delete(token_key(dead.id), Expected::Anything));
     Ok((text, token, batch))
+}
+
+/// Refuses limits that are too many, and such that leave a scope without a use.
+fn check_limits(limits: &Limits, scopes: Scopes) -> Result<(), CreateTokenError> {
+    let counts = [limits.indexes().len(), limits.projects().len(), limits.prefixes().len()];
+    if let Some(count) = counts.into_iter().find(|count| *count > Limits::EACH_MAX) {
+        return Err(CreateTokenError::TooManyLimits(count));
+    }
+    match scopes.iter().find(|scope| !limits.reach(*scope)) {
+        None => Ok(()),
+        Some(scope) => {
+            Err(CreateTokenError::UselessScope { scope, limits: Box::new(limits.clone()) })
+        }
+    }
 }
 
 /// Revokes a token. Whose it is, the snapshot says.
@@ -310,7 +341,7 @@ mod tests {
     use record::{Found, Record};
 
     use super::*;
-    use crate::testing::{at, name, user};
+    use crate::testing::{at, limits as limits_of, name, user};
     use crate::{Field, Password};
 
     /// A store of one thread: a batch is written if it finds what it expects.
@@ -364,7 +395,7 @@ mod tests {
 
     fn new_token(owner: &str) -> NewToken {
         let scopes = "python:upload".parse().expect("scopes");
-        NewToken { user: name(owner), comment: "ci".into(), scopes, expires_at: None }
+        NewToken { user: name(owner), comment: "ci".into(), scopes, limits: None, expires_at: None }
     }
 
     fn create(store: &Store, new: NewToken, secret: u8) -> Result<(TokenText, Batch), String> {
@@ -548,6 +579,28 @@ mod tests {
         check(new_token("bob"), "user 'bob' does not exist");
         check(new_token("dora"), "user 'dora' is disabled");
         let none = NewToken { scopes: Scopes::NONE, ..alices() };
+        let limited = |limits: &str, scopes: &str| NewToken {
+            scopes: scopes.parse().expect("scopes"),
+            limits: limits_of(limits),
+            ..alices()
+        };
+        check(
+            limited("index=team/dev", "python:upload,user:admin"),
+            "the scope `user:admin` is of no use to a token that is limited to team/dev",
+        );
+        check(
+            limited("prefix=docs", "python:read"),
+            "the scope `python:read` is of no use to a token that is limited to articles below `/docs/`",
+        );
+        let many: String = (0..101).map(|number| format!("project=p{number} ")).collect();
+        let too_many =
+            "a token is limited to at most 100 indexes, projects and prefixes each, not to 101";
+        check(limited(&many, "python:read"), too_many);
+        assert!(
+            create(&store, limited("project=foo prefix=docs", "python:upload,article:read"), 1)
+                .is_ok()
+        );
+        assert!(create(&store, limited("prefix=docs", "*"), 1).is_ok());
         check(none, "a token needs a scope: none was given");
         let expired = format!("a token that expires at {0} would be expired now, at {0}", at(5));
         check(NewToken { expires_at: Some(at(5)), ..alices() }, &expired);

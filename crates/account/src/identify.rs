@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use sha2::Sha256;
 
 use crate::{
-    Credentials, Identity, LoginText, LoginTokenError, Means, Password, PasswordHash, Principal,
-    Scopes, Snapshot, TokenId, TokenText, User, UserName,
+    Credentials, Identity, Limits, LoginText, LoginTokenError, Means, Password, PasswordHash,
+    Principal, Scopes, Snapshot, TokenId, TokenText, User, UserName,
 };
 
 /// What credentials are worth.
@@ -106,7 +106,7 @@ fn password_check(snapshot: &Snapshot, name: &UserName, password: &Password) -> 
     let user = snapshot.user(name);
     let hash = user.and_then(|user| user.password_hash.clone());
     let outcome = match (user, &hash) {
-        (Some(user), Some(_)) => admitted(user, Means::Password, Scopes::ALL),
+        (Some(user), Some(_)) => admitted(user, Means::Password, Scopes::ALL, None),
         _ => Err(Refusal::Password { user: name.clone() }),
     };
     PasswordCheck {
@@ -133,7 +133,7 @@ fn by_token(
     if let Some(expired_at) = token.expires_at.filter(|_| token.is_expired(now)) {
         return Err(Refusal::TokenExpired { id, expired_at });
     }
-    admitted(user, Means::Token(id), token.scopes)
+    admitted(user, Means::Token(id), token.scopes, token.limits.clone())
 }
 
 fn by_login(
@@ -148,13 +148,14 @@ fn by_login(
         return Err(Refusal::LoginOfAnother { user: said.clone() });
     }
     let expires_at = login.expires_at().ok_or(LoginTokenError::Notation)?;
-    admitted(user, Means::Login { expires_at }, Scopes::ALL)
+    admitted(user, Means::Login { expires_at }, Scopes::ALL, None)
 }
 
 pub(crate) fn admitted(
     user: &Arc<User>,
     means: Means,
     scopes: Scopes,
+    limits: Option<Arc<Limits>>,
 ) -> Result<Identity, Refusal> {
     if user.is_disabled {
         let user = user.name.clone();
@@ -163,7 +164,7 @@ pub(crate) fn admitted(
             _ => Refusal::Disabled { user },
         });
     }
-    Ok(Identity { user: Arc::clone(user), means, scopes })
+    Ok(Identity { user: Arc::clone(user), means, scopes, limits })
 }
 
 impl PasswordCheck {
@@ -231,6 +232,7 @@ mod tests {
             user_created_at: user.created_at,
             comment: String::new(),
             scopes: "python:upload".parse().expect("scopes"),
+            limits: None,
             created_at: at(0),
             expires_at: Some(at(10)),
             secret_digest: text.secret_digest(),

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! header value -> Credentials ─┐
-//! records ──apply──> Snapshot ─┴─ identify -> Principal -> Acl::admits, UserPolicy -> yes or no
+//! records ──apply──> Snapshot ─┴─ identify -> Principal, Object -> Acl::admits, UserPolicy -> yes or no
 //! a decided change -> change::… -> Batch -> (the store) -> records
 //! ```
 //!
 //! What a request may do is the smaller of what its user may do and what its credentials may be used
-//! for: a token has [`Scopes`], a password and a login have none to limit them. Administrators are the
+//! for: a token has [`Scopes`] and may have [`Limits`], a password and a login have none to limit them. Administrators are the
 //! user `root` and the members of the group `admin`; nobody else's rights reach beyond their own things
 //! and what an [`Acl`] gives them.
 //!
@@ -21,6 +21,7 @@ pub mod change;
 mod credentials;
 mod edit;
 mod identify;
+mod limits;
 mod login;
 mod name;
 mod password;
@@ -37,6 +38,7 @@ pub use acl::{Acl, AclEntry, AclError};
 pub use credentials::{Credentials, CredentialsError};
 pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};
 pub use identify::{Identified, PasswordCheck, Refusal, identify};
+pub use limits::{IndexPattern, IndexPatternError, Lack, Limits, Object, Portion};
 pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
 pub use name::{GroupName, NameError, UserName, is_reserved};
 pub use password::{Password, PasswordError, PasswordHash, PasswordHashError};

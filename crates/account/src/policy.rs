@@ -4,7 +4,7 @@
 //! groups. Two settings of devpi move that: strangers may make themselves users, and only named ones may
 //! modify users at all. A change that was allowed is then made by [`crate::change`], which asks no more.
 
-use crate::{Acl, Principal, Scope, Scopes, UserName};
+use crate::{Acl, Object, Principal, Scope, Scopes, UserName};
 
 /// Who may make, change and delete users. The default: administrators make users, everybody keeps
 /// themselves.
@@ -55,9 +55,11 @@ impl UserPolicy {
     /// [`Forbidden::CreateUser`].
     pub fn create_user(&self, by: &Principal, name: &UserName) -> Result<(), Forbidden> {
         let may = match &self.modifiers {
-            _ if name.is_root() => by.is_administrator(Scope::UserAdmin),
-            Some(modifiers) => modifiers.admits(by, Scope::UserAdmin),
-            None => self.strangers_create_users || by.is_administrator(Scope::UserAdmin),
+            _ if name.is_root() => by.is_administrator(Scope::UserAdmin, Object::Server),
+            Some(modifiers) => modifiers.admits(by, Scope::UserAdmin, Object::Server),
+            None => {
+                self.strangers_create_users || by.is_administrator(Scope::UserAdmin, Object::Server)
+            }
         };
         may.then_some(()).ok_or_else(|| Forbidden::CreateUser(name.clone()))
     }
@@ -76,7 +78,7 @@ impl UserPolicy {
     /// # Errors
     /// [`Forbidden::ChangePassword`].
     pub fn change_password(&self, by: &Principal, user: &crate::User) -> Result<(), Forbidden> {
-        let is_own = by.acts_for(&user.name, Scope::UserAdmin);
+        let is_own = by.acts_for(&user.name, Scope::UserAdmin, Object::Server);
         let may = is_own || (!user.is_administrator() && self.modifies(by, &user.name));
         may.then_some(()).ok_or_else(|| Forbidden::ChangePassword(user.name.clone()))
     }
@@ -94,7 +96,7 @@ impl UserPolicy {
     /// # Errors
     /// [`Forbidden::Administer`].
     pub fn administer(&self, by: &Principal, name: &UserName) -> Result<(), Forbidden> {
-        let may = by.is_administrator(Scope::UserAdmin);
+        let may = by.is_administrator(Scope::UserAdmin, Object::Server);
         may.then_some(()).ok_or_else(|| Forbidden::Administer(name.clone()))
     }
 
@@ -103,7 +105,7 @@ impl UserPolicy {
     /// # Errors
     /// [`Forbidden::ManageTokens`].
     pub fn manage_tokens(&self, by: &Principal, owner: &UserName) -> Result<(), Forbidden> {
-        let may = by.acts_for(owner, Scope::UserAdmin);
+        let may = by.acts_for(owner, Scope::UserAdmin, Object::Server);
         may.then_some(()).ok_or_else(|| Forbidden::ManageTokens(owner.clone()))
     }
 
@@ -118,14 +120,15 @@ impl UserPolicy {
         scopes: Scopes,
     ) -> Result<(), Forbidden> {
         self.manage_tokens(by, owner)?;
+        // One that is limited has been refused: it makes none, so it makes none that is less limited.
         let own = by.identity().map_or(Scopes::NONE, |identity| identity.scopes);
         own.cover(scopes).then_some(()).ok_or(Forbidden::WiderToken { asked: scopes, own })
     }
 
     fn modifies(&self, by: &Principal, name: &UserName) -> bool {
         match &self.modifiers {
-            Some(modifiers) => modifiers.admits(by, Scope::UserAdmin),
-            None => by.acts_for(name, Scope::UserAdmin),
+            Some(modifiers) => modifiers.admits(by, Scope::UserAdmin, Object::Server),
+            None => by.acts_for(name, Scope::UserAdmin, Object::Server),
         }
     }
 }

@@ -7,8 +7,8 @@ use record::{Expected, Key};
 
 use crate::identify::admitted;
 use crate::{
-    GroupName, LoginTokenError, Refusal, Scope, Scopes, Snapshot, TokenId, User, UserName,
-    token_key, user_key,
+    GroupName, Lack, Limits, LoginTokenError, Object, Refusal, Scope, Scopes, Snapshot, TokenId,
+    User, UserName, token_key, user_key,
 };
 
 /// Who a request comes from, for as long as it lasts. Cheap to clone.
@@ -30,6 +30,8 @@ pub struct Identity {
     pub means: Means,
     /// What that may be used for: [`Scopes::ALL`] unless a token says less.
     pub scopes: Scopes,
+    /// What that is limited to; none: nothing, as with everything but a token.
+    pub limits: Option<Arc<Limits>>,
 }
 
 /// What somebody showed to prove who they are.
@@ -51,12 +53,12 @@ pub enum Means {
 impl Principal {
     /// `user` on their own behalf, with nothing to limit them: for the command line, and for tests.
     pub fn on_the_machine(user: Arc<User>) -> Principal {
-        Principal::User(Identity { user, means: Means::Machine, scopes: Scopes::ALL })
+        Principal::User(Identity { user, means: Means::Machine, scopes: Scopes::ALL, limits: None })
     }
 
     /// The same sender as of another snapshot, at `now`: what was shown is not shown again, but it must still hold.
     /// The user is there and not disabled; a password or a login is still that of the user; a token is there, and its
-    /// time is not over. Groups and scopes are those of `snapshot`. Costs a few lookups: no password is hashed.
+    /// time is not over. Groups, scopes and limits are those of `snapshot`. Costs a few lookups: no password is hashed.
     ///
     /// # Errors
     /// [`Refusal`]: what was shown holds no longer.
@@ -66,16 +68,16 @@ impl Principal {
         let found = snapshot.user(name).filter(|user| user.created_at == proved.user.created_at);
         let with_same_password =
             found.filter(|user| user.password_hash == proved.user.password_hash);
-        let (user, scopes) = match proved.means {
-            Means::Password => (with_same_password, Scopes::ALL),
-            Means::Machine => (found, Scopes::ALL),
+        let (user, scopes, limits) = match proved.means {
+            Means::Password => (with_same_password, Scopes::ALL, None),
+            Means::Machine => (found, Scopes::ALL, None),
             Means::Login { expires_at } if expires_at <= now => {
                 let user = name.clone();
                 return Err(LoginTokenError::Expired { user, expired_at: expires_at }.into());
             }
             Means::Login { .. } => {
                 let ended = || LoginTokenError::Ended { user: name.clone() };
-                (Some(with_same_password.ok_or_else(ended)?), Scopes::ALL)
+                (Some(with_same_password.ok_or_else(ended)?), Scopes::ALL, None)
             }
             Means::Token(id) => {
                 let token = snapshot.token(id);
@@ -84,11 +86,11 @@ impl Principal {
                 if let Some(expired_at) = token.expires_at.filter(|_| token.is_expired(now)) {
                     return Err(Refusal::TokenExpired { id, expired_at });
                 }
-                (found, token.scopes)
+                (found, token.scopes, token.limits.clone())
             }
         };
         let user = user.ok_or_else(|| Refusal::Password { user: name.clone() })?;
-        admitted(user, proved.means.clone(), scopes).map(Principal::User)
+        admitted(user, proved.means.clone(), scopes, limits).map(Principal::User)
     }
 
     /// The records that this proof rests on, as the snapshot had them that it was last asked of: where one of them
@@ -122,20 +124,39 @@ impl Principal {
         self.identity().into_iter().flat_map(|identity| &identity.user.groups)
     }
 
-    /// Whether this is a user whose credentials may be used for `scope`. Says nothing about rights.
-    pub fn has_scope(&self, scope: Scope) -> bool {
-        self.identity().is_some_and(|identity| identity.scopes.admit(scope))
+    /// What the credentials are limited to; none: nothing.
+    pub fn limits(&self) -> Option<&Arc<Limits>> {
+        self.identity()?.limits.as_ref()
     }
 
-    /// Whether this is an administrator whose credentials may be used for `scope`.
-    pub fn is_administrator(&self, scope: Scope) -> bool {
-        self.has_scope(scope) && self.identity().is_some_and(|it| it.user.is_administrator())
+    /// What the credentials of a user are short of, for `scope` of `object`. Says nothing about rights; none for
+    /// anonymous, who shows none.
+    pub fn lack(&self, scope: Scope, object: Object<'_>) -> Option<Lack> {
+        let identity = self.identity()?;
+        if !identity.scopes.admit(scope) {
+            return Some(Lack::Scope(scope));
+        }
+        let limits = identity.limits.as_ref().filter(|limits| !limits.admit(object))?;
+        Some(Lack::beyond(limits, scope, object))
     }
 
-    /// Whether this is `owner` or an administrator, with credentials that may be used for `scope`: who
+    /// Whether this is a user whose credentials may be used for `scope` of `object`. Says nothing about rights.
+    pub(crate) fn may_use(&self, scope: Scope, object: Object<'_>) -> bool {
+        self.identity().is_some_and(|identity| {
+            identity.scopes.admit(scope)
+                && identity.limits.as_ref().is_none_or(|limits| limits.admit(object))
+        })
+    }
+
+    /// Whether this is an administrator whose credentials may be used for `scope` of `object`.
+    pub fn is_administrator(&self, scope: Scope, object: Object<'_>) -> bool {
+        self.may_use(scope, object) && self.identity().is_some_and(|it| it.user.is_administrator())
+    }
+
+    /// Whether this is `owner` or an administrator, with credentials that may be used for `scope` of `object`: who
     /// may change what belongs to `owner`.
-    pub fn acts_for(&self, owner: &UserName, scope: Scope) -> bool {
-        self.has_scope(scope)
+    pub fn acts_for(&self, owner: &UserName, scope: Scope, object: Object<'_>) -> bool {
+        self.may_use(scope, object)
             && self.identity().is_some_and(|identity| {
                 identity.user.name == *owner || identity.user.is_administrator()
             })

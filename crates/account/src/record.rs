@@ -4,16 +4,21 @@
 //! nobody gets in by it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use record::{Digest, Key, Record, TroubleReason, check_form, read_body, write_body};
 use serde::{Deserialize, Serialize};
 
-use crate::{GroupName, LoginSecret, Token, TokenId, User, UserName};
+use crate::{GroupName, Limits, LoginSecret, Token, TokenId, User, UserName};
 
 /// The form of the bodies that are written here, and the only one that is read.
 const FORM: u32 = 1;
+
+/// The form of a token with limits. Versions that know of no limits read the other form alone: to them there is no such
+/// token, and nobody gets in by it.
+const LIMITED_FORM: u32 = 2;
 
 const USER: &str = "user";
 const TOKEN: &str = "token";
@@ -92,10 +97,41 @@ struct TokenBody {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     comment: String,
     scopes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limits: Option<LimitsBody>,
     created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_at: Option<Timestamp>,
     secret_sha256: String,
+}
+
+/// What is not known here would be a limit of a later version: the token is not read.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitsBody {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    indexes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    projects: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    prefixes: Vec<String>,
+}
+
+impl LimitsBody {
+    fn of(limits: &Limits) -> LimitsBody {
+        LimitsBody {
+            indexes: limits.indexes().map(str::to_owned).collect(),
+            projects: limits.projects().map(str::to_owned).collect(),
+            prefixes: limits.kept_prefixes().map(str::to_owned).collect(),
+        }
+    }
+
+    /// None if they limit to nothing, or to what cannot be.
+    fn read(self) -> Option<Limits> {
+        let indexes = self.indexes.iter().map(|index| index.parse().ok());
+        let (projects, prefixes) = (self.projects.into_iter(), self.prefixes.into_iter());
+        Limits::new(indexes.collect::<Option<_>>()?, projects.collect(), prefixes.collect())
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -125,11 +161,12 @@ pub(crate) fn write_user(user: &User) -> Bytes {
 
 pub(crate) fn write_token(token: &Token) -> Bytes {
     write_body(&TokenBody {
-        v: FORM,
+        v: if token.limits.is_some() { LIMITED_FORM } else { FORM },
         user: token.user.to_string(),
         user_created_at: token.user_created_at,
         comment: token.comment.clone(),
         scopes: token.scopes.iter().map(|scope| scope.to_string()).collect(),
+        limits: token.limits.as_deref().map(LimitsBody::of),
         created_at: token.created_at,
         expires_at: token.expires_at,
         secret_sha256: token.secret_digest.to_string(),
@@ -177,8 +214,19 @@ pub(crate) fn read_token(
     id: TokenId,
     body: &[u8],
 ) -> Result<Token, TroubleReason> {
-    let body: TokenBody = read_body(body, FORM)?;
-    check_form(body.v, FORM)?;
+    let body: TokenBody = read_body(body, FORM).or_else(|reason| match reason {
+        TroubleReason::Form { found: LIMITED_FORM, .. } => read_body(body, LIMITED_FORM),
+        reason => Err(reason),
+    })?;
+    let limits = match (body.v, body.limits) {
+        (FORM, None) => None,
+        (LIMITED_FORM, Some(limits)) => {
+            let limits = limits.read().ok_or(TroubleReason::Member("limits"))?;
+            Some(Arc::new(limits))
+        }
+        (FORM | LIMITED_FORM, _) => return Err(TroubleReason::Member("limits")),
+        (found, _) => return Err(TroubleReason::Form { found, expected: LIMITED_FORM }),
+    };
     let user = body.user.parse().map_err(|_| TroubleReason::Member("user"))?;
     // A scope that is not known here, of a later version, gives nothing: the others still hold.
     let scopes = body.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
@@ -194,6 +242,7 @@ pub(crate) fn read_token(
         user_created_at: body.user_created_at,
         comment: body.comment,
         scopes,
+        limits,
         created_at: body.created_at,
         expires_at: body.expires_at,
         secret_digest,
@@ -214,7 +263,7 @@ mod tests {
     use record::Serial;
 
     use super::*;
-    use crate::testing::{at, name, user};
+    use crate::testing::{at, limits, name, user};
     use crate::{PasswordHash, TokenText};
 
     fn record(key: &str, body: impl Into<Bytes>) -> Record {
@@ -257,6 +306,7 @@ mod tests {
             user_created_at: at(0),
             comment: "ci".into(),
             scopes: "python:upload,article:read".parse().expect("scopes"),
+            limits: None,
             created_at: at(1),
             expires_at: Some(at(2)),
             secret_digest: text.secret_digest(),
@@ -276,6 +326,56 @@ mod tests {
         assert_eq!(read.scopes.to_string(), "python:upload");
         let other = TokenText::from_secret([1; 32]).id();
         assert!(read_token(&stored, other, body.as_bytes()).is_err());
+    }
+
+    /// An older version reads the first form alone: it must not take a limited token for one without limits.
+    #[test]
+    fn a_limited_token_has_a_form_of_its_own() {
+        let text = TokenText::from_secret([0; 32]);
+        let own = limits("index=team/dev index=team/* project=foo prefix=docs");
+        let token = Token {
+            id: text.id(),
+            user: name("alice"),
+            user_created_at: at(0),
+            comment: String::new(),
+            scopes: "python:upload".parse().expect("scopes"),
+            limits: own.map(Arc::new),
+            created_at: at(1),
+            expires_at: None,
+            secret_digest: text.secret_digest(),
+            serial: Serial(7),
+        };
+        let body = concat!(
+            r#"{"v":2,"user":"alice","user_created_at":"2025-06-15T15:06:40Z","scopes":["python:upload"],"#,
+            r#""limits":{"indexes":["team/*","team/dev"],"projects":["foo"],"prefixes":["docs"]},"#,
+            r#""created_at":"2025-06-15T15:06:41Z","secret_sha256":"#,
+            r#""66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925"}"#
+        );
+        assert_eq!(write_token(&token), body);
+        let stored = record("token/66687aadf862", body);
+        let read = |body: &str| read_token(&stored, text.id(), body.as_bytes());
+        assert_eq!(read(body), Ok(token));
+        let none = "`limits` in its body is missing or has an impossible value";
+        let members = "its body has not the expected members";
+        for (from, to, reason) in [
+            // A limit is never passed over.
+            (r#""v":2"#, r#""v":1"#, none),
+            (r#""limits""#, r#""limit""#, none),
+            (
+                r#"{"indexes":["team/*","team/dev"],"projects":["foo"],"prefixes":["docs"]}"#,
+                "{}",
+                none,
+            ),
+            (r#""projects""#, r#""hours""#, members),
+            (r#"["foo"]"#, r#""foo""#, members),
+            ("team/*", "*", none),
+            (r#""v":2"#, r#""v":3"#, "its body has the form 3, and this version reads the form 2"),
+        ] {
+            let changed = body.replace(from, to);
+            assert_ne!(changed, body, "{from}");
+            let found = read(&changed).expect_err(&changed).to_string();
+            assert!(found.starts_with(reason), "{from}: {found}");
+        }
     }
 
     #[test]

@@ -182,6 +182,7 @@ mod tests {
             user_created_at: at(0),
             comment: String::new(),
             scopes: crate::Scopes::ALL,
+            limits: None,
             created_at: at(i64::from(secret % 2)),
             expires_at: None,
             secret_digest: text.secret_digest(),

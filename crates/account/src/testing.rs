@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::{Identity, Means, Principal, Scopes, TokenId, User, UserName};
+use crate::{Identity, Limits, Means, Principal, Scopes, TokenId, User, UserName};
 
 pub(crate) fn name(text: &str) -> UserName {
     text.parse().expect("a name")
@@ -26,7 +26,7 @@ pub(crate) fn anonymous() -> Principal {
 
 pub(crate) fn with_password(text: &str, groups: &[&str]) -> Principal {
     let user = Arc::new(user(text, groups));
-    Principal::User(Identity { user, means: Means::Password, scopes: Scopes::ALL })
+    Principal::User(Identity { user, means: Means::Password, scopes: Scopes::ALL, limits: None })
 }
 
 pub(crate) fn with_token(text: &str, groups: &[&str], scopes: &str) -> Principal {
@@ -34,7 +34,22 @@ pub(crate) fn with_token(text: &str, groups: &[&str], scopes: &str) -> Principal
         user: Arc::new(user(text, groups)),
         means: Means::Token("0123456789ab".parse::<TokenId>().expect("an id")),
         scopes: scopes.parse().expect("scopes"),
+        limits: None,
     })
+}
+
+/// Limits to what words such as `index=team/dev project=foo prefix=docs` name.
+pub(crate) fn limits(text: &str) -> Option<Limits> {
+    let (mut indexes, mut projects, mut prefixes) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for word in text.split_whitespace() {
+        match word.split_once('=').expect("a word with what it names") {
+            ("index", index) => _ = indexes.insert(index.parse().expect("an index")),
+            ("project", project) => _ = projects.insert(project.to_owned()),
+            (_, prefix) => _ = prefixes.insert(prefix.to_owned()),
+        }
+    }
+    Limits::new(indexes, projects, prefixes)
 }
 
 /// A snapshot of these users, each at its serial, or at 1.

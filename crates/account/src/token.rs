@@ -7,11 +7,12 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use record::{Digest, Serial};
 
-use crate::{Scopes, User, UserName};
+use crate::{Limits, Scopes, User, UserName};
 
 /// A token as it is stored: everything but its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Token {
     pub comment: String,
     /// What it may be used for.
     pub scopes: Scopes,
+    /// What it is limited to; none: nothing.
+    pub limits: Option<Arc<Limits>>,
     /// When it was made.
     pub created_at: Timestamp,
     /// From when on it is refused; none: never.

@@ -5,7 +5,10 @@
 
 use std::str::FromStr;
 
-use account::{Scope, Token, User};
+use article::{ArticleName, ArticleNameError};
+use pypi::{ProjectName, ProjectNameError};
+
+use account::{IndexPatternError, Limits, Scope, Token, User};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, civil};
 use serde_json::{Value, json};
@@ -66,15 +69,88 @@ pub fn user_json(user: &User, tokens: usize) -> Value {
 
 /// A token as an object, at `now`.
 pub fn token_json(token: &Token, now: Timestamp) -> Value {
+    let limits = token.limits.as_deref();
     json!({
         "id": token.id.to_string(),
         "user": token.user.as_str(),
         "scopes": token.scopes.iter().map(Scope::as_str).collect::<Vec<_>>(),
+        "is_limited": token.limits.is_some(),
+        "indexes": limits.map(|it| it.indexes().collect::<Vec<_>>()).unwrap_or_default(),
+        "projects": limits.map(|it| it.projects().collect::<Vec<_>>()).unwrap_or_default(),
+        "prefixes": limits.map(|it| it.prefixes().collect::<Vec<_>>()).unwrap_or_default(),
         "comment": token.comment,
         "created_at": shown(token.created_at),
         "expires_at": token.expires_at.map(shown),
         "is_expired": token.is_expired(now),
     })
+}
+
+/// Text that a token cannot be limited to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// No index.
+    #[error(transparent)]
+    Index(#[from] IndexPatternError),
+    /// No project.
+    #[error(transparent)]
+    Project(#[from] ProjectNameError),
+    /// No beginning of articles' names.
+    #[error(
+        "`{prefix}` is not where articles lie: {source}; such as `/docs/` was expected, or `/` for all"
+    )]
+    Prefix {
+        /// The text.
+        prefix: String,
+        /// What is wrong with it.
+        source: ArticleNameError,
+    },
+}
+
+/// The project that is meant, in its normalized form.
+///
+/// # Errors
+/// [`LimitError::Project`].
+pub fn project(text: &str) -> Result<String, LimitError> {
+    Ok(ProjectName::parse(text)?.into())
+}
+
+/// The prefix that is meant, without slashes around it: `/docs/` and `docs` are one; `/` means all articles.
+///
+/// # Errors
+/// [`LimitError::Prefix`].
+pub fn prefix(text: &str) -> Result<String, LimitError> {
+    if text == "/" {
+        return Ok(String::new());
+    }
+    let wrong = |source| {
+        let prefix = text.chars().take(300).collect::<String>().escape_debug().to_string();
+        LimitError::Prefix { prefix, source }
+    };
+    let inner = text.strip_prefix('/').unwrap_or(text);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    // A prefix may end where no name may: in a number, such as a year.
+    let below = match inner {
+        "" => ArticleName::parse(inner),
+        inner => ArticleName::parse(&format!("{inner}/x")),
+    };
+    let below = below.map_err(wrong)?;
+    Ok(below.as_str().strip_suffix("/x").unwrap_or_default().to_owned())
+}
+
+/// What a token is to be limited to, as somebody says it; none: nothing.
+///
+/// # Errors
+/// [`LimitError`] for the first that is wrong.
+pub fn limits(
+    indexes: &[String],
+    projects: &[String],
+    prefixes: &[String],
+) -> Result<Option<Limits>, LimitError> {
+    let indexes = indexes.iter().map(|text| text.parse());
+    let indexes = indexes.collect::<Result<_, IndexPatternError>>()?;
+    let projects = projects.iter().map(|text| project(text)).collect::<Result<_, _>>()?;
+    let prefixes = prefixes.iter().map(|text| prefix(text)).collect::<Result<_, _>>()?;
+    Ok(Limits::new(indexes, projects, prefixes))
 }
 
 /// A time as it is shown: UTC, whole seconds.
@@ -174,6 +250,38 @@ mod tests {
         for bad in ["", "soon", "90", "2027-13-01", "2027-01-01T12:00:00", "9000y", "-"] {
             check(bad, &format!("`{bad}` is no time"));
         }
+    }
+
+    #[test]
+    fn what_a_token_is_limited_to() {
+        let check = |kind: &str, text: &str, expected: &str| {
+            let list = [text.to_owned()];
+            let found = match kind {
+                "index" => limits(&list, &[], &[]),
+                "project" => limits(&[], &list, &[]),
+                _ => limits(&[], &[], &list),
+            };
+            let found = match found {
+                Ok(limits) => limits.expect("something").to_string(),
+                Err(error) => error.to_string(),
+            };
+            assert!(found.starts_with(expected), "{kind} {text}: {found}");
+        };
+        check("index", "/team/dev/", "team/dev");
+        check("index", "team/*", "team/*");
+        check("index", "team", "`team` is not the name of an index");
+        check("project", "Foo.Bar", "project `foo-bar`");
+        check("project", "foo/bar", "\"foo/bar\" is not a valid project name");
+        for text in ["/docs/", "docs", "docs/", "/docs"] {
+            check("prefix", text, "articles below `/docs/`");
+        }
+        check("prefix", "/2024/x/", "articles below `/2024/x/`");
+        check("prefix", "/notes/2024/", "articles below `/notes/2024/`");
+        check("prefix", "/", "articles below `/`");
+        for text in ["", "//", "/docs//", "a/../b", " "] {
+            check("prefix", text, &format!("`{text}` is not where articles lie: "));
+        }
+        assert_eq!(limits(&[], &[], &[]), Ok(None));
     }
 
     #[test]

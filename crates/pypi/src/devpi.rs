@@ -11,7 +11,7 @@ mod tox_report;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use account::{Acl, AclEntry, Principal, Scope, User, UserName};
+use account::{Acl, AclEntry, Object, Portion, Principal, Scope, User, UserName};
 use bytes::Bytes;
 use jiff::Timestamp;
 use record::Digest;
@@ -123,12 +123,12 @@ impl<'snapshot> View<'snapshot> {
 
     /// Whether the sender sees the private part of a user: the email address and the data that tools store.
     fn sees_private(self, user: &User) -> bool {
-        self.shows_all || self.principal.acts_for(&user.name, Scope::UserAdmin)
+        self.shows_all || self.principal.acts_for(&user.name, Scope::UserAdmin, Object::Server)
     }
 
     /// Whether the sender sees the stage: they may read it or change it.
     fn sees(self, stage: &Stage) -> bool {
-        stage.may_read(self.principal) || stage.may_modify(self.principal)
+        stage.may_read(self.principal, Portion::Whole) || stage.may_modify(self.principal)
     }
 
     /// Whether the sender sees every stage that a log entry names; `own` is the file's own stage.

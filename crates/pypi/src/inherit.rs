@@ -10,7 +10,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use account::{Acl, Principal};
+use account::{Acl, Object, Portion, Principal};
 use record::Serial;
 
 use crate::{
@@ -141,9 +141,17 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         readers
     }
 
-    /// Whether `principal` may read what these stages show.
-    pub fn admits(&self, principal: &Principal) -> bool {
-        self.stages.iter().all(|stage| stage.may_read(principal))
+    /// What a right to read this part of what they show is about: the stage that was asked for, which is first.
+    pub fn object<'order>(&'order self, portion: Portion<'order>) -> Object<'order> {
+        let asked = self.stages.first().map_or("", |stage| stage.name().as_str());
+        Object::Index(asked, portion)
+    }
+
+    /// Whether `principal` may read what these stages show. A token that is limited to the first of them reads what
+    /// that one shows of the others.
+    pub fn admits(&self, principal: &Principal, portion: Portion<'_>) -> bool {
+        let object = self.object(portion);
+        self.stages.iter().all(|stage| stage.may_be_read_as(principal, object))
     }
 
     /// The newest commit that touched what these stages show of a project. A page of the project is valid as long as

@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use account::{Acl, Principal, Scope};
+use account::{Acl, Object, Portion, Principal, Scope};
 use bytes::Bytes;
 use quick_cache::sync::Cache;
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
@@ -242,7 +242,12 @@ fn stamp(order: &ResolutionOrder<'_>, request: PageRequest<'_>) -> Serial {
     if request.is_list() { order.list_stamp() } else { order.project_stamp(request.project) }
 }
 
-impl PageRequest<'_> {
+impl<'text> PageRequest<'text> {
+    /// What of the stage it shows.
+    pub fn portion(&self) -> Portion<'text> {
+        if self.is_list() { Portion::Whole } else { Portion::Project(self.project) }
+    }
+
     fn is_list(&self) -> bool {
         self.project.is_empty()
     }
@@ -337,9 +342,10 @@ impl Page {
         self.readers.is_empty()
     }
 
-    /// Whether `principal` may read the page: they may read each stage that it shows.
-    pub fn admits(&self, principal: &Principal) -> bool {
-        self.readers.iter().all(|acl| acl.admits(principal, Scope::PythonRead))
+    /// Whether `principal` may read the page, which `request` asks for: they may read each stage that it shows.
+    pub fn admits(&self, principal: &Principal, request: PageRequest<'_>) -> bool {
+        let object = Object::Index(request.stage, request.portion());
+        self.readers.iter().all(|acl| acl.admits(principal, Scope::PythonRead, object))
     }
 
     /// The newest commit that touched what the page shows.

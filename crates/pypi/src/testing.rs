@@ -44,7 +44,7 @@ pub(crate) fn now() -> Timestamp {
 pub(crate) fn principal(name: &str) -> Principal {
     let user = User::new(user_name(name), now());
     let (means, scopes) = (Means::Password, Scopes::ALL);
-    Principal::User(Identity { user: user.into(), means, scopes })
+    Principal::User(Identity { user: user.into(), means, scopes, limits: None })
 }
 
 /// The metadata of uploads in a [`World`].

@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Write};
 
 use account::{
-    Field, GroupName, ProfileEdit, Scope, Scopes, Token, TokenId, TokenText, User, UserName, change,
+    Field, GroupName, IndexPattern, Limits, ProfileEdit, Scope, Scopes, Token, TokenId, TokenText,
+    User, UserName, change,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
@@ -41,13 +42,36 @@ enum Action {
     Init(Given),
     ListUsers,
     ShowUser(UserName),
-    AddUser { name: UserName, groups: BTreeSet<GroupName>, profile: ProfileEdit, password: Given },
-    SetPassword { name: UserName, password: Given },
-    SetGroups { name: UserName, edit: GroupEdit },
-    SetDisabled { name: UserName, is_disabled: bool },
-    RemoveUser { name: UserName, is_forced: bool },
+    AddUser {
+        name: UserName,
+        groups: BTreeSet<GroupName>,
+        profile: ProfileEdit,
+        password: Given,
+    },
+    SetPassword {
+        name: UserName,
+        password: Given,
+    },
+    SetGroups {
+        name: UserName,
+        edit: GroupEdit,
+    },
+    SetDisabled {
+        name: UserName,
+        is_disabled: bool,
+    },
+    RemoveUser {
+        name: UserName,
+        is_forced: bool,
+    },
     ListTokens(Option<UserName>),
-    CreateToken { user: UserName, scopes: Scopes, expiry: Expiry, comment: String },
+    CreateToken {
+        user: UserName,
+        scopes: Scopes,
+        limits: Option<Limits>,
+        expiry: Expiry,
+        comment: String,
+    },
     RevokeTokens(Vec<TokenId>),
 }
 
@@ -133,8 +157,15 @@ pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 3] {
         )
         .subcommand(
             leaf("create", "Make a token and print it, this once")
+                .visible_alias("add")
                 .arg(name_arg("name").help("Whose rights it uses"))
                 .arg(scope_arg())
+                .arg(limit_arg("index", "USER/INDEX", "Only for this index, or with USER/* all of a user's")
+                    .value_parser(value_parser!(IndexPattern)))
+                .arg(limit_arg("project", "NAME", "Only for this project")
+                    .value_parser(accounts::project))
+                .arg(limit_arg("prefix", "/PATH/", "Only for articles below this, and for no index unless one is named")
+                    .value_parser(accounts::prefix))
                 .arg(
                     Arg::new("expires")
                         .long("expires")
@@ -181,6 +212,11 @@ fn groups_arg(id: &'static str, help: &'static str) -> Arg {
         .help(format!("{help} (commas between)"))
         .action(ArgAction::Append)
         .value_parser(groups)
+}
+
+fn limit_arg(id: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+    let help = format!("{help}; repeat it for more");
+    Arg::new(id).long(id).value_name(value_name).help(help).action(ArgAction::Append)
 }
 
 /// Scopes are listed, so that shells complete them.
@@ -255,6 +291,11 @@ pub(super) fn parse(
                 "create" => Action::CreateToken {
                     user: name(matches),
                     scopes: matches.get_many("scope").into_iter().flatten().copied().collect(),
+                    limits: Limits::new(
+                        all_of(matches, "index"),
+                        all_of(matches, "project"),
+                        all_of(matches, "prefix"),
+                    ),
                     expiry: required(matches, "expires"),
                     comment: required(matches, "comment"),
                 },
@@ -269,6 +310,11 @@ pub(super) fn parse(
     // Not every command has the flag.
     let is_json = matches.try_get_one::<bool>("json").ok().flatten().is_some_and(|json| *json);
     Ok(Request { loaded: load(matches)?, action, is_json })
+}
+
+/// What all uses of a flag say.
+fn all_of<T: Clone + Ord + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> BTreeSet<T> {
+    matches.get_many::<T>(id).into_iter().flatten().cloned().collect()
 }
 
 /// The groups of all uses of a flag; none if it was not given.
@@ -358,8 +404,9 @@ async fn act(config: &Config, action: Action, is_json: bool) -> Result<String, E
         Action::RemoveUser { name, is_forced } => {
             remove_user(&mut directory, &name, is_forced).await
         }
-        Action::CreateToken { user, scopes, expiry, comment } => {
-            create_token(&mut directory, user, scopes, expiry, comment, is_json).await
+        Action::CreateToken { user, scopes, limits, expiry, comment } => {
+            let new = change::NewToken { user, comment, scopes, limits, expires_at: None };
+            create_token(&mut directory, new, expiry, is_json).await
         }
         Action::RevokeTokens(ids) => revoke_tokens(&mut directory, &ids).await,
         Action::Init(_) => Ok(String::new()),
@@ -528,13 +575,14 @@ fn list_tokens(
             token.id.to_string(),
             token.user.to_string(),
             token.scopes.to_string(),
+            token.limits.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             accounts::shown(token.created_at),
             expires,
             token.comment.clone(),
         ]
     };
     let rows: Vec<_> = tokens.iter().map(row).collect();
-    Ok(table::columns(["ID", "USER", "SCOPES", "MADE", "EXPIRES", "COMMENT"], &rows))
+    Ok(table::columns(["ID", "USER", "SCOPES", "LIMITED TO", "MADE", "EXPIRES", "COMMENT"], &rows))
 }
 
 fn created(snapshot: &account::Snapshot, user: &User) -> Result<record::Batch, Exit> {
@@ -670,15 +718,12 @@ async fn remove_user(
 
 async fn create_token(
     directory: &mut Directory,
-    user: UserName,
-    scopes: Scopes,
+    new: change::NewToken,
     expiry: Expiry,
-    comment: String,
     is_json: bool,
 ) -> Result<String, Exit> {
     let now = Timestamp::now();
-    let expires_at = expiry.at(now).map_err(Exit::failure)?;
-    let new = change::NewToken { user, comment, scopes, expires_at };
+    let new = change::NewToken { expires_at: expiry.at(now).map_err(Exit::failure)?, ..new };
     let make = |snapshot: &account::Snapshot| {
         let secret = accounts::random().map_err(Exit::failure)?;
         let made = change::create_token(snapshot, new.clone(), secret, now);
@@ -693,8 +738,10 @@ async fn create_token(
             || "until it is revoked".to_owned(),
             |time| format!("until {}", accounts::shown(time)),
         );
+        let limits = token.limits.as_deref();
+        let limits = limits.map_or_else(String::new, |it| format!(", limited to {it}"));
         note(&format!(
-            "made the token {} of the user {} for {}, {until}; shown only now:",
+            "made the token {} of the user {} for {}, {until}{limits}; shown only now:",
             token.id, token.user, token.scopes
         ));
     }

@@ -9,7 +9,7 @@ mod origin;
 
 use std::sync::Arc;
 
-use account::{Acl, Credentials, Identified, Principal, Refusal, Scope, identify};
+use account::{Acl, Credentials, Identified, Lack, Object, Principal, Refusal, Scope, identify};
 use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
@@ -163,13 +163,14 @@ pub(super) fn admit(
     (called, list): (&str, &Acl),
     principal: &Principal,
     scope: Scope,
+    object: Object<'_>,
     purpose: &str,
 ) -> Result<(), HttpError> {
-    if list.admits(principal, scope) {
+    if list.admits(principal, scope, object) {
         return Ok(());
     }
     let name = principal.user_name().map_or("nobody", |name| name.as_str());
-    Err(denied(principal, scope, purpose, &format!("`{name}` is not in `{called}`")))
+    Err(denied(principal, scope, object, purpose, &format!("`{name}` is not in `{called}`")))
 }
 
 /// Lets those pass who may write while the disk has as little room as it has now: everybody, or administrators alone.
@@ -193,18 +194,20 @@ pub(super) async fn admit_to_disk(app: &App, principal: &Principal) -> Result<()
 pub(super) fn denied(
     principal: &Principal,
     scope: Scope,
+    object: Object<'_>,
     purpose: &str,
     reason: &str,
 ) -> HttpError {
-    let detail = match principal.user_name() {
-        None => {
+    let detail = match (principal.user_name(), principal.lack(scope, object)) {
+        (None, _) => {
             let detail = format!("to {purpose}, a user and a password or a token are needed");
             return HttpError::unauthorized(detail);
         }
-        Some(_) if !principal.has_scope(scope) => {
+        (Some(_), Some(Lack::Scope(scope))) => {
             format!("this token may not {purpose}: it lacks the scope `{}`", scope.as_str())
         }
-        Some(name) => format!("user '{name}' may not {purpose}: {reason}"),
+        (Some(_), Some(lack @ Lack::Limits { .. })) => lack.to_string(),
+        (Some(name), None) => format!("user '{name}' may not {purpose}: {reason}"),
     };
     HttpError::new(StatusCode::FORBIDDEN, detail)
 }

@@ -2,12 +2,13 @@
 //!
 //! credentials -> principal -> [`UserPolicy`] -> change -> commit -> response. A token is shown once, in the
 //! answer to the request that made it; no answer may be kept by anybody on the way. A token that lacks the
-//! scope `user:admin` manages no tokens, and none makes a wider one than itself.
+//! scope `user:admin` manages no tokens, nor does a limited one, and none makes a wider one than itself.
 
 use std::sync::Arc;
 
 use account::{
-    Forbidden, Principal, Scope, Scopes, TokenId, TokenText, UserName, UserPolicy, change,
+    Forbidden, Lack, Object, Principal, Scope, Scopes, TokenId, TokenText, UserName, UserPolicy,
+    change,
 };
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -46,6 +47,29 @@ struct Wish {
     /// What its owner notes about it.
     #[serde(default)]
     comment: String,
+    /// What it is limited to: `["team/dev"]`, `["yourproject"]`, `["/docs/"]`. Not limited, without them; a list of
+    /// nothing is refused, as it would be taken for either.
+    indexes: Option<Vec<String>>,
+    projects: Option<Vec<String>>,
+    prefixes: Option<Vec<String>>,
+}
+
+impl Wish {
+    fn limits(&self) -> Result<Option<account::Limits>, String> {
+        let lists = [
+            ("indexes", &self.indexes),
+            ("projects", &self.projects),
+            ("prefixes", &self.prefixes),
+        ];
+        let texts = lists.map(|(name, list)| match list.as_deref() {
+            Some([]) => Err(format!(
+                "`{name}` is empty, which limits to nothing: leave it out for no limit"
+            )),
+            list => Ok(list.unwrap_or_default()),
+        });
+        let [indexes, projects, prefixes] = texts;
+        accounts::limits(indexes?, projects?, prefixes?).map_err(|error| error.to_string())
+    }
 }
 
 /// `/+tokens`
@@ -117,7 +141,8 @@ async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpErr
             .and_then(|expiry| expiry.at(now))
             .map_err(|error| unusable(&error))?,
     };
-    let new = change::NewToken { user: owner, comment: wish.comment, scopes, expires_at };
+    let limits = wish.limits().map_err(|error| unusable(&error))?;
+    let new = change::NewToken { user: owner, comment: wish.comment, scopes, limits, expires_at };
     let ((text, token), serial) = commit(app, &principal, |stored, principal| {
         POLICY
             .create_token(principal, &new.user, scopes)
@@ -193,14 +218,17 @@ fn owner(head: &Parts, principal: &Principal) -> Result<UserName, HttpError> {
     owner.or_else(|| principal.user_name().cloned()).ok_or_else(unidentified)
 }
 
-/// 403, with what a token lacks.
+/// 403, with what a token lacks, or who may.
 fn refused(principal: &Principal, error: &Forbidden) -> HttpError {
-    let detail = match principal.has_scope(Scope::UserAdmin) {
-        true => error.to_string(),
-        false => format!(
-            "this token may not manage tokens: it lacks the scope `{}`",
-            Scope::UserAdmin.as_str()
-        ),
+    let detail = match (principal.lack(Scope::UserAdmin, Object::Server), error) {
+        (Some(Lack::Scope(scope)), _) => {
+            format!("this token may not manage tokens: it lacks the scope `{}`", scope.as_str())
+        }
+        (Some(lack), _) => lack.to_string(),
+        (None, Forbidden::ManageTokens(owner)) => {
+            format!("{error}: only `{owner}` and administrators may")
+        }
+        (None, error) => error.to_string(),
     };
     HttpError::new(StatusCode::FORBIDDEN, detail)
 }

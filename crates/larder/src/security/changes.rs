@@ -72,7 +72,9 @@ fn of_account(before: &Snapshot, write: &Write) -> Vec<Change> {
         return match (before.token(id), after.token(id)) {
             (None, Some(token)) => {
                 let until = token.expires_at.map_or_else(String::new, |at| format!(" until {at}"));
-                let detail = format!("of {} for {}{until}", token.user, token.scopes);
+                let limits = token.limits.as_deref();
+                let limits = limits.map_or_else(String::new, |it| format!(", limited to {it}"));
+                let detail = format!("of {} for {}{until}{limits}", token.user, token.scopes);
                 vec![change("token_created", id, Some(detail))]
             }
             (Some(token), None) => {
@@ -277,6 +279,11 @@ mod tests {
             user: name.clone(),
             comment: "a comment".into(),
             scopes: "python:upload".parse().expect("scopes"),
+            limits: account::Limits::new(
+                ["team/dev".parse().expect("an index")].into(),
+                ["foo".to_owned()].into(),
+                Default::default(),
+            ),
             expires_at: None,
         };
         let (text, token, batch) =
@@ -299,7 +306,9 @@ mod tests {
                 "password_changed alice".into(),
                 "groups_changed alice none -> admin".into(),
                 "profile_changed alice".into(),
-                format!("token_created {id} of alice for python:upload"),
+                format!(
+                    "token_created {id} of alice for python:upload, limited to project `foo` of team/dev"
+                ),
                 format!("token_revoked {id} of alice"),
                 "user_disabled alice".into(),
                 "password_removed alice".into(),

@@ -5,6 +5,7 @@
 //! [`every_operation_has_a_row`] proves. A row makes a request; a [`Case`] is a row with people and things of its own,
 //! so that nothing that one request does is seen by another.
 
+mod limits;
 mod operations;
 mod overtaken;
 mod scopes;
@@ -14,7 +15,7 @@ mod strangers;
 use std::collections::BTreeSet;
 
 use account::change::{self, NewToken};
-use account::{GroupName, Scope, Scopes, TokenId, TokenText, User, UserName};
+use account::{GroupName, Limits, Scope, Scopes, TokenId, TokenText, User, UserName};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
@@ -125,9 +126,19 @@ impl World {
     }
 
     fn make_token(&self, user: &str, scopes: Scopes, expires_at: Option<Timestamp>) -> TokenText {
+        self.make_limited_token(user, scopes, None, expires_at)
+    }
+
+    fn make_limited_token(
+        &self,
+        user: &str,
+        scopes: Scopes,
+        limits: Option<Limits>,
+        expires_at: Option<Timestamp>,
+    ) -> TokenText {
         let stored = self.stored();
         let user = user.parse().expect("a name");
-        let new = NewToken { user, comment: String::new(), scopes, expires_at };
+        let new = NewToken { user, comment: String::new(), scopes, limits, expires_at };
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("random numbers");
         let made = change::create_token(&stored.accounts, new, secret, Timestamp::now());

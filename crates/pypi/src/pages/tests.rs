@@ -87,12 +87,13 @@ fn reading_a_page_needs_the_right_to_read_every_stage_on_it() {
     world.create("bob/spy", json!({"bases": "alice/dev"})).upload("alice/dev", "foo-1.0.zip", "1");
     let pages = pages();
     let page = pages.page(&world.snapshot, request("bob/spy", "foo")).expect("a page");
-    let admitted = ["alice", "bob", "root"].map(|name| page.admits(&principal(name)));
+    let admitted = ["alice", "bob", "root"]
+        .map(|name| page.admits(&principal(name), request("bob/spy", "foo")));
     assert_eq!(admitted, [true, false, true]);
-    assert!(!page.admits(&Principal::Anonymous) && !page.is_public());
+    assert!(!page.admits(&Principal::Anonymous, request("bob/spy", "foo")) && !page.is_public());
     world.modify("alice/dev", json!(["acl_read=:ANONYMOUS:"]));
     let page = pages.page(&world.snapshot, request("bob/spy", "foo")).expect("a page");
-    assert!(page.admits(&Principal::Anonymous) && page.is_public());
+    assert!(page.admits(&Principal::Anonymous, request("bob/spy", "foo")) && page.is_public());
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use account::Object;
 use article::{ArticleName, Revision, RevisionFacts, render};
 use axum::body::Body;
 use bytes::Bytes;
@@ -36,8 +37,11 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
 
 /// A name, if whoever sent these headers may read articles.
 async fn reader(app: &App, headers: &HeaderMap, name: &str) -> Result<ArticleName, HttpError> {
-    read::admit(app, headers).await?;
-    ArticleName::parse(name).map_err(bad)
+    let checked = ArticleName::parse(name);
+    // Who may not read is told so before what is wrong with the name.
+    let object = checked.as_ref().map_or(Object::Articles(name), |it| Object::Article(it.as_str()));
+    read::admit(app, headers, object).await?;
+    checked.map_err(bad)
 }
 
 /// `{"version":4}`, and `"deleted":true` where the article is.
@@ -136,7 +140,7 @@ pub(crate) async fn put(
     new: NewRevision,
 ) -> Result<(Bytes, Serial), HttpError> {
     let name = ArticleName::parse(&new.name).map_err(bad)?;
-    let writer = write::writer(app, headers).await?;
+    let writer = write::writer(app, headers, &name).await?;
     let new = NewText {
         name,
         base: Base { version: Some(Revision(new.base)), ..Base::default() },

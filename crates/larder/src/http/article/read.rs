@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use account::{AclEntry, Principal, Scope};
+use account::{AclEntry, Object, Principal, Scope};
 use article::{
     ArticleName, ArticlePath, Content as Facts, DifferenceLimits, ListQuery, Revision,
     RevisionFacts, Side, Target, difference, render,
@@ -108,7 +108,8 @@ pub(super) async fn answer(
     head: &Parts,
     path: ArticlePath,
 ) -> Result<Response, HttpError> {
-    let (app, stored) = admitted(app, &head.headers).await?;
+    let object = Object::Article(path.name.as_str());
+    let (app, stored) = admitted(app, &head.headers, object).await?;
     let answer = match path.target {
         Target::Latest | Target::Version(_) => body(&app, &stored, head, &path).await,
         Target::History => history(&app, &stored, head, &path.name).await,
@@ -122,9 +123,10 @@ pub(super) async fn answer(
 async fn admitted(
     app: Arc<App>,
     headers: &HeaderMap,
+    object: Object<'_>,
 ) -> Result<(Arc<App>, Arc<Stored>), HttpError> {
     serial::wait_for_seen(&app, headers).await?;
-    admit(&app, headers).await?;
+    admit(&app, headers, object).await?;
     let stored = auth::stored(&app)?;
     Ok((app, stored))
 }
@@ -133,18 +135,23 @@ async fn admitted(
 ///
 /// # Errors
 /// 401 and 403.
-pub(super) async fn admit(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
+pub(super) async fn admit(
+    app: &App,
+    headers: &HeaderMap,
+    object: Object<'_>,
+) -> Result<(), HttpError> {
     if !is_open(app) {
         let principal = auth::principal(app, headers).await?;
         let readers = ("article.acl_read", &app.config.article.acl_read);
-        auth::admit(readers, &principal, Scope::ArticleRead, "read articles")?;
+        auth::admit(readers, &principal, Scope::ArticleRead, object, "read articles")?;
     }
     Ok(())
 }
 
 /// Whether this writer may read as well.
-pub(super) fn may_read(app: &App, principal: &Principal) -> bool {
-    app.config.article.acl_read.admits(principal, Scope::ArticleRead)
+pub(super) fn may_read(app: &App, principal: &Principal, name: &ArticleName) -> bool {
+    let object = Object::Article(name.as_str());
+    app.config.article.acl_read.admits(principal, Scope::ArticleRead, object)
 }
 
 /// How long an answer may be kept, and by whom. What not everybody may read is nobody's but the asker's, who
@@ -493,9 +500,12 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, request: Request)
 }
 
 async fn find(app: Arc<App>, head: &Parts) -> Result<Response, HttpError> {
-    let (app, stored) = admitted(app, &head.headers).await?;
-    let [prefix, q, after, limit, deleted] =
-        parameters(head.uri.query(), ["prefix", "q", "after", "limit", "deleted"])?;
+    let given = parameters(head.uri.query(), ["prefix", "q", "after", "limit", "deleted"]);
+    // Who may not read is told so before what is wrong with the question.
+    let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
+    let listed = Object::Articles(prefix.unwrap_or_default());
+    let (app, stored) = admitted(app, &head.headers, listed).await?;
+    let [prefix, q, after, limit, deleted] = given?;
     let query = ListQuery {
         prefix: prefix.as_deref().unwrap_or_default(),
         q: q.as_deref().unwrap_or_default(),

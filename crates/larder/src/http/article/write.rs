@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use account::{Principal, Scope};
+use account::{Object, Principal, Scope};
 use article::{
     ArticleName, Change, Content as Facts, ContentType, Delete, DifferenceError, DifferenceLimits,
     Inspector, Kind, Limits, Merge, MergeSides, NotMergeable, Put, Restore, Revision,
@@ -143,7 +143,7 @@ pub(super) async fn put(
     version: Option<Revision>,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let writer = writer(&app, &head.headers).await?;
+    let writer = writer(&app, &head.headers, &name).await?;
     let [comment, restored] = parameters(head.uri.query(), ["comment", "restore"])?;
     let restored: Option<Revision> = parsed("restore", restored, "a version")?;
     let base = Base::of(&head.headers, version);
@@ -175,7 +175,7 @@ pub(super) async fn delete(
     name: ArticleName,
     version: Option<Revision>,
 ) -> Result<Response, HttpError> {
-    let writer = writer(&app, &head.headers).await?;
+    let writer = writer(&app, &head.headers, &name).await?;
     let [comment] = parameters(head.uri.query(), ["comment"])?;
     let (author, comment, at) = (author(&writer), comment.unwrap_or_default(), Timestamp::now());
     let base = Base::of(&head.headers, version);
@@ -196,7 +196,7 @@ async fn restore(
 ) -> Result<Written, Undone> {
     auth::admit_to_disk(app, writer).await?;
     let stored = auth::stored(app)?;
-    let may_read = read::may_read(app, writer);
+    let may_read = read::may_read(app, writer, &name);
     if let Err(error) = base.resolve(&stored, &name) {
         return Err(refused(error, None, &stored, may_read));
     }
@@ -228,7 +228,7 @@ pub(super) async fn store(
     let NewText { name, base, content_type, comment, body, holder } = new;
     auth::admit_to_disk(app, writer).await?;
     let stored = auth::stored(app)?;
-    let may_read = read::may_read(app, writer);
+    let may_read = read::may_read(app, writer, &name);
     let (revision, failed) = match base.resolve(&stored, &name) {
         Ok(revision) => (revision, None),
         // Whoever named the revision that they saw gets to know what became of it, and of their text.
@@ -258,7 +258,7 @@ pub(super) async fn store(
     let received = receive(app, holder, known, guessed.as_ref(), body).await?;
     if let Some(error) = failed {
         let basis = app.keeper.basis(writer)?;
-        let may_read = read::may_read(app, check_writer(app, &basis)?);
+        let may_read = read::may_read(app, check_writer(app, &basis, &name)?, &name);
         return Err(overtaken(app, basis.stored(), error, Some(&received), may_read).await);
     }
     let content = received.facts.clone();
@@ -266,27 +266,36 @@ pub(super) async fn store(
     commit(app, writer, &name, &base, change, Some(received)).await
 }
 
-/// Whoever may write.
+/// Whoever may write the article.
 ///
 /// # Errors
 /// 401 and 403.
-pub(super) async fn writer(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
+pub(super) async fn writer(
+    app: &App,
+    headers: &HeaderMap,
+    name: &ArticleName,
+) -> Result<Principal, HttpError> {
     serial::wait_for_seen(app, headers).await?;
     let principal = auth::principal(app, headers).await?;
-    admit(app, &principal)?;
+    admit(app, &principal, name)?;
     Ok(principal)
 }
 
 /// The same as of the state that the write is decided on.
-fn check_writer<'basis>(app: &App, basis: &'basis Basis) -> Result<&'basis Principal, HttpError> {
+fn check_writer<'basis>(
+    app: &App,
+    basis: &'basis Basis,
+    name: &ArticleName,
+) -> Result<&'basis Principal, HttpError> {
     let principal = auth::still(basis)?;
-    admit(app, principal)?;
+    admit(app, principal, name)?;
     Ok(principal)
 }
 
-fn admit(app: &App, principal: &Principal) -> Result<(), HttpError> {
+fn admit(app: &App, principal: &Principal, name: &ArticleName) -> Result<(), HttpError> {
     let writers = ("article.acl_write", &app.config.article.acl_write);
-    auth::admit(writers, principal, Scope::ArticleWrite, "write articles")
+    let object = Object::Article(name.as_str());
+    auth::admit(writers, principal, Scope::ArticleWrite, object, "write articles")
 }
 
 fn author(writer: &Principal) -> String {
@@ -414,7 +423,7 @@ async fn commit(
     let mut staged = received.as_mut().and_then(|received| received.staged.take());
     for _ in 0..ATTEMPTS_MAX {
         let basis = app.keeper.basis(writer)?;
-        let may_read = read::may_read(app, check_writer(app, &basis)?);
+        let may_read = read::may_read(app, check_writer(app, &basis, name)?, name);
         let stored = basis.stored();
         let checked = base.resolve(stored, name);
         let checked = checked.and_then(|base| change(base).check(&stored.articles, &limits(app)));

@@ -27,6 +27,7 @@ use tokio::sync::Semaphore;
 
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
+use super::rights::About;
 use super::write::{Refused, rule};
 use super::{reply, simple};
 use crate::app::App;
@@ -125,7 +126,7 @@ async fn find(
     version: &str,
     path: &[String],
 ) -> Result<Response, Refused> {
-    let order = readable(ask, stage, false).await?;
+    let order = readable(ask, stage, false, About::Project(project)).await?;
     let is_public = order.readers().is_empty();
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     let no_project = || missing(format!("The project {project} does not exist."));

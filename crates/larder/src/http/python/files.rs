@@ -20,8 +20,9 @@ use store::blobs::Verdict;
 use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
+use super::project::admit_to_file;
 use super::reply;
-use super::rights::{remover, tester, unreadable};
+use super::rights::{About, remover, tester};
 use super::stages::refused;
 use super::write::{Refused, committed, whole_body};
 use crate::http::auth;
@@ -48,12 +49,7 @@ pub(super) async fn file(ask: &Ask, stage: &str, path: &[String]) -> Result<Resp
     let Some(directory) = Directory::parse(first, second) else { return none() };
     let found = stage.file(directory, filename);
     let is_public = stage.config().is_public();
-    if !is_public {
-        let principal = ask.principal().await?;
-        if !stage.may_read(&principal) {
-            return Err(unreadable(&principal, stage));
-        }
-    }
+    admit_to_file(ask, stage, About::File(path)).await?;
     match found {
         FileLookup::Found { file, project } if ask.wants_json() => {
             let meta = FileMeta { project: &project, file: &file };
@@ -88,7 +84,8 @@ pub(super) async fn remove(ask: &Ask, stage: &str, path: &[String]) -> Result<Re
     const PURPOSE: &str = "removing a file";
     let removing = async {
         let principal = ask.principal().await?;
-        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
+        let about = About::File(path);
+        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
         let shown = format!("{stage}/+f/{}", path.join("/"));
         let missing = || refused(ChangeError::NoFile { path: shown.clone() });
         let [first, second, filename] = path else { return Err(missing()) };
@@ -96,7 +93,7 @@ pub(super) async fn remove(ask: &Ask, stage: &str, path: &[String]) -> Result<Re
         let force = ask.has_flag("force");
         committed(ask, |basis| {
             let stored = basis.stored();
-            remover(ask, stored, basis.principal(), stage.as_str(), PURPOSE)?;
+            remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
             let batch = remove::file(&stored.index, stage, directory, filename, force);
             Ok((Some(batch.map_err(refused)?), ()))
         })
@@ -115,7 +112,8 @@ pub(super) async fn add_tox_result(
 ) -> Result<Response, HttpError> {
     let adding = async {
         let principal = ask.principal().await?;
-        let found = tester(ask, &ask.stored, &principal, stage)?;
+        let about = About::File(path);
+        let found = tester(ask, &ask.stored, &principal, stage, about)?;
         let (stage, shown) = (found.name(), format!("{}/+f/{}", found.name(), path.join("/")));
         let missing = || refused(ChangeError::NoReleaseFile { path: shown.clone() });
         let [first, second, filename] = path else { return Err(missing()) };
@@ -139,7 +137,7 @@ pub(super) async fn add_tox_result(
         })?;
         let path = committed(ask, |basis| {
             let stored = basis.stored();
-            tester(ask, stored, basis.principal(), stage.as_str())?;
+            tester(ask, stored, basis.principal(), stage.as_str(), about)?;
             let upload = ToxUpload {
                 stage,
                 directory,

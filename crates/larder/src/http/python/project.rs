@@ -12,13 +12,13 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use pypi::change::remove;
 use pypi::devpi::{self, MetadataBytes, View};
-use pypi::{ProjectName, ResolutionOrder, VersionView};
+use pypi::{ProjectName, ResolutionOrder, Stage, VersionView};
 use serde_json::Value;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::ask::Ask;
-use super::rights::{check_reader, remover};
+use super::rights::{About, check_file_reader, check_reader, remover};
 use super::stages::refused;
 use super::write::{Refused, committed, rule};
 use super::{reply, simple};
@@ -31,11 +31,28 @@ use crate::release_metadata;
 const AT_ONCE: usize = 16;
 
 /// Refuses whoever may not read all that these stages show.
-pub(super) async fn admit(ask: &Ask, order: &ResolutionOrder<'_>) -> Result<(), HttpError> {
+pub(super) async fn admit(
+    ask: &Ask,
+    order: &ResolutionOrder<'_>,
+    about: About<'_>,
+) -> Result<(), HttpError> {
+    let Some(own) = order.stages().first() else { return Ok(()) };
     if order.stages().iter().all(|stage| stage.config().is_public()) {
         return Ok(());
     }
-    check_reader(&ask.principal().await?, order)
+    check_reader(&ask.principal().await?, order, about.of(own).portion())
+}
+
+/// Refuses whoever may not read a file of the stage.
+pub(super) async fn admit_to_file(
+    ask: &Ask,
+    stage: &Stage,
+    about: About<'_>,
+) -> Result<(), HttpError> {
+    if stage.config().is_public() {
+        return Ok(());
+    }
+    check_file_reader(&ask.stored, &ask.principal().await?, stage, about)
 }
 
 /// The stages that answer for `stage`, for somebody who may read them all.
@@ -43,6 +60,7 @@ pub(super) async fn readable<'ask>(
     ask: &'ask Ask,
     stage: &str,
     is_alone: bool,
+    about: About<'_>,
 ) -> Result<ResolutionOrder<'ask>, Refused> {
     let index = &ask.stored.index;
     let order = match is_alone {
@@ -50,7 +68,7 @@ pub(super) async fn readable<'ask>(
         false => ResolutionOrder::of(index, stage),
     };
     let order = order.ok_or_else(|| no_stage(stage))?;
-    admit(ask, &order).await?;
+    admit(ask, &order, about).await?;
     Ok(order)
 }
 
@@ -104,11 +122,11 @@ pub(super) async fn config(ask: &Ask, stage: &str, project: &str) -> Result<Resp
 async fn show_project(ask: &Ask, stage: &str, project: &str) -> Result<Response, Refused> {
     check_accept(ask)?;
     let is_alone = ask.has_flag("ignore_bases");
-    let order = readable(ask, stage, is_alone).await?;
+    let order = readable(ask, stage, is_alone, About::Project(project)).await?;
     let name = normalized(ask, project)?;
     let Some(view) = order.project(name.as_str()) else {
         // What only a base has is there, with nothing of this index's own.
-        let all = readable(ask, stage, false).await?;
+        let all = readable(ask, stage, false, About::Project(project)).await?;
         return match all.project(name.as_str()) {
             Some(_) if is_alone => {
                 Ok(reply::result(StatusCode::OK, "projectconfig", json!({}), None))
@@ -228,7 +246,8 @@ async fn show_version(
     version: &str,
 ) -> Result<Response, Refused> {
     check_accept(ask)?;
-    let order = readable(ask, stage, ask.has_flag("ignore_bases")).await?;
+    let is_alone = ask.has_flag("ignore_bases");
+    let order = readable(ask, stage, is_alone, About::Project(project)).await?;
     let name = normalized(ask, project)?;
     let missing = || no_version(name.as_str(), version);
     let view = order.project(name.as_str()).ok_or_else(missing)?;
@@ -250,13 +269,14 @@ pub(super) async fn remove(ask: &Ask, stage: &str, project: &str) -> Result<Resp
 async fn remove_project(ask: &Ask, stage: &str, project: &str) -> Result<Response, Refused> {
     const PURPOSE: &str = "removing a project";
     let principal = ask.principal().await?;
-    let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
+    let about = About::Project(project);
+    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
     let missing = |_| rule(StatusCode::NOT_FOUND, "project not found");
     let name = ProjectName::normalize(project).map_err(missing)?;
     let force = ask.has_flag("force");
     committed(ask, |basis| {
         let stored = basis.stored();
-        remover(ask, stored, basis.principal(), stage.as_str(), PURPOSE)?;
+        remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
         let batch = remove::project(&stored.index, stage, &name, force).map_err(refused)?;
         Ok((Some(batch), ()))
     })
@@ -275,13 +295,14 @@ pub(super) async fn remove_version(
     const PURPOSE: &str = "removing a version";
     let removing = async {
         let principal = ask.principal().await?;
-        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
+        let about = About::Project(project);
+        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
         let missing = |_| no_version(project, version);
         let name = ProjectName::normalize(project).map_err(missing)?;
         let force = ask.has_flag("force");
         committed(ask, |basis| {
             let stored = basis.stored();
-            remover(ask, stored, basis.principal(), stage.as_str(), PURPOSE)?;
+            remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
             let batch = remove::version(&stored.index, stage, &name, version, force);
             Ok((Some(batch.map_err(refused)?), ()))
         })

@@ -8,7 +8,7 @@ mod external;
 
 use std::sync::Arc;
 
-use account::{Principal, Scope};
+use account::{Portion, Principal, Scope};
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -21,7 +21,7 @@ use record::Batch;
 
 use super::ask::Ask;
 use super::reply;
-use super::rights::{cause, no_replacing, not_listed, readable};
+use super::rights::{About, cause, no_replacing, not_listed, readable};
 use super::stages::{refused, status};
 use super::write::{Refused, commit, json_body, rule};
 use crate::http::auth;
@@ -42,14 +42,15 @@ pub(super) async fn release(ask: &Ask, stage: &str, body: Body) -> Result<Respon
 
 async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
-    let source = readable(&ask.stored, &principal, stage)?.name();
+    let source = readable(&ask.stored, &principal, stage, About::NotYetKnown)?.name();
     let json = json_body(ask, &principal, body, BOUND).await?;
     let bad = |error| rule(StatusCode::BAD_REQUEST, error);
     let order = PushOrder::parse(json.value, source).map_err(bad)?;
     // The body may have taken its time: who may not read any more, pushes nothing.
     let basis = ask.basis().await?;
     let stored = basis.stored();
-    readable(stored, basis.principal(), stage)?;
+    let about = About::Project(&order.name);
+    readable(stored, basis.principal(), stage, about)?;
     let found = PushSource::find(&stored.index, source, &order.name, &order.version);
     let found = found.map_err(refused)?;
     let content = order.content().map_err(bad)?;
@@ -60,7 +61,9 @@ async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused
             let release = external::Release::find(ask, &found, &order, files).await?;
             let target = external::Target::new(&ask.app.egress, &url, &username, &password)?;
             let principal = basis.principal();
-            external::release(ask, principal, &release, &target, register_project).await
+            let project = about.of(found.stage);
+            let object = found.stage.object(project.portion());
+            external::release(ask, principal, object, &release, &target, register_project).await
         }
     }
 }
@@ -76,8 +79,9 @@ async fn internal(
     for _ in 0..ATTEMPTS_MAX {
         let basis = ask.basis().await?;
         let (stored, principal) = (basis.stored(), basis.principal());
-        readable(stored, principal, source.as_str())?;
-        check_target(ask, stored, principal, target)?;
+        let about = About::Project(&order.name);
+        let project = about.of(readable(stored, principal, source.as_str(), about)?);
+        check_target(ask, stored, principal, target, project.portion())?;
         let pushed = Push {
             source,
             target,
@@ -89,7 +93,7 @@ async fn internal(
         };
         let is_volatile = |stage: &Arc<Stage>| stage.config().volatile;
         let adds_only = stored.index.stage(target.as_str()).filter(|stage| is_volatile(stage));
-        if adds_only.is_some_and(|stage| !stage.may_replace(principal))
+        if adds_only.is_some_and(|stage| !stage.may_replace(principal, project.portion()))
             && let Some(filename) = replaced(&stored.index, &pushed)
         {
             return Err(rule(StatusCode::FORBIDDEN, no_replacing(&filename)));
@@ -112,14 +116,16 @@ fn check_target(
     stored: &Stored,
     principal: &Principal,
     target: &StageName,
+    portion: Portion<'_>,
 ) -> Result<(), Refused> {
     let stage = stored.index.stage(target.as_str());
     let stage = stage.ok_or_else(|| refused(ChangeError::NoStage(target.clone())))?;
-    if stage.may_upload(principal) {
+    if stage.may_upload(principal, portion) {
         return Ok(());
     }
+    let object = stage.object(portion);
     let list = || not_listed(principal, "acl_upload", target);
-    let cause = cause(ask, principal, Scope::PythonUpload, list);
+    let cause = cause(ask, principal, Scope::PythonUpload, object, list);
     Err(unauthorized(match principal.user_name() {
         Some(name) => format!("user '{name}' cannot upload to '{target}'{cause}"),
         None => format!("user None cannot upload to '{target}'"),

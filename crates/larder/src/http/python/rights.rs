@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
-use account::{Principal, Scope};
+use account::{Object, Portion, Principal, Scope};
 use http::StatusCode;
-use pypi::{ResolutionOrder, Stage, StageName, may_own};
+use pypi::{
+    Directory, FileLookup, ProjectName, ResolutionOrder, Stage, StageConfig, StageName, may_own,
+};
 
 use super::ask::Ask;
 use super::project::no_stage;
@@ -16,13 +18,85 @@ use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::stored::Stored;
 
+/// What of a stage a request is about: a token may be limited to some of its projects.
+#[derive(Clone, Copy)]
+pub(super) enum About<'ask> {
+    /// The stage itself, its list of projects, all projects together.
+    Whole,
+    /// The project that a path or a body names, as it was sent.
+    Project(&'ask str),
+    /// The project of the file below `+f`.
+    File(&'ask [String]),
+    /// A project that a body will name.
+    NotYetKnown,
+}
+
+/// The project of a [`About`].
+pub(super) enum OfProject {
+    Whole,
+    Project(ProjectName),
+    /// Not known yet; or there can be none of this name, or there is no such file.
+    Unnamed,
+}
+
+impl About<'_> {
+    /// The project that it is of, as of this stage.
+    pub(super) fn of(self, stage: &Stage) -> OfProject {
+        let project = match self {
+            About::Whole => return OfProject::Whole,
+            About::Project(name) => ProjectName::normalize(name).ok(),
+            About::File([first, second, filename]) => {
+                let found = Directory::parse(first, second).map(|it| stage.file(it, filename));
+                match found {
+                    Some(FileLookup::Found { project, .. })
+                    | Some(FileLookup::CoreMetadata { project, .. }) => Some(project),
+                    Some(FileLookup::Gone | FileLookup::Absent) | None => None,
+                }
+            }
+            About::File(_) | About::NotYetKnown => None,
+        };
+        project.map_or(OfProject::Unnamed, OfProject::Project)
+    }
+}
+
+impl OfProject {
+    pub(super) fn portion(&self) -> Portion<'_> {
+        match self {
+            OfProject::Whole => Portion::Whole,
+            OfProject::Project(name) => Portion::Project(name.as_str()),
+            OfProject::Unnamed => Portion::Unnamed,
+        }
+    }
+}
+
 /// Whether this is somebody who may make, change and remove the stage.
 pub(super) fn may_keep(ask: &Ask, principal: &Principal, stage: &StageName) -> bool {
     let keepers = &ask.app.config.python.restrict_modify;
     if keepers.entries().is_empty() {
         return may_own(stage, principal);
     }
-    keepers.admits(principal, Scope::PythonAdmin)
+    keepers.admits(principal, Scope::PythonAdmin, whole(stage))
+}
+
+fn whole(stage: &StageName) -> Object<'_> {
+    Object::Index(stage.as_str(), Portion::Whole)
+}
+
+/// Refuses a base that a limited token adds, and that is outside of its limits: it would be read through the stage.
+/// `before`: how the stage is configured, if it is there.
+pub(super) fn check_bases(
+    principal: &Principal,
+    before: Option<&StageConfig>,
+    after: &StageConfig,
+) -> Result<(), Refused> {
+    let old = before.map_or(&[][..], |config| config.bases());
+    let added = after.bases().iter().filter(|base| !old.contains(base));
+    match added.into_iter().find_map(|base| principal.lack(Scope::PythonRead, whole(base))) {
+        None => Ok(()),
+        Some(lack) => {
+            Err(rule(StatusCode::FORBIDDEN, format_args!("no permission to add a base: {lack}")))
+        }
+    }
 }
 
 /// Refuses whoever may not make, change and remove the stage; `verb` says which.
@@ -35,7 +109,7 @@ pub(super) fn check_keeper(
     if may_keep(ask, principal, stage) {
         return Ok(());
     }
-    let cause = cause(ask, principal, Scope::PythonAdmin, || keepers(ask, stage));
+    let cause = cause(ask, principal, Scope::PythonAdmin, whole(stage), || keepers(ask, stage));
     let text = format!("no permission to {verb} index {stage}{cause}");
     Err(rule(StatusCode::FORBIDDEN, text))
 }
@@ -54,14 +128,17 @@ pub(super) fn remover<'stored>(
     stored: &'stored Stored,
     principal: &Principal,
     stage: &str,
+    about: About<'_>,
     purpose: &str,
 ) -> Result<&'stored Arc<Stage>, Refused> {
     let found = stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
-    if found.may_remove(principal) {
+    let project = about.of(found);
+    if found.may_remove(principal, project.portion()) {
         return Ok(found);
     }
+    let object = found.object(project.portion());
     let list = || not_listed(principal, "acl_upload", found.name());
-    let cause = cause(ask, principal, Scope::PythonAdmin, list);
+    let cause = cause(ask, principal, Scope::PythonAdmin, object, list);
     Err(Refused::from(reply::forbidden(ask, purpose, &cause)))
 }
 
@@ -76,7 +153,8 @@ pub(super) fn retainer<'stored>(
     if may_keep(ask, principal, found.name()) {
         return Ok(found);
     }
-    let cause = cause(ask, principal, Scope::PythonAdmin, || keepers(ask, found.name()));
+    let object = whole(found.name());
+    let cause = cause(ask, principal, Scope::PythonAdmin, object, || keepers(ask, found.name()));
     Err(Refused::from(reply::forbidden(ask, "removing old versions", &cause)))
 }
 
@@ -86,13 +164,16 @@ pub(super) fn tester<'stored>(
     stored: &'stored Stored,
     principal: &Principal,
     stage: &str,
+    about: About<'_>,
 ) -> Result<&'stored Arc<Stage>, Refused> {
-    let found = readable(stored, principal, stage)?;
-    if found.may_upload_tox_results(principal) {
+    let found = readable(stored, principal, stage, about)?;
+    let project = about.of(found);
+    if found.may_upload_tox_results(principal, project.portion()) {
         return Ok(found);
     }
+    let object = found.object(project.portion());
     let list = || not_listed(principal, "acl_toxresult_upload", found.name());
-    let cause = cause(ask, principal, Scope::PythonUpload, list);
+    let cause = cause(ask, principal, Scope::PythonUpload, object, list);
     let text = format_args!(
         "No permission to upload tox results{cause}. You can use the devpi test --no-upload option to skip the upload."
     );
@@ -104,11 +185,13 @@ pub(super) fn readable<'stored>(
     stored: &'stored Stored,
     principal: &Principal,
     stage: &str,
+    about: About<'_>,
 ) -> Result<&'stored Arc<Stage>, Refused> {
     let found = stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
-    match found.may_read(principal) {
+    let project = about.of(found);
+    match found.may_read(principal, project.portion()) {
         true => Ok(found),
-        false => Err(unreadable(principal, found).into()),
+        false => Err(unreadable(principal, found, project.portion()).into()),
     }
 }
 
@@ -116,28 +199,48 @@ pub(super) fn readable<'stored>(
 pub(super) fn check_reader(
     principal: &Principal,
     order: &ResolutionOrder<'_>,
+    portion: Portion<'_>,
 ) -> Result<(), HttpError> {
-    if order.admits(principal) {
+    if order.admits(principal, portion) {
         return Ok(());
     }
-    Err(refused_reader(principal, order.stages().first().map(|own| &***own)))
+    Err(refused_reader(principal, order.stages().first().map(|own| &***own), portion))
 }
 
 /// The answer to somebody who may not read a stage, or one of its bases.
-pub(super) fn refused_reader(principal: &Principal, own: Option<&Stage>) -> HttpError {
+pub(super) fn refused_reader(
+    principal: &Principal,
+    own: Option<&Stage>,
+    portion: Portion<'_>,
+) -> HttpError {
     match own {
-        Some(own) if !own.may_read(principal) => unreadable(principal, own),
-        _ => {
+        Some(own) if !own.may_read(principal, portion) => unreadable(principal, own, portion),
+        own => {
             let reason = "it has a base that they may not read";
-            auth::denied(principal, Scope::PythonRead, "read this index", reason)
+            let object = own.map_or(Object::Index("", portion), |own| own.object(portion));
+            auth::denied(principal, Scope::PythonRead, object, "read this index", reason)
         }
     }
 }
 
+/// Refuses whoever may not read a file where it lies: see [`Stage::may_read_file`].
+pub(super) fn check_file_reader(
+    stored: &Stored,
+    principal: &Principal,
+    stage: &Stage,
+    about: About<'_>,
+) -> Result<(), HttpError> {
+    let project = about.of(stage);
+    match stage.may_read_file(&stored.index, principal, project.portion()) {
+        true => Ok(()),
+        false => Err(unreadable(principal, stage, project.portion())),
+    }
+}
+
 /// The answer to somebody who may not read this stage.
-pub(super) fn unreadable(principal: &Principal, stage: &Stage) -> HttpError {
-    let list = not_listed(principal, "acl_read", stage.name());
-    auth::denied(principal, Scope::PythonRead, "read this index", &list)
+pub(super) fn unreadable(principal: &Principal, stage: &Stage, portion: Portion<'_>) -> HttpError {
+    let (list, object) = (not_listed(principal, "acl_read", stage.name()), stage.object(portion));
+    auth::denied(principal, Scope::PythonRead, object, "read this index", &list)
 }
 
 /// ``: `ci` is not in `acl_upload` of team/dev``, or what a token lacks. devpi's own words stay as they are where the
@@ -146,23 +249,22 @@ pub(super) fn cause(
     ask: &Ask,
     principal: &Principal,
     scope: Scope,
+    object: Object<'_>,
     list: impl FnOnce() -> String,
 ) -> String {
     if principal.identity().is_none() {
         return String::new();
     }
-    if !principal.has_scope(scope) {
-        return format!(": this token lacks the scope `{}`", scope.as_str());
+    if let Some(lack) = principal.lack(scope, object) {
+        return format!(": {lack}");
     }
     if ask.app.config.python.devpi_defaults { String::new() } else { format!(": {}", list()) }
 }
 
 /// What somebody is told whose token may add files, where a file of this name has other contents.
 pub(super) fn no_replacing(filename: &str) -> String {
-    format!(
-        "no permission to replace {filename}: it is there with other contents, and this token lacks the scope `{}`",
-        Scope::PythonAdmin.as_str()
-    )
+    let lack = account::Lack::Scope(Scope::PythonAdmin);
+    format!("no permission to replace {filename}: it is there with other contents, and {lack}")
 }
 
 /// ```ci` is not in `acl_upload` of team/dev``

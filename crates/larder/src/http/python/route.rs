@@ -151,6 +151,33 @@ impl Route {
         }
     }
 
+    /// The project that it is of, as it was sent.
+    pub(super) fn project(&self) -> Option<&str> {
+        match self {
+            Route::ProjectStatus { project, .. }
+            | Route::Yank { project, .. }
+            | Route::SimpleProject { project, .. }
+            | Route::Refresh { project, .. }
+            | Route::Project { project, .. }
+            | Route::Version { project, .. }
+            | Route::Documentation { project, .. }
+            | Route::ToxResults { project, .. } => Some(project),
+            Route::Root
+            | Route::Status
+            | Route::Api { .. }
+            | Route::AuthCheck
+            | Route::Login
+            | Route::Search
+            | Route::User { .. }
+            | Route::Stage { .. }
+            | Route::Retention { .. }
+            | Route::FileYank { .. }
+            | Route::File { .. }
+            | Route::ExternalFile { .. }
+            | Route::SimpleList { .. } => None,
+        }
+    }
+
     /// The methods that it has, for those who use another.
     pub(super) fn methods(&self) -> &'static str {
         match self {

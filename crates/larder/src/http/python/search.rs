@@ -10,7 +10,7 @@ mod xml_rpc;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use account::Principal;
+use account::{Portion, Principal};
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -25,7 +25,7 @@ use store::BlobError;
 use super::ask::Ask;
 use super::project::{no_stage, readable};
 use super::reply;
-use super::rights::check_reader;
+use super::rights::{About, check_reader};
 use super::write::{Refused, whole_body};
 use crate::app::App;
 use crate::http::error::HttpError;
@@ -121,9 +121,14 @@ fn scan(ask: &Ask, principal: &Principal, words: &[String], skipped: usize) -> (
     if words.is_empty() {
         return (Vec::new(), false);
     }
-    let stages = ask.stored.index.stages().filter(|stage| stage.may_read(principal));
+    let stages =
+        ask.stored.index.stages().filter(|stage| stage.may_read(principal, Portion::Unnamed));
     let projects = stages.flat_map(|stage| stage.projects().map(move |it| (stage, it)));
-    let mut found = projects.filter(|(_, (name, _))| has_all(name.as_str(), words)).skip(skipped);
+    let named = projects.filter(|(_, (name, _))| has_all(name.as_str(), words));
+    // A token may be limited to some of them.
+    let is_readable = |stage: &Stage, name: &str| stage.may_read(principal, Portion::Project(name));
+    let mut found =
+        named.filter(|(stage, (name, _))| is_readable(stage, name.as_str())).skip(skipped);
     let hits = found
         .by_ref()
         .take(PAGE)
@@ -219,13 +224,13 @@ pub(super) async fn xml_rpc(ask: &Ask, stage: &str, body: Body) -> Result<Respon
 }
 
 async fn called(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
-    readable(ask, stage, false).await?;
+    readable(ask, stage, false, About::Whole).await?;
     let principal = ask.principal().await?;
     let body = whole_body(ask, &principal, body, XML_BYTES_MAX).await?;
     // A body may take its time: the answer is of what may be read now.
     let basis = ask.basis().await?;
     let order = ResolutionOrder::of(&basis.stored().index, stage).ok_or_else(|| no_stage(stage))?;
-    check_reader(basis.principal(), &order)?;
+    check_reader(basis.principal(), &order, Portion::Whole)?;
     let query = match xml_rpc::Query::read(&body) {
         Ok(query) => query,
         Err(error) => return Ok(xml(xml_rpc::fault(&error))),

@@ -15,7 +15,7 @@ use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOr
 
 use super::ask::{Ask, is_installer};
 use super::project::admit;
-use super::rights::refused_reader;
+use super::rights::{About, refused_reader};
 use super::{insert_headers, reply};
 use crate::app::App;
 use crate::http::error::HttpError;
@@ -209,7 +209,7 @@ async fn page(
         // Who may not read is not told what is there.
         Err(none @ NoPage::NoProject(_)) => {
             if let Some(order) = ResolutionOrder::of(index, stage) {
-                admit(ask, &order).await?;
+                admit(ask, &order, About::Project(project)).await?;
             }
             return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()));
         }
@@ -217,8 +217,9 @@ async fn page(
     };
     if !page.is_public() {
         let principal = ask.principal().await?;
-        if !page.admits(&principal) {
-            return Err(refused_reader(&principal, index.stage(stage).map(|own| &**own)));
+        if !page.admits(&principal, request) {
+            let own = index.stage(stage).map(|own| &**own);
+            return Err(refused_reader(&principal, own, request.portion()));
         }
     }
     if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {

@@ -1,6 +1,6 @@
 //! Stages ("indexes" to devpi's clients): made, shown, changed and removed.
 
-use account::Principal;
+use account::{Portion, Principal};
 use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
@@ -10,7 +10,7 @@ use pypi::{ChangeError, ConfigEdit, Refusal, StageName};
 
 use super::ask::Ask;
 use super::reply;
-use super::rights::{check_keeper, unreadable};
+use super::rights::{check_bases, check_keeper, unreadable};
 use super::write::{Refused, committed, json_body, rule};
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
@@ -82,8 +82,8 @@ async fn show(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let missing = || HttpError::new(StatusCode::NOT_FOUND, text());
     let found = ask.stored.index.stage(stage).ok_or_else(missing)?;
     let principal = ask.principal().await?;
-    if !found.may_read(&principal) && !found.may_modify(&principal) {
-        return Err(unreadable(&principal, found).into());
+    if !found.may_read(&principal, Portion::Whole) && !found.may_modify(&principal) {
+        return Err(unreadable(&principal, found, Portion::Whole).into());
     }
     let has_projects = !ask.has_flag("no_projects");
     let config = IndexConfig { stage: found, has_projects, view: ask.view(&principal) };
@@ -110,7 +110,9 @@ async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
     }
     // As with devpi, whoever makes what there is learns so before the rest, if they may know.
     let there = ask.stored.index.stage(name.as_str());
-    if there.is_some_and(|it| it.may_read(&principal) || it.may_modify(&principal)) {
+    let sees =
+        |it: &pypi::Stage| it.may_read(&principal, Portion::Whole) || it.may_modify(&principal);
+    if there.is_some_and(|it| sees(it)) {
         return Err(refused(ChangeError::StageExists(name)));
     }
     check_keeper(ask, &principal, &name, "create")?;
@@ -125,6 +127,7 @@ async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
             return Err(rule(StatusCode::NOT_FOUND, format_args!("no user '{user}'")));
         }
         let (mut batch, config) = change::create(&stored.index, &name, &edit).map_err(refused)?;
+        check_bases(basis.principal(), None, &config)?;
         // Not for a user who is removed at this moment.
         batch = batch.check(account::user_key(&user), record::Expected::Present);
         Ok((Some(batch), config))
@@ -143,7 +146,11 @@ async fn modify(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
     let config = committed(ask, |basis| {
         check_keeper(ask, basis.principal(), &name, "modify")?;
         let index = &basis.stored().index;
-        change::modify(index, &name, &edit, is_noop_an_error).map_err(refused)
+        let before = index.stage(name.as_str()).map(|stage| stage.config());
+        let (batch, config) =
+            change::modify(index, &name, &edit, is_noop_an_error).map_err(refused)?;
+        check_bases(basis.principal(), before, &config)?;
+        Ok((batch, config))
     })
     .await?;
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))

@@ -1,6 +1,6 @@
 //! What the server says of itself, and whether somebody may read a URL, for a proxy that asks first.
 
-use account::Scope;
+use account::{Object, Scope};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{HeaderName, USER_AGENT};
@@ -9,7 +9,8 @@ use pypi::ResolutionOrder;
 use serde_json::json;
 
 use super::ask::{Ask, below};
-use super::project::admit;
+use super::project::{admit, admit_to_file};
+use super::rights::About;
 use super::route::Route;
 use super::{SERVER_VERSION_TEXT, reply};
 use crate::config::ListenAddress;
@@ -21,7 +22,7 @@ const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 pub(super) async fn status(ask: &Ask) -> Result<Response, HttpError> {
     let app = &ask.app;
     let sees_all = app.config.python.devpi_defaults
-        || ask.principal().await?.is_administrator(Scope::ServerAdmin);
+        || ask.principal().await?.is_administrator(Scope::ServerAdmin, Object::Server);
     // Where it listens inside is its administrators' business.
     let (host, port) = match app.config.listen.first().filter(|_| sees_all) {
         Some(ListenAddress::Tcp(address)) => (address.ip().to_string(), address.port()),
@@ -71,20 +72,23 @@ fn seconds(time: Timestamp) -> f64 {
 /// known under. Whoever may not read what one of them leads to is refused: so whatever a client has a proxy pass on
 /// can only make the answer stricter.
 pub(super) async fn auth_check(ask: &Ask) -> Result<Response, HttpError> {
-    let forbidden = || Ok(reply::forbidden(ask, "reading this", ""));
+    let forbidden = |cause: &str| {
+        let cause = if ask.app.config.python.devpi_defaults { "" } else { cause };
+        Ok(reply::forbidden(ask, "reading this", cause))
+    };
     let mut uris = ask.head.headers.get_all(X_ORIGINAL_URI).iter();
     let uri = match (uris.next(), uris.next()) {
         (None, _) => return Ok(StatusCode::OK.into_response()),
         // Bytes beyond ASCII are legal in a query; in a name they become one that nothing has.
         (Some(uri), None) => String::from_utf8_lossy(uri.as_bytes()),
         // One of them is the proxy's, and which is not known.
-        (Some(_), Some(_)) => return forbidden(),
+        (Some(_), Some(_)) => return forbidden(": `X-Original-URI` was sent twice"),
     };
     let path = path_of(&uri);
     let public_url = ask.app.config.public_url.as_deref().unwrap_or_default();
     let readings = ["", public_url, &ask.root_url].map(|root| Route::parse(&below(path, root)));
     if readings.iter().all(Option::is_none) {
-        return forbidden();
+        return forbidden(": `X-Original-URI` is no path of the index");
     }
     let is_client = ask.header(USER_AGENT).is_some_and(|agent| agent.starts_with("devpi-client"));
     for (at, route) in readings.iter().enumerate() {
@@ -93,7 +97,7 @@ pub(super) async fn auth_check(ask: &Ask) -> Result<Response, HttpError> {
         };
         match may_read(ask, route).await {
             Ok(()) => {}
-            Err(_) if is_client => return forbidden(),
+            Err(error) if is_client => return forbidden(&format!(": {}", error.detail())),
             Err(error) => return Err(error),
         }
     }
@@ -109,16 +113,20 @@ fn path_of(uri: &str) -> &str {
 
 /// Whether whoever asks may read what a path leads to. What is not there is answered by whoever is asked next.
 async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
-    let Some(stage) = route.stage() else { return Ok(()) };
+    let Some(name) = route.stage() else { return Ok(()) };
     let index = &ask.stored.index;
-    let order = match route {
-        Route::File { .. } | Route::ExternalFile { .. } | Route::FileYank { .. } => {
-            ResolutionOrder::alone(index, stage)
-        }
-        _ => ResolutionOrder::of(index, stage),
-    };
-    match order {
-        Some(order) => admit(ask, &order).await,
+    if let Route::File { path, .. }
+    | Route::ExternalFile { path, .. }
+    | Route::FileYank { path, .. } = route
+    {
+        return match index.stage(name) {
+            Some(stage) => admit_to_file(ask, stage, About::File(path)).await,
+            None => Ok(()),
+        };
+    }
+    let about = route.project().map_or(About::Whole, About::Project);
+    match ResolutionOrder::of(index, name) {
+        Some(order) => admit(ask, &order, about).await,
         None => Ok(()),
     }
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
 use super::reply;
+use super::rights::About;
 use super::write::Refused;
 use crate::app::App;
 use crate::http::body::Shape;
@@ -52,7 +53,7 @@ async fn find(
     version: &str,
     path: &[String],
 ) -> Result<Response, Refused> {
-    let order = readable(ask, stage, false).await?;
+    let order = readable(ask, stage, false, About::Project(project)).await?;
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     let no_project = || missing(format!("The project {project} does not exist."));
     let name = in_one_spelling(ask, project, no_project)?;

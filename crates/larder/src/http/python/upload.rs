@@ -6,7 +6,7 @@
 
 mod form;
 
-use account::{Principal, Scope, UserName};
+use account::{Portion, Principal, Scope, UserName};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use store::{BlobError, Staged};
 
 use self::form::Form;
 use super::ask::Ask;
-use super::rights::{cause, no_replacing, not_listed};
+use super::rights::{About, cause, no_replacing, not_listed};
 use super::route::Route;
 use super::write::commit;
 use super::{reply, stages};
@@ -156,14 +156,15 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
         Ok(principal) => (principal.clone(), None),
         Err(reason) => (Principal::Anonymous, Some(reason.as_str())),
     };
-    check_uploader(ask, found, &principal, reason)?;
+    check_uploader(ask, found, &principal, About::NotYetKnown, reason)?;
     let name = found.name().clone();
     auth::admit_to_disk(&ask.app, &principal).await?;
     let arrived = arrive(ask, principal.user_name().cloned(), body).await?;
     // Nothing is looked into for somebody who has lost the right while the body came.
-    basis(ask, &name).await?;
+    basis(ask, &name, About::NotYetKnown).await?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let form = UploadForm::read(fields, arrived.content.is_some()).map_err(bad)?;
+    basis(ask, &name, About::Project(form.project.as_str())).await?;
     match form.action {
         UploadAction::Submit => submit(ask, &name, &form).await,
         UploadAction::FileUpload | UploadAction::DocUpload => {
@@ -175,14 +176,14 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
 }
 
 /// What an upload into that stage is decided on, for somebody who may.
-async fn basis(ask: &Ask, stage: &StageName) -> Result<Basis, Refused> {
+async fn basis(ask: &Ask, stage: &StageName, about: About<'_>) -> Result<Basis, Refused> {
     let basis = ask.basis().await?;
     // A stage that is gone is the decision's business.
     if let Some(stage) = basis.stored().index.stage(stage.as_str()) {
         let lost = basis.refusal().map(ToString::to_string);
         let never = ask.identified().await?.as_ref().err();
         let reason = lost.as_ref().or(never).map(String::as_str);
-        check_uploader(ask, stage, basis.principal(), reason)?;
+        check_uploader(ask, stage, basis.principal(), about, reason)?;
     }
     Ok(basis)
 }
@@ -193,9 +194,11 @@ fn check_uploader(
     ask: &Ask,
     stage: &Stage,
     principal: &Principal,
+    about: About<'_>,
     reason: Option<&str>,
 ) -> Result<(), Refused> {
-    if stage.may_upload(principal) {
+    let project = about.of(stage);
+    if stage.may_upload(principal, project.portion()) {
         return Ok(());
     }
     if principal.identity().is_none() {
@@ -205,7 +208,8 @@ fn check_uploader(
         return Err(Refused::Upload(StatusCode::UNAUTHORIZED, text));
     }
     let list = || not_listed(principal, "acl_upload", stage.name());
-    let cause = cause(ask, principal, Scope::PythonUpload, list);
+    let object = stage.object(project.portion());
+    let cause = cause(ask, principal, Scope::PythonUpload, object, list);
     Err(Refused::Upload(StatusCode::FORBIDDEN, format!("no permission to submit{cause}")))
 }
 
@@ -317,7 +321,7 @@ async fn submit(ask: &Ask, stage: &StageName, form: &UploadForm) -> Result<Respo
     let metadata = form.metadata.clone().with_empty_fields();
     let digest = put_json(ask, &metadata).await?;
     for _ in 0..ATTEMPTS_MAX {
-        let basis = basis(ask, stage).await?;
+        let basis = basis(ask, stage, About::Project(form.project.as_str())).await?;
         let index = &basis.stored().index;
         let decision = change::submit(index, stage, &form.project, version, digest);
         let Some(batch) = decision.map_err(refused)?.batch() else { return Ok(accepted()) };
@@ -336,10 +340,11 @@ async fn file(
     content: Content,
 ) -> Result<Response, Refused> {
     form.digests.verify(&content.digests).map_err(bad)?;
+    let about = About::Project(form.project.as_str());
     let version = match &form.version {
         Some(version) => version.clone(),
         None => {
-            let basis = basis(ask, stage).await?;
+            let basis = basis(ask, stage, about).await?;
             latest(basis.stored(), stage, form.project.as_str()).ok_or_else(|| {
                 let name = form.metadata.text("name");
                 bad(format_args!(
@@ -391,7 +396,7 @@ async fn file(
         log: &[],
     };
     // A conflict is told before anything is kept; by what is there now, since the body may have taken its time.
-    let first = basis(ask, stage).await?;
+    let first = basis(ask, stage, about).await?;
     check_adding(&first, &upload)?;
     let stored = first.stored();
     if let Decision::AlreadyThere = change::file(&stored.index, &upload).map_err(refused)?
@@ -405,7 +410,7 @@ async fn file(
         put(ask, bytes).await?;
     }
     for _ in 0..ATTEMPTS_MAX {
-        let basis = basis(ask, stage).await?;
+        let basis = basis(ask, stage, about).await?;
         let stored = basis.stored();
         let metadata = match registers {
             true => Some(merged(ask, stored, stage, form, &version).await?),
@@ -433,7 +438,8 @@ fn check_adding(basis: &Basis, upload: &change::FileUpload<'_>) -> Result<(), Re
     let stage = stage.filter(|stage| stage.config().volatile);
     match stage {
         Some(stage)
-            if !stage.may_replace(basis.principal()) && change::replaces(&stored.index, upload) =>
+            if !stage.may_replace(basis.principal(), Portion::Project(upload.project.as_str()))
+                && change::replaces(&stored.index, upload) =>
         {
             let text = no_replacing(upload.filename.as_str());
             Err(Refused::Upload(StatusCode::FORBIDDEN, text))

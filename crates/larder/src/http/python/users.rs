@@ -2,8 +2,8 @@
 
 use account::change::{self, CreateUserError, DeleteUserError};
 use account::{
-    Credentials, EditError, EditRules, Forbidden, PasswordHash, Principal, Scope, User, UserEdit,
-    UserName, UserPolicy,
+    Credentials, EditError, EditRules, Forbidden, Object, PasswordHash, Principal, Scope, User,
+    UserEdit, UserName, UserPolicy,
 };
 use axum::body::Body;
 use axum::response::Response;
@@ -76,16 +76,41 @@ fn known(user: &str) -> Result<UserName, Refused> {
     user.parse().map_err(|_| missing(user))
 }
 
-/// What somebody may not; with what their token lacks, if that is why.
-fn forbidden(principal: &Principal, error: Forbidden) -> Refused {
-    let scope = Scope::UserAdmin;
-    let text = match principal.identity() {
-        Some(_) if !principal.has_scope(scope) => {
-            format!("{error}: this token lacks the scope `{}`", scope.as_str())
+/// What somebody may not, with its cause: what their token lacks, or who may. devpi's own words stay as they are where
+/// the server is to be devpi's twin; a token is none of devpi's.
+fn forbidden(ask: &Ask, principal: &Principal, error: Forbidden) -> Refused {
+    let python = &ask.app.config.python;
+    let text = match principal.lack(Scope::UserAdmin, Object::Server) {
+        Some(lack) => format!("{error}: {lack}"),
+        None if python.devpi_defaults => error.to_string(),
+        None if principal.identity().is_none() => {
+            format!("{error}: a user and a password, or a token, are needed")
         }
-        _ => error.to_string(),
+        None => {
+            format!("{error}: {}", who_may(&error, !python.restrict_modify.entries().is_empty()))
+        }
     };
     rule(StatusCode::FORBIDDEN, text)
+}
+
+/// Who may, in words; `is_restricted`: only some modify users.
+fn who_may(error: &Forbidden, is_restricted: bool) -> String {
+    let only_named =
+        || "only whom `python.restrict_modify` names and administrators may".to_owned();
+    match error {
+        Forbidden::CreateUser(name) if is_restricted && !name.is_root() => only_named(),
+        Forbidden::ModifyUser(_) | Forbidden::DeleteUser(_) if is_restricted => only_named(),
+        Forbidden::ChangePassword(name) if is_restricted => format!(
+            "only `{name}`, administrators and, unless `{name}` is one, whom `python.restrict_modify` names may"
+        ),
+        Forbidden::ModifyUser(name)
+        | Forbidden::ChangePassword(name)
+        | Forbidden::DeleteUser(name)
+        | Forbidden::ManageTokens(name) => format!("only `{name}` and administrators may"),
+        Forbidden::CreateUser(_) | Forbidden::Administer(_) | Forbidden::WiderToken { .. } => {
+            "only administrators may".to_owned()
+        }
+    }
 }
 
 async fn show(ask: &Ask, user: &str) -> Result<Response, Refused> {
@@ -136,7 +161,7 @@ async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
         user.parse().map_err(|error: account::NameError| rule(StatusCode::BAD_REQUEST, error))?;
     let policy = policy(&ask.app);
     let may_create = policy.create_user(&principal, &name);
-    let may_create = may_create.map_err(|error| forbidden(&principal, error));
+    let may_create = may_create.map_err(|error| forbidden(ask, &principal, error));
     // With devpi, whoever makes what there is learns so before the rest.
     if !ask.app.config.python.devpi_defaults {
         may_create?;
@@ -156,7 +181,7 @@ async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
     edit.profile.apply(&mut user);
     let principal = committed(ask, |basis| {
         let may_create = policy.create_user(basis.principal(), &user.name);
-        may_create.map_err(|error| forbidden(basis.principal(), error))?;
+        may_create.map_err(|error| forbidden(ask, basis.principal(), error))?;
         match change::create_user(&basis.stored().accounts, &user) {
             Ok(batch) => Ok((Some(batch), basis.principal().clone())),
             Err(error @ CreateUserError::Exists) => Err(rule(StatusCode::CONFLICT, error)),
@@ -212,7 +237,7 @@ fn may_change_something(ask: &Ask, principal: &Principal, name: &UserName) -> Re
     policy
         .modify_user(principal, name)
         .or_else(|error| may_change_password().then_some(()).ok_or(error))
-        .map_err(|error| forbidden(principal, error))
+        .map_err(|error| forbidden(ask, principal, error))
 }
 
 /// Refuses whoever may not change this of that user. Whether there is one, those who may not are not told.
@@ -226,11 +251,11 @@ fn check_editor(ask: &Ask, basis: &Basis, name: &UserName, edit: &UserEdit) -> R
                 .modify_user(principal, name)
                 .map_err(|_| Forbidden::ChangePassword(name.clone())),
         };
-        may_change.map_err(|error| forbidden(principal, error))?;
+        may_change.map_err(|error| forbidden(ask, principal, error))?;
     }
     if !edit.is_password_only() {
         let may_modify = policy.modify_user(principal, name);
-        may_modify.map_err(|error| forbidden(principal, error))?;
+        may_modify.map_err(|error| forbidden(ask, principal, error))?;
     }
     current.map(drop).ok_or_else(|| missing(name))
 }
@@ -247,7 +272,7 @@ fn check_deleter(
         return Err(missing(name));
     }
     let may_delete = policy(&ask.app).delete_user(principal, name);
-    may_delete.map_err(|error| forbidden(principal, error))?;
+    may_delete.map_err(|error| forbidden(ask, principal, error))?;
     if is_there { Ok(()) } else { Err(missing(name)) }
 }
 

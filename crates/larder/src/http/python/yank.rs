@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::ask::Ask;
 use super::project::readable;
 use super::reply;
-use super::rights::{remover, retainer};
+use super::rights::{About, remover, retainer};
 use super::stages::refused;
 use super::write::{Refused, commit, committed, optional_json_body, rule};
 use crate::http::auth;
@@ -44,11 +44,12 @@ pub(super) async fn release(
     const PURPOSE: &str = "yanking a release";
     let yanking = async {
         let principal = ask.principal().await?;
-        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
+        let about = About::Project(project);
+        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
         let name = normalized(project)?;
         let reason = reason(ask, body).await?;
         decided(ask, |basis| {
-            remover(ask, basis.stored(), basis.principal(), stage.as_str(), PURPOSE)?;
+            remover(ask, basis.stored(), basis.principal(), stage.as_str(), about, PURPOSE)?;
             let index = &basis.stored().index;
             yank::release(index, stage, &name, version, reason.as_deref()).map_err(refused)
         })
@@ -68,7 +69,8 @@ pub(super) async fn file(
     const PURPOSE: &str = "yanking a file";
     let yanking = async {
         let principal = ask.principal().await?;
-        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?;
+        let about = About::File(path);
+        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?;
         let shown = || format!("{}/+f/{}", stage.name(), path.join("/"));
         let missing = || refused(ChangeError::NoFile { path: shown() });
         let [first, second, filename] = path else { return Err(missing()) };
@@ -77,7 +79,8 @@ pub(super) async fn file(
         decided(ask, |basis| {
             // Looked up anew each time: it may be replaced meanwhile.
             let stored = basis.stored();
-            let stage = remover(ask, stored, basis.principal(), stage.name().as_str(), PURPOSE)?;
+            let name = stage.name().as_str();
+            let stage = remover(ask, stored, basis.principal(), name, about, PURPOSE)?;
             let project = match stage.file(directory, filename) {
                 FileLookup::Found { project, .. } => project,
                 FileLookup::Gone => {
@@ -181,13 +184,14 @@ pub(super) async fn project_status(
     let answering = async {
         let name = normalized(project)?;
         if ask.is_read() {
-            let order = readable(ask, stage, true).await?;
+            let order = readable(ask, stage, true, About::Project(project)).await?;
             let found = order.stages().first().and_then(|stage| stage.project(name.as_str()));
             let found = found.ok_or_else(|| refused(ChangeError::NoProject(name)))?;
             return Ok(status_result(&found.status().cloned().unwrap_or_default()));
         }
         let principal = ask.principal().await?;
-        let stage = remover(ask, &ask.stored, &principal, stage, PURPOSE)?.name();
+        let about = About::Project(project);
+        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
         let status = match ask.head.method {
             Method::DELETE => None,
             _ => {
@@ -196,7 +200,7 @@ pub(super) async fn project_status(
             }
         };
         decided(ask, |basis| {
-            remover(ask, basis.stored(), basis.principal(), stage.as_str(), PURPOSE)?;
+            remover(ask, basis.stored(), basis.principal(), stage.as_str(), about, PURPOSE)?;
             let index = &basis.stored().index;
             yank::set_project_status(index, stage, &name, status.as_ref()).map_err(refused)
         })

@@ -134,6 +134,10 @@ fn what_is_wrong_is_named() {
         ("token create alice --scope * --expires soon", 2, "`soon` is no time to expire at"),
         ("token create alice --scope * --expires 2020-01-01", 1, "would be expired now"),
         ("token create bob --scope *", 1, "user 'bob' does not exist"),
+        ("token create alice --scope * --index dev", 2, "`dev` is not the name of an index"),
+        ("token create alice --scope * --project a/b", 2, "not a valid project name"),
+        ("token create alice --scope * --prefix a//b", 2, "`a//b` is not where articles lie"),
+        ("token create root --scope user:admin --index a/b", 1, "`user:admin` is of no use"),
         ("token list bob", 1, "user 'bob' does not exist"),
         ("token revoke 12", 2, "12 hexadecimal digits"),
         ("token revoke 000000000000", 1, "token '000000000000' does not exist"),
@@ -177,6 +181,22 @@ fn a_token_is_shown_once_and_kept_nowhere() {
     let id = list[0]["id"].as_str().expect("an id");
     place.run(&format!("token revoke {id} {second}"));
     assert_eq!(place.json("token list --json"), json!([]));
+}
+
+#[test]
+fn what_a_token_is_limited_to_is_listed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = prepare(directory.path());
+    place
+        .token("root --scope * --index team/dev --index /team/prod/ --project Foo --prefix /docs/");
+    place.run("token add root --scope python:read");
+    let list = place.json("token list --json");
+    assert_eq!(list[0]["indexes"], json!(["team/dev", "team/prod"]));
+    assert_eq!((&list[0]["projects"], &list[0]["prefixes"]), (&json!(["foo"]), &json!(["/docs/"])));
+    assert_eq!((&list[0]["is_limited"], &list[1]["is_limited"]), (&json!(true), &json!(false)));
+    let list = place.run("token list");
+    let shown = "  project `foo` of team/dev, team/prod and articles below `/docs/`  ";
+    assert!(list.contains(shown), "{list}");
 }
 
 #[test]

@@ -106,6 +106,37 @@ fn a_token_may_make_narrower_ones_if_it_may_make_any() {
 }
 
 #[test]
+fn a_limited_token_manages_none() {
+    let process = start();
+    let alice = asking(&process, "alice", "a");
+    let wish = json!({
+        "scopes": ["*"], "indexes": ["/alice/dev/", "team/*"], "projects": ["Foo.Bar"], "prefixes": ["docs"],
+    });
+    let made = alice.make("/+tokens", &wish);
+    let limits = |token: &Value| {
+        ["is_limited", "indexes", "projects", "prefixes"].map(|name| token[name].clone())
+    };
+    let expected =
+        [json!(true), json!(["alice/dev", "team/*"]), json!(["foo-bar"]), json!(["/docs/"])];
+    assert_eq!(limits(&made), expected);
+    let list = alice.send("GET", "/+tokens", b"").json();
+    assert_eq!(limits(&list["tokens"][0]), expected);
+    let place = Place(process.directory.path());
+    assert_eq!(limits(&place.json("token list --json")[0]), expected);
+    let authorization = format!("Bearer {}", made["token"].as_str().expect("the token"));
+    let token = Asking { client: process.client, authorization };
+    let why = "this token is limited to project `foo-bar` of alice/dev, team/* and articles below `/docs/`; it \
+               may not manage users, tokens or the server";
+    token.check("GET", "/+tokens", "", 403, why);
+    token.check("POST", "/+tokens", &wish.to_string(), 403, why);
+    let path = format!("/+tokens/{}", made["id"].as_str().expect("an id"));
+    token.check("DELETE", &path, "", 403, why);
+    let free = alice.make("/+tokens", &json!({"scopes": ["python:read"]}));
+    assert_eq!(limits(&free), [json!(false), json!([]), json!([]), json!([])]);
+    assert_eq!(alice.ids("/+tokens").len(), 2);
+}
+
+#[test]
 fn others_tokens_are_the_administrators_business() {
     let process = start();
     let (alice, bob) = (asking(&process, "alice", "a"), asking(&process, "bob", "b"));
@@ -149,6 +180,15 @@ fn what_is_asked_wrongly_is_refused() {
         (r#"{"scopes":["*"],"expires":"soon"}"#, 422, "`soon`"),
         (r#"{"scopes":["*"],"expires":"2020-01-01"}"#, 422, "would be expired now"),
         (r#"{"scopes":["*"],"comment":"a\nb"}"#, 422, "one line"),
+        (r#"{"scopes":["*"],"indexes":[]}"#, 422, "`indexes` is empty, which limits to nothing"),
+        (r#"{"scopes":["*"],"projects":[],"indexes":["a/b"]}"#, 422, "`projects` is empty"),
+        (r#"{"scopes":["*"],"indexes":["dev"]}"#, 422, "`dev` is not the name of an index"),
+        (r#"{"scopes":["*"],"indexes":["*/*"]}"#, 422, "'*'"),
+        (r#"{"scopes":["*"],"projects":["a/b"]}"#, 422, "not a valid project name"),
+        (r#"{"scopes":["*"],"prefixes":["a//b"]}"#, 422, "`a//b` is not where articles lie"),
+        (r#"{"scopes":["*"],"prefixes":"/docs/"}"#, 400, "no request for a token"),
+        (r#"{"scopes":["user:admin"],"indexes":["a/b"]}"#, 422, "`user:admin` is of no use"),
+        (r#"{"scopes":["python:read"],"prefixes":["/a/"]}"#, 422, "`python:read` is of no use"),
     ] {
         alice.check("POST", "/+tokens", body, status, says);
     }

@@ -33,6 +33,7 @@ fn make_token(server: &TestServer, user: &str, scopes: &[Scope]) -> String {
         user: user.parse().expect("a name"),
         comment: String::new(),
         scopes: scopes.iter().fold(Scopes::default(), |scopes, scope| scopes.with(*scope)),
+        limits: None,
         expires_at: None,
     };
     let secret = [scopes.len() as u8; 32];

@@ -15,7 +15,7 @@ use crate::server::wait_for;
 fn proved(case: &Case<'_>, means: Means) -> Principal {
     let stored = case.world.stored();
     let user = stored.accounts.user(&case.name()).expect("the sender").clone();
-    Principal::User(Identity { user, means, scopes: Scopes::ALL })
+    Principal::User(Identity { user, means, scopes: Scopes::ALL, limits: None })
 }
 
 /// What somebody else commits meanwhile.

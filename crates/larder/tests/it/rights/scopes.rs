@@ -40,7 +40,15 @@ fn a_token_opens_what_its_scopes_are_for() {
     }
 }
 
-/// Without credentials, with wrong ones, and as somebody else: nothing.
+/// What somebody is told who may not: the list that does not name them, or who may.
+const CAUSES: [&str; 4] = [
+    " is not in `a",
+    " is not in `article.acl_write`",
+    " is not in `python.acl_push_outside`",
+    " administrators may",
+];
+
+/// Without credentials, with wrong ones, and as somebody else: nothing. Who is known is told why.
 #[test]
 fn nobody_in_particular_may_nothing() {
     let world = World::start();
@@ -59,6 +67,10 @@ fn nobody_in_particular_may_nothing() {
                 // Whose tokens there are is not told.
                 || (row.operation == "DELETE /+tokens/{id}" && status == StatusCode::NOT_FOUND);
             assert!(is_refused, "{}: {status} {}", row.called(), response.text());
+            let text = response.text();
+            let is_told = CAUSES.iter().any(|cause| text.contains(cause));
+            let is_somebody = authorization == token && status != StatusCode::NOT_FOUND;
+            assert!(is_told || !is_somebody, "{}: no cause in {text}", row.called());
             assert_eq!(world.serial(), before, "{}: nothing is written", row.called());
         }
     }

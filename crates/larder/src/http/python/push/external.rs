@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use account::{Principal, Scope};
+use account::{Object, Principal, Scope};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
@@ -74,21 +74,23 @@ impl Outcome {
 pub(super) async fn release(
     ask: &Ask,
     principal: &Principal,
+    object: Object<'_>,
     release: &Release<'_>,
     target: &Target<'_>,
     register_project: bool,
 ) -> Result<Response, Refused> {
     // Nobody in particular does not make this server send anything.
-    if principal.user_name().is_none() || !principal.has_scope(Scope::PythonUpload) {
-        return Err(unauthorized(
-            "to push to another server, a user and a password, or a token for uploads, are needed"
-                .to_owned(),
-        ));
+    let lack = principal.lack(Scope::PythonUpload, object);
+    if principal.user_name().is_none() || lack.is_some() {
+        let needed =
+            "to push to another server, a user and a password, or a token for uploads, are needed";
+        let cause = lack.map_or_else(String::new, |lack| format!(": {lack}"));
+        return Err(unauthorized(format!("{needed}{cause}")));
     }
-    if !ask.app.config.python.acl_push_outside.admits(principal, Scope::PythonUpload) {
+    if !ask.app.config.python.acl_push_outside.admits(principal, Scope::PythonUpload, object) {
         let name = principal.user_name().map_or("nobody", |name| name.as_str());
         let list = || format!("`{name}` is not in `python.acl_push_outside`");
-        let cause = rights::cause(ask, principal, Scope::PythonUpload, list);
+        let cause = rights::cause(ask, principal, Scope::PythonUpload, object, list);
         let text = format!("no permission to push to other servers{cause}");
         return Err(rule(StatusCode::FORBIDDEN, text));
     }

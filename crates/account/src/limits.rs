@@ -1,0 +1,261 @@
+//! [`Limits`]: what a token is limited to, and [`Object`]: what a right is about.
+//!
+//! Scopes say what a token does, limits say to what. Every judgement of a right names its [`Object`], so that none
+//! forgets the limits: see [`crate::Acl::admits`] and [`Principal`](crate::Principal). A limited token does nothing
+//! outside of its limits that a stranger may not do as well; it reaches neither users nor tokens nor the server.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::{NameError, Scope, UserName};
+
+/// What a right is about. Names are as they are kept: an index as `user/index`, a project in its normalized form, an
+/// article without a slash at its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object<'name> {
+    /// Users, tokens, and the server itself.
+    Server,
+    /// Something of an index.
+    Index(&'name str, Portion<'name>),
+    /// An article.
+    Article(&'name str),
+    /// Every article whose name begins with this.
+    Articles(&'name str),
+}
+
+/// What of an index a right is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Portion<'name> {
+    /// The index itself: its settings, the list of its projects, all projects together.
+    Whole,
+    /// One project, whether it is there or not.
+    Project(&'name str),
+    /// A project that is not known yet: whether a request may go on. No write and no answer rests on this alone,
+    /// unless there is nothing to be shown.
+    Unnamed,
+}
+
+/// The index that a token is limited to, or with `user/*` all indexes of a user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IndexPattern(Box<str>);
+
+/// Text that is no [`IndexPattern`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexPatternError {
+    /// Not two segments with a slash between them.
+    #[error(
+        "`{0}` is not the name of an index: `user/index`, or `user/*` for all of a user, was expected"
+    )]
+    NotTwoSegments(String),
+    /// One of the two is no name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+/// What a token is limited to; always something.
+///
+/// Without indexes, projects of that name in every index are meant; without projects, all of an index. A token with
+/// prefixes alone reaches no index, one without prefixes no article.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    indexes: BTreeSet<IndexPattern>,
+    projects: BTreeSet<String>,
+    prefixes: BTreeSet<String>,
+}
+
+/// What the credentials of somebody known are short of, whatever their rights.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lack {
+    /// The scope.
+    #[error("this token lacks the scope `{scope}`", scope = .0.as_str())]
+    Scope(Scope),
+    /// It is about something outside of the limits.
+    #[error("this token is limited to {limits}; it may not {what}")]
+    Limits {
+        /// The limits.
+        limits: Arc<Limits>,
+        /// What it may not.
+        what: String,
+    },
+}
+
+impl Limits {
+    /// Most indexes, projects, or prefixes of one token.
+    pub const EACH_MAX: usize = 100;
+
+    /// Limits to these; none if nothing is named. `projects` are normalized; `prefixes` are names of articles, without
+    /// a slash at an end, each of which means that article and those below it; the empty one means all articles.
+    pub fn new(
+        indexes: BTreeSet<IndexPattern>,
+        projects: BTreeSet<String>,
+        prefixes: BTreeSet<String>,
+    ) -> Option<Limits> {
+        let is_something = !(indexes.is_empty() && projects.is_empty() && prefixes.is_empty());
+        is_something.then_some(Limits { indexes, projects, prefixes })
+    }
+
+    /// The indexes, as `user/index` or `user/*`.
+    pub fn indexes(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.indexes.iter().map(|index| &*index.0)
+    }
+
+    /// The projects' normalized names.
+    pub fn projects(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.projects.iter().map(String::as_str)
+    }
+
+    /// The prefixes of articles, as they are shown: `/docs/`.
+    pub fn prefixes(&self) -> impl ExactSizeIterator<Item = String> {
+        self.prefixes.iter().map(|prefix| match prefix.as_str() {
+            "" => "/".to_owned(),
+            prefix => format!("/{prefix}/"),
+        })
+    }
+
+    /// The prefixes as they are kept.
+    pub(crate) fn kept_prefixes(&self) -> impl Iterator<Item = &str> {
+        self.prefixes.iter().map(String::as_str)
+    }
+
+    /// Whether `object` is within them.
+    pub fn admit(&self, object: Object<'_>) -> bool {
+        match object {
+            Object::Server => false,
+            Object::Index(index, portion) => {
+                let is_of_indexes = !(self.indexes.is_empty() && self.projects.is_empty());
+                is_of_indexes && self.admit_index(index) && self.admit_portion(portion)
+            }
+            Object::Article(name) => self.prefixes.iter().any(|prefix| {
+                below(prefix, name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }),
+            Object::Articles(start) => self.prefixes.iter().any(|prefix| {
+                prefix.is_empty() || below(prefix, start).is_some_and(|rest| rest.starts_with('/'))
+            }),
+        }
+    }
+
+    /// Whether a token with such limits has a use for `scope`.
+    pub fn reach(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::ArticleRead | Scope::ArticleWrite => !self.prefixes.is_empty(),
+            Scope::PythonRead | Scope::PythonUpload | Scope::PythonAdmin => {
+                !(self.indexes.is_empty() && self.projects.is_empty())
+            }
+            Scope::UserAdmin | Scope::ServerAdmin => false,
+            Scope::All => true,
+        }
+    }
+
+    fn admit_index(&self, index: &str) -> bool {
+        self.indexes.is_empty() || self.indexes.iter().any(|pattern| pattern.matches(index))
+    }
+
+    fn admit_portion(&self, portion: Portion<'_>) -> bool {
+        self.projects.is_empty()
+            || match portion {
+                Portion::Whole => false,
+                Portion::Project(project) => self.projects.contains(project),
+                Portion::Unnamed => true,
+            }
+    }
+
+    /// What is asked for in vain, in words.
+    fn beyond(&self, scope: Scope, object: Object<'_>) -> String {
+        let verb = match scope {
+            Scope::ArticleRead | Scope::PythonRead => "read",
+            Scope::ArticleWrite | Scope::PythonUpload => "write",
+            Scope::PythonAdmin => "change",
+            Scope::UserAdmin | Scope::ServerAdmin | Scope::All => "manage",
+        };
+        let is_named = |index| !self.indexes.is_empty() && self.admit_index(index);
+        let what = match object {
+            Object::Server => "users, tokens or the server".to_owned(),
+            Object::Index(index, Portion::Project(project)) if is_named(index) => {
+                format!("`{project}`")
+            }
+            Object::Index(index, Portion::Project(project)) => format!("`{project}` of {index}"),
+            Object::Index(index, Portion::Whole) if is_named(index) => {
+                format!("{index} as a whole")
+            }
+            Object::Index(index, _) => index.to_owned(),
+            Object::Article(name) => format!("`{name}`"),
+            Object::Articles("") => "all articles".to_owned(),
+            Object::Articles(start) => format!("all articles that begin with `{start}`"),
+        };
+        format!("{verb} {what}")
+    }
+}
+
+impl Lack {
+    pub(crate) fn beyond(limits: &Arc<Limits>, scope: Scope, object: Object<'_>) -> Lack {
+        Lack::Limits { limits: limits.clone(), what: limits.beyond(scope, object) }
+    }
+}
+
+/// What follows a prefix in a name; of the empty one, a slash and the name.
+fn below<'name>(prefix: &str, name: &'name str) -> Option<&'name str> {
+    if prefix.is_empty() { Some("/") } else { name.strip_prefix(prefix) }
+}
+
+impl IndexPattern {
+    fn matches(&self, index: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            // What is left ends with the slash.
+            Some(start) => index.starts_with(start),
+            None => *self.0 == *index,
+        }
+    }
+}
+
+impl FromStr for IndexPattern {
+    type Err = IndexPatternError;
+
+    /// Reads `user/index` or `user/*`; slashes around it do not count, as people copy them from URLs.
+    fn from_str(text: &str) -> Result<IndexPattern, IndexPatternError> {
+        let error = || {
+            let shown = text.chars().take(300).collect::<String>();
+            IndexPatternError::NotTwoSegments(shown.escape_debug().to_string())
+        };
+        let (user, index) = text.trim_matches('/').split_once('/').ok_or_else(error)?;
+        let user: UserName = user.parse()?;
+        if index == "*" {
+            return Ok(IndexPattern(format!("{user}/*").into()));
+        }
+        if index.contains('/') {
+            return Err(error());
+        }
+        // Index names follow the rule for users' names.
+        let index: UserName = index.parse()?;
+        Ok(IndexPattern(format!("{user}/{index}").into()))
+    }
+}
+
+impl fmt::Display for Limits {
+    /// As in ``project `foo` of team/dev and articles below `/docs/` ``.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |names: Vec<&str>| {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        };
+        let indexes = self.indexes().collect::<Vec<_>>().join(", ");
+        let mut parts = Vec::new();
+        if !self.projects.is_empty() {
+            let noun = if self.projects.len() == 1 { "project" } else { "projects" };
+            let of = if indexes.is_empty() { String::new() } else { format!(" of {indexes}") };
+            parts.push(format!("{noun} {}{of}", quoted(self.projects().collect())));
+        } else if !indexes.is_empty() {
+            parts.push(indexes);
+        }
+        if !self.prefixes.is_empty() {
+            let prefixes: Vec<String> = self.prefixes().collect();
+            let prefixes = quoted(prefixes.iter().map(String::as_str).collect());
+            parts.push(format!("articles below {prefixes}"));
+        }
+        formatter.write_str(&parts.join(" and "))
+    }
+}
+
+#[cfg(test)]
+mod tests;
