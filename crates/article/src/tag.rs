@@ -7,7 +7,7 @@
 use std::fmt;
 
 use ::record::Digest;
-use reply::Encoding;
+use reply::{Encoding, listed_tags};
 
 use crate::{Content, Revision};
 
@@ -56,18 +56,9 @@ impl RevisionTag {
     /// Whether an `If-None-Match` header with this value says that the client has this revision, in any encoding.
     /// Tags are compared weakly, as RFC 9110 requires here.
     pub fn is_known_by(&self, if_none_match: &str) -> bool {
-        candidates(if_none_match)
-            .any(|(_, tag)| tag == "*" || RevisionTag::parse(tag) == Some(*self))
+        listed_tags(if_none_match)
+            .any(|listed| listed.tag == "*" || RevisionTag::parse(listed.tag) == Some(*self))
     }
-}
-
-/// The tags in the value of `If-Match` or `If-None-Match`, without quotes, and whether each is weak.
-pub(crate) fn candidates(value: &str) -> impl Iterator<Item = (bool, &str)> {
-    value.split(',').map(|tag| {
-        let tag = tag.trim();
-        let (is_weak, tag) = tag.strip_prefix("W/").map_or((false, tag), |tag| (true, tag));
-        (is_weak, tag.trim_matches('"'))
-    })
 }
 
 impl fmt::Display for RevisionTag {

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use ::record::{Batch, Expected, Key};
 use jiff::Timestamp;
+use reply::{ListedTag, listed_tags};
 
 use crate::record::{key, render};
-use crate::tag::{RevisionTag, candidates};
+use crate::tag::RevisionTag;
 use crate::{Article, ArticleName, Content, Kind, Revision, RevisionFacts, Snapshot};
 
 /// Bounds on what a write may contain.
@@ -302,7 +303,7 @@ pub fn resolve_base(
 ) -> Result<Revision, WriteError> {
     let latest = snapshot.latest(name);
     let is_creation =
-        if_none_match.is_some_and(|value| candidates(value).any(|(_, tag)| tag == "*"));
+        if_none_match.is_some_and(|value| listed_tags(value).any(|listed| listed.tag == "*"));
     let refused = |latest: &Arc<RevisionFacts>, base| {
         let stale =
             Stale { name: name.clone(), base, latest: latest.clone(), has_same_content: false };
@@ -318,12 +319,12 @@ pub fn resolve_base(
         };
         // `If-Match` compares strong tags only (RFC 9110, 13.1.1). A deletion has no tag to match.
         let is_match = !latest.is_deleted()
-            && candidates(if_match).any(|(is_weak, tag)| {
+            && listed_tags(if_match).any(|ListedTag { is_weak, tag }| {
                 tag == "*" || !is_weak && RevisionTag::parse(tag) == Some(latest.tag)
             });
         if !is_match {
-            let named = candidates(if_match)
-                .filter_map(|(_, tag)| RevisionTag::parse(tag))
+            let named = listed_tags(if_match)
+                .filter_map(|listed| RevisionTag::parse(listed.tag))
                 .filter_map(|tag| snapshot.revision(name, tag.revision).filter(|it| it.tag == tag))
                 .map(|facts| facts.revision)
                 .max();

@@ -12,6 +12,7 @@ pub mod dumps;
 mod endpoint;
 mod error;
 mod health;
+mod negotiation;
 mod outside;
 mod pages;
 mod parts;

@@ -57,11 +57,21 @@ impl fmt::Display for Etag {
     }
 }
 
-/// The tags in an `If-None-Match` value, without `W/` and quotes.
-pub(crate) fn candidates(if_none_match: &str) -> impl Iterator<Item = &str> {
-    if_none_match.split(',').map(|tag| {
-        let tag = tag.trim();
-        tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
+/// One entry of an `If-Match` or `If-None-Match` list (RFC 9110, 13.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedTag<'value> {
+    /// The client marked it as weak.
+    pub is_weak: bool,
+    /// The tag without quotes, or `*`.
+    pub tag: &'value str,
+}
+
+/// The entries of an `If-Match` or `If-None-Match` value. Quotes may be missing: some clients send tags without them.
+pub fn listed_tags(value: &str) -> impl Iterator<Item = ListedTag<'_>> {
+    value.split(',').map(|entry| {
+        let entry = entry.trim();
+        let strong = entry.strip_prefix("W/");
+        ListedTag { is_weak: strong.is_some(), tag: strong.unwrap_or(entry).trim_matches('"') }
     })
 }
 

@@ -10,7 +10,7 @@ mod etag;
 use bytes::Bytes;
 
 pub use encoding::Encoding;
-pub use etag::Etag;
+pub use etag::{Etag, ListedTag, listed_tags};
 
 /// A finished answer. Cloning it copies no bytes.
 #[derive(Clone, Debug)]
@@ -60,8 +60,8 @@ impl Reply {
     pub fn is_known_by(&self, if_none_match: &str) -> bool {
         let named = self.core.as_ref().unwrap_or(&self.body);
         self.etag.as_ref().is_some_and(|etag| {
-            etag::candidates(if_none_match).any(|candidate| {
-                candidate == "*" || etag.names(candidate) || etag::is_md5_of(candidate, named)
+            listed_tags(if_none_match).any(|ListedTag { tag, .. }| {
+                tag == "*" || etag.names(tag) || etag::is_md5_of(tag, named)
             })
         })
     }

@@ -9,15 +9,13 @@ use http::header::{CONTENT_RANGE, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RA
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::error::HttpError;
+use super::negotiation::listed;
 
 /// Whether the client has the file already (RFC 9110, 13.2.2: tags before dates).
 pub(super) fn is_current(request: &HeaderMap, etag: &str, modified_at: SystemTime) -> bool {
-    if let Some(tags) = request.get(IF_NONE_MATCH) {
-        let tags = String::from_utf8_lossy(tags.as_bytes());
-        return tags
-            .split(',')
-            .map(|tag| tag.trim().trim_start_matches("W/"))
-            .any(|tag| tag == "*" || tag == etag);
+    if let Some(tags) = listed(request, IF_NONE_MATCH) {
+        let etag = etag.trim_matches('"');
+        return reply::listed_tags(&tags).any(|listed| listed.tag == "*" || listed.tag == etag);
     }
     header_date(request, IF_MODIFIED_SINCE).is_some_and(|since| whole_seconds(modified_at) <= since)
 }

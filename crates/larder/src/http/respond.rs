@@ -1,13 +1,16 @@
 //! From a finished reply to a response: conditional GET and encodings, once for all surfaces.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
-    X_CONTENT_TYPE_OPTIONS,
+    CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reply::{Encoding, Reply};
+
+use super::negotiation::{accepted_encoding, listed};
 
 /// Shorter bodies are sent as they are: a packet holds them anyway.
 const ENCODED_BYTES_MIN: usize = 256;
@@ -20,20 +23,17 @@ const HEADERS_MAX: usize = 8;
 
 /// What of a request decides how its reply is sent.
 pub(super) struct Conditions {
-    if_none_match: Option<HeaderValue>,
+    if_none_match: Option<String>,
     encoding: Encoding,
 }
 
 impl Conditions {
     pub(super) fn of(method: &Method, headers: &HeaderMap) -> Conditions {
         let is_safe = matches!(*method, Method::GET | Method::HEAD);
-        let encoding = match headers.get(ACCEPT_ENCODING) {
-            Some(accepted) => accepted.to_str().map_or(Encoding::Identity, Encoding::negotiate),
-            None => Encoding::Identity,
-        };
+        let if_none_match = if is_safe { listed(headers, IF_NONE_MATCH) } else { None };
         Conditions {
-            if_none_match: headers.get(IF_NONE_MATCH).filter(|_| is_safe).cloned(),
-            encoding,
+            if_none_match: if_none_match.map(Cow::into_owned),
+            encoding: accepted_encoding(headers),
         }
     }
 }
@@ -58,10 +58,7 @@ pub(super) fn takes_long(reply: &Reply, conditions: &Conditions) -> bool {
 pub(super) fn respond_now(reply: Reply, status: StatusCode, conditions: &Conditions) -> Response {
     let encoding =
         if reply.body.len() < ENCODED_BYTES_MIN { Encoding::Identity } else { conditions.encoding };
-    let is_known = conditions
-        .if_none_match
-        .as_ref()
-        .is_some_and(|tags| reply.is_known_by(&String::from_utf8_lossy(tags.as_bytes())));
+    let is_known = conditions.if_none_match.as_ref().is_some_and(|tags| reply.is_known_by(tags));
     let content_type = HeaderValue::from_static(reply.content_type);
     let etag = reply.etag.and_then(|etag| HeaderValue::try_from(etag.header_value(encoding)).ok());
     let mut response = if is_known {

@@ -14,9 +14,9 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
-    LAST_MODIFIED, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -28,6 +28,7 @@ use super::{parameters, parsed};
 use crate::app::App;
 use crate::contents::{Content, Head};
 use crate::http::error::HttpError;
+use crate::http::negotiation::{accepted_encoding, has_known_tag, listed};
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::respond::{Conditions, respond};
 use crate::http::{auth, serial};
@@ -305,17 +306,6 @@ fn dated(request: &HeaderMap, tells: impl FnOnce() -> bool) -> Cow<'_, HeaderMap
     Cow::Owned(request)
 }
 
-/// The values of a header that is a list, which may be sent in several lines.
-pub(super) fn listed(headers: &HeaderMap, name: HeaderName) -> Option<Cow<'_, str>> {
-    let mut lines = headers.get_all(name).iter();
-    let mut list = String::from_utf8_lossy(lines.next()?.as_bytes());
-    for line in lines {
-        list.to_mut().push(',');
-        list.to_mut().push_str(&String::from_utf8_lossy(line.as_bytes()));
-    }
-    Some(list)
-}
-
 /// The content, from memory or from the store.
 async fn load(app: &App, facts: &Facts) -> Result<Arc<Content>, HttpError> {
     if let Some(content) = app.contents.at_hand(&facts.digest) {
@@ -366,12 +356,10 @@ struct Shown<'stored> {
 impl Shown<'_> {
     /// The response with a whole content, in the encoding that suits the client, or 304.
     fn whole(&self, request: &HeaderMap, content: &Content, serial: Serial) -> Response {
-        let is_known =
-            listed(request, IF_NONE_MATCH).is_some_and(|tags| self.facts.tag.is_known_by(&tags));
-        if is_known {
+        if has_known_tag(request, |tags| self.facts.tag.is_known_by(tags)) {
             return self.not_modified(request, Some(content), serial);
         }
-        let (encoding, bytes) = content.encoded(accepted(request));
+        let (encoding, bytes) = content.encoded(accepted_encoding(request));
         let mut response = Response::new(Body::from(bytes.clone()));
         *response.headers_mut() = self.headers(encoding, content, serial);
         response
@@ -408,7 +396,7 @@ impl Shown<'_> {
         serial: Serial,
     ) -> Response {
         let encoding = match content {
-            Some(content) => content.encoded(accepted(request)).0,
+            Some(content) => content.encoded(accepted_encoding(request)).0,
             // The client has the form whose tag it sent.
             None => {
                 let tags = listed(request, IF_NONE_MATCH).unwrap_or_default();
@@ -468,14 +456,6 @@ impl Shown<'_> {
         }
         headers.insert(X_ARTICLE_VERSION, HeaderValue::from(facts.revision.0));
         serial::insert(headers, serial);
-    }
-}
-
-/// The encoding that a client wants, whether there is such a form or not.
-fn accepted(request: &HeaderMap) -> Encoding {
-    match request.get(ACCEPT_ENCODING) {
-        Some(accepted) => accepted.to_str().map_or(Encoding::Identity, Encoding::negotiate),
-        None => Encoding::Identity,
     }
 }
 

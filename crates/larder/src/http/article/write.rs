@@ -35,7 +35,7 @@ use crate::app::App;
 use crate::bodies::{Held, Holder};
 use crate::contents::Content;
 use crate::http::error::HttpError;
-use crate::http::{auth, body, serial};
+use crate::http::{auth, body, negotiation, serial};
 use crate::stored::{ATTEMPTS_MAX, Basis, Stored, WriteFailure};
 
 /// What is escaped in a path, besides what is not ASCII.
@@ -113,7 +113,7 @@ impl From<WriteFailure> for Undone {
 
 impl Base {
     fn of(headers: &HeaderMap, version: Option<Revision>) -> Base {
-        let listed = |name| read::listed(headers, name).map(Cow::into_owned);
+        let listed = |name| negotiation::listed(headers, name).map(Cow::into_owned);
         Base { version, if_match: listed(IF_MATCH), if_none_match: listed(IF_NONE_MATCH) }
     }
 

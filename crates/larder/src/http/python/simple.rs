@@ -6,8 +6,8 @@ use ::reply::Encoding;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName,
-    IF_NONE_MATCH, LOCATION, USER_AGENT, VARY,
+    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, LOCATION, USER_AGENT,
+    VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -19,6 +19,7 @@ use super::rights::{About, refused_reader};
 use super::{insert_headers, reply};
 use crate::app::App;
 use crate::http::error::HttpError;
+use crate::http::negotiation::{accepted_encoding, has_known_tag};
 use crate::http::respond::{Conditions, respond_now};
 use crate::http::serial;
 use crate::net::{Peer, Shortcut, Shortened};
@@ -57,7 +58,7 @@ impl Shortcut for Pages {
         let wanted = Wanted::of(&head.headers).ok()?;
         let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
         let page = app.pages.ready(&stored.index, request).filter(|page| page.is_public())?;
-        let encoding = encoding(&head.headers);
+        let encoding = accepted_encoding(&head.headers);
         if !page.has_body(encoding) {
             return None;
         }
@@ -225,7 +226,7 @@ async fn page(
     if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
         return Ok(absolute(ask, &page, request, &wanted));
     }
-    let encoding = encoding(&ask.head.headers);
+    let encoding = accepted_encoding(&ask.head.headers);
     if !page.has_body(encoding) {
         tokio::task::block_in_place(|| page.body(encoding));
     }
@@ -250,19 +251,8 @@ fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Wanted) -
     response
 }
 
-/// What the client takes; a page is encoded once, when that is first asked for.
-fn encoding(request: &HeaderMap) -> Encoding {
-    match request.get(ACCEPT_ENCODING) {
-        Some(accepted) => accepted.to_str().map_or(Encoding::Identity, Encoding::negotiate),
-        None => Encoding::Identity,
-    }
-}
-
 fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding) -> Response {
-    let is_known = request
-        .get(IF_NONE_MATCH)
-        .is_some_and(|tags| page.reply().is_known_by(&String::from_utf8_lossy(tags.as_bytes())));
-    let mut response = if is_known {
+    let mut response = if has_known_tag(request, |tags| page.reply().is_known_by(tags)) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let mut response = Response::new(Body::from(page.body(encoding).clone()));
