@@ -5,12 +5,18 @@
 //! Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
 
 pub mod accounts;
+mod directory;
 pub mod import;
+pub mod index;
 pub mod keeping;
+mod offline;
+pub mod release;
+mod remote;
+mod table;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, BufRead as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,9 +24,12 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
+use tokio::runtime::Runtime;
 
-use crate::config::{self, AurSource, ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
-use crate::version;
+use crate::config::{self, ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
+use crate::{net, version};
+
+pub use self::offline::run_offline;
 
 /// What the user asked for, checked.
 #[derive(Debug)]
@@ -42,6 +51,10 @@ pub enum Invocation {
     Keeping(keeping::Request),
     /// Take over what another index has, or tell clients of one; [`import::run`] does it.
     Import(import::Request),
+    /// Look at or change indexes; [`index::run`] does it.
+    Index(index::Request),
+    /// Look at or change releases; [`release::run`] does it.
+    Release(release::Request),
     /// Anything that needs no server; [`run_offline`] does it.
     Offline(Offline),
 }
@@ -162,13 +175,16 @@ impl From<io::Error> for Exit {
     }
 }
 
+/// Most bytes of a password or token on standard input.
+const SECRET_BYTES_MAX: u64 = 4_098;
+
 /// For commands that take the configuration's flags without listing them.
 const FLAGS_TOO: &str = "The flags of `larder serve` are accepted too.";
 
 /// The whole command line, with every flag of the configuration.
 pub fn command() -> Command {
     let serve = Command::new("serve")
-        .about("Run the server (the default)")
+        .about("Run the server")
         .after_help(
             "Every flag is also a variable of the environment and a key of the file; flags win over the \
             environment, that over the file, that over the defaults.",
@@ -195,9 +211,16 @@ pub fn command() -> Command {
         )
         .subcommand(Command::new("docs").about("Print docs/config.md").hide(true));
     Command::new("larder")
-        .about("Answers the read-heavy APIs of package communities from memory")
+        .about(
+            "Larder is a server for packages and pages: it answers the AUR's package queries, is a private Python index for \
+            pip, uv and twine, and publishes versioned articles, all from memory",
+        )
         .version(version::text())
-        .after_help("Without a command, `larder` serves: `larder serve --help` lists the flags, which may follow directly.")
+        .arg_required_else_help(true)
+        .after_help(
+            "`larder serve` starts the server, `larder serve --demo` one with something to try, and `larder serve --help` \
+            lists its flags. `larder --demo` is the same as `larder serve --demo`.",
+        )
         .subcommand_precedence_over_arg(true)
         .args(key_args(true))
         .subcommand(serve)
@@ -230,6 +253,8 @@ pub fn command() -> Command {
                 ),
         )
         .subcommands(accounts::commands(|| key_args(true)))
+        .subcommand(index::command(|| key_args(true)))
+        .subcommand(release::command(|| key_args(true)))
         .subcommands(keeping::commands(|| key_args(true)))
         .subcommands(import::commands(|| key_args(true)))
         .subcommand(config)
@@ -343,6 +368,12 @@ pub fn parse(
             let request = import::parse(command, matches, environment, load)?;
             return Ok(Invocation::Import(request));
         }
+        Some(("index", matches)) => {
+            return Ok(Invocation::Index(index::parse(matches, environment, load)?));
+        }
+        Some(("release", matches)) => {
+            return Ok(Invocation::Release(release::parse(matches, environment, load)?));
+        }
         Some(("config", matches)) => match matches.subcommand() {
             Some(("check", matches)) => {
                 let loaded = load(matches)?;
@@ -413,6 +444,43 @@ fn joined_switches(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     joined
 }
 
+/// The flag of commands whose answer a program may want.
+fn json_arg() -> Arg {
+    Arg::new("json").long("json").help("Answer as JSON").action(ArgAction::SetTrue)
+}
+
+/// Says something to whoever looks on; what is asked for goes to stdout.
+fn note(text: &str) {
+    // A reader that has gone away is no reason to fail.
+    let _ = writeln!(io::stderr(), "larder: {text}");
+}
+
+/// Writes all that a command has to say. A reader that has gone away is no error.
+fn print(text: &str, out: &mut dyn Write) -> Result<(), Exit> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The threads of a command that uses a store or the network.
+fn runtime() -> Result<Runtime, Exit> {
+    net::install_crypto_provider();
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Exit::failure(format!("cannot start threads: {error}")))
+}
+
+/// The first line of standard input, without its end: a password or a token.
+fn line_of_stdin() -> Result<String, Exit> {
+    let mut line = String::new();
+    let read = io::stdin().lock().take(SECRET_BYTES_MAX).read_line(&mut line);
+    read.map_err(|error| Exit::failure(format!("standard input cannot be read: {error}")))?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
 /// The value of an argument that is required or has a default.
 fn required<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> T {
     matches.get_one::<T>(id).cloned().expect("clap refuses a command line without it")
@@ -432,181 +500,6 @@ fn demo_data(matches: &ArgMatches) -> Invocation {
         seed: required(matches, "seed"),
         out,
     }
-}
-
-/// Does what needs no server, with its output into `out`.
-///
-/// # Errors
-/// What went wrong, with the exit code. A reader of `out` that has gone away is no error.
-pub fn run_offline(offline: Offline, out: &mut dyn Write) -> Result<(), Exit> {
-    let text = match offline {
-        Offline::ConfigCheck(loaded) => check(&loaded)?,
-        Offline::ConfigShow(loaded) => config::show(&loaded),
-        Offline::ConfigInit => config::template(),
-        Offline::ConfigDocs => config::docs(),
-        Offline::ConfigImportGoaurrpc(path) => {
-            let problem = |text: String| Exit::Message {
-                code: 78,
-                text: format!("{}: {text}", path.display()),
-            };
-            let json = std::fs::read_to_string(&path)
-                .map_err(|error| problem(format!("cannot be read: {error}")))?;
-            config::import_goaurrpc(&json).map_err(problem)?
-        }
-        Offline::Completions(shell) => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command(), "larder", &mut script);
-            String::from_utf8_lossy(&script).into_owned()
-        }
-        Offline::Man => man()?,
-        Offline::Healthcheck(healthcheck) => ask(&healthcheck)?,
-        Offline::Version { json } => version(json),
-    };
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// What `config check` says about a valid configuration: the warnings, and files that it names but that are not there.
-fn check(loaded: &Loaded) -> Result<String, Exit> {
-    let config = &loaded.config;
-    let mut missing = Vec::new();
-    if let Some((certificate, key)) = config.tls.files() {
-        for (name, path) in [("tls.certificate", certificate), ("tls.key", key)] {
-            if let Err(error) = std::fs::File::open(path) {
-                missing.push(format!("{name} = {:?}: {error}", path.display().to_string()));
-            }
-        }
-    }
-    if !missing.is_empty() {
-        return Err(Exit::Message { code: 78, text: missing.join("\n") });
-    }
-    let mut warnings = loaded.warnings.clone();
-    if let Some(AurSource::File(path)) = &config.aur.source
-        && !path.exists()
-    {
-        // The file may appear later: the server waits for it.
-        warnings.push(format!("aur.source = {:?} does not exist yet", path.display().to_string()));
-    }
-    let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
-    let file = loaded
-        .file
-        .as_ref()
-        .map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
-    Ok(format!("{warnings}the configuration is valid ({file})\n"))
-}
-
-/// One man page for the program: the flags of `serve`, which is what it does by default, and the other commands below.
-fn man() -> Result<String, Exit> {
-    let mut page = command();
-    for key in config::keys() {
-        page = page.mut_arg(key.path(), |arg| arg.hide(false));
-    }
-    page.build();
-    let mut roff = Vec::new();
-    let man = clap_mangen::Man::new(page.clone());
-    man.render_title(&mut roff)?;
-    man.render_name_section(&mut roff)?;
-    writeln!(
-        roff,
-        ".SH SYNOPSIS\n\\fBlarder\\fR [\\fBserve\\fR] [\\fIOPTIONS\\fR]\n.br\n\\fBlarder\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR]"
-    )?;
-    man.render_description_section(&mut roff)?;
-    man.render_options_section(&mut roff)?;
-    writeln!(roff, ".SH COMMANDS")?;
-    describe_commands(&page, &mut roff)?;
-    writeln!(
-        roff,
-        ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailure.\n.TP\n2\nWrong command line.\n.TP\n78\nBad configuration.\n\
-        .SH SIGNALS\n.TP\nSIGTERM, SIGINT\nNot ready at once; open requests are finished, then the process ends.\n\
-        .TP\nSIGHUP\nThe configuration and the data are read again.\n\
-        .TP\nSIGUSR1\nWhat is in memory of the store is written into a new directory in the data directory."
-    )?;
-    Ok(String::from_utf8_lossy(&roff).into_owned())
-}
-
-/// The commands below `parent` with their arguments, as roff.
-fn describe_commands(parent: &Command, roff: &mut Vec<u8>) -> io::Result<()> {
-    for command in parent
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set() && command.get_name() != "help")
-    {
-        if command.has_subcommands() {
-            describe_commands(command, roff)?;
-            continue;
-        }
-        let usage = command.clone().render_usage().to_string();
-        let usage = usage.trim_start_matches("Usage: ").replace('-', "\\-");
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        writeln!(roff, ".TP\n\\fB{usage}\\fR\n{about}.")?;
-        // The flags of the configuration are above.
-        let is_own = |arg: &&Arg| {
-            !arg.is_hide_set() && !config::keys().any(|key| arg.get_id().as_str() == key.path())
-        };
-        for arg in command
-            .get_arguments()
-            .filter(is_own)
-            .filter(|arg| arg.get_id() != "help" && arg.get_id() != "config")
-        {
-            if let (Some(long), Some(help)) = (arg.get_long(), arg.get_help()) {
-                writeln!(roff, ".br\n\\fB\\-\\-{}\\fR: {help}.", long.replace('-', "\\-"))?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The version and its commit; with `json` all that a bug report needs.
-fn version(json: bool) -> String {
-    if !json {
-        return format!("larder {}\n", version::text());
-    }
-    let object = serde_json::json!({
-        "name": "larder",
-        "version": version::VERSION,
-        "commit": version::COMMIT,
-        "os": std::env::consts::OS,
-        "arch": std::env::consts::ARCH,
-    });
-    format!("{object}\n")
-}
-
-/// Gets the URL once: its body if the status is a success.
-///
-/// # Errors
-/// Exit code 1 with the status and body, or why there was no answer.
-fn ask(healthcheck: &Healthcheck) -> Result<String, Exit> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        // A proxy of the environment is for the world outside, not for this server.
-        let mut client = reqwest::Client::builder().no_proxy().timeout(healthcheck.timeout);
-        if !healthcheck.is_certificate_checked {
-            client = client.tls_danger_accept_invalid_certs(true);
-        }
-        if let Some(socket) = &healthcheck.socket {
-            client = client.unix_socket(socket.as_path());
-        }
-        let url = &healthcheck.url;
-        let failed = |error: reqwest::Error| {
-            // The chain of causes holds what a person can act on, such as "connection refused".
-            let mut text = format!("{url}: {error}");
-            let mut cause = std::error::Error::source(&error);
-            while let Some(error) = cause {
-                text.push_str(&format!(": {error}"));
-                cause = error.source();
-            }
-            Exit::failure(text)
-        };
-        let response = client.build().map_err(failed)?.get(url).send().await.map_err(failed)?;
-        let status = response.status();
-        let body = response.text().await.map_err(failed)?;
-        if status.is_success() {
-            Ok(format!("{}\n", body.trim_end()))
-        } else {
-            Err(Exit::failure(format!("{url}: {status}: {}", body.trim_end())))
-        }
-    })
 }
 
 #[cfg(test)]

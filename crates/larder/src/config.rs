@@ -25,7 +25,7 @@ pub use self::goaurrpc::import_goaurrpc;
 pub use self::key::{Key, Kind};
 pub use self::print::{docs, show, template};
 pub use self::resolve::{
-    ConfigError, Environment, Flags, Inputs, Loaded, Origin, Problem, Setting,
+    ConfigError, Environment, Flags, Inputs, Loaded, Origin, Problem, Setting, TOKEN_VARIABLE,
 };
 pub use self::value::{AurSource, ListenAddress, LogFormat, Network, Secret};
 

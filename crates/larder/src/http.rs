@@ -40,6 +40,7 @@ use crate::net::{ClientAddress, Peer, Routes, Shortcut, Shortened};
 use crate::security;
 
 pub use error::HttpError;
+pub(crate) use python::NO_MIRRORS;
 pub use python::OpenZips;
 
 /// What the main listener answers: the table, and before it the way of nearly all requests, which

@@ -31,6 +31,14 @@ fn main() -> ExitCode {
                 request.config().map_or(Ok(()), |config| log_changes(config, &environment))?;
                 cli::import::run(request, &mut io::stdout())
             }
+            Invocation::Index(request) => {
+                request.config().map_or(Ok(()), |config| log_changes(config, &environment))?;
+                cli::index::run(request, &mut io::stdout())
+            }
+            Invocation::Release(request) => {
+                request.config().map_or(Ok(()), |config| log_changes(config, &environment))?;
+                cli::release::run(request, &mut io::stdout())
+            }
             Invocation::Serve(loaded) => serve(*loaded, &environment),
         });
     match done {

@@ -5,9 +5,7 @@
 //! write the store may do everything. What was asked for goes to stdout, what there is to say about it to
 //! stderr: a made password or token stands alone on stdout, once, for scripts to take.
 
-mod directory;
 mod given;
-mod table;
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Write};
@@ -21,12 +19,12 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::directory::{Directory, Purpose};
 use self::given::Given;
-use super::{Exit, required};
+use super::directory::{Directory, Purpose};
+use super::{Exit, json_arg, note, print, required, runtime, table};
 use crate::accounts::{self, Expiry};
 use crate::config::{Config, Loaded};
-use crate::{net, setup};
+use crate::setup;
 
 /// What is asked about users and tokens, checked.
 #[derive(Debug)]
@@ -197,10 +195,6 @@ pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 3] {
     [init, user, token]
 }
 
-fn json_arg() -> Arg {
-    Arg::new("json").long("json").help("Answer as JSON").action(ArgAction::SetTrue)
-}
-
 fn name_arg(id: &'static str) -> Arg {
     Arg::new(id).value_name("USER").required(true).value_parser(value_parser!(UserName))
 }
@@ -345,23 +339,8 @@ pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
     for warning in &loaded.warnings {
         note(&format!("warning: {warning}"));
     }
-    net::install_crypto_provider();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Exit::failure(format!("cannot start threads: {error}")))?;
-    let text = runtime.block_on(act(&loaded.config, action, is_json))?;
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Says something to whoever looks on; what is asked for goes to stdout.
-fn note(text: &str) {
-    // A reader that has gone away is no reason to fail.
-    let _ = writeln!(io::stderr(), "larder: {text}");
+    let text = runtime()?.block_on(act(&loaded.config, action, is_json))?;
+    print(&text, out)
 }
 
 /// A made secret on a line of its own, or the object as JSON with it.

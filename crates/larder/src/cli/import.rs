@@ -4,18 +4,19 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 
 use account::UserName;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use pypi::StageName;
 
-use super::{Exit, required};
+use super::remote::TOKEN_USER;
+use super::{Exit, line_of_stdin, note, print, required, runtime};
 use crate::config::{Config, Environment, Loaded};
 use crate::import::clients::{self, Credentials, Places, Tool};
 use crate::import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
-use crate::{net, setup};
+use crate::setup;
 
 /// What is asked, checked.
 #[derive(Debug)]
@@ -38,12 +39,6 @@ struct Use {
     places: Places,
     is_dry_run: bool,
 }
-
-/// Most bytes of a password or token on standard input.
-const SECRET_BYTES_MAX: u64 = 4_098;
-
-/// The user that says: the password is a token.
-const TOKEN_USER: &str = "__token__";
 
 /// The commands; `configuration` makes the flags that those on a store take besides their own.
 pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 3] {
@@ -212,11 +207,7 @@ impl Request {
 /// # Errors
 /// What went wrong, or was not imported, with exit code 1.
 pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
-    net::install_crypto_provider();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Exit::failure(format!("cannot start threads: {error}")))?;
+    let runtime = runtime()?;
     let failed = |error: anyhow::Error| Exit::failure(format!("{error:#}"));
     match request.0 {
         Action::Devpi { loaded, import, is_json } => {
@@ -232,7 +223,7 @@ pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
             tell(&loaded.config, &report, password, is_json, out)
         }
         Action::Use(wish) => {
-            let secret = if wish.is_secret_coming { Some(secret()?) } else { None };
+            let secret = if wish.is_secret_coming { Some(line_of_stdin()?) } else { None };
             runtime.block_on(make_use(&wish, secret, out)).map_err(failed)
         }
     }
@@ -240,8 +231,7 @@ pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
 
 fn warn(loaded: &Loaded) {
     for warning in &loaded.warnings {
-        // A reader that has gone away is no reason to fail.
-        let _ = writeln!(io::stderr(), "larder: warning: {warning}");
+        note(&format!("warning: {warning}"));
     }
 }
 
@@ -271,20 +261,6 @@ fn tell(
     report.shortfall().map_or(Ok(()), |text| Err(Exit::failure(text)))
 }
 
-fn print(text: &str, out: &mut dyn Write) -> Result<(), Exit> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// The first line of standard input.
-fn secret() -> Result<String, Exit> {
-    let mut line = String::new();
-    io::stdin().lock().take(SECRET_BYTES_MAX).read_line(&mut line)?;
-    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
-}
-
 async fn make_use(wish: &Use, secret: Option<String>, out: &mut dyn Write) -> anyhow::Result<()> {
     let credentials = match (&wish.user, secret) {
         (Some(user), Some(secret)) => Some(Credentials::new(user, &secret)?),
@@ -300,11 +276,11 @@ async fn make_use(wish: &Use, secret: Option<String>, out: &mut dyn Write) -> an
     for change in &changes {
         if !change.is_needed() {
             let _ = writeln!(text, "{}: nothing to change", change.path().display());
-            note(change, &mut text);
+            tell_note(change, &mut text);
             continue;
         }
         text.push_str(&change.shown());
-        note(change, &mut text);
+        tell_note(change, &mut text);
         if !wish.is_dry_run {
             match change.write() {
                 Ok(taken_back) => undo.push(taken_back),
@@ -325,7 +301,7 @@ async fn make_use(wish: &Use, secret: Option<String>, out: &mut dyn Write) -> an
     finish(text, &undo, wish, out)
 }
 
-fn note(change: &clients::Change, text: &mut String) {
+fn tell_note(change: &clients::Change, text: &mut String) {
     if let Some(note) = change.note() {
         let _ = writeln!(text, "{}: {note}", change.path().display());
     }

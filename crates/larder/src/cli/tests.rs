@@ -40,8 +40,18 @@ fn the_command_line_is_well_formed() {
 }
 
 #[test]
-fn serve_is_the_default_and_its_flags_may_stand_anywhere() {
-    assert_eq!(served(""), served("serve"));
+fn alone_it_says_what_it_is() {
+    let (code, text) = printed("").expect_err("no command");
+    assert_eq!(code, 2);
+    assert!(text.starts_with("Larder is a server for packages and pages: "), "{text}");
+    assert!(text.contains("larder serve --demo"), "{text}");
+    let (code, text) = printed("--help").expect_err("no command");
+    assert_eq!(code, 0);
+    assert!(text.starts_with("Larder is a server for packages and pages: "), "{text}");
+}
+
+#[test]
+fn flags_of_serve_need_no_command_and_may_stand_anywhere() {
     assert_eq!(served("--workers 3").workers, 3);
     assert_eq!(served("serve --workers=3 --aur-rate-limit 0").workers, 3);
     assert_eq!(served("--workers 3 serve --aur-rate-limit 0").workers, 3);

@@ -62,6 +62,12 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
     }
 }
 
+/// Variables of ours that are no key of the configuration: its file, and the token of commands that ask a server.
+const OTHER_VARIABLES: [&str; 2] = ["LARDER_CONFIG", TOKEN_VARIABLE];
+
+/// The variable with the token of commands that ask a server.
+pub const TOKEN_VARIABLE: &str = "LARDER_TOKEN";
+
 /// Keys given on the command line, with their texts.
 #[derive(Clone, Debug, Default)]
 pub struct Flags(BTreeMap<String, Vec<String>>);
@@ -340,11 +346,9 @@ impl Inputs {
     fn read_environment(&self, settings: &mut Settings) {
         for name in self.environment.own_names() {
             let Some(key) = keys().find(|key| key.variable() == *name) else {
-                if name != "LARDER_CONFIG" {
-                    let guess = nearest(
-                        name,
-                        keys().map(Key::variable).chain(["LARDER_CONFIG".to_owned()]),
-                    );
+                if !OTHER_VARIABLES.contains(&name.as_str()) {
+                    let others = OTHER_VARIABLES.map(str::to_owned);
+                    let guess = nearest(name, keys().map(Key::variable).chain(others));
                     let guess =
                         guess.map_or_else(String::new, |guess| format!("; did you mean {guess}?"));
                     settings

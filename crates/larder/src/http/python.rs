@@ -40,6 +40,7 @@ use crate::stored::Stored;
 
 pub use self::documentation::OpenZips;
 pub(super) use self::simple::Pages;
+pub(crate) use self::stages::NO_MIRRORS;
 
 /// Which of devpi's protocols is spoken; its client refuses any other.
 const API_VERSION: HeaderValue = HeaderValue::from_static("2");

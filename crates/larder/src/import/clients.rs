@@ -373,6 +373,21 @@ fn twine(text: &str, name: &str, submit: &Url, credentials: Option<&Credentials>
     file.text()
 }
 
+/// What a `.pypirc` has for a server, whichever of its indexes it is for: the section, the user and the password.
+pub fn credentials_in_pypirc(text: &str, server: &Url) -> Option<(String, String, String)> {
+    let file = Ini::read(text);
+    let is_below = |repository: &str| {
+        let url: Option<Url> = repository.trim().parse().ok();
+        let path = format!("{}/", server.path().trim_end_matches('/'));
+        url.is_some_and(|url| url.origin() == server.origin() && url.path().starts_with(&path))
+    };
+    file.sections_with("repository").into_iter().find_map(|section| {
+        file.get(section, "repository").filter(|it| is_below(it))?;
+        let (user, secret) = (file.get(section, "username")?, file.get(section, "password")?);
+        Some((section.to_owned(), user, secret))
+    })
+}
+
 fn document(text: &str) -> anyhow::Result<DocumentMut> {
     text.parse::<DocumentMut>().context("it is not TOML, and is left alone")
 }

@@ -10,6 +10,7 @@ mod article;
 mod attacks;
 mod catalogue;
 mod client;
+mod commands;
 mod dumps;
 mod health;
 mod import;

@@ -8,6 +8,23 @@ use crate::record::write_project;
 use crate::release_file::Rare;
 use crate::{ChangeError, ProjectName, ProjectStatus, ReleaseFile, Snapshot, StageName};
 
+/// Most bytes of a reason: installers show it in a line or two.
+pub const REASON_BYTES_MAX: usize = 1_000;
+
+/// A reason that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'reason' was expected to be one line of at most {REASON_BYTES_MAX} bytes")]
+pub struct ReasonError;
+
+/// Checks why somebody yanks something: one line that is not too long.
+///
+/// # Errors
+/// [`ReasonError`].
+pub fn check_reason(reason: &str) -> Result<(), ReasonError> {
+    let is_fit = reason.len() <= REASON_BYTES_MAX && !reason.chars().any(char::is_control);
+    is_fit.then_some(()).ok_or(ReasonError)
+}
+
 /// Yanks a release for a reason (may be empty); `None` takes the yank back.
 ///
 /// # Errors

@@ -74,7 +74,7 @@ pub(super) fn named(stage: &str) -> Result<StageName, Refused> {
 }
 
 /// Why no mirror is made.
-const NO_MIRRORS: &str = "an index of `type=mirror` cannot be made: this version fetches nothing from an upstream, so \
+pub(crate) const NO_MIRRORS: &str = "an index of `type=mirror` cannot be made: this version fetches nothing from an upstream, so \
      it would stay empty. Name the upstream in the settings of your installers, beside this index";
 
 async fn show(ask: &Ask, stage: &str) -> Result<Response, Refused> {

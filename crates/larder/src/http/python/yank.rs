@@ -27,9 +27,6 @@ use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
 use crate::stored::{ATTEMPTS_MAX, Basis, WriteFailure};
 
-/// A reason is shown by installers in a line or two.
-const REASON_BYTES_MAX: usize = 1_000;
-
 /// A reason, every character of it escaped, and the words around it.
 const BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
 
@@ -155,11 +152,7 @@ fn reason_in(object: &Map<String, Value>) -> Result<Option<String>, Refused> {
         Some(Value::String(reason)) => reason,
         Some(_) => return Err(bad("'reason' was expected to be a text")),
     };
-    if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
-        return Err(bad(format_args!(
-            "'reason' was expected to be one line of at most {REASON_BYTES_MAX} bytes"
-        )));
-    }
+    yank::check_reason(reason).map_err(bad)?;
     Ok(Some(reason.clone()))
 }
 

@@ -1,18 +1,25 @@
-//! The users and tokens of a store: loaded, and changed where they are kept.
+//! [`Directory`]: a store as a command sees it: users, tokens and indexes loaded, and changed where they are kept.
+//!
+//! No server is asked. What is committed here, running servers on the same store take as they take each other's writes.
+
+use std::sync::LazyLock;
 
 use account::Snapshot;
 use record::{Batch, Record, Serial};
 use store::records::OpenError;
-use store::{CommitError, DatabaseLocation, Records, RecordsOptions};
+use store::{BlobStore, CommitError, DatabaseLocation, Records, RecordsOptions};
 
-use crate::cli::Exit;
+use super::{Exit, note};
 use crate::config::Config;
 use crate::stored::{ATTEMPTS_MAX, is_enough};
 use crate::{security, setup};
 
-/// The users and tokens of an open store, as of the last look.
+/// An open store, as of the last look.
 pub(super) struct Directory {
     records: Records,
+    /// Where bytes are, if what is written names some.
+    blobs: Option<BlobStore>,
+    /// Users and tokens.
     snapshot: Snapshot,
     /// Their indexes, where these are of interest.
     index: Option<pypi::Snapshot>,
@@ -26,8 +33,22 @@ pub(super) enum Purpose {
     Show,
     /// To change users and tokens.
     Change,
-    /// To change users with what is theirs.
+    /// To show indexes and what is in them; nothing is written.
+    ShowAll,
+    /// To change users with what is theirs, or indexes.
     ChangeAll,
+    /// To write records that name bytes which are there already.
+    Push,
+}
+
+impl Purpose {
+    fn writes(self) -> bool {
+        !matches!(self, Purpose::Show | Purpose::ShowAll)
+    }
+
+    fn has_index(self) -> bool {
+        !matches!(self, Purpose::Show | Purpose::Change)
+    }
 }
 
 impl Directory {
@@ -50,9 +71,9 @@ impl Directory {
         }
         let options =
             RecordsOptions { poll_interval: config.store.poll, ..RecordsOptions::default() };
-        let records = match purpose {
-            Purpose::Show => Records::open_read_only(&location, options).await,
-            Purpose::Change | Purpose::ChangeAll => Records::open(&location, options).await,
+        let records = match purpose.writes() {
+            false => Records::open_read_only(&location, options).await,
+            true => Records::open(&location, options).await,
         };
         let records = records.map_err(|error| match error {
             OpenError::OlderLayout { found: 0, .. } => missing(),
@@ -60,9 +81,19 @@ impl Directory {
                 Exit::failure(format_args!("{:#}", setup::with_reason(&location, error.into())))
             }
         })?;
-        let index = (purpose == Purpose::ChangeAll).then(pypi::Snapshot::default);
+        let blobs = match purpose {
+            Purpose::Push => {
+                let (place, spool) = (config.blobs(), config.data_dir.join("spool"));
+                let opened = BlobStore::open_existing(&place, &spool).await;
+                Some(opened.map_err(|error| {
+                    Exit::failure(format!("cannot open the blobs in `{place}`: {error}"))
+                })?)
+            }
+            _ => None,
+        };
+        let index = purpose.has_index().then(pypi::Snapshot::default);
         let serial = Serial::ZERO;
-        let mut directory = Directory { records, snapshot: Snapshot::new(), index, serial };
+        let mut directory = Directory { records, blobs, snapshot: Snapshot::new(), index, serial };
         directory.refresh().await?;
         if directory.snapshot.users().len() == 0 {
             directory.close().await;
@@ -74,6 +105,12 @@ impl Directory {
     /// Who is there.
     pub(super) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// The indexes; none where the [`Purpose`] does not need them.
+    pub(super) fn index(&self) -> &pypi::Snapshot {
+        static NONE: LazyLock<pypi::Snapshot> = LazyLock::new(pypi::Snapshot::default);
+        self.index.as_ref().unwrap_or(&NONE)
     }
 
     /// Commits what `decide` makes of what is there, decided anew where another write came first; gives what
@@ -88,7 +125,7 @@ impl Directory {
         self.change_all(|snapshot, _| decide(snapshot)).await
     }
 
-    /// The same, where the indexes count as well: there are some only for [`Purpose::ChangeAll`].
+    /// The same, where the indexes count as well: there are some only for [`Purpose::ChangeAll`] and [`Purpose::Push`].
     ///
     /// # Errors
     /// As [`Directory::change`].
@@ -101,6 +138,7 @@ impl Directory {
             let (batch, said) = decide(&self.snapshot, self.index.as_ref())?;
             let Some(batch) = batch else { return Ok(said) };
             attempts += 1;
+            self.touch(&batch).await?;
             let changes = security::changes(&self.snapshot, self.index.as_ref(), &batch);
             let changes = changes.by_command();
             let committed = self.records.commit(batch).await;
@@ -123,6 +161,33 @@ impl Directory {
                 Err(error) => return Err(Exit::failure(error)),
             }
         }
+    }
+
+    /// [`Directory::change_all`], where indexes are what is changed.
+    ///
+    /// # Errors
+    /// As [`Directory::change`].
+    pub(super) async fn change_indexes<T>(
+        &mut self,
+        mut decide: impl FnMut(&Snapshot, &pypi::Snapshot) -> Result<(Option<Batch>, T), Exit>,
+    ) -> Result<T, Exit> {
+        let none = pypi::Snapshot::default();
+        self.change_all(|accounts, index| decide(accounts, index.unwrap_or(&none))).await
+    }
+
+    /// Makes the bytes that a batch names young, as a server does, so that no sweep takes them before the commit.
+    async fn touch(&self, batch: &Batch) -> Result<(), Exit> {
+        let Some(blobs) = &self.blobs else { return Ok(()) };
+        for digest in batch.writes.iter().flat_map(|write| &write.blobs) {
+            let is_there = blobs.touch(*digest).await.map_err(Exit::failure)?;
+            if !is_there {
+                return Err(Exit::failure(format!(
+                    "the file with the digest {digest} is missing from the blobs: nothing was written; `larder verify` \
+                     lists all that is missing"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Takes in what was written since the last look.
@@ -151,7 +216,7 @@ impl Directory {
         let serial = reading.await.map_err(Exit::failure)?;
         apply(&mut pending);
         for trouble in troubles {
-            super::note(&format!("warning: a record cannot be read: {trouble}"));
+            note(&format!("warning: a record cannot be read: {trouble}"));
         }
         (self.snapshot, self.index, self.serial) = (snapshot, index, serial);
         Ok(())

@@ -1,0 +1,151 @@
+//! Releases of a running server, asked for and changed over HTTP.
+
+use std::collections::HashMap;
+
+use http::Method;
+use jiff::Timestamp;
+use pypi::{ProjectName, StageName};
+use serde_json::{Value, json};
+
+use super::{Action, Content, File, Outcome, Row, Target, removed, yanked};
+use crate::accounts;
+use crate::cli::Exit;
+use crate::cli::index::refused_there;
+use crate::cli::remote::{Remote, action};
+
+/// Has the server do it.
+///
+/// # Errors
+/// No answer, and what the server refuses, in its words.
+pub(super) async fn run(
+    remote: &Remote,
+    stage: &StageName,
+    action: Action,
+) -> Result<Outcome, Exit> {
+    asked(remote, stage, action).await.map_err(refused_there)
+}
+
+async fn asked(remote: &Remote, stage: &StageName, action: Action) -> Result<Outcome, Exit> {
+    let (user, index) = (stage.user(), stage.index());
+    match action {
+        Action::List(project) => list(remote, stage, project.as_ref()).await,
+        Action::Yank { project, version, reason } => {
+            let place = [user, index, project.as_str(), &version, "+yank"];
+            let body = reason.as_ref().map(|reason| json!({"reason": reason}));
+            let method = if reason.is_some() { Method::POST } else { Method::DELETE };
+            remote.send(method, &place, &[], body.as_ref()).await?;
+            Ok(Outcome::Done(yanked(stage, &project, &version, reason.is_some())))
+        }
+        Action::Push { project, version, to, content } => {
+            pushed(remote, stage, &project, &version, &to, content).await
+        }
+        Action::Remove { project, version, is_forced } => {
+            let mut place = vec![user, index, project.as_str()];
+            place.extend(version.as_deref());
+            let query = if is_forced { &["force"][..] } else { &[] };
+            remote.send(Method::DELETE, &place, query, None).await?;
+            Ok(Outcome::Done(removed(stage, &project, version.as_deref())))
+        }
+    }
+}
+
+async fn pushed(
+    remote: &Remote,
+    stage: &StageName,
+    project: &ProjectName,
+    version: &str,
+    to: &Target,
+    content: Content,
+) -> Result<Outcome, Exit> {
+    let mut order = json!({"name": project.as_str(), "version": version});
+    match to {
+        Target::Stage(target) => order["targetindex"] = target.as_str().into(),
+        Target::Outside { url, user, password } => {
+            order["posturl"] = url.as_str().into();
+            order["username"] = user.as_str().into();
+            order["password"] = password.as_str().into();
+        }
+    }
+    match content {
+        Content::Everything => {}
+        Content::NoDocs => order["no_docs"] = true.into(),
+        Content::OnlyDocs => order["only_docs"] = true.into(),
+    }
+    let answer =
+        remote.send(Method::POST, &[stage.user(), stage.index()], &[], Some(&order)).await?;
+    let log = answer["result"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(Outcome::Done(match to {
+        Target::Stage(target) => {
+            let files = log.len().saturating_sub(1);
+            format!("pushed {project} {version} from {stage} to {target} (files: {files})")
+        }
+        Target::Outside { url, .. } => {
+            let lines = log.iter().map(|entry| format!("\n  {}", action(entry)));
+            format!(
+                "pushed {project} {version} from {stage} to {url}:{}",
+                lines.collect::<String>()
+            )
+        }
+    }))
+}
+
+async fn list(
+    remote: &Remote,
+    stage: &StageName,
+    wanted: Option<&ProjectName>,
+) -> Result<Outcome, Exit> {
+    let (user, index) = (stage.user(), stage.index());
+    let projects: Vec<String> = match wanted {
+        Some(project) => vec![project.to_string()],
+        None => {
+            let settings = remote.get(&[user, index]).await?;
+            let names = settings["projects"].as_array().map(Vec::as_slice).unwrap_or_default();
+            names.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        }
+    };
+    let mut rows = Vec::new();
+    for project in projects {
+        let place = [user, index, project.as_str()];
+        let versions = remote.send(Method::GET, &place, &["ignore_bases"], None).await?;
+        // devpi's API says nothing of sizes and yanks, a simple page nothing of versions.
+        let page = remote.simple(&[user, index, "+simple", &project]).await?;
+        let files = page["files"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let facts: HashMap<&str, &Value> =
+            files.iter().filter_map(|file| Some((file["filename"].as_str()?, file))).collect();
+        let versions = versions["result"].as_object().into_iter().flatten();
+        let mut of_project: Vec<Row> = versions
+            .map(|(version, data)| Row {
+                project: project.clone(),
+                version: version.clone(),
+                files: files_of(data, &facts),
+            })
+            .collect();
+        of_project.sort_by_cached_key(|row| {
+            std::cmp::Reverse((pypi::Version::parse(&row.version).ok(), row.version.clone()))
+        });
+        rows.extend(of_project);
+    }
+    Ok(Outcome::List(rows))
+}
+
+/// The release files of a version, with what the simple page says of them.
+fn files_of(data: &Value, facts: &HashMap<&str, &Value>) -> Vec<File> {
+    let links = data["+links"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let releases = links.iter().filter(|link| link["rel"] == "releasefile");
+    let names = releases.filter_map(|link| link["href"].as_str()?.rsplit('/').next());
+    let file = |name: &str| {
+        let fact = facts.get(name).copied().unwrap_or(&Value::Null);
+        let uploaded = fact["upload-time"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        File {
+            filename: name.to_owned(),
+            size_bytes: fact["size"].as_u64().unwrap_or_default(),
+            uploaded: uploaded.map(accounts::shown).unwrap_or_default(),
+            yanked: match &fact["yanked"] {
+                Value::Bool(true) => Some(String::new()),
+                Value::String(reason) => Some(reason.clone()),
+                _ => None,
+            },
+        }
+    };
+    names.map(file).collect()
+}

@@ -1,0 +1,133 @@
+//! Releases of a store, looked at and changed by this process.
+
+use jiff::Timestamp;
+use pypi::change::push::{Push, PushContent, push};
+use pypi::change::{remove, yank};
+use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
+
+use super::{Action, Content, File, Outcome, Row, Target, removed, yanked};
+use crate::accounts;
+use crate::cli::Exit;
+use crate::cli::directory::{Directory, Purpose};
+use crate::cli::index::refused;
+use crate::config::Config;
+
+/// Does it on the store of `config`.
+///
+/// # Errors
+/// A store that cannot be opened, and what a rule forbids.
+pub(super) async fn run(
+    config: &Config,
+    stage: &StageName,
+    action: Action,
+) -> Result<Outcome, Exit> {
+    let purpose = match action {
+        Action::List(_) => Purpose::ShowAll,
+        Action::Push { .. } => Purpose::Push,
+        _ => Purpose::ChangeAll,
+    };
+    let mut directory = Directory::open(config, purpose).await?;
+    let outcome = match action {
+        Action::List(project) => list(directory.index(), stage, project.as_ref()),
+        Action::Yank { project, version, reason } => {
+            let decided = directory.change_indexes(|_, index| {
+                let decision = yank::release(index, stage, &project, &version, reason.as_deref());
+                Ok((decision.map_err(refused)?.batch(), ()))
+            });
+            decided
+                .await
+                .map(|()| yanked(stage, &project, &version, reason.is_some()))
+                .map(Outcome::Done)
+        }
+        Action::Push { project, version, to, content } => match to {
+            Target::Stage(target) => {
+                pushed(&mut directory, stage, &target, &project, &version, content).await
+            }
+            // Refused before.
+            Target::Outside { url, .. } => Err(Exit::failure(format!(
+                "only a running server uploads to {url}: add --server URL"
+            ))),
+        },
+        Action::Remove { project, version, is_forced } => {
+            let decided = directory.change_indexes(|_, index| {
+                let batch = match &version {
+                    Some(version) => remove::version(index, stage, &project, version, is_forced),
+                    None => remove::project(index, stage, &project, is_forced),
+                };
+                Ok((Some(batch.map_err(refused)?), ()))
+            });
+            decided.await.map(|()| Outcome::Done(removed(stage, &project, version.as_deref())))
+        }
+    };
+    directory.close().await;
+    outcome
+}
+
+async fn pushed(
+    directory: &mut Directory,
+    source: &StageName,
+    target: &StageName,
+    project: &ProjectName,
+    version: &str,
+    content: Content,
+) -> Result<Outcome, Exit> {
+    let content = match content {
+        Content::Everything => PushContent::Everything,
+        Content::NoDocs => PushContent::NoDocs,
+        Content::OnlyDocs => PushContent::OnlyDocs,
+    };
+    let decided = directory.change_indexes(|_, index| {
+        let name = project.as_str();
+        let at = Timestamp::now();
+        // The history says that nobody in particular pushed: whoever can write the store needs no account.
+        let wish = Push { source, target, name, version, content, who: None, at };
+        let (batch, actions) = push(index, &wish).map_err(refused)?;
+        let is_news = batch.is_some();
+        Ok((batch, (actions, is_news)))
+    });
+    let (actions, is_news) = decided.await?;
+    if !is_news {
+        return Ok(Outcome::Done(format!("{project} {version} is in {target} already")));
+    }
+    let files = actions.len() - 1;
+    Ok(Outcome::Done(format!(
+        "pushed {project} {version} from {source} to {target} (files: {files})"
+    )))
+}
+
+fn list(
+    index: &pypi::Snapshot,
+    stage: &StageName,
+    wanted: Option<&ProjectName>,
+) -> Result<Outcome, Exit> {
+    let found = index.stage_to_change(stage).map_err(refused)?;
+    if let Some(wanted) = wanted
+        && found.project(wanted.as_str()).is_none()
+    {
+        return Err(refused(ChangeError::NoProject(wanted.clone())));
+    }
+    let projects = found.projects().filter(|(name, _)| wanted.is_none_or(|it| it == *name));
+    Ok(Outcome::List(projects.flat_map(|(name, project)| rows(name, project)).collect()))
+}
+
+/// The releases of a project, newest first.
+fn rows(name: &ProjectName, project: &Project) -> Vec<Row> {
+    let mut versions: Vec<_> =
+        project.versions().into_iter().map(|text| (Version::parse(text).ok(), text)).collect();
+    versions.sort();
+    let row = |(_, version): (_, &str)| {
+        let files = project.files_of(version).filter(|file| file.role() == FileRole::Release);
+        let file = |file: &std::sync::Arc<pypi::ReleaseFile>| File {
+            filename: file.filename().to_owned(),
+            size_bytes: file.size_bytes(),
+            uploaded: accounts::shown(file.uploaded_at()),
+            yanked: project.yanked(file).map(str::to_owned),
+        };
+        Row {
+            project: name.to_string(),
+            version: version.to_owned(),
+            files: files.map(file).collect(),
+        }
+    };
+    versions.into_iter().rev().map(row).collect()
+}

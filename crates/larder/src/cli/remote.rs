@@ -1,0 +1,360 @@
+//! [`Remote`]: the HTTP client of commands that ask a running server, and [`Address`]: which server, and as whom.
+//!
+//! flags, environment -> [`Address`] -> [`Remote::connect`], which finds out whether it is a Larder and takes these
+//! credentials -> [`Remote::send`] -> the JSON of the answer, or the server's own sentence as an [`Exit`].
+//! Redirects are not followed: credentials go to the server that was named, and nowhere else.
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
+use http::{Method, StatusCode};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+use serde_json::Value;
+
+use super::{Exit, line_of_stdin, note};
+use crate::config::{Environment, TOKEN_VARIABLE};
+use crate::import::clients;
+use crate::version;
+
+/// Time to connect, and for a whole answer. A push to elsewhere takes as long as it takes.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The user that says: the password is a token.
+pub(super) const TOKEN_USER: &str = "__token__";
+
+/// What `--help` of these commands says at its end.
+pub(super) const HELP: &str = "\
+    Without --server, the command works on the data directory, as larder user does: no password is needed, the flags of \
+    `larder serve` say where it is (--data-dir, --config), and a running server sees the change at once.\n\n\
+    With --server, it asks that server. Credentials are, in this order: --token-stdin, --user with --password-stdin, --token, \
+    the variable LARDER_TOKEN, and what `larder use URL --twine` wrote for this server into ~/.pypirc.";
+
+/// A server that a command is to ask.
+pub(super) struct Address {
+    base: Url,
+    credentials: Option<Credentials>,
+}
+
+/// Who asks. Secrets are never printed.
+struct Credentials {
+    user: String,
+    secret: String,
+    /// Where they come from, for messages.
+    origin: String,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.credentials.as_ref().map(|it| it.user.as_str());
+        write!(formatter, "Address({}, {user:?})", self.base)
+    }
+}
+
+/// Adds the flags that say which server is asked, and as whom.
+pub(super) fn with_args(command: Command) -> Command {
+    let switch = |id: &'static str, help: &'static str| {
+        Arg::new(id).long(id).help(help).action(ArgAction::SetTrue).requires("server")
+    };
+    command
+        .arg(
+            Arg::new("server")
+                .long("server")
+                .value_name("URL")
+                .help("Ask this server instead of the data directory: https://larder.example")
+                .conflicts_with("data_dir"),
+        )
+        .arg(
+            Arg::new("token")
+                .long("token")
+                .value_name("TOKEN")
+                .allow_hyphen_values(true)
+                .help("A token for --server, which others on this machine see meanwhile; LARDER_TOKEN is not seen")
+                .requires("server"),
+        )
+        .arg(switch("token-stdin", "Take a token for --server from the first line of standard input"))
+        .arg(
+            Arg::new("user")
+                .long("user")
+                .value_name("NAME")
+                .help("Who asks --server; the password comes with --password-stdin")
+                .requires_all(["server", "password-stdin"]),
+        )
+        .arg(
+            switch("password-stdin", "Take the password from the first line of standard input")
+                .requires("user"),
+        )
+        .group(ArgGroup::new("credentials").args(["token", "token-stdin", "password-stdin"]))
+        .after_help(HELP)
+}
+
+impl Address {
+    /// The server that the flags of [`with_args`] name. None: the data directory is meant.
+    ///
+    /// # Errors
+    /// A URL that is none (exit code 2); a secret that cannot be read, or is empty.
+    pub(super) fn of(
+        matches: &ArgMatches,
+        environment: &Environment,
+    ) -> Result<Option<Address>, Exit> {
+        let Some(text) = matches.get_one::<String>("server") else { return Ok(None) };
+        let base = server_url(text).map_err(|text| Exit::Message { code: 2, text })?;
+        let given = |user: &str, secret: String, origin: &str| {
+            let secret = secret.trim().to_owned();
+            if secret.is_empty() {
+                let text = format!("{origin} is empty: a password or a token was expected");
+                return Err(Exit::Message { code: 2, text });
+            }
+            let (user, origin) = (user.to_owned(), origin.to_owned());
+            Ok(Some(Credentials { user, secret, origin }))
+        };
+        let user = matches.get_one::<String>("user");
+        let credentials = if matches.get_flag("token-stdin") {
+            given(TOKEN_USER, line_of_stdin()?, "the token on standard input")?
+        } else if let Some(user) = user {
+            given(user, line_of_stdin()?, "the password on standard input")?
+        } else if let Some(token) = matches.get_one::<String>("token") {
+            given(TOKEN_USER, token.clone(), "--token")?
+        } else if let Some(token) = environment.get(TOKEN_VARIABLE) {
+            given(TOKEN_USER, token.to_owned(), TOKEN_VARIABLE)?
+        } else {
+            of_pypirc(&base, environment)
+        };
+        Ok(Some(Address { base, credentials }))
+    }
+}
+
+/// The URL of a server, without a slash at its end.
+fn server_url(text: &str) -> Result<Url, String> {
+    let expected =
+        "the URL of a server was expected, as https://larder.example or http://127.0.0.1:8080";
+    let url: Url = text.parse().map_err(|error| format!("`{text}`: {expected} ({error})"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(format!("`{text}`: {expected}"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(
+            "the URL has a user in it: --user and --password-stdin, or a token, were expected instead"
+                .to_owned(),
+        );
+    }
+    let mut url = url;
+    url.set_query(None);
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// What `larder use` wrote for twine; none if there is nothing for this server.
+fn of_pypirc(base: &Url, environment: &Environment) -> Option<Credentials> {
+    let path = PathBuf::from(environment.get("HOME")?).join(".pypirc");
+    let text = fs::read_to_string(&path).ok()?;
+    let (section, user, secret) = clients::credentials_in_pypirc(&text, base)?;
+    let origin = format!("[{section}] in `{}`", path.display());
+    Some(Credentials { user, secret, origin })
+}
+
+/// A connection to a server that answered once.
+pub(super) struct Remote {
+    client: Client,
+    address: Address,
+}
+
+impl Remote {
+    /// Finds out whether a Larder is there, and accepts the credentials.
+    ///
+    /// # Errors
+    /// No answer, another one than a Larder's, or credentials that do not hold.
+    pub(super) async fn connect(address: Address) -> Result<Remote, Exit> {
+        let client = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(Policy::none())
+            .user_agent(format!("larder/{}", version::VERSION))
+            .build()
+            .map_err(|error| Exit::failure(format!("cannot use the network: {error}")))?;
+        let remote = Remote { client, address };
+        let api = remote.get(&["+api"]).await?;
+        let base = &remote.address.base;
+        if api["authstatus"].is_null() {
+            return Err(Exit::failure(format!(
+                "{base} answers, but not as the Python index of a Larder: is this its URL?"
+            )));
+        }
+        if let Some(Credentials { user, origin, .. }) = &remote.address.credentials {
+            if api["authstatus"][0] != "ok" {
+                let what = if user == TOKEN_USER { "the token" } else { "the password" };
+                return Err(Exit::failure(format!(
+                    "{base} does not accept {what} from {origin}: it is wrong, expired or revoked"
+                )));
+            }
+            if origin.contains(".pypirc") {
+                note(&format!("as the user of {origin}"));
+            }
+        }
+        Ok(remote)
+    }
+
+    /// The `result` of what is at this place.
+    ///
+    /// # Errors
+    /// As [`Remote::send`].
+    pub(super) async fn get(&self, place: &[&str]) -> Result<Value, Exit> {
+        let answer = self.send(Method::GET, place, &[], None).await?;
+        Ok(answer["result"].clone())
+    }
+
+    /// A simple page as JSON.
+    ///
+    /// # Errors
+    /// As [`Remote::send`].
+    pub(super) async fn simple(&self, place: &[&str]) -> Result<Value, Exit> {
+        const TYPE: &str = "application/vnd.pypi.simple.v1+json";
+        self.request(Method::GET, self.url(place, &[], true), None, TYPE).await
+    }
+
+    /// Sends a request to the place below the server's URL that these names make, and gives the JSON of the answer.
+    ///
+    /// # Errors
+    /// No answer, or a refusal in the server's own words.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        place: &[&str],
+        query: &[&str],
+        body: Option<&Value>,
+    ) -> Result<Value, Exit> {
+        self.request(method, self.url(place, query, false), body, "application/json").await
+    }
+
+    fn url(&self, place: &[&str], query: &[&str], has_slash: bool) -> Url {
+        let mut url = self.address.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(place);
+            if has_slash {
+                segments.push("");
+            }
+        }
+        if !query.is_empty() {
+            url.set_query(Some(&query.join("&")));
+        }
+        url
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<&Value>,
+        accept: &str,
+    ) -> Result<Value, Exit> {
+        let base = &self.address.base;
+        let mut request = self.client.request(method.clone(), url.clone()).header("Accept", accept);
+        if method != Method::POST {
+            request = request.timeout(ANSWER_TIMEOUT);
+        }
+        if let Some(Credentials { user, secret, .. }) = &self.address.credentials {
+            request = request.basic_auth(user, Some(secret));
+        }
+        if let Some(body) = body {
+            request = request.header("Content-Type", "application/json").body(body.to_string());
+        }
+        let response = request.send().await.map_err(|error| unreachable(base, &error))?;
+        let status = response.status();
+        if status.is_redirection() {
+            let location = response.headers().get("location").and_then(|it| it.to_str().ok());
+            return Err(Exit::failure(format!(
+                "{url} leads to {}: give the URL of the server itself",
+                location.unwrap_or("another place")
+            )));
+        }
+        let bytes = response.bytes().await.map_err(|error| unreachable(base, &error))?;
+        match serde_json::from_slice::<Value>(&bytes) {
+            Ok(answer) if status.is_success() => Ok(answer),
+            Ok(answer) => Err(self.refused(status, &answer)),
+            Err(_) => Err(Exit::failure(format!(
+                "{url} answers {status} without the JSON of a Larder: is {base} the URL of one?"
+            ))),
+        }
+    }
+
+    /// A refusal in the server's words, which name their cause.
+    fn refused(&self, status: StatusCode, answer: &Value) -> Exit {
+        let base = &self.address.base;
+        let said = ["message", "detail"].into_iter().find_map(|key| answer[key].as_str());
+        let said = said.map(str::to_owned).or_else(|| failures(&answer["result"]));
+        let said = said.unwrap_or_else(|| answer.to_string());
+        let is_stranger = self.address.credentials.is_none()
+            && matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let hint = match is_stranger {
+            true => {
+                "; no credentials were sent: set LARDER_TOKEN, or give --token-stdin, or --user with --password-stdin"
+            }
+            false => "",
+        };
+        Exit::failure(format!("{base} answers {}: {said}{hint}", status.as_u16()))
+    }
+}
+
+/// What failed of a push to elsewhere, which answers with what became of each file.
+fn failures(log: &Value) -> Option<String> {
+    let is_failed = |entry: &&Value| !matches!(entry[0].as_u64(), Some(200 | 201));
+    let lines: Vec<String> = log.as_array()?.iter().filter(is_failed).map(action).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
+}
+
+/// An entry of a push's log as a line.
+pub(super) fn action(entry: &Value) -> String {
+    let words = entry.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+    let words = words.map(|word| word.as_str().map_or_else(|| word.to_string(), str::to_owned));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn unreachable(base: &Url, error: &reqwest::Error) -> Exit {
+    // The innermost cause is what a person can act on, such as "connection refused".
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let text = match error.is_timeout() {
+        true => format!("{base} does not answer in time"),
+        false => format!("{base} cannot be reached: {cause}"),
+    };
+    Exit::failure(format!("{text}. Does the server run, and is this its address?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, &str>) {
+        match (server_url(text), expected) {
+            (Ok(url), Ok(expected)) => assert_eq!(url.as_str(), expected),
+            (Err(said), Err(expected)) => assert!(said.contains(expected), "{text}: {said}"),
+            (found, _) => panic!("{text}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn the_url_of_a_server() {
+        check("http://127.0.0.1:8080", Ok("http://127.0.0.1:8080/"));
+        check("https://h/larder/?x#y", Ok("https://h/larder/"));
+        check("127.0.0.1:8080", Err("`127.0.0.1:8080`: the URL of a server was expected"));
+        check("larder.example", Err("as https://larder.example"));
+        check("ftp://h", Err("`ftp://h`: the URL"));
+        check("http://bob:x@h", Err("--password-stdin"));
+    }
+
+    #[test]
+    fn what_failed_of_a_push_is_told() {
+        let log = serde_json::json!([
+            [200, "upload", "team/dev/+f/a", ""],
+            [403, "upload", "team/dev/+f/b", "no"],
+        ]);
+        assert_eq!(failures(&log).as_deref(), Some("403 upload team/dev/+f/b no"));
+        assert_eq!(failures(&log["x"]), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! `larder index …` and `larder release …` beside a running server: on its data directory, and over HTTP.
+
+mod index;
+mod release;
+mod remote;
+
+use serde_json::Value;
+
+use crate::accounts::{Done, Place, prepare};
+use crate::client::Response;
+use crate::process::{Process, larder};
+use crate::python::{Upload, sdist};
+use crate::wait_until;
+
+/// A server of the Python index alone, with the users `root` (password `horse`), `team` and `alice` (password `pw`).
+struct Running {
+    process: Process,
+}
+
+/// A way to run commands: with these words after every line.
+struct Way<'running> {
+    running: &'running Running,
+    flags: Vec<String>,
+}
+
+impl Running {
+    fn start() -> Running {
+        Running::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Running {
+        let arguments = [&["--aur-enabled=false"], arguments].concat();
+        let process = Process::start(&arguments, |directory| {
+            let place = prepare(directory);
+            place.add("team", "pw");
+            place.add("alice", "pw");
+        });
+        Running { process }
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place(self.process.directory.path())
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.process.client.address)
+    }
+
+    /// On the data directory.
+    fn store(&self) -> Way<'_> {
+        self.way(&["--data-dir", "data"])
+    }
+
+    /// By the server, for a new token of a user with these scopes.
+    fn server(&self, user: &str, scopes: &str) -> Way<'_> {
+        let token = self.place().token(&format!("{user} --scope {scopes}"));
+        let way = self.way(&["--server", &self.url(), "--token", &token]);
+        wait_until("the token", || way.run("index list").code == Some(0));
+        way
+    }
+
+    fn way(&self, flags: &[&str]) -> Way<'_> {
+        Way { running: self, flags: flags.iter().map(|flag| (*flag).to_owned()).collect() }
+    }
+
+    fn get(&self, target: &str) -> Response {
+        self.process.client.get_with(target, &[("Accept", "application/json")])
+    }
+
+    /// Uploads a source archive as the user `team`.
+    #[track_caller]
+    fn upload(&self, stage: &str, filename: &str) {
+        let (content_type, body) = Upload::of(filename, &sdist(filename)).form();
+        let authorization = crate::accounts::basic("team", "pw");
+        let headers =
+            [("Content-Type", content_type.as_str()), ("Authorization", authorization.as_str())];
+        let done = self.process.client.send("POST", &format!("/{stage}/"), &headers, &body);
+        assert_eq!(done.status, 200, "{}", done.text());
+    }
+}
+
+impl Way<'_> {
+    fn run(&self, line: &str) -> Done {
+        self.run_with(line, &[], "")
+    }
+
+    fn run_with(&self, line: &str, variables: &[(&str, &str)], input: &str) -> Done {
+        use std::process::Stdio;
+        let mut command = larder(self.running.process.directory.path());
+        command.args(line.split_whitespace()).args(&self.flags).envs(variables.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        // It may end without reading.
+        let _ =
+            std::io::Write::write_all(&mut child.stdin.take().expect("piped"), input.as_bytes());
+        let output = child.wait_with_output().expect("it runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        Done {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
+    /// A command that ends well prints this.
+    #[track_caller]
+    fn prints(&self, line: &str, expected: &str) {
+        let done = self.run(line);
+        assert_eq!(done.code, Some(0), "`{line}`: {done:?}");
+        assert!(done.stdout.contains(expected), "`{line}`: expected `{expected}` in: {done:?}");
+    }
+
+    #[track_caller]
+    fn json(&self, line: &str) -> Value {
+        let done = self.run(&format!("{line} --json"));
+        assert_eq!(done.code, Some(0), "`{line}`: {done:?}");
+        serde_json::from_str(&done.stdout).expect("JSON")
+    }
+
+    /// A command ends with this code and says this on stderr.
+    #[track_caller]
+    fn fails(&self, line: &str, code: i32, says: &str) {
+        let done = self.run(line);
+        assert_eq!(done.code, Some(code), "`{line}`: {done:?}");
+        assert!(done.stderr.contains(says), "`{line}`: expected `{says}` in: {done:?}");
+        assert_eq!(done.stdout, "", "`{line}`");
+    }
+}

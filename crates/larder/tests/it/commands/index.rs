@@ -1,0 +1,85 @@
+//! Indexes made, shown, changed and removed, both ways.
+
+use serde_json::json;
+
+use super::{Running, Way};
+use crate::wait_until;
+
+#[test]
+fn an_index_is_made_shown_changed_and_removed_on_the_data_directory() {
+    let running = Running::start();
+    check_life(&running, &running.store());
+    let listed = running.store().run("index list alice").stdout;
+    assert_eq!(listed.lines().count(), 1, "no index is hers: {listed}");
+}
+
+#[test]
+fn an_index_is_made_shown_changed_and_removed_over_http() {
+    let running = Running::start();
+    let way = running.server("team", "python:admin");
+    check_life(&running, &way);
+}
+
+/// All of it, seen by the running server as well.
+#[track_caller]
+fn check_life(running: &Running, way: &Way<'_>) {
+    way.prints("index add team/prod volatile=false", "made the index team/prod: ");
+    way.prints("index add team/dev bases=team/prod", "bases=team/prod");
+    wait_until("the server's index", || running.get("/team/dev").status == 200);
+    assert_eq!(running.get("/team/dev").json()["result"]["bases"], json!(["team/prod"]));
+    assert_eq!(running.get("/team/prod").json()["result"]["volatile"], false);
+
+    let listed = way.run("index list").stdout;
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].starts_with("INDEX"), "{listed}");
+    assert!(lines[1].starts_with("team/dev ") && lines[1].contains("team/prod"), "{listed}");
+    assert!(lines[2].starts_with("team/prod") && lines[2].contains("false"), "{listed}");
+    assert_eq!(way.json("index list")[1]["name"], "team/prod");
+    assert_eq!(way.json("index list team").as_array().map(Vec::len), Some(2));
+
+    way.prints("index set team/dev acl_upload+=alice title=nightly", "title=nightly");
+    wait_until("the server's list", || {
+        let accept = ("Accept", "application/json");
+        let root = ("Authorization", &*crate::accounts::basic("root", "horse"));
+        let shown = running.process.client.get_with("/team/dev", &[accept, root]).json();
+        shown["result"]["acl_upload"] == json!(["team", "alice"])
+    });
+    assert_eq!(way.json("index show team/dev")["acl_upload"], json!(["team", "alice"]));
+    assert_eq!(way.json("index show team/dev")["projects"], json!([]));
+    way.prints("index show team/dev", "title");
+
+    way.fails("index add team/dev", 1, "index 'team/dev' exists");
+    way.fails("index show team/x", 1, "The stage team/x could not be found.");
+    way.fails("index set team/dev colour=red", 1, "colour=red; `larder index set --help` lists");
+    way.fails("index set team/dev volatile=perhaps", 1, "perhaps");
+    way.fails("index set team/dev bases=team/none", 1, "team/none");
+    way.fails("index set team/dev colour", 2, "`key=value`, `key+=value`");
+    way.fails("index set team/dev", 2, "KEY=VALUE was expected");
+    way.fails("index add nobody-here", 2, "nobody-here");
+    way.fails("index add team/pypi type=mirror", 1, "`type=mirror` cannot be made");
+    way.fails("index remove team/prod", 1, "non-volatile, cannot delete; --force removes it");
+    way.prints("index remove team/prod --force", "removed the index team/prod");
+    way.prints("index remove team/dev", "removed the index team/dev");
+    wait_until("the indexes to be gone", || running.get("/team/dev").status == 404);
+    way.fails("index remove team/dev", 1, "could not be found.; `larder index list` shows");
+}
+
+#[test]
+fn an_index_wants_a_user() {
+    let running = Running::start();
+    running.store().fails("index add zoe/dev", 1, "no user 'zoe'; `larder user add` makes users");
+    let root = running.server("root", "python:admin");
+    root.fails("index add zoe/dev", 1, "no user 'zoe'; `larder user add` makes users");
+}
+
+/// A change of rights on the data directory is in the security log, as if a server had made it.
+#[test]
+fn what_a_command_changes_of_rights_is_in_the_security_log() {
+    let running = Running::start();
+    let logged = running.way(&["--data-dir", "data", "--security-log", "security.log"]);
+    logged.prints("index add team/dev", "made");
+    logged.prints("index set team/dev acl_upload=alice", "alice");
+    let path = running.process.directory.path().join("security.log");
+    let log = std::fs::read_to_string(path).expect("a log");
+    assert!(log.contains("team/dev") && log.contains("alice"), "{log}");
+}

@@ -1,0 +1,136 @@
+//! Releases listed, yanked, pushed and removed, both ways.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{Running, Way};
+use crate::process::Process;
+use crate::wait_until;
+
+/// Two indexes, and a project with two releases in one.
+fn released() -> Running {
+    let running = Running::start();
+    let store = running.store();
+    store.prints("index add team/dev", "made");
+    store.prints("index add team/prod volatile=false", "made");
+    wait_until("the index", || running.get("/team/prod").status == 200);
+    running.upload("team/dev", "my-lib-1.9.zip".replace("my-lib", "lib").as_str());
+    running.upload("team/dev", "lib-1.10.zip");
+    running
+}
+
+#[test]
+fn a_release_is_listed_yanked_pushed_and_removed_on_the_data_directory() {
+    let running = released();
+    check_life(&running, &running.store());
+}
+
+#[test]
+fn a_release_is_listed_yanked_pushed_and_removed_over_http() {
+    let running = released();
+    let way = running.server("team", "python:admin,python:upload");
+    check_life(&running, &way);
+}
+
+/// What installers are told of the yanks of the project.
+fn yanks(running: &Running, stage: &str) -> Vec<String> {
+    let accept = [("Accept", "application/vnd.pypi.simple.v1+json")];
+    let page = running.process.client.get_with(&format!("/{stage}/+simple/lib/"), &accept).json();
+    let files = page["files"].as_array().cloned().unwrap_or_default();
+    files.iter().map(|file| file["yanked"].to_string()).collect()
+}
+
+#[track_caller]
+fn check_life(running: &Running, way: &Way<'_>) {
+    let listed = way.run("release list team/dev").stdout;
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].starts_with("PROJECT"), "{listed}");
+    assert!(lines[1].starts_with("lib") && lines[1].contains(" 1.10 "), "newest first: {listed}");
+    assert_eq!(lines.len(), 3, "{listed}");
+    let list = way.json("release list team/dev lib");
+    assert_eq!(list[1]["version"], "1.9");
+    assert_eq!(list[1]["files"][0]["filename"], "lib-1.9.zip");
+    assert!(list[1]["files"][0]["size"].as_u64().is_some_and(|size| size > 0), "{list}");
+
+    way.prints("release yank team/dev lib 1.9 --reason=broken", "yanked lib 1.9 in team/dev");
+    wait_until("the yank", || yanks(running, "team/dev").contains(&"\"broken\"".to_owned()));
+    assert_eq!(way.json("release list team/dev lib")[1]["yanked"], "broken");
+    way.prints("release list team/dev", "yes: broken");
+    way.prints("release yank team/dev lib 1.9 --undo", "no longer yanked");
+    wait_until("no yank", || !yanks(running, "team/dev").contains(&"\"broken\"".to_owned()));
+    way.prints("release yank team/dev lib 1.9", "yanked");
+    way.prints("release unyank team/dev lib 1.9", "no longer yanked");
+    assert_eq!(way.json("release list team/dev lib")[1]["yanked"], json!(null));
+
+    way.prints("release push team/dev Lib 1.10 team/prod", "from team/dev to team/prod (files: 1)");
+    wait_until("the push", || running.get("/team/prod/lib/1.10").status == 200);
+    way.prints("release push team/dev lib 1.10 team/prod", "team/prod");
+
+    way.fails("release list team/none", 1, "The stage team/none could not be found.");
+    way.fails("release yank team/dev lib 7", 1, "7");
+    way.fails("release push team/dev lib 7 team/prod", 1, "7");
+    way.fails("release push team/dev lib 1.9 team/none", 1, "team/none");
+    way.fails("release push team/dev lib 1.9 prod", 2, "`prod`: USER/INDEX was expected");
+    way.fails("release push team/dev lib 1.9 team/prod --only-docs", 1, "no");
+    way.fails("release remove team/dev lib", 2, "VERSION");
+    way.fails("release remove team/prod lib 1.10", 1, "--force removes it");
+    way.prints("release remove team/prod lib 1.10 --force", "removed lib 1.10 from team/prod");
+    way.prints("release remove team/dev lib 1.9", "removed lib 1.9 from team/dev");
+    wait_until("the version to be gone", || running.get("/team/dev/lib/1.9").status == 404);
+    way.prints("release remove team/dev lib --all-versions", "removed all of lib");
+    wait_until("the project to be gone", || running.get("/team/dev/lib").status == 404);
+    way.fails("release remove team/dev lib --all-versions", 1, "project not found");
+}
+
+#[test]
+fn a_release_goes_to_a_server_elsewhere() {
+    let running = Running::start_with(&["--egress-allow", "127.0.0.1"]);
+    running.store().prints("index add team/dev", "made");
+    wait_until("the index", || running.get("/team/dev").status == 200);
+    running.upload("team/dev", "lib-1.0.zip");
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let prepared = crate::accounts::prepare(directory.path());
+    prepared.run("index add root/other");
+    let other = Process::start_in(directory.clone(), "data", &["--aur-enabled=false"]);
+    let url = format!("http://{}/root/other/", other.client.address);
+    let line = format!("release push team/dev lib 1.0 {url} --to-user root --to-password-stdin");
+
+    running.store().fails(&line, 2, "add --server URL");
+    let way = running.server("team", "python:upload,python:admin");
+    way.fails(&format!("release push team/dev lib 1.0 {url}"), 2, "--to-user NAME");
+    let done = way.run_with(&line, &[], "wrong\n");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("upload team/dev/+f/"), "which file, and why: {done:?}");
+    let done = way.run_with(&line, &[], "horse\n");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("200 upload team/dev/+f/"), "{done:?}");
+    let accept = [("Accept", "application/json")];
+    assert_eq!(other.client.get_with("/root/other/lib/1.0", &accept).status, 200);
+}
+
+/// Not one that is missing is pushed, on the data directory as little as by a server.
+#[test]
+fn a_file_that_is_missing_is_not_pushed() {
+    let running = released();
+    let digest = record::Digest::of(&crate::python::sdist("lib-1.10.zip")).to_string();
+    let blobs = running.process.directory.path().join("data/blobs/sha256");
+    let mut gone = 0;
+    for first in std::fs::read_dir(blobs).expect("blobs").flatten() {
+        gone += remove_below(&first.path(), &digest);
+    }
+    assert_eq!(gone, 1);
+    let line = "release push team/dev lib 1.10 team/prod";
+    running.store().fails(line, 1, "nothing was written; `larder verify` lists");
+    running.store().prints("release list team/prod", "PROJECT");
+    assert_eq!(running.get("/team/prod/lib/1.10").status, 404);
+}
+
+fn remove_below(path: &std::path::Path, name: &str) -> usize {
+    if path.is_file() {
+        let is_it = path.file_name().is_some_and(|it| it == name);
+        return usize::from(is_it && std::fs::remove_file(path).is_ok());
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| remove_below(&entry.path(), name)).sum()
+}

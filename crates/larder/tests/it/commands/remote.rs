@@ -1,0 +1,88 @@
+//! Which server is asked and as whom, and what is said where that goes wrong.
+
+use super::Running;
+use crate::wait_until;
+
+#[test]
+fn a_token_without_the_scope_gets_the_servers_sentence() {
+    let running = Running::start();
+    running.store().prints("index add team/dev", "made");
+    wait_until("the index", || running.get("/team/dev").status == 200);
+    running.upload("team/dev", "lib-1.0.zip");
+    let way = running.server("team", "python:upload");
+    let lacks = "this token lacks the scope `python:admin`";
+    way.fails("index add team/prod", 1, lacks);
+    way.fails("index set team/dev volatile=false", 1, lacks);
+    way.fails("index remove team/dev", 1, lacks);
+    way.fails("release yank team/dev lib 1.0", 1, lacks);
+    way.fails("release remove team/dev lib 1.0", 1, lacks);
+    let alice = running.server("alice", "python:admin,python:upload");
+    alice.fails("index set team/dev volatile=false", 1, "only `team` and administrators may");
+    alice.fails("release yank team/dev lib 1.0", 1, "`alice` is not in `acl_upload` of team/dev");
+    assert_eq!(running.get("/team/prod").status, 404);
+    assert_eq!(running.get("/team/dev/lib/1.0").status, 200);
+}
+
+#[test]
+fn credentials_come_from_flags_the_environment_standard_input_or_twines_file() {
+    let running = Running::start();
+    let token = running.place().token("team --scope python:admin");
+    let url = running.url();
+    let way = running.way(&["--server", &url]);
+    let mut count = 0;
+    let mut check = |line: &str, variables: &[(&str, &str)], input: &str, code: i32, says: &str| {
+        count += 1;
+        let line = format!("index add team/i{count} {line}");
+        let done = way.run_with(&line, variables, input);
+        assert_eq!(done.code, Some(code), "{line}: {done:?}");
+        assert!(format!("{}{}", done.stdout, done.stderr).contains(says), "{line}: {done:?}");
+        assert!(!done.stderr.contains("unknown variable"), "{done:?}");
+    };
+    wait_until("the token", || {
+        way.run_with("index list", &[("LARDER_TOKEN", &token)], "").code == Some(0)
+    });
+    check("", &[("LARDER_TOKEN", &token)], "", 0, "made");
+    check("--token-stdin", &[], &format!("{token}\n"), 0, "made");
+    check("--user team --password-stdin", &[], "pw\n", 0, "made");
+    check("", &[], "", 1, "no credentials were sent: set LARDER_TOKEN");
+    check(
+        "",
+        &[("LARDER_TOKEN", "larder_x")],
+        "",
+        1,
+        "does not accept the token from LARDER_TOKEN",
+    );
+    check("--token -begins-with-a-dash", &[], "", 1, "does not accept the token from --token");
+    check("--user team --password-stdin", &[], "no\n", 1, "does not accept the password");
+    check("--token-stdin", &[], "", 2, "is empty");
+    check("--user team", &[], "", 2, "--password-stdin");
+    let pypirc = running.process.directory.path().join(".pypirc");
+    let section =
+        format!("[team-dev]\nrepository = {url}/team/dev/\nusername = team\npassword = pw\n");
+    std::fs::write(&pypirc, section).expect("a file");
+    check("", &[], "", 0, "as the user of [team-dev]");
+    std::fs::write(
+        &pypirc,
+        "[x]\nrepository = http://127.0.0.1:1/team/dev/\nusername = team\npassword = pw\n",
+    )
+    .expect("a file");
+    check("", &[], "", 1, "no credentials were sent");
+}
+
+#[test]
+fn what_is_no_larder_is_told() {
+    let running = Running::start();
+    let check = |server: &str, code: i32, says: &str| {
+        running.way(&["--server", server]).fails("index list", code, says);
+    };
+    // Bound and not listening: nobody else gets the port meanwhile.
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+    let port = free.expect("an address").port();
+    check(&format!("http://127.0.0.1:{port}"), 1, "cannot be reached: ");
+    check(&format!("http://127.0.0.1:{port}"), 1, "Does the server run, and is this its address?");
+    check("larder.example", 2, "`larder.example`: the URL of a server was expected, as https://");
+    check(&format!("{}/nowhere", running.url()), 1, "nowhere");
+    let both = running.way(&["--server", &running.url(), "--data-dir", "data"]);
+    both.fails("index list", 2, "--data-dir");
+    running.way(&["--token", "x"]).fails("index list", 2, "--server");
+}
