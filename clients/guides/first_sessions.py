@@ -1,0 +1,3 @@
+"""Five people's first sessions; each is a way through the pages, with what they want at its end."""
+
+ALL = {}
