@@ -79,6 +79,12 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
                 2,
             )
         })?;
+        if !kept.is_unchanged() {
+            return Err(HttpError::unavailable(
+                "the dump in the data directory was changed by something else; the next one that is fetched takes its place",
+                60,
+            ));
+        }
         return Ok(Found {
             sha256: kept.sha256.clone(),
             download: Download::File(kept.clone()),

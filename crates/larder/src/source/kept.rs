@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::SourceError;
-use super::arrival::{Arrival, ArrivalKind, FileReader, Validators};
+use super::arrival::{Arrival, ArrivalKind, FileReader, Stamp, Validators};
 use super::lock::DataDirLock;
 use super::spec::hex;
 use super::url::SPOOL_PREFIX;
@@ -54,9 +54,15 @@ pub struct KeptFile {
     /// When the dump was modified at its source, as far as that is known; sent as `Last-Modified`.
     pub modified_at: SystemTime,
     file: Arc<File>,
+    stamp: Stamp,
 }
 
 impl KeptFile {
+    /// Whether nobody has written to the file since its digest was taken: one question to the system's memory.
+    pub fn is_unchanged(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| Stamp::of(&metadata) == self.stamp)
+    }
+
     /// A reader of exactly the bytes that `sha256` describes, from the first one. It blocks.
     pub fn reader(&self) -> FileReader {
         FileReader::new(Arc::clone(&self.file))
@@ -158,6 +164,7 @@ impl Kept {
             sha256,
             modified_at: arrival.modified_at.unwrap_or_else(SystemTime::now),
             file: Arc::clone(&arrival.file),
+            stamp: arrival.stamp,
         });
         Ok(Some(arrival))
     }
@@ -239,8 +246,9 @@ impl Kept {
         // This preserves the time over a restart. Some file systems refuse it; then the time of keeping counts.
         let _ = file.set_modified(modified_at);
         file.sync_all().map_err(unwritten(aside))?;
-        let size_bytes = file.metadata().map_err(unwritten(aside))?.len();
-        Ok(KeptFile { path: self.path(), size_bytes, sha256, modified_at, file })
+        let stamp = Stamp::of(&file.metadata().map_err(unwritten(aside))?);
+        let size_bytes = stamp.size_bytes;
+        Ok(KeptFile { path: self.path(), size_bytes, sha256, modified_at, file, stamp })
     }
 
     fn path(&self) -> PathBuf {

@@ -154,7 +154,16 @@ impl Refresh {
                     source.accepted(&arrival);
                 }
             }
-            Err(problem) => self.fail(&format!("the dump that was kept is not good: {problem}")),
+            Err(problem) => {
+                let advice = match source {
+                    Some(_) => "the source is waited for",
+                    None => "remove it, or set aur.source",
+                };
+                self.fail(&format!(
+                    "the dump that was kept in `{}` is not good ({problem}): {advice}",
+                    Kept::path_in(&self.app.config.data_dir).display()
+                ));
+            }
         }
     }
 
