@@ -9,7 +9,8 @@ use futures_util::TryStreamExt as _;
 use record::{Batch, Expected, Key, Serial};
 use store::blobs::FailureKind;
 use store::{
-    BlobError, BlobLocation, BlobStore, CommitError, DatabaseLocation, Records, StoreIdentity,
+    BlobError, BlobLocation, BlobStore, CommitError, DatabaseLocation, Records, RecordsOptions,
+    StoreIdentity,
 };
 
 use crate::accounts;
@@ -128,22 +129,31 @@ pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
 /// If `blobs` name a store or hold anything.
 pub async fn check_beside_new_records(
     database: &DatabaseLocation,
+    options: &RecordsOptions,
     blobs: &BlobStore,
     location: &BlobLocation,
 ) -> anyhow::Result<()> {
-    if let Some(found) = blobs.identity().await? {
+    // The blobs first: another process that makes a store at this moment makes its records before it names its blobs.
+    let identity = blobs.identity().await.with_context(|| undecided(location))?;
+    let trouble = match identity {
+        Some(found) => format!("the blobs in `{location}` belong to the store {found}"),
+        None if blobs.list().try_next().await?.is_some() => {
+            format!("there are blobs in `{location}`")
+        }
+        None => return Ok(()),
+    };
+    // A database that cannot be asked is not new as far as is known; opening it says what is wrong.
+    if Records::is_new(database, options).await.unwrap_or(false) {
         bail!(
-            "there are no records in {database}, but the blobs in `{location}` belong to the store {found}; nothing \
-             was made or changed. {ADVICE}"
-        );
-    }
-    if blobs.list().try_next().await?.is_some() {
-        bail!(
-            "there are no records in {database}, but there are blobs in `{location}`; nothing was made or changed. \
-             {ADVICE}"
+            "there are no records in {database}, but {trouble}; nothing was made or changed. {ADVICE}"
         );
     }
     Ok(())
+}
+
+/// What is said of blobs whose name cannot be read.
+fn undecided(location: &BlobLocation) -> String {
+    format!("it cannot be told whose blobs there are in `{location}`. {ADVICE}")
 }
 
 /// Refuses to make a place for blobs where the records say that there must be one.
@@ -182,15 +192,29 @@ pub async fn settle(
     location: &BlobLocation,
 ) -> anyhow::Result<()> {
     let mut known = of_records(records).await?;
-    let found = blobs.identity().await.with_context(|| {
-        format!("it cannot be told whose blobs there are in `{location}`. {ADVICE}")
-    })?;
+    let found = blobs.identity().await.with_context(|| undecided(location))?;
     if known.is_none() && found.is_some() {
         // Another process may have made both since.
         known = of_records(records).await?;
     }
     match (known, found) {
-        (Some(known), Some(found)) if known == found => Ok(blobs.bind(&known).await?),
+        (Some(known), Some(found)) if known == found => {
+            if let Some(Older { found, noted }) = older(records, blobs, &known).await? {
+                bail!(
+                    "the records in {database} are an older copy: they are at serial {found}, but the blobs in \
+                     `{location}` know that they were at serial {noted}. Writes that were acknowledged are not in \
+                     them; nothing was changed. If there are newer records, bring them back and start again. To go \
+                     on with these, and to give up what came later, say so once with `larder adopt`; \
+                     `larder restore` does not ask for it"
+                );
+            }
+            blobs.bind(&known).await?;
+            hold(records, &known)?;
+            if let Err(error) = blobs.note_serial(records.serial().await?).await {
+                tracing::warn!(%error, "it cannot be noted beside the blobs how far the records have come");
+            }
+            Ok(())
+        }
         (Some(known), Some(found)) => bail!(
             "the records in {database} are those of the store {known}, but the blobs in `{location}` belong to the \
              store {found}; nothing was changed. {ADVICE}"
@@ -204,7 +228,7 @@ pub async fn settle(
             match census.verdict() {
                 Verdict::Adopt => adopt(records, blobs, location).await,
                 Verdict::Serve => {
-                    make(records).await?;
+                    hold(records, &make(records).await?)?;
                     tracing::error!(
                         "the blobs in `{location}` do not say whose they are, and may be another store's ({census}): \
                          they are served, and never swept. `larder adopt` says that they belong to these records"
@@ -220,12 +244,43 @@ pub async fn settle(
     }
 }
 
+/// From now on the database must be the one with this name.
+fn hold(records: &Records, identity: &StoreIdentity) -> anyhow::Result<()> {
+    records.bind(Key::new(IDENTITY_KEY)?, identity.to_string().into());
+    Ok(())
+}
+
+/// Records that lack commits which they once had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Older {
+    /// The serial that they are at.
+    pub found: Serial,
+    /// The serial that is noted beside the blobs.
+    pub noted: Serial,
+}
+
+/// Whether the records of the store `identity` are older than what is noted beside its blobs.
+///
+/// # Errors
+/// Those of reading.
+pub async fn older(
+    records: &Records,
+    blobs: &BlobStore,
+    identity: &StoreIdentity,
+) -> anyhow::Result<Option<Older>> {
+    // The note first: it is never ahead of the records, and other processes write on.
+    let Some(noted) = blobs.highest_serial(identity).await? else { return Ok(None) };
+    let found = records.serial().await?;
+    Ok((found < noted).then_some(Older { found, noted }))
+}
+
 async fn adopt(
     records: &Records,
     blobs: &BlobStore,
     location: &BlobLocation,
 ) -> anyhow::Result<()> {
     let identity = make(records).await?;
+    hold(records, &identity)?;
     match blobs.adopt(&identity, false).await {
         Ok(()) => Ok(blobs.bind(&identity).await?),
         // They can still be read.
@@ -242,13 +297,22 @@ async fn adopt(
     }
 }
 
-/// What a sweep asks first, and each time: that records and blobs carry the same name.
+/// What a sweep asks first, and each time: that records and blobs carry the same name, and that the records are not an
+/// older copy.
 ///
 /// # Errors
-/// If they do not, or one of them carries none.
+/// If they do not, or one of them carries none, or if they are.
 pub async fn check_before_sweep(records: &Records, blobs: &BlobStore) -> anyhow::Result<()> {
     match (of_records(records).await?, blobs.identity().await?) {
-        (Some(known), Some(found)) if known == found => Ok(blobs.bind(&known).await?),
+        (Some(known), Some(found)) if known == found => {
+            if let Some(Older { found, noted }) = older(records, blobs, &known).await? {
+                bail!(
+                    "nothing was swept: the records are an older copy, at serial {found}, but the blobs know that they \
+                     were at serial {noted}. `larder adopt` says that these are the records to go on with"
+                );
+            }
+            Ok(blobs.bind(&known).await?)
+        }
         (Some(known), Some(found)) => bail!(
             "nothing was swept: the blobs belong to the store {found}, but the records are those of {known}"
         ),

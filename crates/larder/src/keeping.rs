@@ -31,7 +31,7 @@ pub use migrate::{Layout, layout, migrate};
 pub use named::{Named, NamedBlob, is_named, named_in_part};
 pub use progress::Progress;
 pub use restore::{RestoreReport, restore};
-pub use sweep::{SweepOutcome, SweepPlan, sweep};
+pub use sweep::{Known, SweepOutcome, SweepPlan, sweep};
 pub use verify::{Fault, VerifyReport, verify};
 
 /// Blobs that are copied or hashed at once.

@@ -120,6 +120,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     followers.spawn(tasks::store_tail::run(app.clone(), followers_stop.clone()));
     tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::scrub::run(app.clone(), shutdown.clone()));
+    tasks.spawn(tasks::highest_serial::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::throttling::run(app.clone(), shutdown.clone()));
     if let Some(tls) = &tls {
@@ -184,6 +185,7 @@ impl Running {
         self.followers_stop.cancel();
         ended(&mut self.followers).await;
         self.app.cpu_pool.stop().await;
+        tasks::highest_serial::note(&self.app).await;
         self.app.keeper.records.close().await;
         tracing::info!("stopped");
     }

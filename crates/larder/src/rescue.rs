@@ -130,10 +130,7 @@ async fn write(stored: &Stored, name: &StoreIdentity, target: &Records) -> anyho
     };
     let mut restore = target.restore().await?;
     let mut count = 0;
-    let all = std::iter::once(identity)
-        .chain(stored.accounts.records())
-        .chain(stored.articles.records())
-        .chain(stored.index.records());
+    let all = std::iter::once(identity).chain(stored.records());
     for record in all {
         restore.take(record).await?;
         count += 1;

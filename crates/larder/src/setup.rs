@@ -65,10 +65,8 @@ pub async fn open(config: &Config) -> anyhow::Result<Keeper> {
         Err(BlobError::Absent { .. }) => None,
         opened => Some(opened.with_context(unreadable)?),
     };
-    if let (DatabaseLocation::Sqlite(path), Some(blobs)) = (&database, &existing)
-        && std::fs::metadata(path).is_ok_and(|found| found.len() == 0) | !path.exists()
-    {
-        identity::check_beside_new_records(&database, blobs, &location).await?;
+    if let Some(blobs) = &existing {
+        identity::check_beside_new_records(&database, &options, blobs, &location).await?;
     }
     let records = Records::open(&database, options);
     let records = records.await.map_err(|error| with_reason(&database, error.into()))?;

@@ -68,6 +68,14 @@ impl Stored {
     }
 }
 
+impl Stored {
+    /// The records of every surface, as they are in memory; those that were deleted or could not be read are not among
+    /// them.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        self.accounts.records().chain(self.articles.records()).chain(self.index.records())
+    }
+}
+
 /// What a write is decided on: the published state, and who asks, as of that very state. Nothing is written for a
 /// request without one: whether its sender may is judged by what this says, not by what held when it came.
 pub struct Basis {

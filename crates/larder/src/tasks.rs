@@ -2,6 +2,7 @@
 
 pub mod aur_refresh;
 pub mod blob_sweep;
+pub mod highest_serial;
 pub mod retention;
 pub mod scrub;
 pub mod store_tail;

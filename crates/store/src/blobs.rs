@@ -19,6 +19,7 @@
 mod damage;
 mod directory;
 mod error;
+mod highest_serial;
 mod identity;
 mod location;
 mod object;

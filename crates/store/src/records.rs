@@ -8,8 +8,8 @@
 //! not at all; serials become visible in order, without gaps; a batch's preconditions are decided in
 //! the transaction that writes it. Many batches that wait together share one transaction, each under
 //! its own serial: between two serials of one transaction nobody ever sees the store. A database that falls
-//! back behind what a process has seen of it, or whose files are replaced or damaged, is read and written by that
-//! process no more ([`Rewound`]).
+//! back behind what a process has seen of it, that is another store's, or whose files are replaced or damaged, is read
+//! and written by that process no more ([`Rewound`]).
 //! A store keeps no history: a key that is written again is seen with its latest serial only.
 
 mod error;
@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use record::{Batch, Key, Record, Serial};
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -40,9 +41,9 @@ pub use error::{Cause, CommitError, Damage, OpenError, ReadError, RestoreError, 
 pub use location::{DatabaseLocation, DatabaseLocationError};
 pub use restore::Restore;
 
-use error::commit_error;
+use error::{commit_error, open_error};
 use read::{Each, Marking, Sink, Stop};
-use seen::Seen;
+use seen::{Anchor, Seen};
 use wake::Wake;
 use writer::{Request, Writer};
 
@@ -130,6 +131,26 @@ impl Records {
         Records::open_as(location, options, true).await
     }
 
+    /// Whether there are no records at `location` yet: no file or an empty one, or a database without our tables. Makes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`OpenError::Unavailable`]: then it is not known.
+    pub async fn is_new(
+        location: &DatabaseLocation,
+        options: &RecordsOptions,
+    ) -> Result<bool, OpenError> {
+        match location {
+            DatabaseLocation::Sqlite(path) => {
+                Ok(!path.exists() || std::fs::metadata(path).is_ok_and(|found| found.len() == 0))
+            }
+            DatabaseLocation::Postgres(url) => {
+                let is_new = postgres::is_new(url, options.database_timeout).await;
+                is_new.map_err(|error| open_error(&location.to_string(), &error))
+            }
+        }
+    }
+
     async fn open_as(
         location: &DatabaseLocation,
         options: RecordsOptions,
@@ -166,10 +187,17 @@ impl Records {
                 (engine, writer, layout, postgres::LAYOUT)
             }
         };
-        let found = layout.map_err(|error| unavailable(Cause::new(error)))?;
+        let found = layout.map_err(|error| open_error(&shown, &error))?;
         current_layout(known_layout(found, known, &shown)?, known, &shown)?;
-        let serial = engine.serial().await;
-        let serial = serial.map_err(|error| unavailable(Cause::new(error)))?;
+        let serial = match is_read_only {
+            // Who only reads is to see what there is, and may be there to look for what is wrong.
+            true => engine.serial().await.map_err(|error| unavailable(Cause::new(error)))?,
+            false => {
+                let looked = engine.look_through().await;
+                let looked = looked.map_err(|error| open_error(&shown, &error))?;
+                looked.map_err(|flaw| OpenError::Damaged { location: shown.clone(), flaw })?
+            }
+        };
         let wake = Arc::new(Wake::new(serial));
         let closed = CancellationToken::new();
         let tasks = TaskTracker::new();
@@ -186,6 +214,12 @@ impl Records {
         let queue_room = Arc::new(Semaphore::new(room));
         let shared = Shared { engine, options, queue, queue_room, wake, closed, tasks };
         Ok(Records { shared: Arc::new(shared) })
+    }
+
+    /// From now on, for all clones, the record `key` must have this very body, as it has in this store and in no other:
+    /// a database without it is neither read on nor written to, by [`Rewound::Stranger`]. Only the first call counts.
+    pub fn bind(&self, key: Key, body: Bytes) {
+        self.shared.wake.bind(Anchor { key, body });
     }
 
     /// Writes `batch` whole, or nothing of it; returns once it is durable, with its serial. A batch
@@ -405,6 +439,13 @@ impl Engine {
         match self {
             Engine::Sqlite { reader, .. } => reader.serial().await,
             Engine::Postgres { reader, .. } => reader.serial().await,
+        }
+    }
+
+    async fn look_through(&self) -> Result<Result<Serial, String>, sqlx::Error> {
+        match self {
+            Engine::Sqlite { reader, .. } => reader.look_through().await,
+            Engine::Postgres { reader, .. } => reader.look_through().await,
         }
     }
 

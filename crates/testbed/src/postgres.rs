@@ -102,6 +102,17 @@ impl Postgres {
         Frozen { processes }
     }
 
+    /// Has a database execute statements, as its administrator would: with `psql`, and without a transaction around them.
+    #[track_caller]
+    pub fn execute(&self, database: &str, statements: &str) {
+        let mut psql = as_user(&self.programs.join("psql"));
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &self.url_of(database)]);
+        for statement in statements.split(';').map(str::trim).filter(|it| !it.is_empty()) {
+            psql.args(["-c", statement]);
+        }
+        said(&mut psql);
+    }
+
     /// The directory of the socket that it listens on.
     pub fn socket(&self) -> String {
         format!("{}/.s.PGSQL.5432", self.directory.display())

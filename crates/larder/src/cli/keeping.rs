@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use super::{Exit, required};
 use crate::config::{Config, ListenAddress, Loaded};
 use crate::keeping::{self, BackupReport, Layout, Loss, Progress, RestoreReport, Store, counted};
-use crate::keeping::{Adoption, SweepOutcome, SweepPlan, VerifyReport};
+use crate::keeping::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
 use crate::net;
 use crate::source::DataDirLock;
 
@@ -76,7 +76,7 @@ pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 7] {
                     .value_parser(value_parser!(u64).range(..=31_536_000)),
             )
             .arg(switch("force", "Also if it is more than half of all blobs")),
-        leaf("adopt", "Say that these blobs belong to these records, whatever store they name; no server may run on them"),
+        leaf("adopt", "Say that these blobs belong to these records, whatever store they name and however far it had come; no server may run on them"),
         leaf("rescue", "Have the running server write what it has in memory into a new store: for when its database is damaged")
             .arg(directory("Where to; the server writes there, as its user")),
     ]
@@ -175,7 +175,8 @@ async fn act(config: &Config, action: Action) -> anyhow::Result<Answer> {
             };
             let store = Store::open_existing(config).await?;
             let plan = SweepPlan { grace, is_dry_run, is_forced };
-            let outcome = keeping::sweep(&store.records, &store.blobs, plan).await;
+            let outcome =
+                keeping::sweep(&store.records, &store.blobs, plan, &Known::default()).await;
             store.close().await;
             Ok(of_sweep(&outcome?, plan))
         }
@@ -212,15 +213,18 @@ async fn rescue(config: &Config, directory: &Path) -> anyhow::Result<Answer> {
 }
 
 fn of_adoption(adoption: &Adoption, config: &Config) -> Answer {
-    let Adoption { identity, before, census } = adoption;
+    let Adoption { identity, before, serial, serial_before, census } = adoption;
     let before = match before {
         Some(before) if *before == identity.to_string() => "as before".to_owned(),
         Some(before) => format!("before: {before}"),
         None => "before: of no store".to_owned(),
     };
+    let given_up = serial_before.map_or_else(String::new, |before| {
+        format!("; the records are at serial {serial}, and what was written after it up to serial {before} is given up")
+    });
     let text = format!(
         "the blobs in `{}` belong to the store {identity} ({before}); {census}, which a sweep deletes once they are \
-         {} s old\n",
+         {} s old{given_up}\n",
         config.blobs(),
         config.store.sweep_grace.as_secs()
     );

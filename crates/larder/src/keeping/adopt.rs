@@ -1,9 +1,10 @@
 //! [`adopt()`]: somebody says that these records and these blobs belong together.
 //!
-//! the name of the records -> the blobs, whatever name they had. What the records do not name is swept from then
-//! on, so that it is told how much that is.
+//! the name of the records -> the blobs, whatever name they had, and the serial of the records, however far they had come
+//! before. What the records do not name is swept from then on, so that it is told how much that is.
 
 use anyhow::Context;
+use record::Serial;
 use store::{Records, RecordsOptions, StoreIdentity};
 
 use super::Named;
@@ -18,6 +19,10 @@ pub struct Adoption {
     pub identity: StoreIdentity,
     /// What the blobs said before: the name of a store, nothing, or what is no name.
     pub before: Option<String>,
+    /// The serial that the records are at.
+    pub serial: Serial,
+    /// The serial that they had come to before, if that is more: what was written in between is given up.
+    pub serial_before: Option<Serial>,
     /// What is there.
     pub census: Census,
 }
@@ -36,10 +41,14 @@ pub async fn adopt(config: &Config) -> anyhow::Result<Adoption> {
     let census = Census::take(&Named::read(&store.records).await?, &store.blobs).await?;
     store.records.close().await;
     let records = Records::open(&config.database(), RecordsOptions::default()).await?;
-    let identity = identity::make(&records).await;
+    let made = async { anyhow::Ok((identity::make(&records).await?, records.serial().await?)) };
+    let made = made.await;
     records.close().await;
-    let identity = identity?;
+    let (identity, serial) = made?;
     let adopted = store.blobs.adopt(&identity, true).await;
     adopted.with_context(|| format!("cannot name the blobs in `{}`", config.blobs()))?;
-    Ok(Adoption { identity, before, census })
+    let serial_before = store.blobs.highest_serial(&identity).await?;
+    let serial_before = serial_before.filter(|before| *before > serial);
+    store.blobs.reset_serial(&identity, serial).await?;
+    Ok(Adoption { identity, before, serial, serial_before, census })
 }

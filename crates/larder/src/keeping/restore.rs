@@ -128,6 +128,9 @@ async fn bring(
     let is_done = lost.is_empty() || is_loss_allowed;
     let mut serial = Serial::ZERO;
     if is_done {
+        // These records are wanted, also where the blobs know later ones; before the records, so that no start finds the
+        // one without the other.
+        target.reset_serial(&name, named.serial).await?;
         progress.begin("copying records");
         serial = source.records.copy_into(records).await.map_err(not_empty)?;
     }

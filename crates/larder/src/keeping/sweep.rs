@@ -3,9 +3,10 @@
 //! the time -> the names in the records -> what would go -> (not suspiciously much) -> the sweep. In this order
 //! nothing that a record names is ever deleted, however many processes write and sweep meanwhile.
 
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use record::Serial;
+use record::{Digest, Serial};
 use store::blobs::SweepReport;
 use store::{BlobStore, Records};
 
@@ -26,6 +27,16 @@ pub struct SweepPlan {
     pub is_forced: bool,
 }
 
+/// What a server has read of the records: a sweep keeps the blobs that they named, also if somebody has taken rows out of
+/// the database since.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The serial up to which it has read.
+    pub serial: Serial,
+    /// The blobs that the records named then.
+    pub digests: HashSet<Digest>,
+}
+
 /// What came of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepOutcome {
@@ -33,6 +44,8 @@ pub struct SweepOutcome {
     pub serial: Serial,
     /// Blobs that records name.
     pub named: u64,
+    /// Blobs that the records named when they were read, and do not name at the same serial: no commit has done that.
+    pub vanished: u64,
     /// What was found, and deleted.
     pub report: SweepReport,
     /// Nothing was deleted, because it would have been more than half of all blobs: these are not the
@@ -40,7 +53,7 @@ pub struct SweepOutcome {
     pub is_refused: bool,
 }
 
-/// Deletes the blobs that no record names, by `plan`.
+/// Deletes the blobs that no record names, by `plan`, except those that are `known`.
 ///
 /// # Errors
 /// Records and blobs that do not carry the same name; what cannot be read or deleted; what was deleted until then
@@ -49,6 +62,7 @@ pub async fn sweep(
     records: &Records,
     blobs: &BlobStore,
     plan: SweepPlan,
+    known: &Known,
 ) -> anyhow::Result<SweepOutcome> {
     if !plan.is_dry_run {
         // However many blobs there are, and whatever was forced: those of a store that is not known stay.
@@ -57,7 +71,15 @@ pub async fn sweep(
     // Taken first: what is put from now on is young.
     let now = SystemTime::now();
     let named = Named::read(records).await?;
-    let is_named = |digest: &record::Digest| named.contains(digest);
+    if !plan.is_dry_run {
+        // What is deleted for these records, no older ones may miss.
+        blobs.note_serial(named.serial).await?;
+    }
+    let vanished = match known.serial == named.serial {
+        true => known.digests.iter().filter(|digest| !named.contains(digest)).count() as u64,
+        false => 0,
+    };
+    let is_named = |digest: &Digest| named.contains(digest) || known.digests.contains(digest);
     let mut is_refused = false;
     let may_remove = |seen: &SweepReport| {
         // The wrong database beside these blobs names none of them.
@@ -66,7 +88,7 @@ pub async fn sweep(
     };
     let report = blobs.sweep(is_named, plan.grace, now, may_remove).await?;
     let (serial, named) = (named.serial, named.sizes.len() as u64);
-    Ok(SweepOutcome { serial, named, report, is_refused })
+    Ok(SweepOutcome { serial, named, vanished, report, is_refused })
 }
 
 fn is_suspicious(seen: &SweepReport) -> bool {
@@ -79,7 +101,7 @@ mod tests {
 
     #[track_caller]
     fn check(unnamed: usize, examined: u64, expected: bool) {
-        let unnamed = vec![(record::Digest::of(b""), 1); unnamed];
+        let unnamed = vec![(Digest::of(b""), 1); unnamed];
         let seen = SweepReport { examined, unnamed, ..SweepReport::default() };
         assert_eq!(is_suspicious(&seen), expected);
     }

@@ -16,7 +16,7 @@ use store::{BlobError, BlobStore};
 use super::copy::{damaged, wrong_size};
 use super::named::{blobs_of_body, who_names};
 use super::{AT_ONCE_MAX, Named, Progress, Store, blob_name};
-use crate::identity;
+use crate::identity::{self, Older};
 use crate::stored::is_enough;
 
 /// Something that is not as it should be.
@@ -164,7 +164,14 @@ async fn strangers(store: &Store) -> anyhow::Result<Option<String>> {
     };
     Ok(match (known, found) {
         (_, None) => None,
-        (Some(known), Some(found)) if known == found => None,
+        (Some(known), Some(found)) if known == found => {
+            let older = identity::older(&store.records, &store.blobs, &known).await?;
+            older.map(|Older { found, noted }| {
+                format!(
+                    "the records are an older copy, at serial {found}, but the blobs know that they were at serial {noted}"
+                )
+            })
+        }
         (known, Some(found)) => {
             let known = known.map_or_else(|| "no store".to_owned(), |known| known.to_string());
             Some(format!(

@@ -11,7 +11,7 @@ use store::CommitError;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::keeping::{self, SweepPlan};
+use crate::keeping::{self, Known, SweepPlan};
 use crate::source::schedule::Jitter;
 use crate::stored::WriteFailure;
 
@@ -48,7 +48,25 @@ pub async fn sweep(app: &App) {
     sweep_leftovers(app).await;
     let plan =
         SweepPlan { grace: app.config.store.sweep_grace, is_dry_run: false, is_forced: false };
-    match keeping::sweep(&app.keeper.records, &app.keeper.blobs, plan).await {
+    let Some(stored) = app.keeper.live.snapshot_full() else { return };
+    let listing = tokio::task::spawn_blocking(move || Known {
+        serial: stored.serial,
+        digests: stored.records().flat_map(|record| record.blobs).collect(),
+    });
+    let known = match listing.await {
+        Ok(known) => known,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
+    let swept = keeping::sweep(&app.keeper.records, &app.keeper.blobs, plan, &known).await;
+    if let Ok(vanished @ 1..) = swept.as_ref().map(|outcome| outcome.vanished) {
+        app.metrics.blob_sweep_failures.inc();
+        tracing::error!(
+            blobs = vanished,
+            "records that this server has read are gone from the database, and no commit has deleted them; their blobs \
+             stay. `larder rescue` writes what this server has in memory into a new store"
+        );
+    }
+    match swept {
         Ok(outcome) if outcome.is_refused => {
             app.metrics.blob_sweep_failures.inc();
             tracing::error!(

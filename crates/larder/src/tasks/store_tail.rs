@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::stored::{Keeper, Stored, is_enough};
+use crate::tasks::highest_serial;
 
 /// Shortest and longest wait after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -96,6 +97,11 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 // is away after that has not got them back.
                 let was_rewound = is_rewound;
                 is_rewound |= matches!(error, ReadError::Rewound(_));
+                if is_rewound && !was_rewound {
+                    // The next start must find out that something is missing, whatever it finds. Before it is told here:
+                    // whoever reads that may restart at once.
+                    highest_serial::note_up_to(&app, current.serial).await;
+                }
                 app.metrics.store_is_rewound.set(is_rewound.into());
                 let is_news = keeper.set_trouble(Some(error.to_string()));
                 if is_rewound && !was_rewound {

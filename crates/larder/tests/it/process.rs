@@ -73,6 +73,26 @@ impl Process {
         arguments: &[&str],
         variables: &[(&'static str, String)],
     ) -> Process {
+        let process = Process::spawn(directory, data, arguments, variables);
+        wait_until("readiness", || process.client.get("/readyz").status == 200);
+        process
+    }
+
+    /// [`Process::start_in`], of a server that need not become ready.
+    pub(crate) fn start_unready(
+        directory: Arc<TempDir>,
+        data: &str,
+        arguments: &[&str],
+    ) -> Process {
+        Process::spawn(directory, data, arguments, &[])
+    }
+
+    fn spawn(
+        directory: Arc<TempDir>,
+        data: &str,
+        arguments: &[&str],
+        variables: &[(&'static str, String)],
+    ) -> Process {
         let mut child = larder(directory.path())
             .args(["serve", "--data-dir", data, "--listen", "127.0.0.1:0", "--log-format", "json"])
             .args(arguments)
@@ -95,9 +115,7 @@ impl Process {
             address.is_some()
         });
         let client = Client { address: address.expect("it was waited for") };
-        let process = Process { child, client, stdout, stderr, directory };
-        wait_until("readiness", || process.client.get("/readyz").status == 200);
-        process
+        Process { child, client, stdout, stderr, directory }
     }
 
     /// What it has said on stderr so far.

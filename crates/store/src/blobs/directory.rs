@@ -3,6 +3,7 @@
 //! ```text
 //! VERSION                    names this layout
 //! sha256/IDENTITY            names the store that the blobs belong to
+//! sha256/SERIAL              how far its records have come, at least
 //! lock                       held shared while a blob is put in place, alone while one is swept
 //! sha256/ab/cd/<64 digits>   the blobs, sharded by the digest's first two bytes
 //! tmp/                       spools
@@ -31,6 +32,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
 use super::damage::{DamageLog, Stamp};
 use super::error::{BlobError, FailureKind};
+use super::highest_serial;
 use super::identity::{self, StoreIdentity};
 use super::spool::{self, CHUNK_BYTES, SpooledFile};
 use super::{BlobEntry, LAYOUT, Verdict};
@@ -151,17 +153,23 @@ impl Directory {
         is_replacing: bool,
     ) -> Result<(), BlobError> {
         let path = self.identity_path();
+        // Where another process was quicker, what it wrote is looked at below.
+        self.write_line(&path, &identity.to_line(), is_replacing)?;
+        identity.check(self.identity()?.as_ref(), &path.display().to_string())
+    }
+
+    /// Writes a small file, durably: in place of another one only if it `is_replacing`.
+    fn write_line(&self, path: &Path, line: &str, is_replacing: bool) -> Result<(), BlobError> {
         let write = || -> io::Result<()> {
             let mut file = tempfile::Builder::new()
-                .prefix(".identity-")
+                .prefix(".new-")
                 .permissions(std::fs::Permissions::from_mode(0o640))
                 .tempfile_in(&self.root)?;
-            file.write_all(identity.to_line().as_bytes())?;
+            file.write_all(line.as_bytes())?;
             file.as_file().sync_all()?;
             match is_replacing {
-                true => file.persist(&path)?,
-                false => match file.persist_noclobber(&path) {
-                    // Another process was quicker; what it wrote is looked at below.
+                true => file.persist(path)?,
+                false => match file.persist_noclobber(path) {
                     Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
                         return Ok(());
                     }
@@ -170,9 +178,37 @@ impl Directory {
             };
             Ok(())
         };
-        write().map_err(|error| BlobError::io("write", &path, error))?;
-        sync_directory(&self.root.join("sha256"))?;
-        identity.check(self.identity()?.as_ref(), &path.display().to_string())
+        write().map_err(|error| BlobError::io("write", path, error))?;
+        sync_directory(&self.root.join("sha256"))
+    }
+
+    fn serial_path(&self) -> PathBuf {
+        self.root.join("sha256").join(highest_serial::NAME)
+    }
+
+    /// What is noted of the records' serial; none if nothing is.
+    pub(super) fn read_serial(&self) -> Result<Option<Vec<u8>>, BlobError> {
+        let path = self.serial_path();
+        let read = || -> io::Result<Vec<u8>> {
+            let mut line = Vec::new();
+            let mut file = io::Read::take(File::open(&path)?, highest_serial::LINE_BYTES_MAX);
+            io::Read::read_to_end(&mut file, &mut line)?;
+            Ok(line)
+        };
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some).map_err(|error| BlobError::io("read", &path, error)),
+        }
+    }
+
+    pub(super) fn write_serial(&self, line: &str) -> Result<(), BlobError> {
+        self.write_line(&self.serial_path(), line, true)
+    }
+
+    /// The store that the blobs must belong to, if there is one.
+    pub(super) fn bound(&self) -> Option<StoreIdentity> {
+        let anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        anchor.as_ref().map(|anchor| anchor.identity.clone())
     }
 
     /// From now on the blobs must be those of the store `identity`, as they are now.

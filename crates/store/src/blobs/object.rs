@@ -3,6 +3,7 @@
 //! ```text
 //! PREFIX/VERSION                    names this layout
 //! PREFIX/IDENTITY                   names the store that the blobs belong to
+//! PREFIX/SERIAL                     how far its records have come, at least
 //! PREFIX/sha256/ab/cd/<64 digits>   the blobs
 //! PREFIX/doomed/<64 digits>/<n>     a sweep is about to delete the blob
 //! PREFIX/tmp/<n>                    a blob being touched
@@ -43,6 +44,7 @@ use record::{Digest, Hasher};
 
 use super::directory::Swept;
 use super::error::{BlobError, FailureKind, blocking};
+use super::highest_serial;
 use super::identity::{self, StoreIdentity};
 use super::reader::BlobStream;
 use super::spool::CHUNK_BYTES;
@@ -181,15 +183,38 @@ impl Objects {
     /// The store that the blobs belong to now; none if nobody has named it yet.
     pub(super) async fn identity(&self) -> Result<Option<StoreIdentity>, BlobError> {
         let key = self.key(identity::NAME);
-        let place = self.place(&key);
-        let failed = |error| BlobError::object("read", &place, error);
-        let mut chunks = match self.store.get(&key).await {
+        let line = self.read_line(&key).await?;
+        line.map(|line| StoreIdentity::from_line(&line, &self.place(&key))).transpose()
+    }
+
+    /// What a small object says; none if there is none.
+    async fn read_line(&self, key: &Path) -> Result<Option<Bytes>, BlobError> {
+        let failed = |error| BlobError::object("read", self.place(key), error);
+        let mut chunks = match self.store.get(key).await {
             Err(Error::NotFound { .. }) => return Ok(None),
             found => found.map_err(failed)?.into_stream(),
         };
         // Somebody else's object may be large.
-        let first = chunks.try_next().await.map_err(failed)?.unwrap_or_default();
-        StoreIdentity::from_line(&first, &place).map(Some)
+        Ok(Some(chunks.try_next().await.map_err(failed)?.unwrap_or_default()))
+    }
+
+    /// What is noted of the records' serial; none if nothing is.
+    pub(super) async fn read_serial(&self) -> Result<Option<Vec<u8>>, BlobError> {
+        let line = self.read_line(&self.key(highest_serial::NAME)).await?;
+        let bytes_max = highest_serial::LINE_BYTES_MAX as usize;
+        Ok(line.map(|line| line[..line.len().min(bytes_max)].to_vec()))
+    }
+
+    pub(super) async fn write_serial(&self, line: String) -> Result<(), BlobError> {
+        let key = self.key(highest_serial::NAME);
+        let written = self.store.put(&key, line.into_bytes().into()).await;
+        written.map_err(|error| BlobError::object("write", self.place(&key), error))?;
+        Ok(())
+    }
+
+    /// The store that the blobs must belong to, if there is one.
+    pub(super) fn bound(&self) -> Option<StoreIdentity> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Names the store that the blobs belong to, where nobody has yet, or, `is_replacing`, whoever did.
@@ -218,8 +243,7 @@ impl Objects {
     /// # Errors
     /// [`BlobError::Away`], or what the object store says.
     pub(super) async fn check_identity(&self) -> Result<(), BlobError> {
-        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(bound) = bound else { return Ok(()) };
+        let Some(bound) = self.bound() else { return Ok(()) };
         let found = self.identity().await;
         let place = self.place(&self.key(identity::NAME));
         let checked = found.and_then(|found| bound.check(found.as_ref(), &place));

@@ -48,6 +48,17 @@ pub enum OpenError {
         /// Its encoding, in PostgreSQL's words.
         found: String,
     },
+    /// The tables are there, but not as this program makes them: something else has changed them.
+    #[error(
+        "the records in `{location}` are damaged: {flaw}. `larder verify` may tell more; `larder restore` brings a \
+         backup into an empty database"
+    )]
+    Damaged {
+        /// The database, without its password.
+        location: String,
+        /// What is wrong, in the words of the database where it said so.
+        flaw: String,
+    },
     /// The database does not answer, or does not let us do what opening needs.
     #[error("cannot open the records in `{location}`: {cause}")]
     Unavailable {
@@ -74,6 +85,12 @@ pub enum Rewound {
         /// The latest serial that was seen, as far as it can be told.
         seen: Serial,
     },
+    /// The record that names the store is another one, or gone: another store's database was put in the place of the one
+    /// that was read, or its tables were emptied.
+    #[error(
+        "the database is not the one that was read before: it does not have the name of this store any more"
+    )]
+    Stranger,
     /// The file of SQLite that is open is not the one at its path any more: what was written into it would be lost.
     #[error("the database's file was replaced, moved or removed while it was open")]
     Replaced,
@@ -89,7 +106,7 @@ pub enum Damage {
     #[error("its file was cut while it was open")]
     Cut,
     /// The database's file was written to, and by no checkpoint.
-    #[error("its file was written to by something else than SQLite")]
+    #[error("its file was written to, or touched, by something else than SQLite")]
     Overwritten,
     /// The log was removed or replaced.
     #[error("its log (`-wal`) was removed or replaced while it was open")]
@@ -215,6 +232,16 @@ impl Cause {
     pub(super) fn new(what: impl fmt::Display) -> Cause {
         Cause(what.to_string().into())
     }
+
+    /// What a driver's error says. The only row that is always asked for is named.
+    pub(super) fn of(error: &sqlx::Error) -> Cause {
+        match error {
+            sqlx::Error::RowNotFound => {
+                Cause::new("the row that is always in larder_store is gone")
+            }
+            error => Cause::new(error),
+        }
+    }
 }
 
 impl fmt::Display for Cause {
@@ -225,7 +252,7 @@ impl fmt::Display for Cause {
 
 /// What a driver's error means for a commit that did not happen because of it.
 pub(super) fn commit_error(error: &sqlx::Error) -> CommitError {
-    let cause = Cause::new(error);
+    let cause = Cause::of(error);
     let code = error.as_database_error().and_then(|error| error.code());
     match code.as_deref() {
         // PostgreSQL: disk_full; read_only_sql_transaction.
@@ -238,6 +265,30 @@ pub(super) fn commit_error(error: &sqlx::Error) -> CommitError {
             _ => CommitError::Unavailable(cause),
         },
         _ => CommitError::Unavailable(cause),
+    }
+}
+
+/// Why a database of which `error` was told cannot be opened.
+pub(super) fn open_error(location: &str, error: &sqlx::Error) -> OpenError {
+    let location = location.to_owned();
+    let code = error.as_database_error().and_then(|error| error.code());
+    let is_damaged = match (error, code.as_deref()) {
+        (sqlx::Error::RowNotFound | sqlx::Error::ColumnDecode { .. }, _) => true,
+        // SQLITE_ERROR: no such table or column.
+        (_, Some(code)) if is_sqlite(error) => {
+            code.parse::<u32>().is_ok_and(|code| code & 0xff == 1)
+        }
+        // Class 42 is about tables and columns that are missing, or there already; 42501: a right is missing.
+        (_, Some(code)) => code.starts_with("42") && code != "42501",
+        _ => false,
+    };
+    match (is_damaged, error) {
+        (true, sqlx::Error::RowNotFound) => {
+            let flaw = "the row that is always in larder_layout, or in larder_store, is gone";
+            OpenError::Damaged { location, flaw: flaw.to_owned() }
+        }
+        (true, error) => OpenError::Damaged { location, flaw: error.to_string() },
+        (false, error) => OpenError::Unavailable { location, cause: Cause::new(error) },
     }
 }
 
@@ -260,6 +311,6 @@ impl From<sqlx::Error> for ReadError {
             tracing::debug!(%error, "the database is damaged");
             return Rewound::Damaged(Damage::Unreadable).into();
         }
-        ReadError::Unavailable(Cause::new(error))
+        ReadError::Unavailable(Cause::of(&error))
     }
 }

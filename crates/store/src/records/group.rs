@@ -15,6 +15,8 @@ use super::seen::Seen;
 pub(super) struct States<'a> {
     /// The serial of the latest commit.
     pub(super) serial: Serial,
+    /// Whether the store has the record that names it.
+    pub(super) is_anchored: bool,
     /// The keys that were ever written.
     pub(super) found: HashMap<&'a str, Found>,
 }
@@ -63,8 +65,9 @@ pub(super) fn states<'a, 'r>(
 ) -> Result<States<'a>, sqlx::Error> {
     let mut states = None;
     for row in rows {
-        let (serial, state) = row?;
-        let states = states.get_or_insert_with(|| States { serial, found: HashMap::new() });
+        let (serial, is_anchored, state) = row?;
+        let states =
+            states.get_or_insert_with(|| States { serial, is_anchored, found: HashMap::new() });
         if let Some((key, found)) = state
             && let Ok(place) = keys.binary_search(&key)
         {
@@ -78,8 +81,9 @@ pub(super) fn states<'a, 'r>(
 /// Decides `batches` one after the other, each upon what the ones before it leave behind. A store that
 /// lacks what was `seen` takes none of them.
 pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -> Plan<'a> {
-    let States { mut serial, mut found } = states;
-    if let Err(rewound) = seen.check(serial, found.get(seen.key()).map(|found| found.serial)) {
+    let States { mut serial, is_anchored, mut found } = states;
+    let marked = found.get(seen.key()).map(|found| found.serial);
+    if let Err(rewound) = seen.check(serial, marked, is_anchored) {
         let outcomes = batches.iter().map(|_| Err(rewound.into())).collect();
         return Plan { outcomes, rows: Vec::new(), serial };
     }
@@ -155,7 +159,8 @@ mod tests {
         let batches: Vec<&Batch> = batches.iter().collect();
         let found = [("a", 3, true), ("b", 5, false)]
             .map(|(key, serial, is_present)| (key, Found { serial: Serial(serial), is_present }));
-        let states = States { serial: Serial(7), found: HashMap::from(found) };
+        let found = HashMap::from(found);
+        let states = States { serial: Serial(7), is_anchored: true, found };
         let plan = plan(&batches, &seen, states);
         let outcome = |outcome: &Result<Serial, CommitError>| match outcome {
             Ok(serial) => serial.to_string(),
@@ -234,7 +239,7 @@ mod tests {
 
     fn seen(key: &str, serial: u64) -> Seen {
         let mark = Mark { key: Key::new(key).expect("a key"), serial: Serial(serial) };
-        Seen { serial: Serial(serial), mark: Some(mark), lost: None }
+        Seen { serial: Serial(serial), mark: Some(mark), ..Seen::default() }
     }
 
     #[test]

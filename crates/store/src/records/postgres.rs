@@ -21,7 +21,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{Cause, CommitError, OpenError, commit_error};
+use super::error::{Cause, CommitError, OpenError, commit_error, open_error};
 use super::group::{self, Plan, Row};
 use super::reader::within;
 use super::rows::{self, SERIAL};
@@ -86,10 +86,7 @@ pub(super) async fn create(
     location: &str,
     timeout: Duration,
 ) -> Result<Writer, OpenError> {
-    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
-        location: location.to_owned(),
-        cause: Cause::new(error),
-    };
+    let unavailable = |error: sqlx::Error| open_error(location, &error);
     let mut connection = connect(options, timeout).await.map_err(unavailable)?;
     let encoding = sqlx::query_scalar("SELECT current_setting('server_encoding')");
     let encoding = encoding.fetch_one(&mut connection);
@@ -113,6 +110,23 @@ pub(super) async fn create(
     };
     let id = within(Instant::now() + timeout, greet).await.map_err(unavailable)?;
     Ok(Writer { options: options.clone(), timeout, id, connection: Some(connection) })
+}
+
+/// Whether the database has none of our tables.
+pub(super) async fn is_new(url: &str, timeout: Duration) -> Result<bool, sqlx::Error> {
+    let options = options(url)?;
+    let look = async {
+        let mut connection = options.connect().await?;
+        let is_new: bool = sqlx::query_scalar(
+            "SELECT NOT EXISTS (SELECT 1 FROM pg_class WHERE relname IN \
+             ('larder_layout', 'larder_store', 'larder_records') AND pg_table_is_visible(oid))",
+        )
+        .fetch_one(&mut connection)
+        .await?;
+        connection.close().await?;
+        Ok(is_new)
+    };
+    within(Instant::now() + timeout, look).await
 }
 
 /// Opens the side that reads; no connection is made before there is something to read.
@@ -169,10 +183,7 @@ async fn connect(
 }
 
 async fn migrate(connection: &mut PgConnection, location: &str) -> Result<(), OpenError> {
-    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
-        location: location.to_owned(),
-        cause: Cause::new(error),
-    };
+    let unavailable = |error: sqlx::Error| open_error(location, &error);
     let mut transaction = connection.begin().await.map_err(unavailable)?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(LAYOUT_LOCK)
@@ -319,12 +330,16 @@ async fn write<'a>(
 ) -> Result<Plan<'a>, sqlx::Error> {
     sqlx::raw_sql(BEGIN_AND_LOCK).execute(&mut *connection).await?;
     let keys = group::keys(batches, seen);
+    let (anchor, name) = seen.anchor();
     let states = sqlx::query(
-        "SELECT store.serial, records.key, records.serial, records.body IS NOT NULL \
+        "SELECT store.serial, records.key, records.serial, records.body IS NOT NULL, \
+         ($2 = '' OR EXISTS (SELECT 1 FROM larder_records WHERE key = $2 AND body = $3)) \
          FROM larder_store AS store LEFT JOIN larder_records AS records \
          ON records.key = ANY($1) WHERE store.id = 1",
     )
     .bind(&keys)
+    .bind(anchor)
+    .bind(name)
     .fetch_all(&mut *connection)
     .await?;
     let states = group::states(&keys, states.iter().map(rows::state_of))?;

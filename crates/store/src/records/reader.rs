@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use record::{Key, Record, Serial};
-use sqlx::{ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Type};
+use sqlx::{ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Row as _, Type};
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Cause, ReadError};
 use super::read::{Sink, Stop};
-use super::rows::{self, RECORD, RECORDS_AFTER, SERIAL, SERIALS};
+use super::rows::{self, FIRST_RECORD, RECORD, RECORDS_AFTER, SERIAL, SERIAL_AND_HIGHEST, SERIALS};
 use super::seen::Seen;
 use super::watch::Watch;
 
@@ -32,8 +32,9 @@ where
     usize: ColumnIndex<DB::Row>,
     bool: for<'r> Decode<'r, DB> + Type<DB>,
     i64: for<'r> Decode<'r, DB> + for<'q> Encode<'q, DB> + Type<DB>,
+    Option<i64>: for<'r> Decode<'r, DB>,
     for<'q> &'q str: Decode<'q, DB> + Encode<'q, DB> + Type<DB>,
-    for<'q> &'q [u8]: Decode<'q, DB> + Type<DB>,
+    for<'q> &'q [u8]: Decode<'q, DB> + Encode<'q, DB> + Type<DB>,
 {
     pub(super) async fn read_after<S: Sink>(
         &self,
@@ -44,7 +45,9 @@ where
         self.check_file()?;
         let begin = self.pool.begin_with(self.begin);
         let mut transaction = within(Instant::now() + self.timeout, begin).await?;
-        let row = sqlx::query(SERIALS).bind(seen.key()).fetch_one(&mut *transaction);
+        let (anchor, name) = seen.anchor();
+        let row = sqlx::query(SERIALS).bind(seen.key()).bind(anchor).bind(name);
+        let row = row.fetch_one(&mut *transaction);
         let row = within(Instant::now() + self.timeout, row).await?;
         let serial = rows::checked_serial_of(&row, seen)?;
         let mut rows =
@@ -73,6 +76,32 @@ where
         };
         let row = within(Instant::now() + self.timeout * 2, row).await?;
         rows::store_serial_of(&row)
+    }
+
+    /// The serial of the store, after a look at whether the tables are as this program makes them; or what is wrong
+    /// with them.
+    pub(super) async fn look_through(&self) -> Result<Result<Serial, String>, sqlx::Error> {
+        let rows = async {
+            let mut connection = self.pool.acquire().await?;
+            let serials = sqlx::query(SERIAL_AND_HIGHEST).fetch_one(&mut *connection).await?;
+            let first = sqlx::query(FIRST_RECORD).fetch_optional(&mut *connection).await?;
+            Ok((serials, first))
+        };
+        let (serials, first) = within(Instant::now() + self.timeout * 2, rows).await?;
+        // What is wrong with one record, its reader tells by its key.
+        if let Some(Err(ReadError::Unavailable(cause))) = first.as_ref().map(rows::record_of) {
+            return Ok(Err(cause.to_string()));
+        }
+        let serial: i64 = serials.try_get(0)?;
+        let highest: Option<i64> = serials.try_get(1)?;
+        Ok(match highest.filter(|highest| *highest > serial) {
+            None => Ok(Serial(serial.cast_unsigned())),
+            Some(highest) => Err(format!(
+                "the store is at serial {serial}, but a record has serial {highest}: the row in larder_store was set \
+                 back, and the serials in between would be given again. If nothing else is wrong, `UPDATE \
+                 larder_store SET serial = {highest}` mends it"
+            )),
+        })
     }
 
     /// Before a connection is made or used: a new one would be to another file, beside the log of the one before.

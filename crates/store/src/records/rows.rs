@@ -18,10 +18,21 @@ pub(super) const RECORD: &str = "\
 /// The serial of the latest commit.
 pub(super) const SERIAL: &str = "SELECT serial FROM larder_store WHERE id = 1";
 
-/// The serial of the latest commit, and that of the record under `$1`, null if there is none.
+/// The serial of the latest commit, that of the record under `$1`, null if there is none, and whether the record under
+/// `$2` has the body `$3`, or nothing was asked for.
 pub(super) const SERIALS: &str = "\
-    SELECT store.serial, records.serial FROM larder_store AS store \
+    SELECT store.serial, records.serial, \
+    ($2 = '' OR EXISTS (SELECT 1 FROM larder_records WHERE key = $2 AND body = $3)) \
+    FROM larder_store AS store \
     LEFT JOIN larder_records AS records ON records.key = $1 WHERE store.id = 1";
+
+/// The serial of the latest commit, and the highest of any record, null if there are none.
+pub(super) const SERIAL_AND_HIGHEST: &str = "\
+    SELECT serial, (SELECT max(serial) FROM larder_records) FROM larder_store WHERE id = 1";
+
+/// The first record, in the columns of [`RECORDS_AFTER`].
+pub(super) const FIRST_RECORD: &str = "\
+    SELECT key, serial, body, blobs FROM larder_records ORDER BY serial, key LIMIT 1";
 
 /// Reads a row of [`RECORDS_AFTER`] or [`RECORD`].
 pub(super) fn record_of<'r, R>(row: &'r R) -> Result<Record, ReadError>
@@ -65,17 +76,21 @@ where
     usize: ColumnIndex<R>,
     i64: Decode<'r, R::Database> + Type<R::Database>,
     Option<i64>: Decode<'r, R::Database> + Type<R::Database>,
+    bool: Decode<'r, R::Database> + Type<R::Database>,
 {
     let store = store_serial_of(row)?;
     let found: Option<i64> = row.try_get(1)?;
-    seen.check(store, found.map(|found| Serial(found.cast_unsigned())))?;
+    let is_anchored = row.try_get(2)?;
+    seen.check(store, found.map(|found| Serial(found.cast_unsigned())), is_anchored)?;
     Ok(store)
 }
 
-/// The store's serial, and how a key is; no key if the store has none of those asked for.
-pub(super) type State<'r> = (Serial, Option<(&'r str, Found)>);
+/// The store's serial, whether it has the record that names the store, and how a key is; no key if the store has none of
+/// those asked for.
+pub(super) type State<'r> = (Serial, bool, Option<(&'r str, Found)>);
 
-/// Reads how a key is from a row: the store's serial, the key, its serial, whether it has a body.
+/// Reads how a key is from a row: the store's serial, the key, its serial, whether it has a body, whether the store is
+/// the right one.
 pub(super) fn state_of<'r, R>(row: &'r R) -> Result<State<'r>, sqlx::Error>
 where
     R: Row,
@@ -85,9 +100,12 @@ where
     Option<&'r str>: Decode<'r, R::Database> + Type<R::Database>,
 {
     let store = Serial(row.try_get::<i64, _>(0)?.cast_unsigned());
-    let Some(key) = row.try_get::<Option<&str>, _>(1)? else { return Ok((store, None)) };
+    let is_anchored = row.try_get(4)?;
+    let Some(key) = row.try_get::<Option<&str>, _>(1)? else {
+        return Ok((store, is_anchored, None));
+    };
     let serial = Serial(row.try_get::<i64, _>(2)?.cast_unsigned());
-    Ok((store, Some((key, Found { serial, is_present: row.try_get(3)? }))))
+    Ok((store, is_anchored, Some((key, Found { serial, is_present: row.try_get(3)? }))))
 }
 
 fn serial_of(number: i64) -> Result<Serial, String> {

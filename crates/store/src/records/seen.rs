@@ -7,7 +7,13 @@
 //! by. A key's serial never falls, so that this record also gives away a store that lost commits and has
 //! taken others since, unless they wrote that very key. What was noticed once therefore stays, as does that
 //! the file was replaced or damaged ([`super::watch`]): the process neither reads on nor writes until it is started again.
+//!
+//! Another store's database, put in the place of this one, may have gone further, and have a record under the same key.
+//! It is told by the record that names the store ([`Anchor`]), which never changes.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use record::{Key, Serial};
 
 use super::error::Rewound;
@@ -19,6 +25,8 @@ pub(super) struct Seen {
     pub(super) serial: Serial,
     /// The latest record that was read or written here.
     pub(super) mark: Option<Mark>,
+    /// The record that names the store, once the store's name is known.
+    pub(super) anchor: Option<Arc<Anchor>>,
     /// What was found missing before.
     pub(super) lost: Option<Rewound>,
 }
@@ -30,23 +38,47 @@ pub(super) struct Mark {
     pub(super) serial: Serial,
 }
 
+/// A record that the store has for as long as it is the same store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Anchor {
+    pub(super) key: Key,
+    pub(super) body: Bytes,
+}
+
 impl Seen {
+    /// The key and the body of the record that names the store; both empty while the name is not known, and then the
+    /// database is asked nothing.
+    pub(super) fn anchor(&self) -> (&str, &[u8]) {
+        self.anchor.as_ref().map_or(("", &[]), |anchor| (anchor.key.as_str(), &anchor.body))
+    }
+
     /// The key whose serial [`Seen::check`] asks for; empty, as no key is, if there is none yet.
     pub(super) fn key(&self) -> &str {
         self.mark.as_ref().map_or("", |mark| mark.key.as_str())
     }
 
-    /// Compares with a store at serial `store`, whose record under [`Seen::key`] has the serial `found`.
+    /// Compares with a store at serial `store`, whose record under [`Seen::key`] has the serial `found`;
+    /// `is_anchored`: it has the record of [`Seen::anchor`].
     ///
     /// # Errors
     /// [`Rewound`] if the store lacks something of this.
-    pub(super) fn check(&self, store: Serial, found: Option<Serial>) -> Result<(), Rewound> {
+    pub(super) fn check(
+        &self,
+        store: Serial,
+        found: Option<Serial>,
+        is_anchored: bool,
+    ) -> Result<(), Rewound> {
         match self.lost {
             Some(Rewound::Behind { seen, .. }) => {
                 return Err(Rewound::Behind { found: store, seen });
             }
-            Some(lost @ (Rewound::Replaced | Rewound::Damaged(_))) => return Err(lost),
+            Some(lost @ (Rewound::Stranger | Rewound::Replaced | Rewound::Damaged(_))) => {
+                return Err(lost);
+            }
             None => {}
+        }
+        if !is_anchored {
+            return Err(Rewound::Stranger);
         }
         if store < self.serial {
             return Err(Rewound::Behind { found: store, seen: self.serial });
@@ -68,9 +100,9 @@ mod tests {
     #[track_caller]
     fn check(store: u64, found: Option<u64>, lost: Option<u64>) {
         let mark = Mark { key: Key::new("a").expect("a key"), serial: Serial(8) };
-        let seen = Seen { serial: Serial(9), mark: Some(mark), lost: None };
+        let seen = Seen { serial: Serial(9), mark: Some(mark), ..Seen::default() };
         let rewound = lost.map(|seen| Rewound::Behind { found: Serial(store), seen: Serial(seen) });
-        assert_eq!(seen.check(Serial(store), found.map(Serial)).err(), rewound);
+        assert_eq!(seen.check(Serial(store), found.map(Serial), true).err(), rewound);
     }
 
     #[test]
@@ -98,7 +130,7 @@ mod tests {
     fn what_was_lost_stays_lost() {
         let check = |lost, expected| {
             let seen = Seen { lost: Some(lost), ..Seen::default() };
-            assert_eq!(seen.check(Serial(9), None), Err(expected));
+            assert_eq!(seen.check(Serial(9), None, true), Err(expected));
         };
         let behind = |found| Rewound::Behind { found: Serial(found), seen: Serial(4) };
         check(behind(2), behind(9));
@@ -109,6 +141,15 @@ mod tests {
 
     #[test]
     fn nothing_seen_is_nothing_lost() {
-        assert_eq!(Seen::default().check(Serial::ZERO, None), Ok(()));
+        assert_eq!(Seen::default().check(Serial::ZERO, None, true), Ok(()));
+    }
+
+    #[test]
+    fn another_store_is_told_however_far_it_has_come() {
+        let mark = Mark { key: Key::new("a").expect("a key"), serial: Serial(8) };
+        let seen = Seen { serial: Serial(9), mark: Some(mark), ..Seen::default() };
+        assert_eq!(seen.check(Serial(90), Some(Serial(80)), false), Err(Rewound::Stranger));
+        let lost = Seen { lost: Some(Rewound::Stranger), ..seen };
+        assert_eq!(lost.check(Serial(9), Some(Serial(8)), true), Err(Rewound::Stranger));
     }
 }

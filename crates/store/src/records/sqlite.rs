@@ -17,7 +17,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, Transa
 use tokio::time::Instant;
 
 use super::error::{
-    Cause, CommitError, Damage, OpenError, ReadError, Rewound, commit_error, is_damage,
+    Cause, CommitError, Damage, OpenError, ReadError, Rewound, commit_error, is_damage, open_error,
 };
 use super::group::{self, Plan, Row, States};
 use super::rows;
@@ -185,10 +185,7 @@ async fn create_closed(path: &Path) {
 }
 
 async fn migrate(connection: &mut SqliteConnection, location: &str) -> Result<(), OpenError> {
-    let unavailable = |error: sqlx::Error| OpenError::Unavailable {
-        location: location.to_owned(),
-        cause: Cause::new(error),
-    };
+    let unavailable = |error: sqlx::Error| open_error(location, &error);
     // Reading comes first: a process that starts beside a busy one need not wait for its writer.
     let found = layout(connection).await.map_err(unavailable)?;
     if super::known_layout(found, LAYOUT, location)? == LAYOUT {
@@ -232,7 +229,9 @@ impl Writer {
         let lost = |rewound: Rewound| {
             Ok((batches.iter().map(|_| Err(rewound.into())).collect(), seen.serial))
         };
-        if let Some(rewound @ (Rewound::Replaced | Rewound::Damaged(_))) = seen.lost {
+        if let Some(rewound @ (Rewound::Stranger | Rewound::Replaced | Rewound::Damaged(_))) =
+            seen.lost
+        {
             return lost(rewound);
         }
         // To connect to a file that was put in place of the open one would be to write to it.
@@ -304,7 +303,7 @@ async fn commit<'a>(
 ) -> Result<Plan<'a>, sqlx::Error> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let keys = group::keys(batches, seen);
-    let states = states(&mut transaction, &keys).await?;
+    let states = states(&mut transaction, &keys, seen).await?;
     let plan = group::plan(batches, seen, states);
     if plan.rows.is_empty() {
         transaction.rollback().await?;
@@ -319,14 +318,19 @@ async fn commit<'a>(
 async fn states<'a>(
     transaction: &mut Transaction<'_, Sqlite>,
     keys: &[&'a str],
+    seen: &Seen,
 ) -> Result<States<'a>, sqlx::Error> {
+    let (anchor, name) = seen.anchor();
     let asked = serde_json::to_string(keys).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let rows = sqlx::query(
-        "SELECT store.serial, records.key, records.serial, records.body IS NOT NULL \
+        "SELECT store.serial, records.key, records.serial, records.body IS NOT NULL, \
+         ($2 = '' OR EXISTS (SELECT 1 FROM larder_records WHERE key = $2 AND body = $3)) \
          FROM larder_store AS store LEFT JOIN larder_records AS records \
          ON records.key IN (SELECT value FROM json_each($1)) WHERE store.id = 1",
     )
     .bind(asked)
+    .bind(anchor)
+    .bind(name)
     .fetch_all(&mut **transaction)
     .await?;
     group::states(keys, rows.iter().map(rows::state_of))

@@ -4,7 +4,7 @@
 //! What is passed on is the serial that the store is known to have reached, never a mere signal: who
 //! asks after the fact finds it there, so that nothing is missed between a read and the next wait.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use record::{Key, Serial};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ReadError, Rewound};
-use super::seen::{Mark, Seen};
+use super::seen::{Anchor, Mark, Seen};
 use super::sqlite;
 
 /// The latest serial that this process knows of.
@@ -20,19 +20,32 @@ pub(super) struct Wake {
     latest: watch::Sender<Serial>,
     /// The latest record that went by.
     mark: Mutex<Option<Mark>>,
+    /// The record that names the store.
+    anchor: OnceLock<Arc<Anchor>>,
     /// What the store was first found to lack.
     lost: OnceLock<Rewound>,
 }
 
 impl Wake {
     pub(super) fn new(serial: Serial) -> Wake {
-        Wake { latest: watch::Sender::new(serial), mark: Mutex::default(), lost: OnceLock::new() }
+        Wake {
+            latest: watch::Sender::new(serial),
+            mark: Mutex::default(),
+            anchor: OnceLock::new(),
+            lost: OnceLock::new(),
+        }
     }
 
     /// What is known of the store by now.
     pub(super) fn seen(&self) -> Seen {
         let mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Seen { serial: *self.latest.borrow(), mark, lost: self.lost.get().copied() }
+        let (anchor, lost) = (self.anchor.get().cloned(), self.lost.get().copied());
+        Seen { serial: *self.latest.borrow(), mark, anchor, lost }
+    }
+
+    /// From now on the store must have this record.
+    pub(super) fn bind(&self, anchor: Anchor) {
+        let _ = self.anchor.set(Arc::new(anchor));
     }
 
     /// Notes that the store lacks something that was seen.

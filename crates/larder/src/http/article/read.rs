@@ -263,7 +263,7 @@ async fn body(
             let (start, end) = part.unwrap_or((0, size_bytes));
             let blob =
                 app.keeper.blobs.open_blob(content_facts.digest).await.map_err(unreadable)?;
-            let blob = blob.ok_or_else(|| lost(content_facts))?;
+            let blob = blob.ok_or_else(|| lost(app, content_facts))?;
             let body = Body::from_stream(blob.read_range(start..end));
             ([(CONTENT_LENGTH, end - start)], body).into_response()
         }
@@ -312,7 +312,7 @@ async fn load(app: &App, facts: &Facts) -> Result<Arc<Content>, HttpError> {
         return Ok(content);
     }
     let content = app.contents.load(&app.keeper.blobs, &facts.digest).await.map_err(unreadable)?;
-    content.ok_or_else(|| lost(facts))
+    content.ok_or_else(|| lost(app, facts))
 }
 
 /// All bytes of a content, which the caller knows to be few enough.
@@ -321,7 +321,7 @@ pub(super) async fn bytes(app: &App, facts: &Facts) -> Result<Bytes, HttpError> 
         return Ok(load(app, facts).await?.encoded(Encoding::Identity).1.clone());
     }
     let bytes = app.keeper.blobs.bytes(facts.digest, facts.size_bytes).await.map_err(unreadable)?;
-    bytes.ok_or_else(|| lost(facts))
+    bytes.ok_or_else(|| lost(app, facts))
 }
 
 fn unreadable(error: store::BlobError) -> HttpError {
@@ -335,7 +335,9 @@ fn unreadable(error: store::BlobError) -> HttpError {
     HttpError::unavailable("the content cannot be read from the store now; it has been logged", 5)
 }
 
-pub(super) fn lost(facts: &Facts) -> HttpError {
+/// The answer where a content that a record names is not in the store, which is counted.
+pub(super) fn lost(app: &App, facts: &Facts) -> HttpError {
+    app.keeper.blobs.note(facts.digest, store::blobs::Verdict::Missing);
     tracing::error!(digest = %facts.digest, "a content is missing from the store");
     HttpError::new(
         StatusCode::INTERNAL_SERVER_ERROR,

@@ -205,7 +205,7 @@ async fn restore(
     if let Some(content) = content
         && !app.keeper.blobs.touch(content.digest).await.map_err(unwritable)?
     {
-        return Err(read::lost(content).into());
+        return Err(read::lost(app, content).into());
     }
     drop(stored);
     let (author, at) = (author(writer), Timestamp::now());

@@ -1,6 +1,13 @@
 //! Every file and directory of a data directory lost, cut, overwritten, replaced and moved away, at rest and under a
 //! running server. A start refuses or serves what is right; a write is refused, or found again after a restart; a
 //! sweep, however it is forced, takes no blob that some store may own.
+//!
+//! Here: the files of SQLite and a directory of blobs. `postgres` and `bucket` have the same for the other backends,
+//! `beside` for what else lies in a data directory.
+
+mod beside;
+mod bucket;
+mod postgres;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -243,6 +250,7 @@ fn at_rest() {
         ),
         ("blobs/sha256/IDENTITY", &[Stranger, StrangerInPlace], Refused(strangers)),
         ("blobs/sha256/IDENTITY", &[Deleted, Away], Serves(None)),
+        ("blobs/sha256/SERIAL", &[Deleted, Emptied, Halved, Garbage, Stranger, Away], Serves(None)),
         ("blobs/VERSION", &[Emptied, Halved, Garbage], Refused("this program knows only")),
         ("blobs/VERSION", &[Deleted, Away, Stranger], Serves(None)),
         ("blobs/tmp", &[Deleted, Away], Serves(None)),
@@ -303,6 +311,7 @@ fn while_running() {
         ("blobs/sha256", &[Stranger, Away], StopWhileAway),
         ("blobs/sha256/IDENTITY", &[Deleted, Emptied, Halved, Garbage, StrangerInPlace], Stop),
         ("blobs/sha256/IDENTITY", &[Stranger, Away], StopWhileAway),
+        ("blobs/sha256/SERIAL", &[Deleted, Garbage, Stranger], GoOn),
         ("blobs/VERSION", &[Deleted, Emptied, Garbage, Away], GoOn),
         ("blobs/tmp", &[Deleted, Away], GoOn),
         ("blobs/lock", &[Deleted, Away], GoOn),
@@ -380,7 +389,7 @@ fn check_running(stores: &Stores, data: &str, path: &str, harmed: Harm, writes: 
             }
             fs::rename(aside(&path), &path).expect("renamed back");
         }
-        if matches!(harmed, Emptied | Garbage) {
+        if path.ends_with("VERSION") && matches!(harmed, Emptied | Garbage) {
             // A start refuses such a VERSION, by what it says.
             fs::write(&path, fs::read(stores.path("other/blobs/VERSION")).expect("a file"))
                 .expect("mended");
@@ -448,6 +457,87 @@ fn an_earlier_data_directory_goes_on() {
     assert_eq!(fs::read(stores.path("data").join(identity)).expect("a name"), name);
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+}
+
+/// An older copy of the very same records: a start and a sweep refuse it, until somebody says that it is wanted.
+#[test]
+fn older_records_are_not_taken_for_the_latest() {
+    let stores = Stores::new();
+    let older = stores.copy("older");
+    let mut process = stores.start("data");
+    for number in 20..23 {
+        assert_eq!(write(&process.client, number), 201);
+    }
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    let data = stores.path("data");
+    let newer = stores.copy("newer");
+    fs::copy(older.join("records.db"), data.join("records.db")).expect("a copy");
+    let before = blobs(&data);
+    let said = stores.refused("data");
+    assert!(said.contains("are an older copy") && said.contains("larder adopt"), "{said}");
+    stores.check_unswept("data", "an older copy", &[]);
+    let (is_well, said) = stores.run(&["verify", "--data-dir", "data"]);
+    assert!(!is_well && said.contains("are an older copy"), "{said}");
+    // The right ones are back.
+    fs::copy(newer.join("records.db"), data.join("records.db")).expect("a copy");
+    let process = stores.start("data");
+    check_articles(&process.client, &[0, 20, 21, 22], "the right ones", |_| false);
+    drop(process);
+    // The older ones are wanted.
+    for log in ["records.db-wal", "records.db-shm"] {
+        let _ = fs::remove_file(data.join(log));
+    }
+    fs::copy(older.join("records.db"), data.join("records.db")).expect("a copy");
+    stores.refused("data");
+    let (is_well, said) = stores.run(&["adopt", "--data-dir", "data"]);
+    assert!(is_well && said.contains("is given up"), "{said}");
+    let mut process = stores.start("data");
+    check_articles(&process.client, &[0, 1], "adopted", |_| false);
+    assert_eq!(process.client.get("/article/a/20-x").status, 404);
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    let (is_well, said) = stores.run(&["sweep", "--data-dir", "data", "--grace", "0"]);
+    assert!(is_well && blobs(&data).len() == before.len() - 3, "{said}");
+    // A restore is wanted as it is, also beside blobs that know later records.
+    let backup = stores.run(&["backup", "--data-dir", "older", "backup"]);
+    assert!(backup.0, "{}", backup.1);
+    for file in ["records.db", "records.db-wal", "records.db-shm"] {
+        let _ = fs::remove_file(newer.join(file));
+    }
+    fs::remove_dir_all(stores.path("newer/blobs")).expect("removed");
+    copy(&stores.path("older/blobs"), &stores.path("newer/blobs"));
+    fs::copy(stores.path("data/blobs/sha256/SERIAL"), stores.path("newer/blobs/sha256/SERIAL"))
+        .expect("a copy");
+    let (is_well, said) = stores.run(&["restore", "--data-dir", "newer", "backup"]);
+    assert!(is_well, "{said}");
+    let process = stores.start("newer");
+    check_articles(&process.client, &[0, 1, 7], "restored", |_| false);
+}
+
+/// A server that finds its log gone notes what it had read: a start does not take the file without it for whole.
+#[test]
+fn commits_that_were_in_a_lost_log_are_missed() {
+    let stores = Stores::new();
+    let process = stores.start("data");
+    for number in 20..23 {
+        assert_eq!(write(&process.client, number), 201);
+    }
+    for log in ["records.db-wal", "records.db-shm"] {
+        fs::remove_file(stores.path("data").join(log)).expect("removed");
+    }
+    assert_eq!(write(&process.client, 30), 503);
+    wait_until("the note", || {
+        process.client.get("/metrics").text().contains("\nlarder_store_is_rewound 1\n")
+    });
+    let noted = || fs::read_to_string(stores.path("data/blobs/sha256/SERIAL")).expect("a note");
+    let serial = process.client.get("/article/a/0-x").header("x-larder-serial").to_owned();
+    wait_until("the note", || noted().trim_end().ends_with(&format!(" {serial}")));
+    process.signal("KILL");
+    drop(process);
+    let said = stores.refused("data");
+    assert!(said.contains("are an older copy"), "{said}");
+    stores.check_unswept("data", "a lost log", &[30]);
 }
 
 /// A damaged blob is an error, and mended by putting the same bytes again.

@@ -1,5 +1,5 @@
 //! A database that falls back: the copy that takes over lagged behind, and lacks what was acknowledged. Who
-//! has read it goes on showing it and writes nothing; who starts takes the store as it is.
+//! has read it goes on showing it and writes nothing; who starts takes the store as it is once somebody has said so.
 
 use super::{Place, article_request, try_exchange};
 use crate::client::Client;
@@ -65,7 +65,11 @@ fn a_lagging_copy_takes_over() {
     check_refused(client, 3);
     check_article(client, "three", 3);
 
-    // Who starts now goes on from the copy, past the serials that the first has seen.
+    // Who starts now is told, and goes on from the copy once that is wanted, past the serials that the first has seen.
+    let serve = place.command(&["serve", "--aur-enabled=false"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&serve.stderr).into_owned();
+    assert!(!serve.status.success() && said.contains("are an older copy"), "{said}");
+    place.check(&["adopt"]);
     let other = place.start("other");
     check_article(&other.client, "two", 2);
     write(&other.client, 2, "another three");

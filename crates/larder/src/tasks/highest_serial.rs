@@ -1,0 +1,53 @@
+//! Notes beside the blobs how far the records have come, so that a start tells an older copy of them.
+//!
+//! the serial that is published -> [`BlobStore::note_serial`](store::BlobStore::note_serial): every few minutes if it has
+//! grown, at the end of a server, and when the database is found to lack something. No write waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use record::Serial;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+
+const INTERVAL: Duration = Duration::from_secs(300);
+
+/// How long it may take; an object store that does not answer keeps nobody.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs until `shutdown`.
+pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let mut noted = Serial::ZERO;
+    while shutdown.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {
+        let serial = app.keeper.live.snapshot().map_or(Serial::ZERO, |stored| stored.serial);
+        if serial > noted {
+            note(&app).await;
+            noted = serial;
+        }
+    }
+}
+
+/// Notes the serial that is published, unless the store is in trouble.
+pub async fn note(app: &App) {
+    if app.keeper.trouble().is_some() {
+        return;
+    }
+    if let Some(stored) = app.keeper.live.snapshot_full() {
+        note_up_to(app, stored.serial).await;
+    }
+}
+
+/// Notes that the records had come to `serial`.
+pub async fn note_up_to(app: &App, serial: Serial) {
+    if serial == Serial::ZERO {
+        return;
+    }
+    match tokio::time::timeout(TIMEOUT, app.keeper.blobs.note_serial(serial)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "it cannot be noted beside the blobs how far the records have come");
+        }
+        Err(_) => tracing::warn!("it was not noted in time how far the records have come"),
+    }
+}

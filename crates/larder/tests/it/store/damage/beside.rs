@@ -1,0 +1,257 @@
+//! What lies in a data directory, or beside it, and is no part of the store: the kept dump of the AUR, the configuration,
+//! the security log, the password of a new `root`, sockets. None of it costs a write, and each says what is wrong.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::Harm::{self, Away, Deleted, Emptied, Garbage, Halved};
+use super::{copy, harm, write};
+use crate::process::{Process, larder};
+use crate::server::ROOT_PASSWORD;
+use crate::{catalogue, wait_until};
+
+const KEPT: &str = "aur/packages-meta-ext-v1.json.gz";
+const DOWNLOAD: &str = "/packages-meta-ext-v1.json.gz";
+const SEARCH: &str = "/rpc/v5/info/shared-0001";
+
+/// A directory with the data directory `data`, which has kept a dump.
+fn kept() -> Arc<TempDir> {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    fs::write(directory.path().join("dump.json.gz"), catalogue::generation(1, 20)).expect("a dump");
+    let mut process = serve(&directory, "data", &["--aur-source", "dump.json.gz"]);
+    wait_until("the dump to be kept", || process.client.get(DOWNLOAD).status == 200);
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    directory
+}
+
+fn serve(directory: &Arc<TempDir>, data: &str, arguments: &[&str]) -> Process {
+    Process::start_in(directory.clone(), data, arguments)
+}
+
+/// Runs a command to its end: its code, and all it said.
+fn run(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = larder(directory.path()).args(arguments).output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// What a start without a source comes to.
+#[derive(Clone, Copy, PartialEq)]
+enum Start {
+    /// The packages are served.
+    Serves,
+    /// Everything else is served.
+    ServesNoPackages,
+    /// It is not ready, and says why.
+    IsNotReady,
+}
+
+#[test]
+fn the_kept_dump_at_rest() {
+    let directory = kept();
+    let cases: &[(&str, &[Harm], Start)] = &[
+        (KEPT, &[Deleted, Away], Start::ServesNoPackages),
+        (KEPT, &[Emptied, Halved, Garbage], Start::IsNotReady),
+        ("aur/source.json", &[Deleted, Emptied, Halved, Garbage], Start::Serves),
+        ("aur", &[Deleted, Emptied, Away], Start::ServesNoPackages),
+    ];
+    let mut number = 0;
+    for (path, harms, start) in cases {
+        for &harmed in *harms {
+            number += 1;
+            let (data, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
+            copy(&directory.path().join("data"), &directory.path().join(&data));
+            let path = directory.path().join(&data).join(path);
+            harm(&path, &path, harmed);
+            match start {
+                Start::Serves | Start::ServesNoPackages => {
+                    let process = serve(&directory, &data, &[]);
+                    let expected = if *start == Start::Serves { 200 } else { 404 };
+                    assert_eq!(process.client.get(SEARCH).status, expected, "{what}");
+                }
+                Start::IsNotReady => {
+                    let process = Process::start_unready(directory.clone(), &data, &[]);
+                    let mut said = String::new();
+                    wait_until("the reason", || {
+                        said = process.client.get("/readyz").text();
+                        said.contains("is not good")
+                    });
+                    assert!(said.contains(KEPT) && said.contains("aur.source"), "{what}: {said}");
+                    // All else is served.
+                    assert_eq!(process.client.get("/articles").status, 200, "{what}");
+                }
+            }
+            // With a source it does not matter, and what was harmed is kept anew.
+            let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
+            assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
+            wait_until("the dump to be kept", || process.client.get(DOWNLOAD).status == 200);
+            drop(process);
+            fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+        }
+    }
+}
+
+#[test]
+fn the_kept_dump_while_running() {
+    let directory = kept();
+    let source = directory.path().join("dump.json.gz");
+    let cases: &[(&str, &[Harm], u16)] = &[
+        // It is held open.
+        (KEPT, &[Deleted, Away], 200),
+        (KEPT, &[Emptied, Halved, Garbage], 503),
+        ("aur", &[Deleted, Away], 200),
+    ];
+    let mut number = 1;
+    for (path, harms, status) in cases {
+        for &harmed in *harms {
+            number += 1;
+            let (data, what) = (format!("run{number}"), format!("{path}: {harmed:?}"));
+            fs::write(&source, catalogue::generation(1, 20)).expect("a dump");
+            copy(&directory.path().join("data"), &directory.path().join(&data));
+            let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
+            wait_until("the dump to be kept", || process.client.get(DOWNLOAD).status == 200);
+            let path = directory.path().join(&data).join(path);
+            harm(&path, &path, harmed);
+            let download = process.client.get(DOWNLOAD);
+            assert_eq!(download.status, *status, "{what}");
+            if *status == 200 {
+                let found = catalogue::gunzip(&download.body);
+                assert!(found == catalogue::generation(1, 20), "{what}");
+            }
+            assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
+            // The next dump is kept again.
+            let next = catalogue::generation(number, 20);
+            fs::write(&source, &next).expect("a dump");
+            let version = format!("{number}-1");
+            wait_until("the next dump", || {
+                process.client.get(SEARCH).json()["results"][0]["Version"] == version
+                    && process.client.get(DOWNLOAD).status == 200
+            });
+            let found = catalogue::gunzip(&process.client.get(DOWNLOAD).body);
+            assert!(found == next, "{what}");
+            drop(process);
+            fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+        }
+    }
+}
+
+/// A configuration that cannot be read again changes nothing, and is named.
+#[test]
+fn the_configuration_while_running() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let path = directory.path().join("larder.toml");
+    let text = "security_log = \"security.log\"\n[aur]\nenabled = false\nrate_limit = 5\n";
+    fs::write(&path, text).expect("a file");
+    let process = serve(&directory, "data", &["--config", "larder.toml"]);
+    let said = || process.log().matches("the configuration cannot be read again").count();
+    let reload = || {
+        let before = said();
+        process.signal("HUP");
+        wait_until("the reload", || said() > before);
+        assert_eq!(process.client.get("/readyz").status, 200);
+        let _ = fs::remove_dir(&path);
+        fs::write(&path, text).expect("a file");
+    };
+    for harmed in [Deleted, Halved, Away] {
+        harm(&path, &path, harmed);
+        reload();
+    }
+    fs::write(&path, "\0\u{1}[[").expect("a file");
+    reload();
+    fs::remove_file(&path).expect("removed");
+    fs::create_dir(&path).expect("a directory");
+    reload();
+    // An empty one is one: what is not in it is as it is by default.
+    harm(&path, &path, Emptied);
+    process.signal("HUP");
+    wait_until("the reload", || process.log().contains("this setting has changed"));
+    assert_eq!(process.client.get("/readyz").status, 200);
+    assert!(!process.log().contains("panicked"), "{}", process.log());
+}
+
+/// The security log is made anew when it is told to; the server needs it for nothing else.
+#[test]
+fn the_security_log() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let path = directory.path().join("logs/security.log");
+    fs::create_dir(directory.path().join("logs")).expect("a directory");
+    let arguments = ["--aur-enabled=false", "--security-log", "logs/security.log"];
+    let process = serve(&directory, "data", &arguments);
+    let fail = || process.client.get_with("/+api", &[("Authorization", "Basic cm9vdDp3cm9uZw==")]);
+    let has_line = || fs::read_to_string(&path).is_ok_and(|text| text.contains("root"));
+    for harmed in [Deleted, Emptied, Away] {
+        harm(&path, &path, harmed);
+        assert_ne!(fail().status, 500, "{harmed:?}");
+        process.signal("HUP");
+        wait_until("a line", || {
+            fail();
+            has_line()
+        });
+    }
+    // Where it cannot be opened again, the old one stays, and that is said.
+    fs::remove_dir_all(directory.path().join("logs")).expect("removed");
+    process.signal("HUP");
+    wait_until("the error", || process.log().contains("security log cannot be opened again"));
+    assert_ne!(fail().status, 500);
+    assert_eq!(process.client.get("/readyz").status, 200);
+    drop(process);
+    let serve = ["serve", "--data-dir", "data", "--listen", "127.0.0.1:0"];
+    let (code, said) = run(&directory, &[&serve[..], &["--security-log", "logs/x.log"]].concat());
+    assert!(code != Some(0) && said.contains("security_log = \"logs/x.log\" cannot be"), "{said}");
+}
+
+/// The file with the password of a new `root` is for a person, and the server does not need it.
+#[test]
+fn the_password_file() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let path = directory.path().join("data/root-password");
+    let process = serve(&directory, "data", &["--aur-enabled=false"]);
+    for harmed in [Emptied, Garbage, Deleted] {
+        if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
+            fs::write(&path, "another").expect("a file");
+        }
+        harm(&path, &path, harmed);
+        assert_eq!(process.client.get("/readyz").status, 200);
+    }
+    drop(process);
+    // It is not made again, and no other password either.
+    let process = serve(&directory, "data", &["--aur-enabled=false"]);
+    assert!(!path.exists());
+    drop(process);
+    // Where it cannot be written, another way is told.
+    fs::create_dir_all(directory.path().join("new/root-password/full")).expect("a directory");
+    let serve = ["serve", "--data-dir", "new", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
+    let (code, said) = run(&directory, &serve);
+    assert!(code == Some(1) && said.contains("larder user password root"), "{said}");
+}
+
+/// A socket that is left behind is made anew; a file that is none stays, and is named.
+#[test]
+fn sockets() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let init = ["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD];
+    assert_eq!(run(&directory, &init).0, Some(0));
+    let path = directory.path().join("larder.sock");
+    let arguments = ["--aur-enabled=false", "--listen", "unix:larder.sock"];
+    for _ in 0..2 {
+        // Killed, it leaves its socket.
+        let process = serve(&directory, "data", &arguments);
+        assert!(UnixStream::connect(&path).is_ok());
+        process.signal("KILL");
+        drop(process);
+        assert!(path.exists());
+    }
+    let process = serve(&directory, "data", &arguments);
+    fs::remove_file(&path).expect("removed");
+    assert_eq!(write(&process.client, 1), 201);
+    drop(process);
+    fs::write(&path, "somebody's").expect("a file");
+    let serve = ["serve", "--data-dir", "data", "--listen", "unix:larder.sock"];
+    let (code, said) = run(&directory, &serve);
+    assert!(code == Some(1) && said.contains("is no socket"), "{said}");
+    assert_eq!(fs::read_to_string(&path).expect("a file"), "somebody's");
+}

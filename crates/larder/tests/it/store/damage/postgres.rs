@@ -1,0 +1,403 @@
+//! A database of PostgreSQL that is dropped, emptied, changed, set back and replaced, at rest and under a running
+//! server. One server of PostgreSQL for all cases; each case has a copy of one database, and of the blobs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use testbed::Postgres;
+
+use super::{blob, blobs, body, check_articles, copy, write};
+use crate::process::{Process, larder};
+use crate::server::{ROOT_PASSWORD, TestServer, wait_for};
+use crate::wait_until;
+
+const ARTICLES: u32 = 6;
+/// The articles that an older copy of the database has.
+const OLDER: u32 = 3;
+
+/// What is done to a database.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    /// It is gone.
+    Dropped,
+    /// A copy of this one has its name.
+    Replaced(&'static str),
+    /// Somebody has executed this in it.
+    Executed(&'static str),
+}
+use Harm::{Dropped, Executed, Replaced};
+
+const EMPTIED: &str =
+    "TRUNCATE larder_records, larder_writers; UPDATE larder_store SET serial = 0 WHERE id = 1";
+const IDENTITY_CHANGED: &str = "UPDATE larder_records SET \
+    body = convert_to('0123456789abcdef0123456789abcdef', 'UTF8') WHERE key = 'store/identity'";
+const ARTICLE_DELETED: &str = "DELETE FROM larder_records WHERE key LIKE 'article/%/a/0-x'";
+const ARTICLE_CHANGED: &str =
+    "UPDATE larder_records SET body = '\\x23'::bytea WHERE key LIKE 'article/%/a/0-x'";
+
+/// The databases `store` and `other`, each with a data directory of its name, and `older`, which `store` was once.
+struct Databases {
+    postgres: Postgres,
+    directory: Arc<TempDir>,
+}
+
+impl Databases {
+    fn new() -> Option<Databases> {
+        let postgres = Postgres::start()?;
+        let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+        let databases = Databases { postgres, directory };
+        databases.administer("CREATE DATABASE store; CREATE DATABASE other");
+        for name in ["store", "other"] {
+            let (is_well, said) =
+                databases.run(name, &["init", "--root-password", ROOT_PASSWORD], true);
+            assert!(is_well, "{said}");
+        }
+        databases.fill("store", 0..OLDER);
+        databases.administer("CREATE DATABASE older TEMPLATE store");
+        databases.fill("store", OLDER..ARTICLES);
+        // Further than `store` ever comes: not the serial is to give it away.
+        databases.fill("other", 0..30);
+        Some(databases)
+    }
+
+    fn fill(&self, name: &str, articles: std::ops::Range<u32>) {
+        let mut process = self.start(name);
+        for number in articles {
+            assert_eq!(write(&process.client, number), 201);
+        }
+        process.signal("TERM");
+        assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    }
+
+    fn administer(&self, statements: &str) {
+        self.postgres.execute("postgres", statements);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A copy of `store` of another name.
+    fn copy(&self, name: &str) {
+        copy(&self.path("store"), &self.path(name));
+        self.administer(&format!("CREATE DATABASE {name} TEMPLATE store"));
+    }
+
+    /// Does it, and keeps what was there under the name `aside`, if it has not been changed in its place.
+    fn harm(&self, name: &str, harm: Harm) {
+        let make = match harm {
+            Executed(statements) => return self.postgres.execute(name, statements),
+            Dropped => String::new(),
+            Replaced(template) => format!("CREATE DATABASE {name} TEMPLATE {template}"),
+        };
+        // A server would be back at once.
+        self.administer(&format!(
+            "ALTER DATABASE {name} ALLOW_CONNECTIONS false; \
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'; \
+             DROP DATABASE IF EXISTS aside WITH (FORCE); \
+             ALTER DATABASE {name} RENAME TO aside; {make}"
+        ));
+    }
+
+    /// Puts back what [`Databases::harm`] has kept.
+    fn mend(&self, name: &str) {
+        self.administer(&format!(
+            "DROP DATABASE IF EXISTS {name} WITH (FORCE); ALTER DATABASE aside RENAME TO {name}; \
+             ALTER DATABASE {name} ALLOW_CONNECTIONS true"
+        ));
+    }
+
+    fn start(&self, name: &str) -> Process {
+        let url = self.postgres.url_of(name);
+        let arguments = ["--aur-enabled=false", "--database", &url];
+        Process::start_in(self.directory.clone(), name, &arguments)
+    }
+
+    /// Whether a command succeeded, and all it said.
+    #[track_caller]
+    fn run(&self, name: &str, command: &[&str], must_succeed: bool) -> (bool, String) {
+        let mut child = larder(self.directory.path());
+        child.args(command).args(["--data-dir", name, "--database", &self.postgres.url_of(name)]);
+        let mut child =
+            child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        wait_until("the end", || child.try_wait().expect("a child").is_some());
+        let output = child.wait_with_output().expect("it has ended");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(output.status.success() || !must_succeed, "{said}");
+        (output.status.success(), said)
+    }
+
+    /// Starts a server that must refuse to; all it said.
+    #[track_caller]
+    fn refused(&self, name: &str) -> String {
+        let serve = ["serve", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
+        let (is_well, said) = self.run(name, &serve, false);
+        assert!(!is_well && !said.contains("panicked"), "{said}");
+        said
+    }
+
+    /// That no sweep takes anything, however it is forced, except the blobs of writes that were refused.
+    #[track_caller]
+    fn check_unswept(&self, name: &str, what: &str, refused: &[u32]) {
+        let refused: Vec<String> = refused.iter().map(|number| blob(*number)).collect();
+        let blobs = |path: &Path| {
+            let mut found = blobs(path);
+            found.retain(|path| !refused.iter().any(|refused| path.ends_with(refused)));
+            found
+        };
+        let before = blobs(&self.path(name));
+        let (_, said) = self.run(name, &["sweep", "--force", "--grace", "0"], false);
+        assert_eq!(blobs(&self.path(name)), before, "{what}: {said}");
+    }
+
+    fn remove(&self, name: &str) {
+        self.administer(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+        fs::remove_dir_all(self.path(name)).expect("it is ours");
+    }
+}
+
+/// What a start does.
+enum Start {
+    /// It says this, and ends.
+    Refused(&'static str),
+    /// It serves everything.
+    Serves,
+    /// It serves everything but the first article: nobody can know that there was one, or what it said.
+    Lacks,
+}
+use Start::{Lacks, Refused, Serves};
+
+#[test]
+fn at_rest() {
+    let Some(databases) = Databases::new() else { return };
+    let unknown = "are new, or of no store";
+    let strangers = "belong to the store";
+    let cases: &[(Harm, Start)] = &[
+        (Dropped, Refused("does not exist")),
+        (Replaced("template0"), Refused("there are no records in")),
+        (Replaced("other"), Refused(strangers)),
+        (Replaced("older"), Refused("are an older copy")),
+        (Executed(EMPTIED), Refused(unknown)),
+        (Executed("TRUNCATE larder_records"), Refused(unknown)),
+        (Executed("TRUNCATE larder_store"), Refused("row that is always in larder_layout, or in")),
+        (Executed("TRUNCATE larder_layout"), Refused("row that is always in larder_layout")),
+        (Executed("TRUNCATE larder_writers"), Serves),
+        (Executed("DELETE FROM larder_records WHERE key = 'store/identity'"), Refused(unknown)),
+        (Executed(IDENTITY_CHANGED), Refused(strangers)),
+        (
+            Executed("UPDATE larder_records SET body = '' WHERE key = 'store/identity'"),
+            Refused("`store/identity` is damaged"),
+        ),
+        (Executed(ARTICLE_DELETED), Lacks),
+        (Executed(ARTICLE_CHANGED), Lacks),
+        (
+            Executed("UPDATE larder_records SET blobs = '\\x23'::bytea WHERE key LIKE 'article/%'"),
+            Refused("its last digest has 1 bytes, not 32"),
+        ),
+        (Executed("UPDATE larder_store SET serial = 2"), Refused("was set back")),
+        (Executed("UPDATE larder_store SET serial = 1000"), Serves),
+        (Executed("DROP TABLE larder_records"), Refused("\"larder_records\" does not exist")),
+        (Executed("DROP TABLE larder_store"), Refused("\"larder_store\" does not exist")),
+        (Executed("DROP TABLE larder_layout"), Refused("\"larder_store\" already exists")),
+        (Executed("DROP TABLE larder_writers"), Refused("\"larder_writers\" does not exist")),
+        (
+            Executed("ALTER TABLE larder_records RENAME COLUMN body TO text"),
+            Refused("\"body\" does not exist"),
+        ),
+        (
+            Executed("ALTER TABLE larder_records ALTER COLUMN body TYPE text USING 'x'"),
+            Refused("are damaged"),
+        ),
+        (
+            Executed("ALTER TABLE larder_store ALTER COLUMN serial TYPE numeric"),
+            Refused("are damaged"),
+        ),
+    ];
+    for (number, (harm, start)) in cases.iter().enumerate() {
+        let (name, what) = (format!("rest{number}"), format!("{harm:?}"));
+        databases.copy(&name);
+        databases.harm(&name, *harm);
+        match start {
+            Refused(text) => {
+                let said = databases.refused(&name);
+                assert!(said.contains(text), "{what}: {said}");
+                databases.check_unswept(&name, &what, &[]);
+            }
+            Serves | Lacks => {
+                let mut process = databases.start(&name);
+                let first = if matches!(start, Lacks) { 1 } else { 0 };
+                let all: Vec<u32> = (first..ARTICLES).collect();
+                check_articles(&process.client, &all, &what, |_| false);
+                if first == 1 {
+                    let status = process.client.get("/article/a/0-x").status;
+                    assert!(matches!(status, 404 | 500), "{what}: {status}");
+                }
+                assert_eq!(write(&process.client, 50), 201, "{what}");
+                process.signal("TERM");
+                assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+                // A row that somebody has deleted names nothing.
+                if !what.contains("DELETE") {
+                    databases.check_unswept(&name, &what, &[]);
+                }
+            }
+        }
+        if matches!(harm, Replaced("template0")) {
+            // A database of somebody else's has got no tables of ours.
+            databases.postgres.execute(
+                &name,
+                "SELECT 1 / (CASE WHEN count(*) = 0 THEN 1 ELSE 0 END) FROM pg_class WHERE relname LIKE 'larder%'",
+            );
+        }
+        if matches!(harm, Replaced("older")) {
+            check_adopted(&databases, &name);
+        }
+        databases.remove(&name);
+    }
+}
+
+/// Somebody wants the older records: what came later is given up, and swept.
+fn check_adopted(databases: &Databases, name: &str) {
+    let (_, said) = databases.run(name, &["verify"], false);
+    assert!(said.contains("are an older copy"), "{said}");
+    let (_, said) = databases.run(name, &["adopt"], true);
+    assert!(said.contains("is given up"), "{said}");
+    let mut process = databases.start(name);
+    let kept: Vec<u32> = (0..OLDER).collect();
+    check_articles(&process.client, &kept, "adopted", |_| false);
+    assert_eq!(process.client.get(&format!("/article/a/{OLDER}-x")).status, 404);
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    databases.run(name, &["sweep", "--grace", "0"], true);
+    assert_eq!(blobs(&databases.path(name)).len(), OLDER as usize);
+}
+
+/// What becomes of writes under a running server.
+#[derive(Clone, Copy, PartialEq)]
+enum Writes {
+    /// They go on.
+    GoOn,
+    /// They are refused for as long as it is so.
+    Stop,
+    /// They are refused until the server is started again: the database is known to be another one.
+    StopForGood,
+}
+use Writes::{GoOn, Stop, StopForGood};
+
+#[test]
+fn while_running() {
+    let Some(databases) = Databases::new() else { return };
+    let cases: &[(Harm, Writes)] = &[
+        (Dropped, Stop),
+        (Replaced("template0"), Stop),
+        (Replaced("other"), StopForGood),
+        (Replaced("older"), StopForGood),
+        (Executed(EMPTIED), StopForGood),
+        (Executed("TRUNCATE larder_records"), StopForGood),
+        (Executed("TRUNCATE larder_store"), Stop),
+        (Executed("TRUNCATE larder_layout"), GoOn),
+        (Executed("TRUNCATE larder_writers"), GoOn),
+        (Executed("DELETE FROM larder_records WHERE key = 'store/identity'"), StopForGood),
+        (Executed(IDENTITY_CHANGED), StopForGood),
+        (Executed(ARTICLE_DELETED), GoOn),
+        (Executed(ARTICLE_CHANGED), GoOn),
+        (Executed("UPDATE larder_store SET serial = 2"), StopForGood),
+        (Executed("UPDATE larder_store SET serial = 1000"), GoOn),
+        (Executed("DROP TABLE larder_records"), Stop),
+        (Executed("DROP TABLE larder_store"), Stop),
+        (Executed("DROP TABLE larder_layout"), GoOn),
+        (Executed("ALTER TABLE larder_records RENAME COLUMN body TO text"), Stop),
+        (Executed("ALTER TABLE larder_store ALTER COLUMN serial TYPE numeric"), Stop),
+    ];
+    for (number, (harm, writes)) in cases.iter().enumerate() {
+        check_running(&databases, &format!("run{number}"), *harm, *writes);
+    }
+}
+
+fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) {
+    let what = format!("{harm:?}");
+    databases.copy(name);
+    let process = databases.start(name);
+    let client = &process.client;
+    let mut acknowledged: Vec<u32> = (0..ARTICLES).collect();
+    for number in 20..22 {
+        assert_eq!(write(client, number), 201, "{what}");
+        acknowledged.push(number);
+    }
+    check_articles(client, &acknowledged, &what, |_| false);
+    databases.harm(name, harm);
+    for number in 30..32 {
+        match write(client, number) {
+            201 => {
+                assert!(writes == GoOn, "{what}: a write was acknowledged");
+                acknowledged.push(number);
+            }
+            503 => assert!(writes != GoOn, "{what}: a write was refused: {}", process.log()),
+            status => panic!("{what}: {status}"),
+        }
+    }
+    // From memory.
+    check_articles(client, &acknowledged, &what, |_| false);
+    assert_eq!(client.get("/readyz").status, 200, "{what}");
+    if writes != GoOn {
+        wait_until("the trouble", || client.get("/readyz?verbose").text().contains("[!] store"));
+        let metric = match writes {
+            StopForGood => "\nlarder_store_is_rewound 1\n",
+            _ => "\nlarder_store_is_rewound 0\n",
+        };
+        let metrics = client.get("/metrics").text();
+        assert!(metrics.contains(metric), "{what}: {}", process.log());
+        assert!(!metrics.contains("\nlarder_store_read_failures_total 0\n"), "{what}");
+    }
+    assert!(!process.log().contains("panicked"), "{what}: {}", process.log());
+    let is_kept_aside = matches!(harm, Dropped | Replaced(_));
+    if is_kept_aside && writes == StopForGood {
+        // What was noticed once is known, also when the right one is back.
+        databases.mend(name);
+        assert_eq!(write(client, 40), 503, "{what}");
+    } else if is_kept_aside {
+        databases.mend(name);
+        wait_until("writes", || write(client, 40) == 201);
+        acknowledged.push(40);
+    }
+    process.signal("KILL");
+    drop(process);
+    // Without that table a start refuses.
+    if (is_kept_aside || writes == GoOn) && !what.contains("larder_layout") {
+        let process = databases.start(name);
+        // The first article may lack, as in the same case at rest.
+        acknowledged.retain(|number| *number > 0 || !what.contains("a/0-x"));
+        check_articles(&process.client, &acknowledged, &what, |_| false);
+    }
+    if !what.contains("DELETE FROM larder_records WHERE key LIKE") {
+        databases.check_unswept(name, &what, &[30, 31, 40]);
+    }
+    databases.remove(name);
+}
+
+/// Rows that somebody deletes behind a server are still in its memory: its sweep keeps what they named, and says so.
+#[test]
+fn a_sweep_keeps_what_memory_names() {
+    let Some(postgres) = Postgres::start() else { return };
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let server = TestServer::start_in(directory.clone(), |config, _| {
+        config.aur.enabled = false;
+        config.database = Some(postgres.url().parse().expect("a location"));
+        config.store.sweep_grace = std::time::Duration::ZERO;
+    });
+    server.wait_until_ready();
+    let client = server.client;
+    for number in 0..3 {
+        assert_eq!(write(&client, number), 201);
+    }
+    let before = blobs(directory.path());
+    postgres.execute("postgres", ARTICLE_DELETED);
+    wait_for(larder::tasks::blob_sweep::sweep(&server.app));
+    assert_eq!(blobs(directory.path()), before);
+    assert_eq!(server.metric("larder_blob_sweep_failures_total"), 1.0);
+    assert_eq!(server.metric("larder_blobs_swept_total"), 0.0);
+    assert_eq!(client.get("/article/a/0-x").text(), body(0));
+}
