@@ -5,6 +5,7 @@
 //! [`every_operation_has_a_row`] proves. A row makes a request; a [`Case`] is a row with people and things of its own,
 //! so that nothing that one request does is seen by another.
 
+mod causes;
 mod limits;
 mod operations;
 mod overtaken;
