@@ -83,6 +83,13 @@ impl Snapshot {
         self.duplicate_count
     }
 
+    /// The name of the package in the middle of them all, in the order of their names; none if there are none.
+    pub fn middle_name(&self) -> Option<String> {
+        let doc = DocId(self.package_count() / 2);
+        let name = (self.package_count() > 0).then(|| self.record(doc).name())?;
+        serde_json::from_slice(name).ok()
+    }
+
     pub(crate) fn record(&self, doc: DocId) -> Record<'_> {
         Record::at(self.bytes_from(doc))
     }

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::contents::Contents;
 use crate::cpu_pool::CpuPool;
 use crate::free_space::FreeSpace;
+use crate::http::Example;
 use crate::http::dumps::Dumps;
 use crate::live::Live;
 use crate::metrics::Metrics;
@@ -39,6 +40,15 @@ pub struct AurPublished {
     pub kept: OnceLock<KeptFile>,
     /// The lists made of it, each when it is first asked for.
     pub dumps: Dumps,
+    /// What people may try with it, found when a page first shows it.
+    pub example: OnceLock<Example>,
+}
+
+impl AurPublished {
+    /// What people may try with it.
+    pub fn example(&self, results_max: usize) -> &Example {
+        self.example.get_or_init(|| Example::of(&self.snapshot, results_max))
+    }
 }
 
 /// How a wished-for reload ended: whether the data was new, or why it failed.
@@ -178,6 +188,11 @@ impl App {
             config,
         };
         Ok((app, requests))
+    }
+
+    /// Most packages in one answer, now.
+    pub fn results_max(&self) -> usize {
+        self.results_max.load(Relaxed)
     }
 
     /// Why the server is not ready: a line for each reason, none if it is.

@@ -136,7 +136,8 @@ pub fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
          {curl} '{base}/rpc/v5/search/ttf-font?by=provides'\n  \
          {articles}{python}\
          {curl} '{base}/metrics'\n\n\
-         Documentation with a form to try it: {base}/docs\n\
+         Open it in a browser, with forms to try: {base}/\n\
+         Documentation: {base}/docs\n\
          Stop with Ctrl-C.\n",
         config.demo_packages
     )

@@ -39,7 +39,10 @@ use crate::metrics::{Endpoint, Stopwatch, Surface};
 use crate::net::{ClientAddress, Peer, Routes, Shortcut, Shortened};
 use crate::security;
 
+use people::Site;
+
 pub use error::HttpError;
+pub use pages::Example;
 pub(crate) use python::NO_MIRRORS;
 pub use python::OpenZips;
 
@@ -99,6 +102,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/", get(actions::index).post(actions::posted_to_root))
         .route("/docs", get(pages::documentation))
         .route("/docs/", get(pages::documentation))
+        .route("/docs/aur", get(pages::aur))
         .route("/openapi.json", get(pages::openapi))
         .route("/robots.txt", get(pages::robots))
         .route("/favicon.ico", get(pages::favicon))
@@ -147,13 +151,13 @@ fn router(app: Arc<App>) -> Router {
             .route("/api/", any(aur::answer))
             .route("/api/{*rest}", any(aur::answer))
             // goaurrpc's old paths of documentation.
-            .route("/rpc/swagger", get(pages::documentation))
-            .route("/rpc/swagger/", get(pages::documentation))
-            .route("/rpc/olddoc.html", get(pages::documentation))
+            .route("/rpc/swagger", get(pages::aur))
+            .route("/rpc/swagger/", get(pages::aur))
+            .route("/rpc/olddoc.html", get(pages::aur))
             .route("/rpc/openapi.json", get(pages::openapi))
             .route("/rpc/stats", get(pages::statistics))
-            .route("/api/swagger", get(pages::documentation))
-            .route("/api/swagger/", get(pages::documentation))
+            .route("/api/swagger", get(pages::aur))
+            .route("/api/swagger/", get(pages::aur))
             .route("/api/openapi.json", get(pages::openapi));
         for name in dumps::FILE_NAMES {
             router = router
@@ -208,7 +212,12 @@ async fn count(
     let endpoint = endpoint::of(surface, request.method(), request.uri().path());
     let peer = request.extensions().get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     let client = ClientAddress::resolve(peer, request.headers(), &app.trusted);
-    let response = security::of_request(client, next.run(request)).await;
+    let is_browsed = surface != Surface::Admin && people::is_browser(request.headers());
+    let site = is_browsed.then(|| Site::of_request(&app, &request));
+    let mut response = security::of_request(client, next.run(request)).await;
+    if let Some(site) = site {
+        response = people::for_browser(&site, response).await;
+    }
     let endpoint = response.extensions().get().copied().unwrap_or(endpoint);
     app.metrics.responded(endpoint, response.status(), stopwatch);
     response

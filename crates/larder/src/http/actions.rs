@@ -54,7 +54,7 @@ pub(super) async fn index(State(app): State<Arc<App>>, request: Request) -> Resp
         None if python::wants_users(&app, &head.headers) => {
             python::answer(State(app), Request::from_parts(head, Body::empty())).await
         }
-        None => pages::index(head.method, head.headers).await,
+        None => pages::home(&app, &head).await,
         Some(Ok((json, form))) => {
             let hint = if query.contains('+') && form == Form::Whole {
                 "; `+` is a plus in this query, a space is %20"

@@ -19,7 +19,7 @@ use percent_encoding::percent_decode_str;
 use super::error::HttpError;
 use crate::app::App;
 
-pub(super) use read::{Reads, list};
+pub(super) use read::{Reads, is_open, list};
 
 const LATEST_METHODS: &str = "GET, HEAD, PUT, DELETE, OPTIONS";
 const VERSION_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";

@@ -231,7 +231,7 @@ fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<Asked, Box<Resp
     let is_without_question =
         from_path.version.is_none() && head.uri.query().is_none_or(str::is_empty);
     if head.method != Method::POST && is_without_question {
-        return Err(Box::new(pages::documentation_response(&conditions())));
+        return Err(Box::new(pages::aur_now(app, head, &conditions())));
     }
     let client = ClientAddress::resolve(peer, &head.headers, &app.trusted);
     let decision = app.rate_limiter.check(client.key(), asked_at);

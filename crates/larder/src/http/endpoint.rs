@@ -23,9 +23,8 @@ pub(super) fn of(surface: Surface, method: &Method, path: &str) -> Endpoint {
     }
     let is_read = is_read(method);
     match path {
-        "/" | "/docs" | "/docs/" | "/openapi.json" | "/robots.txt" | "/favicon.ico" => {
-            Endpoint::Page
-        }
+        "/" | "/docs" | "/docs/" | "/docs/aur" | "/openapi.json" | "/robots.txt"
+        | "/favicon.ico" => Endpoint::Page,
         "/livez" | "/healthz" | "/readyz" | "/ready" | "/version" => Endpoint::Health,
         "/metrics" | "/rpc/metrics" => Endpoint::Metrics,
         "/articles" => Endpoint::ArticleList,
@@ -118,6 +117,7 @@ mod tests {
     #[test]
     fn endpoints_of_paths() {
         check("GET", "/", Endpoint::Page);
+        check("GET", "/docs/aur", Endpoint::Page);
         check("GET", "/readyz", Endpoint::Health);
         check("GET", "/rpc", Endpoint::Rpc);
         check("POST", "/rpc.php/", Endpoint::Rpc);

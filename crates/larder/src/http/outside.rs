@@ -1,13 +1,35 @@
 //! The URL that this server is known under outside, as a proxy says it: only those that are trusted are believed.
 
-use http::header::HeaderName;
-use http::{Extensions, HeaderMap};
+use http::header::{HOST, HeaderName};
+use http::{Extensions, HeaderMap, Uri};
 
 use crate::app::App;
 use crate::net::Peer;
 
 const X_OUTSIDE_URL: HeaderName = HeaderName::from_static("x-outside-url");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// What URLs of this server begin with, without a slash at the end: what a trusted proxy says, else what is configured,
+/// else what was asked for.
+pub(super) fn root_url(
+    app: &App,
+    uri: &Uri,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+) -> String {
+    if let Some(url) = outside_url(app, headers, extensions) {
+        return url.to_owned();
+    }
+    if let Some(url) = &app.config.public_url {
+        return url.clone();
+    }
+    let has_tls = extensions.get::<Peer>().is_some_and(|peer| peer.tls);
+    let own = if has_tls { "https" } else { "http" };
+    let scheme = outside_scheme(app, headers, extensions).unwrap_or(own);
+    let host = headers.get(HOST).and_then(|value| value.to_str().ok());
+    let host = host.or_else(|| uri.authority().map(|authority| authority.as_str()));
+    format!("{scheme}://{}", host.unwrap_or("localhost"))
+}
 
 /// The URL in `X-Outside-URL`, without slashes at its end, where a trusted proxy sent one.
 pub(super) fn outside_url<'head>(

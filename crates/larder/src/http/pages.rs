@@ -1,4 +1,10 @@
 //! Pages for people, and the OpenAPI document. They are part of the binary and need no other host.
+//!
+//! request -> [`Site`], what is on, and a bounded look at the snapshots -> a template -> response. A page is made when it is
+//! asked for, so that no read and no write has to keep it right; it shows what everybody may read, whoever asks.
+
+mod docs;
+mod home;
 
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -6,70 +12,115 @@ use std::sync::LazyLock;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reply::Reply;
 
 use super::error::HttpError;
-use super::people;
+use super::people::{self, Site};
 use super::respond::{Conditions, respond, respond_now};
 use crate::app::App;
 
+pub use home::Example;
+pub(super) use home::home;
+
 const HTML: &str = "text/html; charset=utf-8";
 
-/// A page, and what a browser may do for it.
-struct Page {
-    reply: Reply,
-    policy: HeaderValue,
-}
-
-impl Page {
-    fn new(html: &'static str) -> Page {
-        Page { reply: Reply::tagged(HTML, html.as_bytes()), policy: people::policy(html) }
-    }
-
-    async fn send(&self, method: Method, headers: HeaderMap) -> Response {
-        let conditions = Conditions::of(&method, &headers);
-        let mut response = respond(self.reply.clone(), StatusCode::OK, conditions).await;
-        people::insert_with(response.headers_mut(), self.policy.clone());
-        response
-    }
-}
-
-static INDEX: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("../pages/index.html")));
-static DOCUMENTATION: LazyLock<Page> =
-    LazyLock::new(|| Page::new(include_str!("../pages/rpc.html")));
-static OPENAPI: LazyLock<Reply> =
-    LazyLock::new(|| page("application/json", include_str!("../pages/openapi.json")));
+static OPENAPI: LazyLock<Reply> = LazyLock::new(|| file("application/json", docs::OPENAPI));
 static ADMIN_OPENAPI: LazyLock<Reply> =
-    LazyLock::new(|| page("application/json", include_str!("../pages/admin-openapi.json")));
+    LazyLock::new(|| file("application/json", docs::ADMIN_OPENAPI));
 static ROBOTS: LazyLock<Reply> =
-    LazyLock::new(|| page("text/plain; charset=utf-8", include_str!("../pages/robots.txt")));
+    LazyLock::new(|| file("text/plain; charset=utf-8", include_str!("../pages/robots.txt")));
 static FAVICON: LazyLock<Reply> =
-    LazyLock::new(|| page("image/svg+xml", include_str!("../pages/favicon.svg")));
+    LazyLock::new(|| file("image/svg+xml", include_str!("../pages/favicon.svg")));
 
-fn page(content_type: &'static str, body: &'static str) -> Reply {
+/// The script of the page about the AUR's interface.
+const AUR_SCRIPT: &str = include_str!("../pages/aur.js");
+static AUR_POLICY: LazyLock<HeaderValue> = LazyLock::new(|| people::policy(AUR_SCRIPT));
+
+fn file(content_type: &'static str, body: &'static str) -> Reply {
     Reply::tagged(content_type, body.as_bytes())
 }
 
-async fn send(page: &LazyLock<Reply>, method: Method, headers: HeaderMap) -> Response {
-    respond(Reply::clone(page), StatusCode::OK, Conditions::of(&method, &headers)).await
+async fn send(file: &LazyLock<Reply>, method: Method, headers: HeaderMap) -> Response {
+    respond(Reply::clone(file), StatusCode::OK, Conditions::of(&method, &headers)).await
 }
 
-/// `/`
-pub(super) async fn index(method: Method, headers: HeaderMap) -> Response {
-    INDEX.send(method, headers).await
+/// A page of a template, with the policy for its script if it has one.
+async fn send_page(page: &impl Template, head: &Parts, policy: Option<&HeaderValue>) -> Response {
+    match page.render() {
+        Ok(html) => {
+            let conditions = Conditions::of(&head.method, &head.headers);
+            let response = respond(Reply::tagged(HTML, html), StatusCode::OK, conditions).await;
+            with_headers(response, policy)
+        }
+        Err(error) => unrendered(&error),
+    }
 }
 
-/// `/docs`, and goaurrpc's old paths.
-pub(super) async fn documentation(method: Method, headers: HeaderMap) -> Response {
-    DOCUMENTATION.send(method, headers).await
+fn with_headers(mut response: Response, policy: Option<&HeaderValue>) -> Response {
+    match policy {
+        Some(policy) => people::insert_with(response.headers_mut(), policy.clone()),
+        None => people::insert_headers(response.headers_mut()),
+    }
+    response
+}
+
+fn unrendered(error: &askama::Error) -> Response {
+    tracing::error!(%error, "a page cannot be rendered");
+    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered").into_response()
+}
+
+/// `/docs`
+pub(super) async fn documentation(State(app): State<Arc<App>>, head: Parts) -> Response {
+    let here = docs::Here::of(&app);
+    let page =
+        docs::Documentation { site: Site::of(&app, &head), here, reference: &docs::REFERENCE };
+    send_page(&page, &head, None).await
+}
+
+#[derive(Template)]
+#[template(path = "aur.html")]
+struct AurPage {
+    site: Site,
+    script: &'static str,
+    is_on: bool,
+    word: String,
+}
+
+impl AurPage {
+    fn of(app: &App, head: &Parts) -> AurPage {
+        let published = app.aur.snapshot();
+        let example = published.as_ref().map(|published| published.example(app.results_max()));
+        AurPage {
+            site: Site::of(app, head),
+            script: AUR_SCRIPT,
+            is_on: published.is_some(),
+            word: example.map(|example| example.word.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn policy(&self) -> Option<&'static HeaderValue> {
+        self.is_on.then(|| &*AUR_POLICY)
+    }
+}
+
+/// `/docs/aur`, and goaurrpc's old paths.
+pub(super) async fn aur(State(app): State<Arc<App>>, head: Parts) -> Response {
+    let page = AurPage::of(&app, &head);
+    send_page(&page, &head, page.policy()).await
 }
 
 /// `/rpc` without a question.
-pub(super) fn documentation_response(conditions: &Conditions) -> Response {
-    let mut response = respond_now(DOCUMENTATION.reply.clone(), StatusCode::OK, conditions);
-    people::insert_with(response.headers_mut(), DOCUMENTATION.policy.clone());
-    response
+pub(super) fn aur_now(app: &App, head: &Parts, conditions: &Conditions) -> Response {
+    let page = AurPage::of(app, head);
+    match page.render() {
+        Ok(html) => {
+            let response = respond_now(Reply::tagged(HTML, html), StatusCode::OK, conditions);
+            with_headers(response, page.policy())
+        }
+        Err(error) => unrendered(&error),
+    }
 }
 
 /// `/openapi.json`
@@ -95,44 +146,30 @@ pub(super) async fn favicon(method: Method, headers: HeaderMap) -> Response {
 #[derive(Template)]
 #[template(path = "stats.html")]
 struct Statistics<'a> {
+    site: Site,
     version: &'a str,
     commit: &'a str,
     packages: usize,
     package_bases: usize,
     last_refresh: Option<String>,
+    metrics: bool,
 }
 
 /// `/rpc/stats`
-pub(super) async fn statistics(
-    State(app): State<Arc<App>>,
-    method: Method,
-    headers: HeaderMap,
-) -> Response {
+pub(super) async fn statistics(State(app): State<Arc<App>>, head: Parts) -> Response {
     let published = app.aur.snapshot_full();
+    let published = published.as_ref();
+    let count = |count: fn(&aur::Snapshot) -> u32| {
+        published.map_or(0, |published| count(&published.snapshot) as usize)
+    };
     let statistics = Statistics {
+        site: Site::of(&app, &head),
         version: crate::version::VERSION,
         commit: crate::version::COMMIT,
-        packages: published
-            .as_ref()
-            .map_or(0, |published| published.snapshot.package_count() as usize),
-        package_bases: published
-            .as_ref()
-            .map_or(0, |published| published.snapshot.package_base_count() as usize),
-        last_refresh: published
-            .as_ref()
-            .map(|published| httpdate::fmt_http_date(published.modified_at)),
+        packages: count(aur::Snapshot::package_count),
+        package_bases: count(aur::Snapshot::package_base_count),
+        last_refresh: published.map(|published| httpdate::fmt_http_date(published.modified_at)),
+        metrics: app.config.metrics.enabled,
     };
-    match statistics.render() {
-        Ok(html) => {
-            let conditions = Conditions::of(&method, &headers);
-            let mut response = respond(Reply::tagged(HTML, html), StatusCode::OK, conditions).await;
-            people::insert_headers(response.headers_mut());
-            response
-        }
-        Err(error) => {
-            tracing::error!(%error, "the page of statistics cannot be rendered");
-            HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered")
-                .into_response()
-        }
-    }
+    send_page(&statistics, &head, None).await
 }

@@ -193,6 +193,7 @@ impl Refresh {
             published_at,
             kept: std::sync::OnceLock::new(),
             dumps: Dumps::default(),
+            example: std::sync::OnceLock::new(),
             snapshot,
         });
         self.app.aur.publish(published.clone());

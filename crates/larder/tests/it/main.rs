@@ -18,6 +18,7 @@ mod keeping;
 mod lifecycle;
 mod monitoring;
 mod nginx;
+mod pages;
 mod process;
 mod python;
 mod raw_targets;

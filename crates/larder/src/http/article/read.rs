@@ -99,7 +99,7 @@ fn found<'stored>(
 }
 
 /// Whether everybody may read.
-fn is_open(app: &App) -> bool {
+pub(in crate::http) fn is_open(app: &App) -> bool {
     app.config.article.acl_read.entries().contains(&AclEntry::Everybody)
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use account::Principal;
 use http::Method;
-use http::header::{ACCEPT, HOST, HeaderName, USER_AGENT};
+use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
 use pypi::devpi::View;
 use record::Serial;
@@ -13,9 +13,8 @@ use tokio::sync::OnceCell;
 
 use crate::app::App;
 use crate::http::error::HttpError;
-use crate::http::outside::{outside_scheme, outside_url};
+use crate::http::outside::root_url;
 use crate::http::{auth, serial};
-use crate::net::Peer;
 use crate::stored::{Basis, Stored};
 
 /// What pip and its kin call themselves; they get pages for machines at the URLs of people.
@@ -47,7 +46,7 @@ impl Ask {
     ) -> Result<Ask, HttpError> {
         serial::wait_for_seen(&app, &head.headers).await?;
         let stored = auth::stored(&app)?;
-        let root_url = root_url(&app, &head);
+        let root_url = root_url(&app, &head.uri, &head.headers, &head.extensions);
         let path = below(head.uri.path(), &root_url);
         let proved = OnceCell::new();
         Ok(Ask { app, head, path, stored, root_url, written, proved })
@@ -151,22 +150,6 @@ impl Ask {
 /// Whether this is what pip or one of its kin calls itself.
 pub(super) fn is_installer(user_agent: &str) -> bool {
     user_agent.split(' ').any(|word| INSTALLERS.iter().any(|name| word.starts_with(name)))
-}
-
-/// What URLs of this server begin with: what a trusted proxy says, else what is configured, else what was asked for.
-fn root_url(app: &App, head: &Parts) -> String {
-    if let Some(url) = outside_url(app, &head.headers, &head.extensions) {
-        return url.to_owned();
-    }
-    if let Some(url) = &app.config.public_url {
-        return url.clone();
-    }
-    let has_tls = head.extensions.get::<Peer>().is_some_and(|peer| peer.tls);
-    let own = if has_tls { "https" } else { "http" };
-    let scheme = outside_scheme(app, &head.headers, &head.extensions).unwrap_or(own);
-    let host = head.headers.get(HOST).and_then(|value| value.to_str().ok());
-    let host = host.or_else(|| head.uri.authority().map(|authority| authority.as_str()));
-    format!("{scheme}://{}", host.unwrap_or("localhost"))
 }
 
 /// The path without the prefix of the outside URL, and with one slash at its start.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use askama::Template;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use super::ask::Ask;
 use crate::http::error::HttpError;
-use crate::http::people;
+use crate::http::people::{self, Site};
 
 /// Without a parameter: devpi's client compares it as a whole.
 pub(super) const JSON: &str = "application/json";
@@ -77,10 +78,17 @@ pub(super) fn failure(ask: &Ask, error: HttpError) -> Response {
 }
 
 /// A page for people.
-pub(super) fn html(body: String) -> Response {
+///
+/// # Errors
+/// 500 if its template cannot be rendered.
+pub(super) fn html(page: &impl Template) -> Result<Response, HttpError> {
+    let body = page.render().map_err(|error| {
+        tracing::error!(%error, "a page cannot be rendered");
+        HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered")
+    })?;
     let mut response = typed(StatusCode::OK, body, "text/html; charset=UTF-8");
     people::insert_headers(response.headers_mut());
-    response
+    Ok(response)
 }
 
 /// A refusal of an upload: its text is the reason phrase as well, which is all that older clients show.
@@ -112,16 +120,10 @@ fn page(ask: &Ask, status: StatusCode, text: &str) -> Response {
         let body = format!("{} {title}\n\n{text}\n", status.as_u16());
         return typed(status, body, "text/plain; charset=UTF-8");
     }
-    let (code, text) = (status.as_u16(), escaped(text));
-    let body = format!(
-        "<!DOCTYPE html><html lang=\"en\"><head><title>{code} {title}</title></head><body>\
-         <h1>{code} {title}</h1>{text}</body></html>\n"
-    );
-    typed(status, body, "text/html; charset=UTF-8")
-}
-
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let html = people::error_page(&Site::at(&ask.root_url), status, text);
+    let mut response = typed(status, html, "text/html; charset=UTF-8");
+    people::insert_headers(response.headers_mut());
+    response
 }
 
 pub(super) fn typed(

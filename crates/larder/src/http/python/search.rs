@@ -7,10 +7,10 @@
 
 mod xml_rpc;
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use account::{Portion, Principal};
+use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -29,6 +29,7 @@ use super::rights::{About, check_reader};
 use super::write::{Refused, whole_body};
 use crate::app::App;
 use crate::http::error::HttpError;
+use crate::http::people::Site;
 use crate::release_metadata;
 
 /// Results on one page, and in one answer by XML-RPC.
@@ -108,7 +109,7 @@ pub(super) async fn search(ask: &Ask) -> Result<Response, HttpError> {
         let result = json!({"query": query, "page": page, "has_more": has_more, "items": items});
         return Ok(reply::result(StatusCode::OK, "search", result, None));
     }
-    Ok(reply::html(html(ask, &query, page, has_more, &hits, &summaries)))
+    html(ask, &query, page, has_more, &hits, &summaries)
 }
 
 /// Whether there is a page to turn to: what is behind the last one is not promised.
@@ -177,6 +178,24 @@ fn path(hit: &Hit) -> String {
     format!("{stage}/{}", utf8_percent_encode(&hit.project, &SEGMENT))
 }
 
+#[derive(Template)]
+#[template(path = "search.html")]
+struct SearchPage<'a> {
+    site: Site,
+    query: &'a str,
+    items: Vec<Item<'a>>,
+    next: Option<String>,
+}
+
+/// A line of the page.
+struct Item<'a> {
+    url: String,
+    project: &'a str,
+    version: &'a str,
+    stage: &'a str,
+    summary: &'a str,
+}
+
 fn html(
     ask: &Ask,
     query: &str,
@@ -184,38 +203,23 @@ fn html(
     has_more: bool,
     hits: &[Hit],
     summaries: &[String],
-) -> String {
-    let shown = reply::escaped(query);
-    let mut text = format!(
-        "<!DOCTYPE html><html lang=\"en\"><head><title>Search: {shown}</title></head><body>\
-         <h1>Search</h1>\
-         <form method=\"get\"><input name=\"query\" value=\"{shown}\" aria-label=\"Words\">\
-         <input type=\"submit\" value=\"Search\"></form>\n<ul>\n"
-    );
-    for (hit, summary) in hits.iter().zip(summaries) {
-        let url = reply::escaped(&format!("{}/{}", ask.root_url, path(hit)));
-        let [stage, project] = [&hit.stage, &hit.project].map(|text| reply::escaped(text));
-        let version = reply::escaped(hit.version.as_deref().unwrap_or_default());
-        let summary = reply::escaped(summary);
-        // Writing to memory cannot fail.
-        let _ = writeln!(
-            text,
-            "<li><a href=\"{url}\">{project}</a> {version} ({stage}) {summary}</li>"
-        );
-    }
-    text.push_str("</ul>\n");
-    if hits.is_empty() && !query.is_empty() {
-        text.push_str("<p>No project has this in its name.</p>\n");
-    }
-    if has_more {
-        let query: String = form_urlencoded::Serializer::new(String::new())
+) -> Result<Response, HttpError> {
+    let site = Site::at(&ask.root_url);
+    let items = hits.iter().zip(summaries).map(|(hit, summary)| Item {
+        url: format!("{}/{}", site.prefix(), path(hit)),
+        project: &hit.project,
+        version: hit.version.as_deref().unwrap_or_default(),
+        stage: &hit.stage,
+        summary,
+    });
+    let items = items.collect();
+    let next = has_more.then(|| {
+        form_urlencoded::Serializer::new(String::new())
             .append_pair("query", query)
             .append_pair("page", &(page + 1).to_string())
-            .finish();
-        let _ = writeln!(text, "<p><a href=\"?{}\">More</a></p>", reply::escaped(&query));
-    }
-    text.push_str("</body></html>\n");
-    text
+            .finish()
+    });
+    reply::html(&SearchPage { site, query, items, next })
 }
 
 /// `POST /{user}/{index}/` with XML.

@@ -3,12 +3,11 @@
 //! path -> the nearest stage that has the file -> the bytes of its results, newest first -> [`ToxReport`]s -> a page,
 //! or JSON. A result that is not tox's, or that is too long to be read for a page, is a link to its file.
 
-use std::fmt::Write as _;
-
+use askama::Template;
 use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
-use pypi::devpi::{ToxCommand, ToxReport, file_url};
+use pypi::devpi::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus, file_url};
 use pypi::{FileRole, Part, ReleaseFile};
 use serde_json::{Value, json};
 
@@ -20,6 +19,7 @@ use super::write::Refused;
 use crate::app::App;
 use crate::http::body::Shape;
 use crate::http::error::HttpError;
+use crate::http::people::Site;
 
 /// Results in one list: the newest.
 const RESULTS_MAX: usize = 100;
@@ -90,15 +90,44 @@ async fn find(
         Some(wanted) => format!("{}: {name} {version}, test result {wanted}", part.stage.name()),
         None => format!("{}: {name} {version}, test results of {filename}", part.stage.name()),
     };
-    let body = match wanted {
-        Some(_) => shown.iter().map(details).collect(),
-        None => list(ask, &shown),
+    let site = Site::at(&ask.root_url);
+    let page = match wanted {
+        Some(_) => ToxPage { site, title: &title, lines: Vec::new(), details: Some(&shown) },
+        None => ToxPage { site, title: &title, lines: lines(ask, &shown), details: None },
     };
-    let title = reply::escaped(&title);
-    Ok(reply::html(format!(
-        "<!DOCTYPE html><html lang=\"en\"><head><title>{title}</title></head><body><h1>{title}</h1>\n\
-         {body}</body></html>\n"
-    )))
+    Ok(reply::html(&page)?)
+}
+
+#[derive(Template)]
+#[template(path = "tox_results.html")]
+struct ToxPage<'a> {
+    site: Site,
+    title: &'a str,
+    /// The list: one line for each environment of a result.
+    lines: Vec<Line<'a>>,
+    /// What is shown alone.
+    details: Option<&'a [Shown<'a>]>,
+}
+
+impl ToxPage<'_> {
+    /// The commands of an environment, with what they are called and what is said where there are none.
+    fn phases<'run>(
+        &self,
+        run: &'run ToxEnvironment,
+    ) -> [(&'static str, &'static str, &'run [ToxCommand]); 2] {
+        [("Setup", "No setup performed", &run.setup), ("Test", "No test run", &run.test)]
+    }
+}
+
+/// A line of the list.
+struct Line<'a> {
+    url: String,
+    name: &'a str,
+    host: &'a str,
+    platform: &'a str,
+    environment: &'a str,
+    python: &'a str,
+    status: &'a str,
 }
 
 /// The results of a file, newest first; of one name, if one is wanted.
@@ -167,75 +196,33 @@ fn items(result: &Shown<'_>, is_alone: bool) -> Vec<Value> {
     environments.collect()
 }
 
-fn list(ask: &Ask, shown: &[Shown<'_>]) -> String {
-    if shown.is_empty() {
-        return "<p>There are no test results.</p>\n".to_owned();
-    }
-    let mut text = "<table><thead><tr><th>Result</th><th>Host</th><th>Platform</th>\
-                    <th>Environment</th><th>Python</th><th>Status</th></tr></thead><tbody>\n"
-        .to_owned();
+fn lines<'a>(ask: &Ask, shown: &'a [Shown<'_>]) -> Vec<Line<'a>> {
+    let mut lines = Vec::new();
     for result in shown {
         let name = result.file.filename();
-        let below = format!("{}/{name}", ask.path.trim_end_matches('/'));
-        let url = reply::escaped(&format!("{}{below}", ask.root_url));
-        let link = format!("<a href=\"{url}\">{}</a>", reply::escaped(name));
+        let url = format!("{}{}/{name}", ask.root_url, ask.path.trim_end_matches('/'));
+        let unknown = Line {
+            url,
+            name,
+            host: "",
+            platform: "",
+            environment: "",
+            python: "",
+            status: ToxStatus::Unknown.as_str(),
+        };
         let Some(report) = &result.report else {
-            let _ = writeln!(text, "<tr><td>{link}</td><td colspan=\"5\">unknown</td></tr>");
+            lines.push(unknown);
             continue;
         };
-        let [host, platform] = [&report.host, &report.platform].map(|text| reply::escaped(text));
-        for environment in &report.environments {
-            let (name, python) = (
-                reply::escaped(&environment.envname),
-                reply::escaped(environment.python_version.as_deref().unwrap_or_default()),
-            );
-            let status = environment.status.as_str();
-            let _ = writeln!(
-                text,
-                "<tr class=\"{status}\"><td>{link}</td><td>{host}</td><td>{platform}</td><td>{name}</td>\
-                 <td>{python}</td><td>{status}</td></tr>"
-            );
-        }
+        lines.extend(report.environments.iter().map(|environment| Line {
+            url: unknown.url.clone(),
+            host: &report.host,
+            platform: &report.platform,
+            environment: &environment.envname,
+            python: environment.python_version.as_deref().unwrap_or_default(),
+            status: environment.status.as_str(),
+            ..unknown
+        }));
     }
-    text.push_str("</tbody></table>\n");
-    text
-}
-
-/// What a result says, environment by environment.
-fn details(result: &Shown<'_>) -> String {
-    let url = reply::escaped(&result.url);
-    let mut text = format!("<p><a href=\"{url}\">The result as tox wrote it</a></p>\n");
-    let Some(report) = &result.report else {
-        text.push_str("<p>It cannot be shown here.</p>\n");
-        return text;
-    };
-    for environment in &report.environments {
-        let python = environment.python_version.as_deref().unwrap_or_default();
-        let title = [&report.host, &report.platform, &environment.envname, python].join(" ");
-        let status = environment.status.as_str();
-        let _ = writeln!(
-            text,
-            "<div class=\"toxresult {status}\"><h2>{} ({status})</h2>",
-            reply::escaped(title.trim_end())
-        );
-        commands(&mut text, "Setup", "No setup performed", &environment.setup);
-        commands(&mut text, "Test", "No test run", &environment.test);
-        text.push_str("</div>\n");
-    }
-    text
-}
-
-fn commands(text: &mut String, kind: &str, none: &str, commands: &[ToxCommand]) {
-    if commands.is_empty() {
-        let _ = writeln!(text, "<p>{none}</p>");
-    }
-    for command in commands {
-        let status = if command.failed { "failed" } else { "passed" };
-        let _ = writeln!(
-            text,
-            "<h3>{kind} command: {status}</h3>\n<pre>{}</pre>\n<pre>{}</pre>",
-            reply::escaped(&command.command),
-            reply::escaped(&command.output)
-        );
-    }
+    lines
 }

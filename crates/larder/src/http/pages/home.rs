@@ -1,0 +1,325 @@
+//! `/`: what is on this server, how to point a client at it, and forms that find something that is there.
+//!
+//! It shows what everybody may read, whoever asks, and looks at a bounded number of things for that.
+
+use std::sync::{Arc, LazyLock};
+
+use ::article as article_surface;
+use account::{Portion, Principal};
+use askama::Template;
+use aur::{Answer, Params, PathParams, Snapshot};
+use axum::response::Response;
+use http::HeaderValue;
+use http::request::Parts;
+use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use pypi::ResolutionOrder;
+use serde::Deserialize;
+
+use super::send_page;
+use crate::app::App;
+use crate::http::article;
+use crate::http::people::{self, Site};
+use crate::stored::Stored;
+
+/// Indexes and articles in a list.
+const SHOWN: usize = 8;
+
+/// What is looked through for such a list; what comes after that is found by searching.
+const LOOKED_AT_MAX: usize = 1_000;
+
+/// Characters of a title.
+const TITLE_CHARS_MAX: usize = 80;
+
+/// Packages that the search in the form may find: few enough to read.
+const FOUND_MAX: usize = 200;
+
+/// Searches that mean something on every catalogue of packages; the first that finds some is shown.
+const WORDS: [&str; 6] = ["terminal", "editor", "browser", "music", "font", "python"];
+
+/// Articles that one reads first, if they are there.
+const FIRST_ARTICLES: [&str; 5] = ["welcome", "home", "index", "start", "readme"];
+
+/// The smallest action, as it stands in a request.
+const HELLO: &str = r#"{"example.hello_world":{}}"#;
+
+/// What is not encoded in the names of a path.
+const SEGMENTS: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
+
+const SCRIPT: &str = include_str!("../../pages/home.js");
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| people::policy(SCRIPT));
+
+/// A question about packages to try, which finds some.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Example {
+    /// What to search for; empty if there is nothing to find.
+    pub word: String,
+    /// A package.
+    pub package: String,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    results: Vec<FoundPackage>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct FoundPackage {
+    name: String,
+    num_votes: i64,
+}
+
+impl Example {
+    /// One for this catalogue: some searches, milliseconds at most.
+    pub fn of(snapshot: &Snapshot, results_max: usize) -> Example {
+        let Some(middle) = snapshot.middle_name() else { return Example::default() };
+        let words = WORDS.iter().copied().chain([middle.as_str()]);
+        words
+            .filter_map(|word| Example::searched(snapshot, word, results_max))
+            .next()
+            .unwrap_or(Example { word: String::new(), package: middle.clone() })
+    }
+
+    /// That search, and the most voted for of what it finds.
+    fn searched(snapshot: &Snapshot, word: &str, results_max: usize) -> Option<Example> {
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs([("v", "5"), ("type", "search"), ("arg", word)])
+            .finish();
+        let params = Params::from_query(PathParams::default(), Some(&query));
+        let answer = Answer::to(params, snapshot, false, results_max.min(FOUND_MAX));
+        let found: Found = serde_json::from_slice(&answer.reply.body).ok()?;
+        let best = found.results.into_iter().max_by_key(|package| package.num_votes)?;
+        Some(Example { word: word.to_owned(), package: best.name })
+    }
+}
+
+#[derive(Template)]
+#[template(path = "home.html")]
+struct Home {
+    site: Site,
+    script: &'static str,
+    version: &'static str,
+    aur: Aur,
+    python: Python,
+    articles: Articles,
+    actions: bool,
+    hello: &'static str,
+    metrics: bool,
+}
+
+impl Home {
+    fn has_off(&self) -> bool {
+        matches!(self.aur, Aur::Off | Aur::WithoutSource)
+            || matches!(self.python, Python::Off)
+            || matches!(self.articles, Articles::Off)
+            || !self.actions
+            || !self.metrics
+    }
+}
+
+enum Aur {
+    Off,
+    WithoutSource,
+    Loading,
+    On(Packages),
+}
+
+struct Packages {
+    /// How many, with separators.
+    packages: String,
+    /// Of the data.
+    date: String,
+    word: String,
+    /// A package's name in a path.
+    path: String,
+}
+
+enum Python {
+    Off,
+    Loading,
+    On(Indexes),
+}
+
+struct Indexes {
+    indexes: Vec<Index>,
+    has_more: bool,
+    /// A project to search for.
+    word: Option<String>,
+    /// The index of the commands, in a path.
+    index: String,
+    project: String,
+}
+
+struct Index {
+    name: String,
+    path: String,
+    title: Option<String>,
+}
+
+enum Articles {
+    Off,
+    Loading,
+    On(Readable),
+}
+
+struct Readable {
+    is_open: bool,
+    articles: Vec<Article>,
+    word: Option<String>,
+    /// The article of the commands, in a path.
+    example: String,
+}
+
+struct Article {
+    name: String,
+    path: String,
+    title: Option<String>,
+}
+
+/// `/`
+pub(in crate::http) async fn home(app: &App, head: &Parts) -> Response {
+    let config = &app.config;
+    let stored = app.keeper.live.snapshot_full();
+    let page = Home {
+        site: Site::of(app, head),
+        script: SCRIPT,
+        version: crate::version::VERSION,
+        aur: packages(app),
+        python: match &stored {
+            _ if !config.python.enabled => Python::Off,
+            None => Python::Loading,
+            Some(stored) => Python::On(indexes(stored)),
+        },
+        articles: match &stored {
+            _ if !config.article.enabled => Articles::Off,
+            None => Articles::Loading,
+            Some(stored) => Articles::On(readable(app, stored)),
+        },
+        actions: config.actions.enabled,
+        hello: HELLO,
+        metrics: config.metrics.enabled,
+    };
+    send_page(&page, head, Some(&POLICY)).await
+}
+
+fn packages(app: &App) -> Aur {
+    if !app.config.aur.enabled {
+        return if app.lacks_aur_source { Aur::WithoutSource } else { Aur::Off };
+    }
+    let Some(published) = app.aur.snapshot() else { return Aur::Loading };
+    let example = published.example(app.results_max());
+    let date = Timestamp::try_from(published.modified_at).unwrap_or(Timestamp::UNIX_EPOCH);
+    Aur::On(Packages {
+        packages: separated(published.snapshot.package_count()),
+        date: date.strftime("%Y-%m-%d").to_string(),
+        word: example.word.clone(),
+        path: in_path(if example.package.is_empty() { "PACKAGE" } else { &example.package }),
+    })
+}
+
+/// The indexes that strangers may install from: those whose bases they may read, too.
+fn indexes(stored: &Stored) -> Indexes {
+    let (index, stranger) = (&stored.index, Principal::Anonymous);
+    let mut open = index.stages().take(LOOKED_AT_MAX).filter(|stage| {
+        let order = || ResolutionOrder::of(index, stage.name().as_str());
+        stage.may_read(&stranger, Portion::Whole)
+            && order().is_some_and(|order| order.admits(&stranger, Portion::Whole))
+    });
+    let stages: Vec<_> = open.by_ref().take(SHOWN).collect();
+    let has_more = open.next().is_some();
+    let project = stages.iter().find_map(|stage| Some((*stage, stage.projects().next()?.0)));
+    let example = project.map(|(stage, _)| stage).or_else(|| stages.first().copied());
+    Indexes {
+        has_more,
+        word: project.map(|(_, project)| project.to_string()),
+        index: example.map_or("USER/INDEX".to_owned(), |stage| in_path(stage.name().as_str())),
+        project: project.map_or("PROJECT".to_owned(), |(_, project)| project.to_string()),
+        indexes: stages
+            .iter()
+            .map(|stage| Index {
+                name: stage.name().to_string(),
+                path: in_path(stage.name().as_str()),
+                title: stage.config().title.as_deref().and_then(shortened),
+            })
+            .collect(),
+    }
+}
+
+fn readable(app: &App, stored: &Stored) -> Readable {
+    let is_open = article::is_open(app);
+    let articles = &stored.articles;
+    let first = FIRST_ARTICLES.iter().filter_map(|name| articles.article_named(name));
+    let others = articles.articles().take(LOOKED_AT_MAX);
+    let others = others.filter(|article| !FIRST_ARTICLES.contains(&article.name.as_str()));
+    let shown = first.chain(others).filter(|article| is_open && !article.is_deleted());
+    let shown: Vec<Article> = shown.take(SHOWN).map(Article::of).collect();
+    let first = shown.first();
+    let word = first.and_then(|article| article.name.rsplit('/').next().map(str::to_owned));
+    let example = first.map_or("NAME".to_owned(), |article| article.path.clone());
+    Readable { is_open, word, example, articles: shown }
+}
+
+impl Article {
+    fn of(article: &Arc<article_surface::Article>) -> Article {
+        let latest = article.latest().and_then(|facts| facts.content());
+        let title = latest.and_then(|content| shortened(content.title.as_deref()?));
+        Article { name: article.name.to_string(), path: in_path(article.name.as_str()), title }
+    }
+}
+
+fn in_path(name: &str) -> String {
+    utf8_percent_encode(name, &SEGMENTS).to_string()
+}
+
+/// As much of a text as fits a line; nothing of an empty one.
+fn shortened(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return None;
+    }
+    Some(match text.char_indices().nth(TITLE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    })
+}
+
+/// A number with a comma after each thousand.
+fn separated(number: u32) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_separators() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (100_000, "100,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(separated(number), text);
+        }
+    }
+
+    #[test]
+    fn titles_fit_a_line() {
+        assert_eq!(shortened("  "), None);
+        assert_eq!(shortened(" a title\n").as_deref(), Some("a title"));
+        let long = shortened(&"é".repeat(100)).expect("a title");
+        assert_eq!(long.chars().count(), TITLE_CHARS_MAX + 1);
+    }
+}

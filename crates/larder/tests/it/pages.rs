@@ -1,0 +1,269 @@
+//! The pages for people: what `/` says of each surface, that it tells nobody what is private, and that `/docs` has every
+//! path of the OpenAPI documents.
+
+use larder::config::Config;
+use serde_json::Value;
+
+use crate::catalogue;
+use crate::client::Response;
+use crate::server::{ROOT, TestServer, small};
+
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+/// The values of the inputs of a form to a path, by their names.
+fn form_to(page: &str, action: &str) -> Option<String> {
+    let start = page.find(&format!("action=\"{action}\""))?;
+    let form = &page[start..start + page[start..].find("</form>")?];
+    let value = form.split("value=\"").last()?;
+    Some(value.split('"').next()?.replace("&#34;", "\""))
+}
+
+fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+#[track_caller]
+fn check_html(response: &Response, target: &str) -> String {
+    assert_eq!(response.status, 200, "{target}");
+    assert_eq!(response.header("content-type"), "text/html; charset=utf-8", "{target}");
+    response.text()
+}
+
+/// A server with these surfaces, by the letters of `aur`, `python`, `article`, `actions`, `metrics`.
+fn with_surfaces(on: [bool; 5]) -> TestServer {
+    let [aur, python, article, actions, metrics] = on;
+    let change = |config: &mut Config| {
+        config.python.enabled = python;
+        config.article.enabled = article;
+        config.actions.enabled = actions;
+        config.metrics.enabled = metrics;
+    };
+    if aur {
+        return TestServer::serving_with(&catalogue::small(), change);
+    }
+    let server = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        change(config);
+    });
+    server.wait_until_ready();
+    server
+}
+
+#[test]
+fn each_surface_is_there_or_said_to_be_off() {
+    let all = [true; 5];
+    let alone = (0..5).map(|at| std::array::from_fn(|other| other == at));
+    let without = (0..5).map(|at| std::array::from_fn(|other| other != at));
+    for on in alone.chain(without).chain([all, [false; 5]]) {
+        let server = with_surfaces(on);
+        let page = check_html(&server.get("/"), "/");
+        let [aur, python, article, actions, metrics] = on;
+        for (is_on, heading, action, off) in [
+            (aur, "<h2 id=\"aur\">", Some("/rpc"), "aur.enabled = false"),
+            (python, "<h2 id=\"python\">", None, "python.enabled = false"),
+            (article, "<h2 id=\"articles\">", None, "article.enabled = false"),
+            (actions, "<h2 id=\"actions\">", Some("/"), "actions.enabled = false"),
+            (metrics, "href=\"/metrics\"", None, "metrics.enabled = false"),
+        ] {
+            assert_eq!(page.contains(heading), is_on, "{on:?}: {heading}");
+            assert_eq!(page.contains(off), !is_on, "{on:?}: {off}");
+            if let Some(action) = action {
+                assert_eq!(form_to(&page, action).is_some(), is_on, "{on:?}: {action}");
+            }
+        }
+        assert_eq!(page.contains("Not on this server"), on != all, "{on:?}");
+        // Nothing is found on a server that has nothing, so nothing is to be searched there.
+        for action in ["/+search", "/articles"] {
+            assert_eq!(form_to(&page, action), None, "{on:?}");
+        }
+        // Every link answers, whatever is off.
+        for target in ["/", "/docs", "/docs/aur"] {
+            let page = check_html(&server.get(target), target);
+            for link in page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+                let link = link.split('#').next().unwrap_or_default();
+                let status = if link.is_empty() { 200 } else { server.get(link).status };
+                assert_eq!(status, 200, "{on:?}: {target} links to {link}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_source_it_says_so() {
+    let server = TestServer::without_source(|_| ());
+    server.wait_until_ready();
+    for target in ["/", "/docs"] {
+        let page = check_html(&server.get(target), target);
+        assert!(page.contains("no source of packages is named"), "{target}");
+        assert!(page.contains("--aur-source FILE|URL"), "{target}");
+        assert!(!page.contains("aur.enabled = false"), "{target}");
+    }
+}
+
+#[test]
+fn the_forms_find_what_is_there() {
+    for server in [crate::server::small(), crate::server::large()] {
+        let word = form_to(&check_html(&server.get("/"), "/"), "/rpc").expect("a form");
+        let found = server.get(&format!("/rpc?v=5&type=search&arg={}", encoded(&word)));
+        let count = found.json()["resultcount"].as_u64().expect("a count");
+        assert!((1..=200).contains(&count), "{word}: {count}");
+        let name = form_to(&check_html(&server.get("/docs/aur"), "/docs/aur"), "/rpc");
+        assert_eq!(name, Some(word));
+    }
+    // Its commands name a package that is there.
+    let page = small().get("/").text();
+    let path = page.split("/rpc/v5/info/").nth(1).and_then(|rest| rest.split('\'').next());
+    let info = small().get(&format!("/rpc/v5/info/{}", path.expect("a command")));
+    assert_eq!(info.json()["resultcount"], 1);
+    let actions = form_to(&page, "/").expect("a form");
+    assert_eq!(small().get(&format!("/?actions={}", encoded(&actions))).text(), "\"Hello world!\"");
+}
+
+#[test]
+fn it_shows_what_everybody_may_read_and_nothing_else() {
+    let server = TestServer::without_source(|_| ());
+    server.wait_until_ready();
+    let client = &server.client;
+    let json = ("Content-Type", "application/json");
+    let make = |index: &str, config: &str| {
+        let made = client.send("PUT", &format!("/root/{index}"), &[ROOT, json], config.as_bytes());
+        assert_eq!(made.status, 200, "{index}: {}", made.text());
+    };
+    make("secret", r#"{"acl_read": ["root"], "title": "hidden title"}"#);
+    make("above", r#"{"bases": ["root/secret"]}"#);
+    make("open", r#"{"title": "<b>for all</b>"}"#);
+    for name in ["zebra", "caf%C3%A9", "welcome"] {
+        let made = client.send("POST", &format!("/article/{name}/0"), &[ROOT], b"x");
+        assert_eq!(made.status, 201, "{name}");
+    }
+    for headers in [&[][..], &[ROOT][..]] {
+        let page = check_html(&client.get_with("/", headers), "/");
+        assert!(page.contains("href=\"/root/open/+simple/\""), "{page}");
+        assert!(page.contains("&#60;b&#62;for all") && !page.contains("<b>for all"), "{page}");
+        for private in ["root/secret", "hidden title", "root/above"] {
+            assert!(!page.contains(private), "{private}");
+        }
+        // What one reads first comes first.
+        let places = ["/article/welcome\"", "/article/caf%C3%A9\"", "/article/zebra\""]
+            .map(|link| page.find(link).expect("a link"));
+        assert!(places.is_sorted(), "{places:?}");
+        let word = form_to(&page, "/articles").expect("a form");
+        let found = server.get(&format!("/articles?q={}", encoded(&word))).json();
+        assert_eq!(found["articles"][0]["name"], "welcome", "{found}");
+    }
+
+    let closed = TestServer::without_source(|config| {
+        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
+    });
+    closed.wait_until_ready();
+    assert_eq!(closed.client.send("POST", "/article/inner/0", &[ROOT], b"x").status, 201);
+    let page = check_html(&closed.client.get_with("/", &[ROOT]), "/");
+    assert!(page.contains("Reading takes an account here"), "{page}");
+    assert!(!page.contains("inner") && !page.contains("href=\"/articles\""), "{page}");
+}
+
+#[test]
+fn lists_are_short() {
+    let server = TestServer::without_source(|_| ());
+    server.wait_until_ready();
+    for number in 0..12 {
+        let made = server.client.send("PUT", &format!("/root/i{number}"), &[ROOT], b"{}");
+        assert_eq!(made.status, 200);
+        let target = format!("/article/a{number}/0");
+        assert_eq!(server.client.send("POST", &target, &[ROOT], b"x").status, 201);
+    }
+    let page = check_html(&server.get("/"), "/");
+    assert_eq!(page.matches("/+simple/\">").count(), 8);
+    assert_eq!(page.matches("href=\"/article/a").count(), 8);
+    assert!(page.contains("And more"));
+}
+
+#[test]
+fn commands_begin_with_the_url_that_is_known_outside() {
+    let check = |server: &TestServer, headers: &[(&str, &str)], url: &str, link: &str| {
+        for target in ["/", "/docs"] {
+            let page = check_html(&server.client.get_with(target, headers), target);
+            assert!(page.contains(&format!("{url}/rpc")), "{target}: {url}");
+            assert!(page.contains(&format!("href=\"{link}\"")), "{target}: {link}");
+        }
+    };
+    let own = format!("http://{}", small().client.address);
+    check(small(), &[], &own, "/openapi.json");
+    let named = TestServer::serving_with(&catalogue::small(), |config| {
+        config.public_url = Some("https://pkgs.example/larder".to_owned());
+    });
+    check(&named, &[], "https://pkgs.example/larder", "/larder/openapi.json");
+    let outside = [("X-Outside-URL", "https://other.example/")];
+    check(&named, &outside, "https://other.example", "/openapi.json");
+}
+
+#[test]
+fn the_documentation_has_every_path_of_the_openapi_documents() {
+    let server = TestServer::serving_with(&catalogue::small(), crate::server::with_key);
+    let page = check_html(&server.get("/docs"), "/docs");
+    let documents =
+        [server.get("/openapi.json").json(), server.admin("GET", "/admin/openapi.json").json()];
+    let mut count = 0;
+    for document in &documents {
+        for (path, item) in document["paths"].as_object().expect("paths") {
+            assert!(page.contains(&format!("<code>{path}</code>")), "{path}");
+            count += 1;
+            for method in ["get", "put", "post", "patch", "delete"] {
+                let summary = item[method]["summary"].as_str().unwrap_or_default();
+                let plain = summary.split(['`', '\'', '"', '&']).next().unwrap_or_default();
+                assert!(page.contains(plain), "{method} {path}: {summary}");
+            }
+        }
+    }
+    assert!(count > 80, "{count}");
+    // Each surface has its part.
+    for id in ["accounts", "aur", "python", "articles", "actions", "health", "admin", "pages"] {
+        assert!(page.contains(&format!("<h2 id=\"{id}\">")), "{id}");
+    }
+}
+
+#[test]
+fn browsers_get_errors_as_pages() {
+    let server = small();
+    for (target, status, text) in [
+        ("/nothing/is/here/at/all", 404, "nothing is at"),
+        ("/article/none", 404, "there is no article"),
+        ("/rpc/x", 404, "nothing is at"),
+        ("/articles?%3Ci%3E=1", 400, "&#60;i&#62;"),
+    ] {
+        let page = server.client.get_with(target, &[("Accept", BROWSER)]);
+        assert_eq!(page.status, status, "{target}");
+        assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{target}");
+        assert!(page.header("content-security-policy").contains("frame-ancestors 'none'"));
+        assert_eq!(page.header("content-length"), page.body.len().to_string());
+        assert!(page.text().contains(text) && !page.text().contains("<i>"), "{}", page.text());
+        // Programs get what they know.
+        for accept in
+            ["*/*", "application/json", "application/vnd.pypi.simple.v1+json, text/html; q=0.01"]
+        {
+            let problem = server.client.get_with(target, &[("Accept", accept)]);
+            assert_eq!(problem.status, status, "{target}");
+            let content_type = problem.header("content-type");
+            assert!(!content_type.starts_with("text/html"), "{target} {accept}: {content_type}");
+        }
+    }
+    // What a browser is told of how to go on stays.
+    let closed = TestServer::without_source(|config| {
+        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
+    });
+    closed.wait_until_ready();
+    let refused = closed.client.get_with("/articles", &[("Accept", BROWSER)]);
+    assert_eq!(refused.status, 401);
+    assert!(refused.header("www-authenticate").starts_with("Basic"));
+    assert!(refused.header("content-type").starts_with("text/html"));
+    let put = small().client.send("PUT", "/docs", &[("Accept", BROWSER)], b"");
+    assert_eq!((put.status, put.header("allow").is_empty()), (405, false));
+}
+
+/// Machines ask `/` as well.
+#[test]
+fn programs_get_what_they_got() {
+    let users = small().client.get_with("/", &[("Accept", "application/json")]).json();
+    assert_eq!(users["type"], "list:userconfig");
+    assert_ne!(users["result"], Value::Null);
+}
