@@ -1,0 +1,247 @@
+"""The pages for people in a headless Chromium: what axe-core says of them, and a person's first clicks.
+
+    python3 check.py DIRECTORY     servers of its own are started below DIRECTORY; $LARDER is the binary
+
+Three servers: the demonstration, one that was started with nothing, and one with every surface switched off. On each:
+every page, on a desktop and on a phone, light and dark, without a finding of axe-core; every link answers; every prefilled
+form finds something, with scripts and without; every command that needs no account works; nothing is asked of another host
+and nothing is said in the console. axe-core runs through the driver, so that the pages keep their Content-Security-Policy.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+import axe_playwright_python
+from playwright.sync_api import sync_playwright
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+AXE = (pathlib.Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+READY_SECONDS_MAX = 120
+WAIT_MILLISECONDS_MAX = 60_000
+SIZES = {"desktop": (1280, 900), "phone": (360, 740)}
+OFF = ["aur", "python", "article", "actions", "metrics"]
+BROWSER = [
+    "--no-sandbox",  # the suite runs as root in containers
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+ACCEPT = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+@contextlib.contextmanager
+def server(work, name, *arguments, until):
+    """A server on a port of the system's choice; `until` is in its log once everything is there."""
+    directory, log_path = work / name, work / f"{name}.log"
+    shutil.rmtree(directory, ignore_errors=True)
+    binary = os.environ.get("LARDER", str(ROOT / "target" / "debug" / "larder"))
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LARDER")}
+    environment["LARDER_CONFIG"] = ""
+    serve = [binary, "serve", "--listen", "127.0.0.1:0", "--data-dir", str(directory), *arguments]
+    with open(log_path, "wb") as log:
+        process = subprocess.Popen(serve, env=environment, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while until not in log_path.read_text(errors="replace"):
+            assert process.poll() is None, f"larder ended with {process.returncode}; see {log_path}"
+            assert time.monotonic() < deadline, f"larder was not ready in time; see {log_path}"
+            time.sleep(0.05)
+        listening = re.search(r'"message":"listening","address":"([^"]+)"', log_path.read_text())
+        yield f"http://{listening[1]}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Watched:
+    """A page, and what it must not do: say something in the console, or ask another host."""
+
+    def __init__(self, context, base):
+        self.page, self.base, self.said, self.asked = context.new_page(), base, [], []
+        self.page.set_default_timeout(WAIT_MILLISECONDS_MAX)
+        self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def open(self, path, status=200):
+        response = self.page.goto(self.base + path)
+        assert response.status == status, f"{path}: {response.status}"
+        policy = response.header_value("content-security-policy") or ""
+        assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy, f"{path}: {policy!r}"
+        return response
+
+    def check(self, what, statuses=()):
+        # The browser itself notes the status of a page that it was asked for.
+        said = [text for text in self.said if not any(f"status of {status}" in text for status in statuses)]
+        assert not said, f"{what}: the console says {said}"
+        others = [url for url in self.asked if not url.startswith(self.base + "/")]
+        assert not others, f"{what}: asks {others}"
+        self.said, self.asked = [], []
+
+
+def check_accessible(page, what):
+    """Nothing that axe-core finds, nothing to scroll sideways."""
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    lines = [f"{v['id']}: {v['help']}: {[node['html'][:160] for node in v['nodes'][:4]]}" for v in found]
+    assert not lines, f"{what}: axe-core finds\n" + "\n".join(lines)
+    wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide <= seen, f"{what}: {wide} pixels wide on a screen of {seen}"
+
+
+def contexts(browser, **more):
+    for size, (width, height) in SIZES.items():
+        for scheme in ("light", "dark"):
+            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **more)
+            yield f"{size}, {scheme}", context
+            context.close()
+
+
+def check_pages(browser, base, pages):
+    """axe-core on every page, and on what a click makes of it."""
+    count = 0
+    for name, context in contexts(browser):
+        watched = Watched(context, base)
+        for path, status in pages.items():
+            what = f"{path} ({name})"
+            watched.open(path, status)
+            check_accessible(watched.page, what)
+            count += 1
+            if watched.page.locator("#find").count():
+                searched_in_place(watched)
+                check_accessible(watched.page, f"{what} after a search")
+            if watched.page.locator("#ask").count():
+                watched.page.click("#ask button")
+                watched.page.wait_for_selector("#answer:not([hidden])")
+                assert '"error"' not in watched.page.inner_text("#answer"), watched.page.inner_text("#answer")
+                check_accessible(watched.page, f"{what} after a question")
+            watched.check(what, statuses=[status])
+    return count
+
+
+def searched_in_place(watched):
+    """The form for packages, with scripts: its results come into the page."""
+    page = watched.page
+    page.click("#find button")
+    page.wait_for_function("/ ms/.test(document.getElementById('note').textContent)")
+    assert page.locator("#found tbody tr").count() > 0, page.inner_text("#note")
+    assert "Too many" not in page.inner_text("#note")
+
+
+def check_found(what, response, text):
+    """A form's answer has something in it."""
+    assert response.status == 200, f"{what}: {response.status} {text[:200]}"
+    if response.header_value("content-type").startswith("text/html"):
+        assert 'class="links"' in text, f"{what} finds nothing"
+        return
+    answer = json.loads(text)
+    if isinstance(answer, dict):
+        assert "error" not in answer and "detail" not in answer, f"{what}: {text[:200]}"
+        counts = [len(value) for value in answer.values() if isinstance(value, list)]
+        assert not counts or any(counts), f"{what} finds nothing: {text[:200]}"
+
+
+def check_forms(browser, base, path, expected):
+    """Each form as it stands, without scripts: what it leads to has something in it."""
+    context = browser.new_context(java_script_enabled=False)
+    watched = Watched(context, base)
+    watched.open(path)
+    labels = [form.get_attribute("aria-label") for form in watched.page.locator("form").all()]
+    assert labels == expected, f"{path}: {labels}"
+    for label in labels:
+        watched.open(path)
+        with watched.page.expect_navigation() as navigation:
+            watched.page.click(f'form[aria-label="{label}"] button')
+        response = navigation.value
+        check_found(f"{path}, the form `{label}`", response, response.text())
+        watched.check(f"{path}, the form `{label}`")
+    context.close()
+    return len(labels)
+
+
+def check_links(browser, base, paths):
+    """Every link of these pages answers 200, and what it names within a page is there."""
+    context = browser.new_context(java_script_enabled=False)
+    page, seen = context.new_page(), set()
+    for path in paths:
+        page.goto(base + path)
+        links = [urljoin(page.url, link.get_attribute("href")) for link in page.locator("a[href]").all()]
+        assert links, f"{path} has no links"
+        for link in links:
+            assert urlsplit(link).netloc == urlsplit(base).netloc, f"{path} links to {link}"
+            if link in seen:
+                continue
+            seen.add(link)
+            url, fragment = urldefrag(link)
+            answer = context.request.get(url, headers=ACCEPT)
+            assert answer.status == 200, f"{path} links to {link}: {answer.status}"
+            if fragment:
+                assert f'id="{fragment}"' in answer.text(), f"{path} links to {link}: nothing there"
+    context.close()
+    return len(seen)
+
+
+def check_commands(browser, base, directory):
+    """Every command of the start page that needs no account and no program of its own; copying one."""
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(base + "/")
+    commands = page.locator(".copy code").all_text_contents()
+    run = []
+    for command in commands:
+        words = shlex.split(command)
+        if words[0] == "curl" and "-u" not in words and "NAME" not in command:
+            run.append(["curl", "--silent", "--show-error", "--fail", *words[1:]])
+        if words[0] == "pip" and "PROJECT" not in words:
+            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(directory / "wheels")]
+            run.append([*pip, "--no-cache-dir", "--disable-pip-version-check", *words[2:]])
+    for command in run:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert ended.returncode == 0, f"{shlex.join(command)}: {ended.stderr}"
+    if commands:
+        page.locator(".copy button").first.click()
+        page.wait_for_function("document.querySelector('.copy button').textContent === 'Copied'")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == commands[0], f"{copied!r} is copied, not {commands[0]!r}"
+    context.close()
+    return len(run)
+
+
+def main():
+    work = pathlib.Path(sys.argv[1])
+    work.mkdir(parents=True, exist_ok=True)
+    chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])))
+    pages = {"/": 200, "/docs": 200, "/docs/aur": 200, "/nothing/is/here/at/all/of/it": 404}
+    everything = ["AUR packages", "Python projects", "Articles", "Actions"]
+    off = [word for name in OFF for word in (f"--{name}-enabled", "false")]
+    python = {"/+search?query=larder": 200, "/root/none/+simple/": 404}
+    servers = [
+        ("demo", ["--demo"], "Stop with Ctrl-C", pages | python | {"/rpc/stats": 200, "/rpc": 200}, everything),
+        ("bare", [], '"message":"loaded the store"', pages | python, ["Actions"]),
+        ("off", off, '"message":"loaded the store"', pages, []),
+    ]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER)
+        for name, arguments, until, pages, forms in servers:
+            with server(work, name, *arguments, until=until) as base:
+                checked = check_pages(browser, base, pages)
+                paths = [path for path, status in pages.items() if status == 200]
+                links = check_links(browser, base, paths)
+                submitted = check_forms(browser, base, "/", forms)
+                commands = check_commands(browser, base, work)
+            print(f"{name}: {checked} pages, {links} links, {submitted} forms, {commands} commands")
+        browser.close()
+
+
+main()
