@@ -10,7 +10,7 @@ use crate::words;
 /// The record at the start of `text`, and its size in bytes; `None` if the parser must read it.
 pub(crate) fn record(text: &str) -> Option<(Package<'_>, usize)> {
     let mut scanner = Scanner { text: text.as_bytes(), at: 0 };
-    // Fields are read in the order in which they stand here: that of the exports.
+    // Fields are read in the order in which they are written here: that of the exports.
     let package = Package {
         id: scanner.integer("{\"ID\":")?,
         name: scanner.text(",\"Name\":")?,

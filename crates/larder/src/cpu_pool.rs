@@ -148,7 +148,7 @@ impl CpuPool {
             }
         });
         if let Err(error) = joined.await {
-            tracing::error!(%error, "the pool's end cannot be waited for");
+            tracing::error!(%error, "waiting for the end of the pool failed");
         }
     }
 }

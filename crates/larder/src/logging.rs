@@ -174,7 +174,7 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let filter = EnvFilter::try_new(&style.filter).map_err(|error| {
-        format!("RUST_LOG = {:?}: {error}; expected such as `info,larder=debug`", style.filter)
+        format!("RUST_LOG = {:?}: {error}; expected for example `info,larder=debug`", style.filter)
     })?;
     let lines = lines_to(style, writer);
     let registry = tracing_subscriber::registry();

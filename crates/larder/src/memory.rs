@@ -11,7 +11,7 @@ use tikv_jemalloc_ctl::{Access as _, AsName as _, Mib};
 pub fn give_back() {
     let arenas: u32 = match b"arenas.narenas\0".name().read() {
         Ok(arenas) => arenas,
-        Err(error) => return tracing::debug!(%error, "the allocator does not tell its arenas"),
+        Err(error) => return tracing::debug!(%error, "the allocator does not report its arenas"),
     };
     for arena in 0..arenas {
         if let Err(error) = give_back_arena(arena as usize) {

@@ -13,7 +13,7 @@ use crate::stored::Stored;
 pub(super) const ACTIONS: &[Definition] = &[
     Definition {
         name: "article.get_version",
-        summary: "The number of an article's latest version: what a new text is to be made from.",
+        summary: "The number of an article's latest version, which a new text must be made from.",
         arguments: Named::DESCRIBED,
         example: r#"{"name":"welcome"}"#,
         writes: false,
@@ -21,7 +21,7 @@ pub(super) const ACTIONS: &[Definition] = &[
     },
     Definition {
         name: "article.get",
-        summary: "A version of an article: its facts and its text, or base64 where it is not UTF-8.",
+        summary: "A version of an article: its facts and its text, in base64 if it is not UTF-8.",
         arguments: Get::DESCRIBED,
         example: r#"{"name":"welcome"}"#,
         writes: false,
@@ -37,7 +37,7 @@ pub(super) const ACTIONS: &[Definition] = &[
     },
     Definition {
         name: "article.put",
-        summary: "Stores a new version of an article, made from the version that is named; 0 creates it.",
+        summary: "Stores a new version of an article, made from the given version; 0 creates the article.",
         arguments: Put::DESCRIBED,
         example: r##"{"name":"drafts/hello","version":0,"text":"# Hello\n","content_type":"text/markdown"}"##,
         writes: true,
@@ -58,7 +58,7 @@ arguments! {
     struct Get {
         /// Its name.
         name: String,
-        /// Which version; without it the latest.
+        /// Number of the version; by default the latest.
         version: Option<u32>,
     }
 }
@@ -68,9 +68,9 @@ arguments! {
     struct History {
         /// The article's name.
         name: String,
-        /// Versions below this one.
+        /// Only versions below this one.
         before: Option<u32>,
-        /// At most so many: 1 to 1000, 100 without it.
+        /// Most versions in the answer: 1 to 1000, by default 100.
         limit: Option<u32>,
     }
 }
@@ -80,15 +80,15 @@ arguments! {
     struct Put {
         /// The article's name.
         name: String,
-        /// The version that it was made from: the latest, or 0 for a new article.
+        /// The version that the text was made from: the latest, or 0 for a new article.
         version: u32,
         /// The new text; either this or base64 is expected.
         text: Option<String>,
-        /// The new content, where it is not text.
+        /// The new content in base64, if it is not text.
         base64: Option<String>,
-        /// Its media type; without it that of the version before, or what it looks like.
+        /// Its media type; by default that of the version before, or a guess from the bytes.
         content_type: Option<String>,
-        /// Why, for the history.
+        /// The reason for the change, shown in the history.
         comment: Option<String>,
     }
 }

@@ -29,7 +29,7 @@ pub(super) const ACTIONS: &[Definition] = &[
     },
     Definition {
         name: "aur.suggest",
-        summary: "Up to 20 package names that begin so; the result is that of /rpc/v5/suggest.",
+        summary: "Up to 20 package names that begin with the prefix; the result is that of /rpc/v5/suggest.",
         arguments: Suggest::DESCRIBED,
         example: r#"{"prefix":"att"}"#,
         writes: false,
@@ -51,13 +51,13 @@ arguments! {
 arguments! {
     /// A search: the needle, the field, and the comparison.
     struct Search {
-        /// What to look for: at least two characters, except for a maintainer. `arg`, its name in /rpc, is understood, too.
+        /// The text to find: at least two characters, except for a maintainer. `arg`, its name in /rpc, is accepted too.
         #[serde(alias = "arg")]
         needle: String,
-        /// Where to look: name, name-desc (without it), maintainer, submitter, comaintainers, depends, makedepends,
-        /// checkdepends, optdepends, provides, conflicts, replaces, keywords or groups.
+        /// The field to search: name, name-desc (the default), maintainer, submitter, comaintainers, depends,
+        /// makedepends, checkdepends, optdepends, provides, conflicts, replaces, keywords or groups.
         by: Option<String>,
-        /// How names and descriptions are compared: contains (without it) or starts-with.
+        /// How names and descriptions are compared: contains (the default) or starts-with.
         mode: Option<String>,
     }
 }
@@ -65,7 +65,7 @@ arguments! {
 arguments! {
     /// The prefix of names.
     struct Suggest {
-        /// How the names begin.
+        /// The prefix of the names.
         prefix: String,
     }
 }

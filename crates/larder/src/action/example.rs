@@ -17,7 +17,7 @@ pub(super) const ACTIONS: &[Definition] = &[
     },
     Definition {
         name: "example.fibonacci",
-        summary: "Computes a Fibonacci number the long way, by plain recursion: something that keeps a core busy.",
+        summary: "Computes a Fibonacci number by plain recursion: an example of work that keeps a core busy.",
         arguments: Fibonacci::DESCRIBED,
         example: r#"{"n":34}"#,
         writes: false,
@@ -36,7 +36,7 @@ arguments! {
 arguments! {
     /// Names a Fibonacci number.
     struct Fibonacci {
-        /// Which Fibonacci number, from 0 to 45; the calls it takes are about three times the result.
+        /// The index of the Fibonacci number, from 0 to 45; it takes about three times as many calls as the result.
         n: u32,
     }
 }

@@ -74,7 +74,7 @@ impl<'json> Calls<'json> {
         };
         let calls = calls.and_then(|calls| deserializer.end().map(|()| calls));
         let calls = calls.map_err(|error| {
-            let what = if error.is_data() { "not as expected" } else { "no JSON" };
+            let what = if error.is_data() { "not as expected" } else { "not JSON" };
             let (cause, place) = cause_and_place(&error);
             RequestError::Json(format!("the request is {what}: {cause}{place}"))
         })?;
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn errors_name_the_problem() {
         let check = |json: &str, expected: &str| check(json.as_bytes(), Form::Whole, expected);
-        let syntax = "the request is no JSON: ";
+        let syntax = "the request is not JSON: ";
         check("", &format!("{syntax}EOF while parsing a value at line 1 column 0"));
         check("{", &format!("{syntax}EOF while parsing an object at line 1 column 1"));
         check(

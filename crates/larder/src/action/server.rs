@@ -10,7 +10,7 @@ use crate::app::AurPublished;
 
 pub(super) const ACTIONS: &[Definition] = &[Definition {
     name: "server.status",
-    summary: "Which version runs since when, and what each surface serves.",
+    summary: "The server's version and start time, and what each surface serves.",
     arguments: Status::DESCRIBED,
     example: "{}",
     writes: false,

@@ -108,7 +108,8 @@ pub async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result
     }
     let response = request.send().await.with_context(|| format!("{api} cannot be reached"))?;
     let status = response.status();
-    let body = response.bytes().await.with_context(|| format!("{api} did not answer whole"))?;
+    let body =
+        response.bytes().await.with_context(|| format!("{api} sent an incomplete answer"))?;
     let json: Value = serde_json::from_slice(&body).unwrap_or_default();
     if !status.is_success() || json["type"] != "apiconfig" {
         let said = json["message"].as_str().map(|said| format!(": {said}")).unwrap_or_default();
@@ -351,7 +352,7 @@ fn overruled(text: &str) -> Option<String> {
     }
     let sections = sections.join(" and ");
     Some(format!(
-        "the index-url in {sections} stays, and counts more there: remove it if it should not"
+        "the index-url in {sections} stays, and overrides this one there: remove it if that is not what you want"
     ))
 }
 
@@ -373,7 +374,7 @@ fn twine(text: &str, name: &str, submit: &Url, credentials: Option<&Credentials>
     file.text()
 }
 
-/// What a `.pypirc` has for a server, whichever of its indexes it is for: the section, the user and the password.
+/// The credentials that a `.pypirc` has for any index of a server: the section, the user and the password.
 pub fn credentials_in_pypirc(text: &str, server: &Url) -> Option<(String, String, String)> {
     let file = Ini::read(text);
     let is_below = |repository: &str| {
@@ -389,7 +390,7 @@ pub fn credentials_in_pypirc(text: &str, server: &Url) -> Option<(String, String
 }
 
 fn document(text: &str) -> anyhow::Result<DocumentMut> {
-    text.parse::<DocumentMut>().context("it is not TOML, and is left alone")
+    text.parse::<DocumentMut>().context("it is not TOML, and was left unchanged")
 }
 
 fn uv(
@@ -404,7 +405,7 @@ fn uv(
     }
     let indexes = document.entry("index").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
     let Some(indexes) = indexes.as_array_of_tables_mut() else {
-        bail!("its `index` is no list of [[index]] tables, and is left alone");
+        bail!("its `index` is not a list of [[index]] tables; the file was left unchanged");
     };
     let name = endpoints.name.as_str();
     let is_ours = |table: &Table| table.get("name").and_then(Item::as_str) == Some(name);
@@ -439,7 +440,7 @@ fn table(text: &str, path: [&str; 2], keys: &[(&str, &str)]) -> anyhow::Result<S
     // Only the inner table has keys to show.
     outer.set_implicit(true);
     let outer = document.entry(path[0]).or_insert(Item::Table(outer));
-    let unfit = || anyhow!("its `{}` is no table, and is left alone", path[0]);
+    let unfit = || anyhow!("its `{}` is not a table; the file was left unchanged", path[0]);
     let outer = outer.as_table_like_mut().ok_or_else(unfit)?;
     let inner = outer.entry(path[1]).or_insert(Item::Table(Table::new()));
     let inner = inner.as_table_like_mut().ok_or_else(unfit)?;

@@ -65,7 +65,7 @@ async fn everything(
             break;
         }
         if attempt == ATTEMPTS_MAX {
-            bail!("other writes came first again and again");
+            bail!("other writes kept coming first; run the import again to continue");
         }
     }
     let directory = &import.directory;

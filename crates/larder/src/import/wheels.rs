@@ -84,12 +84,11 @@ async fn everything(
         let named = named.collect::<Vec<_>>().join(", ");
         let more = if others.len() > NAMED_MAX { ", …" } else { "" };
         let count = counted(others.len() as u64, "file");
-        let text =
-            format!("{count} passed over, being neither wheel nor source archive: {named}{more}");
+        let text = format!("{count} skipped, neither wheels nor source archives: {named}{more}");
         report.note(import.directory.display(), text);
     }
     if paths.is_empty() {
-        report.note(import.directory.display(), "no wheel and no source archive is in it");
+        report.note(import.directory.display(), "contains neither wheels nor source archives");
     }
     make_stage(import, writer, &mut report).await?;
     let there = files(import, paths, writer, &mut report).await?;
@@ -105,7 +104,7 @@ async fn everything(
 /// The paths of release files below `directory`, and those of other files, in order.
 fn release_files(directory: &Path) -> anyhow::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     if directory.is_file() {
-        bail!("`{}` is a file: the folder that it lies in was expected", directory.display());
+        bail!("`{}` is a file: the folder that contains it was expected", directory.display());
     }
     let mut paths = Vec::new();
     let mut others = Vec::new();
@@ -172,7 +171,7 @@ async fn make_stage(
             return Ok(());
         }
     }
-    bail!("other writes came first again and again")
+    bail!("other writes kept coming first; run the import again to continue")
 }
 
 /// A file that may be imported.
@@ -239,7 +238,7 @@ async fn files(
             }
             attempt += 1;
             if attempt == ATTEMPTS_MAX {
-                bail!("other writes came first again and again; run the import again to go on");
+                bail!("other writes kept coming first; run the import again to continue");
             }
         };
         for ((path, ready), outcome) in chunk.iter().zip(ready).zip(outcomes) {
@@ -287,12 +286,12 @@ async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<Ready> {
     let intake = Intake { blobs: writer.blobs() };
     let mut arrival: Arrival =
         intake.read(path, &ClaimedDigests::default(), Some(&filename)).await?;
-    let facts = arrival.facts.take().context("it was not looked into")??;
+    let facts = arrival.facts.take().context("it was not inspected")??;
     let metadata = match facts.core_metadata()? {
         Some(metadata) => metadata,
         None => {
-            let parts = filename.split(None).context("its name says no project")?;
-            let version = parts.version.as_ref().context("its name has no version")?;
+            let parts = filename.split(None).context("its name does not contain a project")?;
+            let version = parts.version.as_ref().context("its name does not contain a version")?;
             let said = Map::from_iter([
                 ("name".to_owned(), json!(parts.project)),
                 ("version".to_owned(), json!(version.as_str())),
@@ -337,7 +336,7 @@ async fn decide(
             false => {
                 let found = file.digest();
                 Outcome::Conflict(format!(
-                    "another file of this name is there, with SHA-256 {found}"
+                    "another file of this name exists already, with SHA-256 {found}"
                 ))
             }
         });

@@ -129,7 +129,9 @@ impl Writer {
                 changes.refused();
                 false
             }
-            Err(error) => return Err(error).context("the import stopped; run it again to go on"),
+            Err(error) => {
+                return Err(error).context("the import stopped; run it again to continue");
+            }
         };
         self.refresh().await?;
         Ok(is_done)

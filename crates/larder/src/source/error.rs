@@ -13,7 +13,7 @@ use reqwest::StatusCode;
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The setting is neither a path nor a URL that can be fetched.
-    #[error("`{text}` is no source of a dump: {reason}")]
+    #[error("`{text}` is not a source of a dump: {reason}")]
     Spec {
         /// The setting as given, credentials masked.
         text: String,

@@ -198,24 +198,24 @@ mod tests {
     #[test]
     fn others_are_refused() {
         let accepted = "expected a path, or a URL that begins with http:// or https://";
-        check("", &format!("`` is no source of a dump: it is empty; {accepted}"));
+        check("", &format!("`` is not a source of a dump: it is empty; {accepted}"));
         check(
             "mysql://aur:secret@localhost/aur",
             &format!(
-                "`mysql://***@localhost/aur` is no source of a dump: the scheme `mysql` is not supported; {accepted}"
+                "`mysql://***@localhost/aur` is not a source of a dump: the scheme `mysql` is not supported; {accepted}"
             ),
         );
         check(
             "s3://key:secret@[broken/x",
             &format!(
-                "`s3://***@[broken/x` is no source of a dump: the scheme `s3` is not supported; {accepted}"
+                "`s3://***@[broken/x` is not a source of a dump: the scheme `s3` is not supported; {accepted}"
             ),
         );
-        check("http://", &format!("`http://` is no source of a dump: empty host; {accepted}"));
+        check("http://", &format!("`http://` is not a source of a dump: empty host; {accepted}"));
         check(
             "file://relative",
             &format!(
-                "`file://relative/` is no source of a dump: a file:// URL needs an absolute path; {accepted}"
+                "`file://relative/` is not a source of a dump: a file:// URL needs an absolute path; {accepted}"
             ),
         );
     }

@@ -273,8 +273,10 @@ fn what_is_there_and_differs_is_a_conflict() {
     assert_eq!(done.code, Some(1), "{done:?}");
     let said = format!("{}{}", done.stdout, done.stderr);
     for part in [
-        "conflict: index alice/dev: is there, and keeps its own settings: title",
-        &format!("conflict: {sdist}: another file of this name is there, with SHA-256 {sha256}"),
+        "conflict: index alice/dev: exists already, and keeps its own settings: title",
+        &format!(
+            "conflict: {sdist}: another file of this name exists already, with SHA-256 {sha256}"
+        ),
         "3 conflicts: not everything was imported",
     ] {
         assert!(said.contains(part), "{part}: {said}");
@@ -503,7 +505,7 @@ fn a_folder_of_wheels_is_taken_over() {
     for part in ["other-1.0.tar.gz", "not a whole tar.gz archive", "base-2.0-py3-none-any.whl"] {
         assert!(failures.contains(part), "{part}: {failures}");
     }
-    let passed_over = "1 file passed over, being neither wheel nor source archive: index.html";
+    let passed_over = "1 file skipped, neither wheels nor source archives: index.html";
     assert!(first["notes"].to_string().contains(passed_over), "{first}");
     place.check("import-wheels wheels/index.html --index carol/dev", 1, "is a file: the folder");
 

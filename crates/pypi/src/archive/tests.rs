@@ -122,7 +122,7 @@ fn a_member_outside_the_directory_is_refused() {
     }
     check_wheel(
         |members| members.push(Zipped { name: b"\xff".to_vec(), ..Zipped::default() }),
-        "the archive has a member \"\u{fffd}\", which has a name that is no UTF-8",
+        "the archive has a member \"\u{fffd}\", which has a name that is not UTF-8",
     );
 }
 

@@ -98,7 +98,7 @@ impl<R: ReaderAt> SafeZip<R> {
                 return Err(ArchiveError::Member { name, what: what.to_owned() });
             }
             if name.as_bytes() != path.as_bytes() {
-                let what = "a name that is no UTF-8".to_owned();
+                let what = "a name that is not UTF-8".to_owned();
                 return Err(ArchiveError::Member { name, what });
             }
             if let Some(what) = trick_in_extra(record.extra_fields()) {
@@ -421,7 +421,10 @@ impl Read for Checked {
         self.seen.update(&buffer[..count]);
         self.left -= count as u64;
         if self.left == 0 && self.seen.sum() != self.crc32 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum is another one"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the checksum differs from that in the directory",
+            ));
         }
         Ok(count)
     }
@@ -491,7 +494,7 @@ mod tests {
                 let mut damaged = whole;
                 damaged[at] ^= 1;
                 let error = detached(damaged).expect_err("it is damaged");
-                assert_eq!(error.to_string(), "the checksum is another one");
+                assert_eq!(error.to_string(), "the checksum differs from that in the directory");
             }
         }
     }

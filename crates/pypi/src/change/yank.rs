@@ -11,7 +11,7 @@ use crate::{ChangeError, ProjectName, ProjectStatus, ReleaseFile, Snapshot, Stag
 /// Most bytes of a reason: installers show it in a line or two.
 pub const REASON_BYTES_MAX: usize = 1_000;
 
-/// A reason that is none.
+/// The reason is too long, or has several lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'reason' was expected to be one line of at most {REASON_BYTES_MAX} bytes")]
 pub struct ReasonError;

@@ -45,7 +45,7 @@ fn settings_that_override_pips_global_section_are_reported() {
     check(
         "[install]\nindex_url = x\n[download]\n    index-url: y\n",
         Some(
-            "the index-url in [install] and [download] stays, and counts more there: remove it if it should not",
+            "the index-url in [install] and [download] stays, and overrides this one there: remove it if that is not what you want",
         ),
     );
 }

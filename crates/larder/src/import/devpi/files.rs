@@ -360,7 +360,8 @@ impl Item {
                 let release = known.release(self.version.as_str())?;
                 return Some(match digest {
                     Some(digest) if digest != release.metadata => {
-                        let text = "the release is there with other metadata, and stays as it is";
+                        let text =
+                            "the release exists already with other metadata, and stays as it is";
                         Outcome::Conflict(text.to_owned())
                     }
                     _ => Outcome::AlreadyThere(release.metadata),
@@ -376,7 +377,8 @@ impl Item {
                 Outcome::AlreadyThere(*there.digest())
             } else {
                 let found = there.digest();
-                let text = format!("another file of this name is there, with SHA-256 {found}");
+                let text =
+                    format!("another file of this name exists already, with SHA-256 {found}");
                 Outcome::Conflict(text)
             });
         }
@@ -524,7 +526,7 @@ pub(super) async fn import(
             }
             attempt += 1;
             if attempt == ATTEMPTS_MAX {
-                bail!("other writes came first again and again; run the import again to go on");
+                bail!("other writes kept coming first; run the import again to continue");
             }
         };
         for ((item, outcome), note) in chunk.iter().zip(outcomes).zip(notes) {
@@ -596,8 +598,9 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<
     if file.claimed == ClaimedDigests::default() {
         let named = file.unchecked.join(", ");
         let named = if named.is_empty() { "no digest".to_owned() } else { named };
-        note =
-            Some(format!("is taken as it is: the export has {named} of it, which is not checked"));
+        note = Some(format!(
+            "was imported without a check of its digest: the export has {named} for it"
+        ));
     }
     let mut requires_python = file.requires_python.clone();
     let mut core_metadata = None;

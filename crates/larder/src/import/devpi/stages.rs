@@ -172,7 +172,7 @@ pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
                 let differing = differing(known.config(), &wanted);
                 report.conflict(
                     subject,
-                    format_args!("is there, and keeps its own settings: {differing}"),
+                    format_args!("exists already, and keeps its own settings: {differing}"),
                 );
             }
             continue;
@@ -181,7 +181,7 @@ pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
             && !stage.name.user_name().is_root()
         {
             report.indexes.not_imported += 1;
-            report.fail(subject, format_args!("its user `{}` is not there", stage.name.user()));
+            report.fail(subject, format_args!("its user `{}` does not exist", stage.name.user()));
             continue;
         }
         // An index may be its own base once it exists.

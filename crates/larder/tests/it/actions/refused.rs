@@ -86,27 +86,27 @@ fn comments_types_and_contents_of_articles() {
 #[test]
 fn requests() {
     for (body, detail) in [
-        ("", "the request is no JSON: EOF"),
-        ("example.hello_world", "the request is no JSON"),
+        ("", "the request is not JSON: EOF"),
+        ("example.hello_world", "the request is not JSON"),
         ("{\"actions\":{}}", "the request has no action, expected one"),
         ("{\"actions\":[]}", "an object that holds the arguments of each action under its name"),
         ("{}", "missing field `actions`"),
         ("[]", "an object with the member `actions`"),
         ("{\"actions\":{\"a\":{}},\"more\":1}", "unknown member `more`, expected `actions`"),
         ("{\"actions\":{\"a\":{},\"a\":{}}}", "the action `a` is named twice"),
-        ("{\"actions\":{\"a\":{}}} x", "the request is no JSON: trailing characters"),
+        ("{\"actions\":{\"a\":{}}} x", "the request is not JSON: trailing characters"),
     ] {
         check_problem(&post(body), 400, None, detail);
     }
     let not_utf8 = small().client.post("/actions", "", b"{\"actions\":{\"\xff\":{}}}");
     check_problem(&not_utf8, 400, None, "not UTF-8 from byte 13 on");
     for (query, detail) in [
-        ("%7B", "the request is no JSON"),
+        ("%7B", "the request is not JSON"),
         ("%7B%22actions%22%3A%7B%22%ff%22:%7B%7D%7D%7D", "not UTF-8 from byte 13 on"),
         ("%7B%22actions%22:+%7B%7D%7D", "`+` is a plus in this query, a space is %20"),
         ("b64=e30", "missing field `actions`"),
         ("b64=!", "`b64` is not base64url of the JSON of a request"),
-        ("b64=", "the request is no JSON: EOF"),
+        ("b64=", "the request is not JSON: EOF"),
         ("actions=7", "an object that holds the arguments of each action under its name"),
     ] {
         check_problem(&small().get(&format!("/?{query}")), 400, None, detail);
