@@ -23,6 +23,7 @@ mod serial;
 mod tokens;
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use axum::Router;
@@ -30,6 +31,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use futures_util::FutureExt as _;
 use http::StatusCode;
 use http::request::Parts;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -70,13 +72,15 @@ impl Shortcut for Shortcuts {
     fn answer(&self, head: &Parts, peer: &Peer) -> Option<Shortened> {
         let stopwatch = Stopwatch::start_sampled();
         // Each looks at the path first.
-        let question = self.questions.as_ref().and_then(|questions| questions.answer(head, peer));
+        let question = self.questions.as_ref().and_then(|it| caught(|| it.answer(head, peer)));
+        let article = || self.articles.as_ref().and_then(|it| caught(|| it.answer(head, peer)));
+        let page = || self.pages.as_ref().and_then(|it| caught(|| it.answer(head, peer)));
         let (endpoint, answer) = if let Some(answer) = question {
             (Endpoint::Rpc, answer)
-        } else if let Some(answer) = self.articles.as_ref().and_then(|it| it.answer(head, peer)) {
+        } else if let Some(answer) = article() {
             (Endpoint::Article, answer)
         } else {
-            (Endpoint::SimplePage, self.pages.as_ref()?.answer(head, peer)?)
+            (Endpoint::SimplePage, page()?)
         };
         match answer {
             Shortened::Now(ref response) | Shortened::Finished(ref response) => {
@@ -86,13 +90,21 @@ impl Shortcut for Shortcuts {
             Shortened::Later(making) => {
                 let app = self.app.clone();
                 Some(Shortened::Later(Box::pin(async move {
-                    let response = making.await;
+                    let making = AssertUnwindSafe(making).catch_unwind();
+                    let response = making.await.unwrap_or_else(panicked);
                     app.metrics.responded(endpoint, response.status(), stopwatch);
                     response
                 })))
             }
         }
     }
+}
+
+/// What a shortcut finds; its panic becomes the answer that a panic of a route's handler becomes.
+fn caught(find: impl FnOnce() -> Option<Shortened>) -> Option<Shortened> {
+    // The compiler does not see that no answer is given by halves: a panic loses it whole.
+    let found = catch_unwind(AssertUnwindSafe(find));
+    found.unwrap_or_else(|cause| Some(Shortened::Now(panicked(cause))))
 }
 
 /// The table.
@@ -244,6 +256,16 @@ mod tests {
 
     async fn panicking() -> StatusCode {
         panic!("a handler that panics")
+    }
+
+    #[test]
+    fn a_shortcut_that_panics_answers_500() {
+        let Some(Shortened::Now(response)) = caught(|| panic!("a shortcut that panics")) else {
+            panic!("no answer");
+        };
+        assert_eq!(response.status(), 500);
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        assert!(caught(|| None).is_none());
     }
 
     #[tokio::test]

@@ -1,7 +1,6 @@
 //! Between hyper and the router: who sent the request, how long its URL is, and what its bodies are waiting for.
 
 use std::convert::Infallible;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -103,15 +102,11 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             head.headers.remove(header::RANGE);
         }
         let body = if body.is_end_stream() {
-            // The compiler does not see that an answer is never half given: a panic loses it whole.
-            let answer = self.routes.shortcut.as_deref().and_then(|shortcut| {
-                catch_unwind(AssertUnwindSafe(|| shortcut.answer(&head, &self.peer)))
-                    .unwrap_or_else(|_| {
-                        let mut response = Response::new(Body::empty());
-                        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-                        Some(Shortened::Now(response))
-                    })
-            });
+            let answer = self
+                .routes
+                .shortcut
+                .as_deref()
+                .and_then(|shortcut| shortcut.answer(&head, &self.peer));
             let sends_files = !self.peer.tls && self.peer.address != ClientAddress::Unix;
             let source = match answer {
                 Some(Shortened::Finished(response)) if sends_files => {
