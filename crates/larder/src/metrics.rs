@@ -291,7 +291,9 @@ impl Metrics {
                 &registry,
                 Ok(times::Times::new(
                     "larder_http_request_seconds",
-                    "Time from a request to the head of its answer, by surface and route; of answers that are ready in memory one in 16 is timed, and counts for 16.",
+                    &format!(
+                        "Time from a request to the head of its answer, by surface and route; of answers that are ready in memory one in {SAMPLED_OF} is timed, and counts for {SAMPLED_OF}."
+                    ),
                 )),
             ),
             connections: net::Counters {
