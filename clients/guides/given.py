@@ -127,10 +127,12 @@ def consumer(visit, tool):
 
 def goaurrpc(visit, path):
     """The configuration of a goaurrpc with a dump of its own, as it runs somewhere."""
+    # What is taken over from it says where to listen.
+    visit.terminal.run("unset LARDER_LISTEN", 20)
     source = visit.root / "srv" / "aur" / "packages-meta-ext-v1.json.gz"
     dump(visit, source)
     settings = {
-        "Port": visit.port, "AurFileLocation": str(source), "LoadFromFile": True, "RefreshInterval": 600, "MaxResults": 5000,
+        "Port": 10666, "AurFileLocation": str(source), "LoadFromFile": True, "RefreshInterval": 600, "MaxResults": 5000,
         "RateLimit": 0, "RateLimitCleanupInterval": 600, "RateLimitTimeWindow": 86400, "TrustedReverseProxies": ["127.0.0.1", "::1"],
         "EnableSSL": False, "CertFile": "", "KeyFile": "", "EnableSearchCache": True, "CacheCleanupInterval": 60,
         "CacheExpirationTime": 180, "LogFile": "", "EnableMetrics": True, "EnableAdminApi": False, "AdminAPIKey": "change-me",

@@ -3,6 +3,7 @@
 server directory -> users `root` and `acme`, the stages acme/prod and acme/dev (whose base is prod), and three releases.
 """
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -56,6 +57,13 @@ def make(visit, directory):
             server.kill()
             server.wait()
     visit.passwords["acme"] = PASSWORD
+
+
+def file_paths(visit):
+    """The paths of the files of larder-app 1.0 and 1.1, as the devpi-server links to them: by their SHA-256."""
+    for path in sorted((visit.directory / "old-devpi" / "files").glob("larder_app-*.whl")):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        yield f"+f/{digest[:3]}/{digest[3:16]}/{path.name}"
 
 
 def wait_until_ready(server, port, log):

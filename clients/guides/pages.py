@@ -99,7 +99,7 @@ def blocks(page, text=None):
             if kind in KINDS:
                 if kind in marks:
                     raise Mistake(f"{page}:{start}: two comments `{kind}` above one block")
-                marks[kind] = rest.strip()
+                marks[kind] = "\n".join(each.strip() for each in rest.strip().split("\n"))
         elif line.strip():
             if marks:
                 raise Mistake(f"{page}:{number}: a comment `{next(iter(marks))}` stands above no block")

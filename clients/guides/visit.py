@@ -231,15 +231,19 @@ class Visit:
             raise Failure(f"{place}: `{self.now}` ended with exit code {ended}, expected {status}; it printed\n{self.shown(printed)}{self.log_end()}")
         if before is not None:
             self.wait_for_serial(before)
-        return self.there(printed)
+        # What curl says besides comes from `fail-with-body`, which is ours.
+        return self.there(re.sub(r"curl: \(22\) The requested URL returned error: \d+\n?", "", printed))
 
     def shown(self, printed):
         printed = self.there(printed)
         cut = printed if len(printed) <= PRINTED_CHARACTERS_MAX else printed[:1000] + "\n…\n" + printed[1000 - PRINTED_CHARACTERS_MAX :]
         return "\n".join(f"    | {line}" for line in cut.rstrip().split("\n"))
 
-    def block(self, block):
-        """Runs, compares or writes one block of a page; answers whether it was run."""
+    def block(self, block, brings_only=False):
+        """Runs, compares or writes one block of a page; answers whether it was run.
+
+        With `brings_only`, what the page takes as given is left out, but for the things that a reader brings along.
+        """
         marks = block.marks
         if "file" in marks:
             path = Path(self.here(marks["file"]))
@@ -249,6 +253,8 @@ class Visit:
         if not block.is_commands or "not run" in marks:
             return False
         for command in block.marked("given"):
+            if brings_only and not command.text.startswith("has "):
+                continue
             self.run(command.text, place=f"{block.place}, given")
         expected = [0] * (len(block.commands) - 1) + [int(marks.get("stops with", 0))]
         for command, status in zip(block.commands, expected):
@@ -274,7 +280,7 @@ class Visit:
         _, printed = self.terminal.run(f'{line} >"{log}" 2>&1 </dev/null &\nprintf "%d\\n" $! | tee "{self.directory}/pid"', 20)
         self.server = int(printed.split()[-1])
         deadline = time.monotonic() + READY_SECONDS_MAX
-        while (status := self.ready_status()) != 200:
+        while (status := self.ready_status()) != 200 or not self.has_said(text):
             if not Path(f"/proc/{self.server}").exists() or self.has_ended():
                 self.server = None
                 raise Failure(f"{place}: `{self.there(text)}` ended at once{self.log_end()}")
@@ -282,6 +288,10 @@ class Visit:
                 raise Failure(f"{place}: `{self.there(text)}`: /readyz is {status} after {READY_SECONDS_MAX} s{self.log_end()}")
             time.sleep(0.05)
         self.remember(log.read_text("utf-8", "replace"))
+
+    def has_said(self, text):
+        """Whether a demonstration has named what to try, which is when its articles and packages are there."""
+        return "--demo" not in text or "Try:" in self.logs[-1].read_text("utf-8", "replace")
 
     def has_ended(self):
         """Whether the server has ended and bash has not looked at it yet."""
