@@ -232,25 +232,31 @@ impl FromStr for IndexPattern {
     }
 }
 
+/// How many indexes, projects or prefixes a text names; of more it says how many there are.
+const SHOWN_MAX: usize = 10;
+
+/// Names with commas between, as far as they are shown.
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(SHOWN_MAX);
+    let shown = names.take(SHOWN_MAX).collect::<Vec<_>>().join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
 impl fmt::Display for Limits {
     /// As in ``project `foo` of team/dev and articles below `/docs/` ``.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |names: Vec<&str>| {
-            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-            names.join(", ")
-        };
-        let indexes = self.indexes().collect::<Vec<_>>().join(", ");
+        let indexes = listed(self.indexes().map(str::to_owned));
         let mut parts = Vec::new();
         if !self.projects.is_empty() {
             let noun = if self.projects.len() == 1 { "project" } else { "projects" };
             let of = if indexes.is_empty() { String::new() } else { format!(" of {indexes}") };
-            parts.push(format!("{noun} {}{of}", quoted(self.projects().collect())));
+            let projects = listed(self.projects().map(|name| format!("`{name}`")));
+            parts.push(format!("{noun} {projects}{of}"));
         } else if !indexes.is_empty() {
             parts.push(indexes);
         }
         if !self.prefixes.is_empty() {
-            let prefixes: Vec<String> = self.prefixes().collect();
-            let prefixes = quoted(prefixes.iter().map(String::as_str).collect());
+            let prefixes = listed(self.prefixes().map(|prefix| format!("`{prefix}`")));
             parts.push(format!("articles below {prefixes}"));
         }
         formatter.write_str(&parts.join(" and "))

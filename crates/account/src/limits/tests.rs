@@ -69,6 +69,15 @@ fn a_refusal_names_the_limits() {
     says(all, Scope::ArticleRead, Articles("docs"), &begin);
 }
 
+/// A refusal is a line, whatever the token is limited to.
+#[test]
+fn a_refusal_names_a_few_of_many() {
+    let many: String = (10..=40).map(|number| format!("project=p{number} ")).collect();
+    let named: Vec<String> = (10..20).map(|number| format!("`p{number}`")).collect();
+    let expected = format!("projects {} and 21 more; it may not read `x` of a/b", named.join(", "));
+    says(&many, Scope::PythonRead, Object::Index("a/b", Portion::Project("x")), &expected);
+}
+
 fn limited(name: &str, groups: &[&str], scopes: &str, limits: Option<Limits>) -> Principal {
     Principal::User(Identity {
         user: Arc::new(user(name, groups)),
