@@ -86,7 +86,7 @@ impl Databases {
         self.administer(&format!("CREATE DATABASE {name} TEMPLATE store"));
     }
 
-    /// Does it, and keeps what was there under the name `aside`, if it has not been changed in its place.
+    /// Does it, and keeps what was there under a name of its own, if it has not been changed in its place.
     fn harm(&self, name: &str, harm: Harm) {
         let make = match harm {
             Executed(statements) => return self.postgres.execute(name, statements),
@@ -97,15 +97,14 @@ impl Databases {
         self.administer(&format!(
             "ALTER DATABASE {name} ALLOW_CONNECTIONS false; \
              SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'; \
-             DROP DATABASE IF EXISTS aside WITH (FORCE); \
-             ALTER DATABASE {name} RENAME TO aside; {make}"
+             ALTER DATABASE {name} RENAME TO {name}_aside; {make}"
         ));
     }
 
     /// Puts back what [`Databases::harm`] has kept.
     fn mend(&self, name: &str) {
         self.administer(&format!(
-            "DROP DATABASE IF EXISTS {name} WITH (FORCE); ALTER DATABASE aside RENAME TO {name}; \
+            "DROP DATABASE IF EXISTS {name} WITH (FORCE); ALTER DATABASE {name}_aside RENAME TO {name}; \
              ALTER DATABASE {name} ALLOW_CONNECTIONS true"
         ));
     }
@@ -158,6 +157,21 @@ impl Databases {
         self.administer(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
         fs::remove_dir_all(self.path(name)).expect("it is ours");
     }
+}
+
+/// Tries each case, a few at a time: most of what they take is waiting.
+fn each<Case: Sync>(cases: &[Case], check: impl Fn(usize, &Case) + Sync) {
+    const AT_ONCE: usize = 4;
+    std::thread::scope(|scope| {
+        for first in 0..AT_ONCE {
+            let check = &check;
+            scope.spawn(move || {
+                for (number, case) in cases.iter().enumerate().skip(first).step_by(AT_ONCE) {
+                    check(number, case);
+                }
+            });
+        }
+    });
 }
 
 /// What a start does.
@@ -217,7 +231,7 @@ fn at_rest() {
             Refused("are damaged"),
         ),
     ];
-    for (number, (harm, start)) in cases.iter().enumerate() {
+    each(cases, |number, (harm, start)| {
         let (name, what) = (format!("rest{number}"), format!("{harm:?}"));
         databases.copy(&name);
         databases.harm(&name, *harm);
@@ -256,7 +270,7 @@ fn at_rest() {
             check_adopted(&databases, &name);
         }
         databases.remove(&name);
-    }
+    });
 }
 
 /// Somebody wants the older records: what came later is given up, and swept.
@@ -312,9 +326,9 @@ fn while_running() {
         (Executed("ALTER TABLE larder_records RENAME COLUMN body TO text"), Stop),
         (Executed("ALTER TABLE larder_store ALTER COLUMN serial TYPE numeric"), Stop),
     ];
-    for (number, (harm, writes)) in cases.iter().enumerate() {
+    each(cases, |number, (harm, writes)| {
         check_running(&databases, &format!("run{number}"), *harm, *writes);
-    }
+    });
 }
 
 fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) {
@@ -344,13 +358,14 @@ fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) 
     assert_eq!(client.get("/readyz").status, 200, "{what}");
     if writes != GoOn {
         wait_until("the trouble", || client.get("/readyz?verbose").text().contains("[!] store"));
-        let metric = match writes {
-            StopForGood => "\nlarder_store_is_rewound 1\n",
-            _ => "\nlarder_store_is_rewound 0\n",
-        };
-        let metrics = client.get("/metrics").text();
-        assert!(metrics.contains(metric), "{what}: {}", process.log());
-        assert!(!metrics.contains("\nlarder_store_read_failures_total 0\n"), "{what}");
+        let metrics = || client.get("/metrics").text();
+        let is_rewound = || metrics().contains("\nlarder_store_is_rewound 1\n");
+        match writes {
+            // While one database is renamed and the other one is made, there is none.
+            StopForGood => wait_until("the other database to be noticed", is_rewound),
+            _ => assert!(!is_rewound(), "{what}: {}", process.log()),
+        }
+        assert!(!metrics().contains("\nlarder_store_read_failures_total 0\n"), "{what}");
     }
     assert!(!process.log().contains("panicked"), "{what}: {}", process.log());
     let is_kept_aside = matches!(harm, Dropped | Replaced(_));
