@@ -24,6 +24,7 @@ mod identity;
 mod location;
 mod object;
 mod reader;
+mod s3_settings;
 mod spool;
 mod sweep;
 

@@ -2,7 +2,6 @@
 //!
 //! arguments -> [`parse`] -> [`Request`] -> [`run`] -> [`crate::import`] -> what was done, and what was not.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use pypi::StageName;
 use super::remote::TOKEN_USER;
 use super::{Exit, line_of_stdin, note, print, required, runtime};
 use crate::config::{Config, Environment, Loaded};
-use crate::import::clients::{self, Credentials, Places, Tool};
+use crate::import::clients::{self, Credentials, Places, Tool, Wish};
 use crate::import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
 use crate::setup;
 
@@ -35,8 +34,7 @@ struct Use {
     user: Option<String>,
     /// Whether a secret comes on standard input.
     is_secret_coming: bool,
-    tools: BTreeSet<Tool>,
-    places: Places,
+    wish: Wish,
     is_dry_run: bool,
 }
 
@@ -58,7 +56,7 @@ pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 3] {
     let dry_run = || switch("dry-run", "Read and check everything, and write nothing");
     let tools = Tool::ALL.map(|tool| {
         let about = match tool {
-            Tool::Pip => "Write pip.conf",
+            Tool::Pip => "Write pip.conf, with --only; else say what to do",
             Tool::Uv => "Write uv.toml",
             Tool::Twine => "Write .pypirc",
             Tool::Poetry => "Write poetry's config.toml and auth.toml",
@@ -98,7 +96,11 @@ pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 3] {
         .arg(dry_run())
         .arg(switch("json", "Report as JSON")),
         Command::new("use")
-            .about("Tell pip, uv, twine and poetry of an index, in their own files; what is there is kept beside them")
+            .about("Tell pip, uv, twine and poetry of an index, in their own files, which are kept beside the new ones")
+            .after_help(
+                "All other packages still come from the public index, unless --only says that this one replaces it. \
+                Which of your packages come from this index is said in each project: the lines to copy are printed.",
+            )
             .arg(
                 Arg::new("url")
                     .value_name("URL")
@@ -135,6 +137,14 @@ pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 3] {
                     .help("Write all files into this directory instead of your home")
                     .value_parser(value_parser!(PathBuf)),
             )
+            .arg(
+                Arg::new("project")
+                    .long("project")
+                    .value_name("FILE")
+                    .help("Name the index in this pyproject.toml as well, for uv and poetry; without credentials")
+                    .value_parser(value_parser!(PathBuf)),
+            )
+            .arg(switch("only", "Replace the public index: packages that this one does not have are not found then"))
             .arg(switch("dry-run", "Show what would change, and write nothing")),
     ]
 }
@@ -184,12 +194,28 @@ pub(super) fn parse(
                 url: required(matches, "url"),
                 user: if is_token { Some(TOKEN_USER.to_owned()) } else { user },
                 is_secret_coming: is_token || is_set("password-stdin"),
-                tools: Tool::ALL.into_iter().filter(is_meant).collect(),
-                places,
+                wish: Wish {
+                    tools: Tool::ALL.into_iter().filter(is_meant).collect(),
+                    places,
+                    project: project(matches)?,
+                    is_only: is_set("only"),
+                },
                 is_dry_run: is_set("dry-run"),
             })
         }
     }))
+}
+
+/// The project's file that is to be changed; it must be there.
+fn project(matches: &ArgMatches) -> Result<Option<PathBuf>, Exit> {
+    let Some(path) = matches.get_one::<PathBuf>("project") else { return Ok(None) };
+    let path = if path.is_dir() { path.join("pyproject.toml") } else { path.clone() };
+    if path.is_file() {
+        return Ok(Some(path));
+    }
+    let text =
+        format!("--project `{}`: a pyproject.toml that is there was expected", path.display());
+    Err(Exit::Message { code: 2, text })
 }
 
 impl Request {
@@ -261,14 +287,22 @@ fn tell(
     report.shortfall().map_or(Ok(()), |text| Err(Exit::failure(text)))
 }
 
-async fn make_use(wish: &Use, secret: Option<String>, out: &mut dyn Write) -> anyhow::Result<()> {
-    let credentials = match (&wish.user, secret) {
+async fn make_use(asked: &Use, secret: Option<String>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let wish = &asked.wish;
+    let credentials = match (&asked.user, secret) {
         (Some(user), Some(secret)) => Some(Credentials::new(user, &secret)?),
         _ => None,
     };
-    let endpoints = clients::ask(&wish.url, credentials.as_ref()).await?;
-    let changes = clients::changes(&endpoints, credentials.as_ref(), &wish.tools, &wish.places)?;
+    let endpoints = clients::ask(&asked.url, credentials.as_ref()).await?;
+    let changes = clients::changes(&endpoints, credentials.as_ref(), wish)?;
     let mut text = String::new();
+    if wish.is_only {
+        note(&format!(
+            "warning: the public index is replaced: packages that {} does not have are not found any more, since this \
+             version of Larder mirrors no other index. Without --only, the public index stays",
+            endpoints.simple
+        ));
+    }
     if endpoints.submit.is_none() {
         text.push_str("the index is a mirror: nothing can be uploaded to it\n");
     }
@@ -281,24 +315,24 @@ async fn make_use(wish: &Use, secret: Option<String>, out: &mut dyn Write) -> an
         }
         text.push_str(&change.shown());
         tell_note(change, &mut text);
-        if !wish.is_dry_run {
+        if !asked.is_dry_run {
             match change.write() {
                 Ok(taken_back) => undo.push(taken_back),
                 Err(error) => {
                     // What was done is told all the same.
-                    finish(text, &undo, wish, out)?;
+                    finish(text, &undo, asked, out)?;
                     return Err(error);
                 }
             }
         }
     }
     for tool in &wish.tools {
-        let lines = [wish.places.hint(*tool), clients::advice(*tool, &endpoints)];
-        for line in lines.into_iter().flatten() {
+        let hint = wish.places.hint(*tool).filter(|_| *tool != Tool::Pip || wish.is_only);
+        for line in hint.into_iter().chain(clients::advice(*tool, &endpoints, wish)) {
             let _ = writeln!(text, "{}: {line}", tool.as_str());
         }
     }
-    finish(text, &undo, wish, out)
+    finish(text, &undo, asked, out)
 }
 
 fn tell_note(change: &clients::Change, text: &mut String) {

@@ -3,6 +3,7 @@
 //! URL -> `+api` -> [`Endpoints`] -> [`changes`], which can be shown -> [`Change::write`], which makes a backup
 //! beside the file. Everything else in these files stays. A file with a password in it is readable by its owner only.
 
+mod edits;
 mod ini;
 mod written;
 
@@ -14,9 +15,9 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use reqwest::Url;
 use serde_json::Value;
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-use self::ini::Ini;
+pub use self::edits::credentials_in_pypirc;
+use self::edits::{overruled, pip, poetry_project, table, twine, uv, uv_project};
 pub use self::written::{Change, Undo};
 use crate::config::Environment;
 
@@ -217,16 +218,30 @@ impl Places {
     }
 }
 
-/// The changes for these clients: each file once, and only if it changes.
+/// What is to become of clients.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Which clients.
+    pub tools: BTreeSet<Tool>,
+    /// Where their files are.
+    pub places: Places,
+    /// A project's `pyproject.toml`, which names the index as well.
+    pub project: Option<PathBuf>,
+    /// Whether the index takes the place of the public one, instead of being beside it.
+    pub is_only: bool,
+}
+
+/// What is to be written for these clients, each file once, and only if it changes.
 ///
 /// # Errors
 /// If a file cannot be read, or if its client could not parse it either.
 pub fn changes(
     endpoints: &Endpoints,
     credentials: Option<&Credentials>,
-    tools: &BTreeSet<Tool>,
-    places: &Places,
+    wish: &Wish,
 ) -> anyhow::Result<Vec<Change>> {
+    let Wish { tools, places, project, is_only } = wish;
+    let is_only = *is_only;
     let mut changes = Vec::new();
     let change = |path: PathBuf, edit: &dyn Fn(&str) -> anyhow::Result<String>| {
         let secrets =
@@ -235,6 +250,8 @@ pub fn changes(
     };
     for tool in tools {
         match tool {
+            // pip takes the highest version of all its indexes, whoever it is from: there is nothing to write.
+            Tool::Pip if !is_only => {}
             Tool::Pip => {
                 let path = places.file(None, "pip/pip.conf", "pip.conf");
                 let mut change = change(path, &|text| Ok(pip(text, endpoints, credentials)))?;
@@ -243,7 +260,7 @@ pub fn changes(
             }
             Tool::Uv => {
                 let path = places.file(None, "uv/uv.toml", "uv.toml");
-                changes.push(change(path, &|text| uv(text, endpoints, credentials))?);
+                changes.push(change(path, &|text| uv(text, endpoints, credentials, is_only))?);
             }
             Tool::Twine => {
                 let Some(submit) = &endpoints.submit else { continue };
@@ -270,37 +287,71 @@ pub fn changes(
             }
         }
     }
+    if let Some(path) = project {
+        let is_meant = |tool| tools.contains(&tool);
+        // One file, and so one change of it.
+        changes.push(change(path.clone(), &|text| {
+            let mut text = text.to_owned();
+            if is_meant(Tool::Uv) {
+                text = uv_project(&text, endpoints, is_only)?;
+            }
+            if is_meant(Tool::Poetry) {
+                text = poetry_project(&text, endpoints, is_only)?;
+            }
+            Ok(text)
+        })?);
+    }
     Ok(changes)
 }
 
-/// What else the person must do by hand for a client.
-pub fn advice(tool: Tool, endpoints: &Endpoints) -> Option<String> {
+/// What else is to be done by hand for a client: lines to read, and to copy.
+pub fn advice(tool: Tool, endpoints: &Endpoints, wish: &Wish) -> Vec<String> {
     let name = &endpoints.name;
     let Endpoints { simple, submit, .. } = endpoints;
+    let is_beside = !wish.is_only;
+    let mut lines = Vec::new();
     match tool {
-        Tool::Pip => None,
-        Tool::Uv if submit.is_some() => Some(format!("uv publish --index {name}")),
-        Tool::Twine if submit.is_some() => Some(format!("twine upload --repository {name} dist/*")),
-        Tool::Uv | Tool::Twine => None,
+        Tool::Pip if is_beside => lines.extend([
+            "nothing was written: pip takes the highest version of all its indexes, also a stranger's of your name.".to_owned(),
+            format!("take your own packages in a step of their own: pip install --index-url {simple} --no-deps NAME==VERSION"),
+            "an index that has all you need can be the only one: add --only".to_owned(),
+        ]),
+        Tool::Uv if is_beside => {
+            if wish.project.is_none() {
+                lines.extend([
+                    "in each project's pyproject.toml (--project pyproject.toml writes it):".to_owned(),
+                    "  [[tool.uv.index]]".to_owned(),
+                    format!("  name = \"{name}\""),
+                    format!("  url = \"{simple}\""),
+                    "  explicit = true".to_owned(),
+                ]);
+            }
+            lines.extend([
+                "say there which packages are yours; all others come from the public index:".to_owned(),
+                "  [tool.uv.sources]".to_owned(),
+                format!("  yourproject = {{ index = \"{name}\" }}"),
+            ]);
+        }
         Tool::Poetry => {
-            let publish = submit.as_ref().map(|_| format!("; poetry publish --repository {name}"));
-            Some(format!(
-                "in each project: poetry source add --priority=primary {name} {simple}{}",
-                publish.unwrap_or_default()
-            ))
+            let priority = if is_beside { "explicit" } else { "primary" };
+            if wish.project.is_none() {
+                lines.push(format!("in each project: poetry source add --priority={priority} {name} {simple}"));
+            }
+            if is_beside {
+                lines.push(format!("for each package of yours: poetry add --source {name} yourproject"));
+            }
+        }
+        _ => {}
+    }
+    if submit.is_some() {
+        match tool {
+            Tool::Pip => {}
+            Tool::Uv => lines.push(format!("uv publish --index {name}")),
+            Tool::Twine => lines.push(format!("twine upload --repository {name} dist/*")),
+            Tool::Poetry => lines.push(format!("poetry publish --repository {name}")),
         }
     }
-}
-
-/// The URL with the credentials included.
-fn with_credentials(url: &Url, credentials: Option<&Credentials>) -> String {
-    let mut url = url.clone();
-    if let Some(Credentials { user, secret }) = credentials {
-        // Only URLs without a host refuse this, and this URL has one.
-        let _ = url.set_username(user);
-        let _ = url.set_password(Some(secret));
-    }
-    url.into()
+    lines
 }
 
 /// A password, escaped for a URL.
@@ -313,144 +364,7 @@ fn encoded(credentials: &Credentials) -> String {
     url.unwrap_or_else(|| credentials.secret.clone())
 }
 
-fn is_loopback(host: &str) -> bool {
-    let host = host.trim_matches(['[', ']']);
-    host == "localhost"
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-fn pip(text: &str, endpoints: &Endpoints, credentials: Option<&Credentials>) -> String {
-    let mut file = Ini::read(text);
-    let simple = &endpoints.simple;
-    file.set("global", "index-url", &[&with_credentials(simple, credentials)]);
-    // pip refuses a host without TLS unless the file trusts that host.
-    if let Some(host) = simple.host_str()
-        && simple.scheme() == "http"
-        && !is_loopback(host)
-    {
-        let host = match simple.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        };
-        let known = file.get("global", "trusted-host").unwrap_or_default();
-        let mut hosts: Vec<&str> = known.split_whitespace().collect();
-        if !hosts.contains(&host.as_str()) {
-            hosts.push(&host);
-            file.set("global", "trusted-host", &hosts);
-        }
-    }
-    file.text()
-}
-
-/// The settings in pip's file that override the new one: those in the sections of its commands.
-fn overruled(text: &str) -> Option<String> {
-    let file = Ini::read(text);
-    let sections = file.sections_with("index-url").into_iter().filter(|name| *name != "global");
-    let sections: Vec<String> = sections.map(|name| format!("[{name}]")).collect();
-    if sections.is_empty() {
-        return None;
-    }
-    let sections = sections.join(" and ");
-    Some(format!(
-        "the index-url in {sections} stays, and overrides this one there: remove it if that is not what you want"
-    ))
-}
-
-fn twine(text: &str, name: &str, submit: &Url, credentials: Option<&Credentials>) -> String {
-    let mut file = Ini::read(text);
-    // Without a list of its own, twine knows these servers.
-    let known = file.get("distutils", "index-servers");
-    let known = known.unwrap_or_else(|| "pypi testpypi".to_owned());
-    let mut servers: Vec<&str> = known.split_whitespace().collect();
-    if !servers.contains(&name) {
-        servers.push(name);
-        file.set("distutils", "index-servers", &servers);
-    }
-    file.set(name, "repository", &[submit.as_str()]);
-    if let Some(Credentials { user, secret }) = credentials {
-        file.set(name, "username", &[user]);
-        file.set(name, "password", &[secret]);
-    }
-    file.text()
-}
-
-/// The credentials that a `.pypirc` has for any index of a server: the section, the user and the password.
-pub fn credentials_in_pypirc(text: &str, server: &Url) -> Option<(String, String, String)> {
-    let file = Ini::read(text);
-    let is_below = |repository: &str| {
-        let url: Option<Url> = repository.trim().parse().ok();
-        let path = format!("{}/", server.path().trim_end_matches('/'));
-        url.is_some_and(|url| url.origin() == server.origin() && url.path().starts_with(&path))
-    };
-    file.sections_with("repository").into_iter().find_map(|section| {
-        file.get(section, "repository").filter(|it| is_below(it))?;
-        let (user, secret) = (file.get(section, "username")?, file.get(section, "password")?);
-        Some((section.to_owned(), user, secret))
-    })
-}
-
-fn document(text: &str) -> anyhow::Result<DocumentMut> {
-    text.parse::<DocumentMut>().context("it is not TOML, and was left unchanged")
-}
-
-fn uv(
-    text: &str,
-    endpoints: &Endpoints,
-    credentials: Option<&Credentials>,
-) -> anyhow::Result<String> {
-    let mut document = document(text)?;
-    // The older keys with the same meaning.
-    for key in ["index-url", "default-index"] {
-        document.remove(key);
-    }
-    let indexes = document.entry("index").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
-    let Some(indexes) = indexes.as_array_of_tables_mut() else {
-        bail!("its `index` is not a list of [[index]] tables; the file was left unchanged");
-    };
-    let name = endpoints.name.as_str();
-    let is_ours = |table: &Table| table.get("name").and_then(Item::as_str) == Some(name);
-    // Only one index may be the default.
-    for table in indexes.iter_mut().filter(|table| !is_ours(table)) {
-        if table.get("default").and_then(Item::as_bool) == Some(true) {
-            table.remove("default");
-        }
-    }
-    if !indexes.iter().any(is_ours) {
-        let mut table = Table::new();
-        table.insert("name", value(name));
-        indexes.push(table);
-    }
-    if let Some(table) = indexes.iter_mut().find(|table| is_ours(table)) {
-        table.insert("url", value(with_credentials(&endpoints.simple, credentials)));
-        match &endpoints.submit {
-            Some(submit) => {
-                table.insert("publish-url", value(with_credentials(submit, credentials)));
-            }
-            None => drop(table.remove("publish-url")),
-        }
-        table.insert("default", value(true));
-    }
-    Ok(document.to_string())
-}
-
-/// Sets keys of the table `[first.second]`.
-fn table(text: &str, path: [&str; 2], keys: &[(&str, &str)]) -> anyhow::Result<String> {
-    let mut document = document(text)?;
-    let mut outer = Table::new();
-    // Only the inner table has keys to show.
-    outer.set_implicit(true);
-    let outer = document.entry(path[0]).or_insert(Item::Table(outer));
-    let unfit = || anyhow!("its `{}` is not a table; the file was left unchanged", path[0]);
-    let outer = outer.as_table_like_mut().ok_or_else(unfit)?;
-    let inner = outer.entry(path[1]).or_insert(Item::Table(Table::new()));
-    let inner = inner.as_table_like_mut().ok_or_else(unfit)?;
-    for (key, text) in keys {
-        inner.insert(key, value(*text));
-    }
-    Ok(document.to_string())
-}
-
-/// A path as a person would write it.
+/// A path as a person writes it.
 fn shown(path: &Path) -> impl fmt::Display {
     path.display()
 }

@@ -1,6 +1,7 @@
 //! `larder index …` and `larder release …` beside a running server: on its data directory, and over HTTP.
 
 mod index;
+mod object_store;
 mod release;
 mod remote;
 

@@ -563,7 +563,7 @@ fn clients_are_told_of_an_index() {
     fs::write(home.join(pip), "# mine\n[global]\ntimeout = 9\n").expect("a file");
     fs::set_permissions(home.join(pip), fs::Permissions::from_mode(0o644)).expect("a mode");
 
-    let (code, said, _) = tell(&["--pip", "--dry-run"], "");
+    let (code, said, _) = tell(&["--pip", "--only", "--dry-run"], "");
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("nothing was written") && said.contains("+ index-url = "), "{said}");
     assert_eq!(read(pip), "# mine\n[global]\ntimeout = 9\n");
@@ -574,7 +574,7 @@ fn clients_are_told_of_an_index() {
     assert!(!home.join(".pypirc").exists(), "nothing is written before that is known");
 
     let (code, said, complaint) =
-        tell(&["--all", "--user", "alice", "--password-stdin"], "alice-secret\n");
+        tell(&["--all", "--only", "--user", "alice", "--password-stdin"], "alice-secret\n");
     assert_eq!(code, Some(0), "{said}{complaint}");
     assert!(!said.contains("alice-secret"), "{said}");
     assert!(said.contains("pip.conf.bak'") && said.contains("rm '"), "{said}");
@@ -610,14 +610,43 @@ fn clients_are_told_of_an_index() {
         assert_eq!(mode(name), 0o600, "{name}");
     }
 
-    let (code, said, _) = tell(&["--all", "--user", "alice", "--password-stdin"], "alice-secret\n");
+    let (code, said, _) =
+        tell(&["--all", "--only", "--user", "alice", "--password-stdin"], "alice-secret\n");
     assert_eq!((code, said.matches("nothing to change").count()), (Some(0), 5), "{said}");
     assert!(!home.join(".config/pip/pip.conf.bak.1").exists());
 
-    let (code, said, _) = tell(&["--uv", "--dir", "here"], "");
+    assert!(
+        complaint.contains("warning: the public index is replaced: packages that"),
+        "{complaint}"
+    );
+
+    let (code, said, complaint) = tell(&["--uv", "--dir", "here"], "");
     assert_eq!(code, Some(0), "{said}");
+    assert!(!complaint.contains("warning"), "{complaint}");
+    assert!(said.contains("yourproject = { index = \"alice-dev\" }"), "{said}");
+    assert!(read("here/uv.toml").contains("explicit = true"), "{}", read("here/uv.toml"));
     assert!(said.contains("export UV_CONFIG_FILE="), "{said}");
     assert!(read("here/uv.toml").contains(&format!("url = \"{url}/+simple/\"")));
+
+    let (code, said, _) = tell(&["--pip", "--dir", "pips"], "");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("--no-deps NAME==VERSION") && said.contains("add --only"), "{said}");
+    assert!(!home.join("pips").exists(), "pip has no way to be told of an index beside another");
+
+    fs::create_dir(home.join("app")).expect("a directory");
+    fs::write(home.join("app/pyproject.toml"), "[project]\nname = \"app\"\n").expect("a file");
+    let words = ["--uv", "--poetry", "--project", "app", "--user", "alice", "--password-stdin"];
+    let (code, said, complaint) = tell(&words, "alice-secret\n");
+    assert_eq!(code, Some(0), "{said}{complaint}");
+    let project = read("app/pyproject.toml");
+    assert!(project.starts_with("[project]\nname = \"app\"\n"), "{project}");
+    assert!(
+        project.contains("explicit = true") && project.contains("priority = \"explicit\""),
+        "{project}"
+    );
+    assert!(!project.contains("alice-secret"), "others read it: {project}");
+    let (code, _, complaint) = tell(&["--uv", "--project", "none.toml"], "");
+    assert_eq!((code, complaint.contains("`none.toml`")), (Some(2), true), "{complaint}");
 
     let (code, _, complaint) = tell(&["--pip", "--user", "alice"], "");
     assert_eq!(code, Some(2), "{complaint}");

@@ -49,7 +49,7 @@ use super::identity::{self, StoreIdentity};
 use super::reader::BlobStream;
 use super::spool::CHUNK_BYTES;
 use super::sweep::is_young;
-use super::{BlobEntry, LAYOUT};
+use super::{BlobEntry, LAYOUT, s3_settings};
 
 /// The object store's own part of a blob store.
 pub(super) struct Objects {
@@ -129,17 +129,24 @@ impl Objects {
         }
         for (name, value) in settings {
             if name.starts_with("AWS_")
+                && !value.is_empty()
                 && let Ok(key) = name.to_ascii_lowercase().parse()
             {
                 builder = builder.with_config(key, value);
             }
         }
+        s3_settings::check(&builder)?;
+        let endpoint = s3_settings::endpoint(&builder);
+        let has_no_credentials = s3_settings::has_none(&builder);
         let store = builder
             .with_bucket_name(bucket)
             // A sweep deletes one at a time, and not every store knows the bulk request.
             .with_disable_bulk_delete(true)
             .build()
             .map_err(|error| BlobError::Settings(error.to_string()))?;
+        if has_no_credentials {
+            s3_settings::check_role(&store).await?;
+        }
         let prefix = match prefix {
             "" => String::new(),
             prefix => format!("{prefix}/"),
@@ -147,7 +154,8 @@ impl Objects {
         let name = format!("s3://{bucket}/");
         let (bound, is_away) = (Mutex::default(), AtomicBool::new(false));
         let objects = Objects { store: Arc::new(store), name, prefix, bound, is_away };
-        objects.prepare_version(must_exist).await?;
+        let prepared = objects.prepare_version(must_exist).await;
+        prepared.map_err(|error| s3_settings::explained(error, bucket, endpoint.as_deref()))?;
         Ok(objects)
     }
 

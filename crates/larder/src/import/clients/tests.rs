@@ -56,11 +56,67 @@ fn uv_has_one_default() {
     let expected = "offline = false\n\n[[index]]\nname = \"other\"\nurl = \"http://x/\"\n\n[[index]]\n\
          name = \"alice-dev\"\nurl = \"http://index.example:8080/alice/dev/+simple/\"\n\
          publish-url = \"http://index.example:8080/alice/dev/\"\ndefault = true\n";
-    let once = uv(text, &endpoints(), None).expect("TOML");
+    let once = uv(text, &endpoints(), None, true).expect("TOML");
     check(once.clone(), expected);
-    check(uv(&once, &endpoints(), None).expect("TOML"), expected);
-    assert!(uv("index = 5", &endpoints(), None).is_err());
-    assert!(uv("= 5", &endpoints(), None).is_err());
+    check(uv(&once, &endpoints(), None, true).expect("TOML"), expected);
+    assert!(uv("index = 5", &endpoints(), None, false).is_err());
+    assert!(uv("= 5", &endpoints(), None, false).is_err());
+}
+
+#[test]
+fn beside_the_public_index_uv_asks_it_only_for_what_a_project_names() {
+    let text =
+        "index-url = \"x\"\n\n[[index]]\nname = \"other\"\nurl = \"http://x/\"\ndefault = true\n";
+    let ours = "name = \"alice-dev\"\nurl = \"http://index.example:8080/alice/dev/+simple/\"\n\
+         publish-url = \"http://index.example:8080/alice/dev/\"\nexplicit = true\n";
+    let once = uv(text, &endpoints(), None, false).expect("TOML");
+    check(once.clone(), &format!("{text}\n[[index]]\n{ours}"));
+    check(
+        uv(&once, &endpoints(), None, false).expect("TOML"),
+        &format!("{text}\n[[index]]\n{ours}"),
+    );
+    // What was the only one before, no longer is.
+    let only = uv("", &endpoints(), None, true).expect("TOML");
+    check(uv(&only, &endpoints(), None, false).expect("TOML"), &format!("[[index]]\n{ours}"));
+}
+
+#[test]
+fn a_project_names_the_index_without_credentials() {
+    let text =
+        "[project]\nname = \"app\" # mine\n\n[tool.uv.sources]\nlib = { index = \"alice-dev\" }\n";
+    let uv = "\n[[tool.uv.index]]\nname = \"alice-dev\"\nurl = \"http://index.example:8080/alice/dev/+simple/\"\n\
+         publish-url = \"http://index.example:8080/alice/dev/\"\nexplicit = true\n";
+    let once = uv_project(text, &endpoints(), false).expect("TOML");
+    check(once.clone(), &format!("{text}{uv}"));
+    check(uv_project(&once, &endpoints(), false).expect("TOML"), &once);
+    let poetry = "\n[[tool.poetry.source]]\nname = \"alice-dev\"\n\
+         url = \"http://index.example:8080/alice/dev/+simple/\"\npriority = \"explicit\"\n";
+    let both = poetry_project(&once, &endpoints(), false).expect("TOML");
+    check(both.clone(), &format!("{once}{poetry}"));
+    check(poetry_project(&both, &endpoints(), false).expect("TOML"), &both);
+    assert!(uv_project("tool = 5", &endpoints(), false).is_err());
+    assert!(poetry_project("[tool.poetry]\nsource = 5", &endpoints(), false).is_err());
+}
+
+#[test]
+fn what_twine_knows_of_a_server_opens_it() {
+    let text = "[distutils]\nindex-servers = a b\n[a]\nrepository = http://h:1/x/u/i/\nusername = bob\npassword = pw\n\
+         [b]\nrepository = http://h:2/u/i/\nusername = __token__\npassword = larder_x\n";
+    #[track_caller]
+    fn check(text: &str, server: &str, expected: Option<&str>) {
+        let found = credentials_in_pypirc(text, &server.parse().expect("a URL"));
+        let found = found.map(|(section, user, secret)| format!("{section} {user} {secret}"));
+        assert_eq!(found.as_deref(), expected, "{server}");
+    }
+    check(text, "http://h:1/x", Some("a bob pw"));
+    check(text, "http://h:1/", Some("a bob pw"));
+    check(text, "http://h:2", Some("b __token__ larder_x"));
+    for server in ["http://h:3", "https://h:1/", "http://h:1/y", "http://i:1/", "http://h:2/u/i/j"]
+    {
+        check(text, server, None);
+    }
+    check("[a]\nrepository = http://h:1/\n", "http://h:1", None);
+    check("", "http://h:1", None);
 }
 
 #[test]
