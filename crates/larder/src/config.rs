@@ -160,6 +160,9 @@ section! {
         connections_max: usize = "connections_max", Kind::whole(1, 1_000_000, "connections"), default "8192";
         /// Connections open at once from one client; further ones are closed at once.
         connections_per_client_max: usize = "connections_per_client_max", Kind::whole(1, 1_000_000, "connections"), default "2048";
+        /// Memory for what all connections keep: headers that arrive, HTTP/2 connections and their requests, answers that
+        /// wait for slow readers. Further requests get 503, and one client has at most half of what is left.
+        connections_memory_bytes_max: usize = "connections_memory_bytes_max", Kind::whole(4_194_304, 1_099_511_627_776, "bytes"), default "25165824";
         /// Size of a request's header, its line included.
         header_bytes_max: usize = "header_bytes_max", Kind::whole(8_192, 16_777_216, "bytes"), default "65536";
         /// Length of a request's path and query.

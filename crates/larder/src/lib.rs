@@ -359,6 +359,7 @@ fn limits(config: &Config) -> net::Limits {
     net::Limits {
         connections_max: limits.connections_max,
         connections_per_client_max: limits.connections_per_client_max,
+        connections_memory_bytes_max: limits.connections_memory_bytes_max,
         header_bytes_max: limits.header_bytes_max,
         url_bytes_max: limits.url_bytes_max,
         header_timeout: limits.header_timeout,

@@ -306,6 +306,14 @@ impl Metrics {
                     "larder_http_connections_refused_total",
                     "Connections closed at once because there are too many, in all or of one client.",
                 ),
+                connections_memory: gauge(
+                    "larder_http_connections_memory_bytes",
+                    "Memory that connections take, as limits.connections_memory_bytes_max counts it.",
+                ),
+                connections_out_of_room: counter(
+                    "larder_http_connections_out_of_memory_total",
+                    "Requests refused and connections closed because the memory for connections was taken.",
+                ),
                 connections_cut: counter(
                     "larder_http_connections_cut_total",
                     "Connections cut off because a client took too long.",

@@ -3,7 +3,8 @@
 //! address -> [`bind`] -> [`Listener`] -> [`Server::serve`]: accept -> admission -> TLS -> HTTP/1.1 or HTTP/2 -> router.
 //! Each connection is one task that does nothing but drive HTTP; one sweep per listener looks at all of them a few
 //! times per timeout and cuts off those that hold something without making progress. So a request costs no timer and
-//! no clock, and a slow or greedy client harms only itself.
+//! no clock, and a slow or greedy client harms only itself. What connections keep in memory is bounded for all of them
+//! together; one that waits for its next request keeps nothing when memory is short.
 //!
 //! What is answered here, because no handler is reached: 400 and 431 for a head that hyper refuses, 400 for a request that
 //! names no host or several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the router's. This module
@@ -11,12 +12,14 @@
 
 mod client;
 mod egress;
+mod frames;
 mod front;
 mod host;
 mod listener;
 mod open_files;
 mod progress;
 mod request_line;
+mod room;
 mod sendfile;
 mod serve;
 mod tls;
@@ -26,7 +29,7 @@ use std::time::Duration;
 
 pub use self::client::{ClientAddress, ClientKey, TrustedProxies};
 pub use self::egress::{Egress, NotPublic};
-pub use self::front::{Routes, Shortcut, Shortened};
+pub use self::front::{MadeForOne, Routes, Shortcut, Shortened};
 pub use self::listener::{Listener, bind, sockets_from_systemd};
 pub use self::open_files::{OpenFiles, raise_open_files_limit};
 pub use self::serve::Server;
@@ -56,6 +59,9 @@ pub struct Limits {
     /// Connections open at once from one client ([`ClientKey`]); a further one is closed at once. 0 means no bound.
     /// Trusted proxies and unix socket peers are exempt: they speak for many clients.
     pub connections_per_client_max: usize,
+    /// Memory for what all connections of one [`Server`] keep of heads, in buffers and of answers that wait for their
+    /// readers. Beyond it a request is answered with 503, or its connection is closed.
+    pub connections_memory_bytes_max: usize,
     /// Size of a request's head in bytes, request line included; more is answered with 431. Values under 8192, and
     /// values that leave no room beside `url_bytes_max`, are raised.
     pub header_bytes_max: usize,
@@ -80,6 +86,7 @@ impl Default for Limits {
         Self {
             connections_max: 8_192,
             connections_per_client_max: 2_048,
+            connections_memory_bytes_max: 24 << 20,
             header_bytes_max: 64 * 1024,
             url_bytes_max: 32 * 1024,
             header_timeout: Duration::from_secs(15),
@@ -118,6 +125,10 @@ pub struct Counters {
     pub connections_accepted: prometheus::IntCounter,
     /// Connections closed at once because of `connections_max` or `connections_per_client_max`.
     pub connections_refused: prometheus::IntCounter,
+    /// Memory that connections take of `connections_memory_bytes_max`.
+    pub connections_memory: prometheus::IntGauge,
+    /// Requests answered with 503, and connections closed, because of `connections_memory_bytes_max`.
+    pub connections_out_of_room: prometheus::IntCounter,
     /// Connections cut off because a timeout of [`Limits`] ran out, or because the grace period of a shutdown did.
     pub connections_cut: prometheus::IntCounter,
     /// HTTP/2 connections closed because their clients reset or broke too many streams.
@@ -133,9 +144,11 @@ impl Counters {
     pub fn unregistered() -> Self {
         let counter =
             |name: &str| prometheus::IntCounter::new(name, name).expect("the name is valid");
+        let gauge = |name: &str| prometheus::IntGauge::new(name, name).expect("the name is valid");
         Self {
-            connections_open: prometheus::IntGauge::new("connections_open", "connections_open")
-                .expect("the name is valid"),
+            connections_open: gauge("connections_open"),
+            connections_memory: gauge("connections_memory"),
+            connections_out_of_room: counter("connections_out_of_room"),
             connections_accepted: counter("connections_accepted"),
             connections_refused: counter("connections_refused"),
             connections_cut: counter("connections_cut"),

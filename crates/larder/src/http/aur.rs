@@ -25,10 +25,13 @@ use super::error::HttpError;
 use super::pages;
 use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
-use crate::net::{ClientAddress, Peer, Shortcut, Shortened};
+use crate::net::{ClientAddress, MadeForOne, Peer, Shortcut, Shortened};
 use crate::rate_limit::Decision;
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
+
+/// Answers of this size are made in memory that is used again for later ones.
+const LARGE_BYTES: usize = 64 << 10;
 
 /// Most fields of a multipart form: the names of the largest batch, and some.
 const FORM_FIELDS_MAX: usize = 10_000;
@@ -141,19 +144,35 @@ struct Finished {
     decision: Decision,
 }
 
+/// Notes that the body of a large answer is nobody else's.
+fn mark(response: &mut Response, is_large: bool) {
+    if is_large {
+        response.extensions_mut().insert(MadeForOne);
+    }
+}
+
 impl Finished {
+    /// Whether the answer is in memory that is used again when it has been sent.
+    fn is_large(&self) -> bool {
+        self.answer.reply.body.len() >= LARGE_BYTES
+    }
+
     fn takes_long(&self) -> bool {
         takes_long(&self.answer.reply, &self.conditions)
     }
 
     fn respond_now(self, app: &App) -> Response {
+        let is_large = self.is_large();
         let mut response = respond_now(self.answer.reply, self.status, &self.conditions);
+        mark(&mut response, is_large);
         app.rate_limiter.insert_headers(&self.decision, response.headers_mut());
         response
     }
 
     async fn respond(self, app: &App) -> Response {
+        let is_large = self.is_large();
         let mut response = respond(self.answer.reply, self.status, self.conditions).await;
+        mark(&mut response, is_large);
         app.rate_limiter.insert_headers(&self.decision, response.headers_mut());
         response
     }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use axum::Router;
 use axum::body::Body;
@@ -16,10 +16,33 @@ use tower::Service as _;
 
 use super::client::ClientAddress;
 use super::progress::{Counted, Handling, Progress, Responding, Waits};
+use super::room::{Held, NoRoom, Share};
 use super::{Peer, host, sendfile};
 
 /// Size of the largest HTTP/2 frame that clients accept by default: smaller pieces would make more frames.
 const HTTP2_PIECE_BYTES: usize = 16 * 1024;
+
+/// What a request with a body takes beside what is read of it: its head pins a buffer, the body has another one, and there
+/// is what reads it.
+const BODY_BYTES: usize = 32 << 10;
+
+/// What an open HTTP/2 request takes: the stream, its task, and what answers it.
+const STREAM_BYTES: usize = 3 << 10;
+
+/// What a field takes in the map of a request's headers, beside its bytes.
+const FIELD_BYTES: usize = 104;
+
+/// An answer of its own that is larger counts as long as its reader has not taken it. Over HTTP/1.1 there is one at a time,
+/// and the system's buffers have room for such a one.
+const OWN_ANSWER_BYTES_MIN: u64 = 64 << 10;
+const OWN_HTTP2_ANSWER_BYTES_MIN: u64 = 4 << 10;
+
+/// When a client that found no room may come again.
+pub(super) const RETRY_SECONDS: u32 = 2;
+
+/// The text of a 503 for lack of room, whoever sends it.
+pub(super) const NO_ROOM: &str =
+    "the memory for connections is taken; nothing was done, try again in a moment\n";
 
 /// The text of a 414, whoever sends it.
 pub(super) fn url_too_long(url_bytes_max: usize) -> String {
@@ -43,6 +66,11 @@ impl From<Router> for Routes {
     }
 }
 
+/// An extension of a response whose body was made for this one request, where the body itself does not tell: it is in
+/// memory that is used again later. What is shared by many answers is not counted for each of them.
+#[derive(Clone, Copy, Debug)]
+pub struct MadeForOne;
+
 /// Answers some requests without the router: without its futures and what it copies for each of them.
 pub trait Shortcut: Send + Sync {
     /// The answer to a request without a body, which `peer` sent; `None` leaves the request to the router,
@@ -65,6 +93,7 @@ pub(super) struct Front {
     pub(super) routes: Routes,
     pub(super) peer: Peer,
     pub(super) progress: Arc<Progress>,
+    pub(super) share: Arc<Share>,
     pub(super) url_bytes_max: usize,
 }
 
@@ -74,6 +103,27 @@ impl Front {
         if !body.is_end_stream() {
             self.progress.left_body_unread.store(true, Relaxed);
         }
+    }
+
+    /// Takes room for a request that is not over at once: one with a body, and any over HTTP/2, where many are open.
+    fn hold(&self, request: &Request<Incoming>) -> Result<Option<Held>, NoRoom> {
+        let has_body = !request.body().is_end_stream();
+        let bytes = if request.version() == Version::HTTP_2 {
+            let headers = request.headers();
+            let fields = headers.capacity().max(headers.len());
+            let block = self.progress.block_bytes.swap(0, Relaxed);
+            let body = if has_body { BODY_BYTES } else { 0 };
+            STREAM_BYTES + body + 2 * block + FIELD_BYTES * fields
+        } else if has_body {
+            BODY_BYTES
+        } else {
+            return Ok(None);
+        };
+        self.share.hold(bytes).map(Some)
+    }
+
+    fn answer(&self, source: Source, handling: Option<Handling>, held: Option<Held>) -> Answer {
+        Answer { source, handling, held }
     }
 }
 
@@ -85,17 +135,24 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     fn call(&self, request: Request<Incoming>) -> Answer {
         self.progress.record_request(request.version() == Version::HTTP_2);
         let handling = Some(Handling::new(&self.progress));
+        let held = match self.hold(&request) {
+            Ok(held) => held,
+            Err(NoRoom) => {
+                self.leave_body_unread(request.body());
+                return self.answer(Source::Ready(Some(Made::shared(no_room()))), handling, None);
+            }
+        };
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
         if url_bytes > self.url_bytes_max {
             self.leave_body_unread(request.body());
             let text = url_too_long(self.url_bytes_max);
-            return Answer { source: refused(StatusCode::URI_TOO_LONG, text), handling };
+            return self.answer(refused(StatusCode::URI_TOO_LONG, text), handling, held);
         }
         let (mut head, body) = request.into_parts();
         if let Err(fault) = host::settle(&mut head) {
             self.leave_body_unread(&body);
             let text = format!("{fault}\n");
-            return Answer { source: refused(StatusCode::BAD_REQUEST, text), handling };
+            return self.answer(refused(StatusCode::BAD_REQUEST, text), handling, held);
         }
         if head.method != Method::GET {
             // Ranges are defined for GET alone (RFC 9110, 14.2).
@@ -110,16 +167,21 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             let sends_files = !self.peer.tls && self.peer.address != ClientAddress::Unix;
             let source = match answer {
                 Some(Shortened::Finished(response)) if sends_files => {
-                    Some(Source::Finished(Some(response)))
+                    Some(Source::Finished(Some(Made::shared(response))))
                 }
-                Some(Shortened::Now(response) | Shortened::Finished(response)) => {
-                    Some(Source::Ready(Some(response)))
+                Some(Shortened::Finished(response)) => {
+                    Some(Source::Ready(Some(Made::shared(response))))
+                }
+                // At once: over HTTP/2 many are made before the first one is taken.
+                Some(Shortened::Now(response)) => {
+                    let mut context = Context::from_waker(Waker::noop());
+                    Some(Source::Ready(Some(counted(response, &self.progress, &mut context))))
                 }
                 Some(Shortened::Later(making)) => Some(Source::Later(making)),
                 None => None,
             };
             if let Some(source) = source {
-                return Answer { source, handling };
+                return self.answer(source, handling, held);
             }
             Body::empty()
         } else if let Some(coding) = unknown_coding(&head.headers) {
@@ -127,7 +189,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             self.leave_body_unread(&body);
             let text =
                 format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
-            return Answer { source: refused(StatusCode::NOT_IMPLEMENTED, text), handling };
+            return self.answer(refused(StatusCode::NOT_IMPLEMENTED, text), handling, held);
         } else {
             Body::new(Inbound {
                 body,
@@ -138,20 +200,29 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             })
         };
         head.extensions.insert(self.peer);
-        Answer {
-            source: Source::Route(self.routes.router.clone().call(Request::from_parts(head, body))),
-            handling,
-        }
+        let route = self.routes.router.clone().call(Request::from_parts(head, body));
+        self.answer(Source::Route(route), handling, held)
     }
 }
 
 /// An answer before anybody looks at what is asked.
 fn refused(status: StatusCode, text: String) -> Source {
+    Source::Ready(Some(Made::shared(at_once(status, text))))
+}
+
+fn at_once(status: StatusCode, text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
-    Source::Ready(Some(response))
+    response
+}
+
+/// The answer where there is no room for another.
+fn no_room() -> Response<Body> {
+    let mut response = at_once(StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned());
+    response.headers_mut().insert(header::RETRY_AFTER, RETRY_SECONDS.into());
+    response
 }
 
 /// What a body is coded in for the way, beside or instead of `chunked`, which is undone below.
@@ -168,14 +239,31 @@ pub(super) struct Answer {
     source: Source,
     /// Present until the response is there.
     handling: Option<Handling>,
+    /// What the request takes, if it is not over at once.
+    held: Option<Held>,
 }
 
 enum Source {
     Route(RouteFuture<Infallible>),
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
-    Ready(Option<Response<Body>>),
+    Ready(Option<Made>),
     /// [`Shortened::Finished`], over a connection that can send files.
-    Finished(Option<Response<Body>>),
+    Finished(Option<Made>),
+}
+
+/// An answer that is there, and what of it is counted.
+struct Made {
+    response: Response<Body>,
+    /// The first part of its body, if that was looked at.
+    first: Bytes,
+    held: Option<Held>,
+}
+
+impl Made {
+    /// Nothing of it is counted: it is small, or there anyway.
+    fn shared(response: Response<Body>) -> Self {
+        Self { response, first: Bytes::new(), held: None }
+    }
 }
 
 impl Future for Answer {
@@ -183,22 +271,57 @@ impl Future for Answer {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let response = match &mut this.source {
-            Source::Route(route) => ready!(Pin::new(route).poll(cx))?,
-            Source::Later(making) => ready!(making.as_mut().poll(cx)),
-            Source::Ready(response) | Source::Finished(response) => {
-                response.take().expect("an answer is not polled after it is there")
+        let making = match &mut this.source {
+            Source::Route(route) => Ok(ready!(Pin::new(route).poll(cx))?),
+            Source::Later(making) => Ok(ready!(making.as_mut().poll(cx))),
+            Source::Ready(made) | Source::Finished(made) => {
+                Err(made.take().expect("an answer is not polled after it is there"))
             }
         };
         let responding =
             this.handling.take().expect("an answer is not polled after it is there").responds();
         let is_finished = matches!(this.source, Source::Finished(_));
+        let Made { response, first, held } = match making {
+            Ok(response) => counted(response, responding.progress(), cx),
+            Err(made) => made,
+        };
+        let held = (this.held.take(), held);
         Poll::Ready(Ok(response.map(|body| Outgoing {
             body,
             is_finished,
-            rest: Bytes::new(),
+            rest: first,
+            _held: held,
             responding,
         })))
+    }
+}
+
+/// Takes room for an answer that was made for one request, as long as its reader has not taken it; what is shared with
+/// others is there anyway.
+fn counted(mut response: Response<Body>, progress: &Progress, cx: &mut Context<'_>) -> Made {
+    let is_http2 = progress.is_http2();
+    let bytes_min = if is_http2 { OWN_HTTP2_ANSWER_BYTES_MIN } else { OWN_ANSWER_BYTES_MIN };
+    let is_large = response.body().size_hint().exact().is_some_and(|bytes| bytes > bytes_min);
+    let Some(share) = progress.share.get().filter(|_| is_large) else {
+        return Made::shared(response);
+    };
+    let first = match Pin::new(response.body_mut()).poll_frame(cx) {
+        Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+        Poll::Ready(Some(Err(error))) => {
+            tracing::error!(%error, "an answer ended before it began");
+            let text = "the answer could not be made\n".to_owned();
+            return Made::shared(at_once(StatusCode::INTERNAL_SERVER_ERROR, text));
+        }
+        Poll::Ready(None) | Poll::Pending => Bytes::new(),
+    };
+    if !first.is_unique() && response.extensions().get::<MadeForOne>().is_none() {
+        return Made { response, first, held: None };
+    }
+    match share.hold_answer(first.len()) {
+        // Over HTTP/2 the body stays here, in pieces, until nearly all of it is sent.
+        Ok(held) if is_http2 => Made { response, first, held: Some(held) },
+        Ok(held) => Made { response, first, held: Some(held.until_written()) },
+        Err(NoRoom) => Made::shared(no_room()),
     }
 }
 
@@ -260,6 +383,8 @@ pub(super) struct Outgoing {
     is_finished: bool,
     /// What is left of a frame that is handed out in pieces.
     rest: Bytes,
+    /// What the request and this answer take, if they are counted.
+    _held: (Option<Held>, Option<Held>),
     responding: Responding,
 }
 

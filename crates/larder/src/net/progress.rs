@@ -4,13 +4,14 @@
 //! looks at it through a [`Watch`]. Nothing here reads a clock on behalf of a request: time exists only at the sweep.
 
 use std::sync::atomic::{
-    AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+    AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::Limits;
+use super::room::Share;
 use super::sendfile::BodyFile;
 
 /// What one connection has done so far. Written by its tasks, read by the sweep; no field depends on another.
@@ -28,8 +29,11 @@ pub(super) struct Progress {
     bodies_awaited: AtomicU32,
     /// Request bodies that have not ended.
     bodies_open: AtomicU32,
-    /// Bytes of request bodies that have arrived.
+    /// Bytes of request bodies that have arrived, and the pieces that they came in.
     body_bytes_received: AtomicU64,
+    body_pieces_received: AtomicU64,
+    /// Bytes of HTTP/2 header blocks that have ended, since somebody took note of them.
+    pub(super) block_bytes: AtomicUsize,
     /// Body bytes handed to hyper, which takes them when the client does.
     body_bytes_sent: AtomicU64,
     /// Successful writes to the socket. Only the connection's own task writes it.
@@ -44,6 +48,10 @@ pub(super) struct Progress {
     pub(super) left_body_unread: AtomicBool,
     /// The request line does not end: set by the wire, answered by the connection's task.
     pub(super) is_url_too_long: AtomicBool,
+    /// The method of that request line is HEAD.
+    pub(super) is_head: AtomicBool,
+    /// There is no room for more of the head: set by the wire, answered by the connection's task.
+    pub(super) is_out_of_room: AtomicBool,
     /// The status with which hyper refused a head, held back by the wire and answered by the connection's task; or 0.
     pub(super) refusal_status: AtomicU16,
     /// The wire is to be kept, for a last word, when hyper lets go of it.
@@ -53,6 +61,8 @@ pub(super) struct Progress {
     /// The task has ended.
     pub(super) is_done: AtomicBool,
     closes: AtomicBool,
+    /// What the connection takes of the process's memory; set once, when it begins.
+    pub(super) share: OnceLock<Arc<Share>>,
     waker: OnceLock<Waker>,
     /// The file of the body that is to be written next, if it has one.
     file: Mutex<Option<Arc<BodyFile>>>,
@@ -101,6 +111,40 @@ impl Progress {
 
     pub(super) fn record_body_received(&self, bytes: usize) {
         self.body_bytes_received.fetch_add(bytes as u64, Relaxed);
+        self.body_pieces_received.fetch_add(1, Relaxed);
+    }
+
+    /// Bytes of request bodies that handlers have got, and pieces.
+    pub(super) fn body_received(&self) -> (u64, u64) {
+        (self.body_bytes_received.load(Relaxed), self.body_pieces_received.load(Relaxed))
+    }
+
+    /// Whether a request is being answered.
+    pub(super) fn has_open_request(&self) -> bool {
+        self.handlers.load(Relaxed) > 0 || self.responses.load(Relaxed) > 0
+    }
+
+    /// Whether part of a head is there and no request is being answered.
+    pub(super) fn has_partial_head(&self) -> bool {
+        self.has_partial_head.load(Relaxed)
+    }
+
+    /// Whether the connection has answered all that was asked over HTTP/1.1, and waits for the next request.
+    pub(super) fn is_idle(&self) -> bool {
+        self.has_started()
+            && !self.has_partial_head()
+            && !self.has_open_request()
+            && !self.is_within_body()
+            && !self.is_write_blocked.load(Relaxed)
+            && !self.closes()
+            && self.refusal().is_none()
+    }
+
+    /// Has the connection's task look at it.
+    pub(super) fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
     }
 
     pub(super) fn record_body_sent(&self, bytes: usize) {
@@ -153,9 +197,7 @@ impl Progress {
     /// Asks the connection to finish what it is doing and close.
     pub(super) fn close(&self) {
         self.closes.store(true, SeqCst);
-        if let Some(waker) = self.waker.get() {
-            waker.wake_by_ref();
-        }
+        self.wake();
     }
 
     pub(super) fn closes(&self) -> bool {
@@ -354,6 +396,12 @@ impl Watch {
     /// Starts watching a new connection.
     pub(super) fn new(now: Instant) -> Self {
         Self { phase: Phase::Head(0), since: now }
+    }
+
+    /// Whether the connection has waited for a request for so long, by the last look.
+    pub(super) fn has_idled(&self, now: Instant, patience: Duration) -> bool {
+        matches!(self.phase, Phase::Idle(_))
+            && now.saturating_duration_since(self.since) >= patience
     }
 
     /// What to do with the connection now.

@@ -36,6 +36,8 @@ pub(super) struct RequestLine {
     at: At,
     /// No byte of a head has come since the last body.
     is_before_head: bool,
+    /// The method is HEAD, as far as a line that did not come at once tells.
+    is_head: bool,
 }
 
 /// Where in the line the next byte stands.
@@ -59,7 +61,13 @@ impl RequestLine {
             is_open: true,
             at: At::Method(0),
             is_before_head: true,
+            is_head: false,
         }
+    }
+
+    /// Whether the answer to a line that is too long has no body.
+    pub(super) fn is_head(&self) -> bool {
+        self.is_head
     }
 
     /// A body is being read: the next line begins with the next request.
@@ -83,6 +91,9 @@ impl RequestLine {
         if end.is_some() && line.len() > 1 && !has_refused_byte(line) {
             self.is_open = false;
             return Taken::AsTheyAre;
+        }
+        if self.at == At::Method(0) {
+            self.is_head = read.trim_ascii_start().starts_with(b"HEAD ");
         }
         self.walk(read)
     }

@@ -1,19 +1,21 @@
 //! The accept loop, the connections' tasks and the drain.
 //!
-//! accept -> admission (bounds on connections) -> one task: TLS -> hyper -> [`Front`] -> router. Between accepts the
+//! accept -> admission (bounds on connections) -> one task: TLS -> hyper, with room for what it keeps -> [`Front`] -> router.
+//! hyper is made when a request begins, and taken away between requests where memory is short. Between accepts the
 //! loop sweeps over its connections. At the end: stop accepting, let everybody finish, cut who does not.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
@@ -21,20 +23,24 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::client::{ClientAddress, ClientKey, TrustedProxies};
-use super::front::{Front, Routes, url_too_long};
+use super::front::{Front, NO_ROOM, RETRY_SECONDS, Routes, url_too_long};
 use super::listener::{Accepting, Listener};
 use super::progress::{Progress, Verdict, Watch};
+use super::room::{self, Room, Share};
 use super::tls::TlsReloader;
-use super::wire::{Layer, Parking, Stream, Wire};
+use super::wire::{HTTP2_CONNECTION_WINDOW_BYTES, Layer, Parking, Stream, Version, Wire};
 use super::{Counters, Limits, Peer};
 
 /// HTTP/2 streams that a client may open and reset before we have looked at them; more is an attack ("rapid reset").
 const HTTP2_PENDING_RESETS_MAX: usize = 20;
 /// Streams reset because of the client's own mistakes before the connection is given up.
 const HTTP2_LOCAL_RESETS_MAX: usize = 256;
-/// Unread bytes of one HTTP/2 request's body, and of all bodies of a connection: memory that a client can claim.
+/// Unread bytes of one HTTP/2 request's body.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
-const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+/// Bytes of one HTTP/2 answer that the library takes before the client does.
+const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// After so long without a request, a connection that keeps memory meanwhile is closed if there is little of it.
+const PRESSED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often connections that were closed for such floods are logged: the first, and then how many there were.
 const FLOOD_LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -53,7 +59,9 @@ pub struct Server {
     limits: Limits,
     counters: Counters,
     trusted: TrustedProxies,
-    http: auto::Builder<TokioExecutor>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    room: Arc<Room>,
     open: Mutex<Open>,
     floods: Mutex<Floods>,
 }
@@ -76,23 +84,27 @@ struct Open {
 impl Server {
     /// A server with these bounds. Connections of `trusted` proxies are exempt from the bound per client.
     pub fn new(limits: Limits, counters: Counters, trusted: TrustedProxies) -> Arc<Self> {
-        let mut http = auto::Builder::new(TokioExecutor::new());
         let head_bytes_max = limits.head_buffer_bytes();
         // hyper's own header timeout counts idle time and costs a timer per request: the sweep does it.
-        http.http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(None)
-            .max_buf_size(head_bytes_max);
-        http.http2()
+        let mut http1 = http1::Builder::new();
+        http1.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(head_bytes_max);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits.http2_streams_max)
             .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))
             .max_pending_accept_reset_streams(HTTP2_PENDING_RESETS_MAX)
             .max_local_error_reset_streams(HTTP2_LOCAL_RESETS_MAX)
             .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES);
+            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+            .max_send_buf_size(HTTP2_SEND_BUFFER_BYTES);
+        let room = Room::new(
+            limits.connections_memory_bytes_max,
+            counters.connections_memory.clone(),
+            counters.connections_out_of_room.clone(),
+        );
         let (open, floods) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { limits, counters, trusted, http, open, floods })
+        Arc::new(Self { limits, counters, trusted, http1, http2, room, open, floods })
     }
 
     /// Serves `routes` on `listener` until `shutdown`, then drains: it stops accepting, HTTP/1.1 connections finish
@@ -148,6 +160,38 @@ impl Server {
         );
     }
 
+    /// How hyper's work on a connection ended. To be asked before hyper lets go of the wire, which is kept for a last
+    /// word if there is one to say.
+    fn how_it_ended(
+        &self,
+        peer: Peer,
+        progress: &Progress,
+        result: &Result<(), hyper::Error>,
+    ) -> End {
+        let end = if progress.is_url_too_long.load(Relaxed) {
+            End::UrlTooLong
+        } else if progress.is_out_of_room.load(Relaxed) {
+            End::NoRoom
+        } else if let Some(status) = progress.refusal() {
+            let reason = result.as_ref().err().map_or_else(String::new, ToString::to_string);
+            End::Malformed(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), reason)
+        } else if result.as_ref().is_err_and(hyper::Error::is_parse)
+            || (progress.left_body_unread.load(Relaxed) && !progress.is_http2())
+        {
+            End::Refused
+        } else {
+            End::Done
+        };
+        if let Err(error) = result {
+            if is_flood(error) {
+                self.note_flood(peer.address);
+            }
+            tracing::debug!(client = %peer.address, %error, "a connection ended early");
+        }
+        progress.keeps_wire.store(!matches!(end, End::Done), Relaxed);
+        end
+    }
+
     /// Lets a connection in, if the bounds allow it.
     fn admit(self: &Arc<Self>, client: ClientAddress) -> Option<Admission> {
         let key = client.key();
@@ -169,7 +213,11 @@ impl Server {
         drop(open);
         self.counters.connections_accepted.inc();
         self.counters.connections_open.inc();
-        Some(Admission { server: self.clone(), key, progress: Arc::default() })
+        let share = self.room.share((per_client_max < usize::MAX).then_some(key));
+        let progress: Arc<Progress> = Arc::default();
+        // It is set once, here.
+        let _ = progress.share.set(share.clone());
+        Some(Admission { server: self.clone(), key, progress, share })
     }
 }
 
@@ -178,11 +226,14 @@ struct Admission {
     server: Arc<Server>,
     key: ClientKey,
     progress: Arc<Progress>,
+    share: Arc<Share>,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
         self.progress.is_done.store(true, Relaxed);
+        // The sweep has the progress for a while.
+        self.share.rest(0);
         self.server.counters.connections_open.dec();
         let mut open = self.server.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         open.total -= 1;
@@ -279,12 +330,24 @@ impl Connections {
     /// Forgets connections that have ended and deals with those that hold something up.
     fn sweep(&mut self) {
         let now = Instant::now();
+        let is_tls = self.tls.is_some();
         let Self { server, watched, .. } = self;
+        let is_pressed = server.room.take_pressed();
         watched.retain_mut(|connection| {
             if connection.progress.is_done.load(Relaxed) {
                 return false;
             }
             match connection.watch.check(&connection.progress, &server.limits, now) {
+                Verdict::Keep
+                    if is_pressed && connection.watch.has_idled(now, PRESSED_PATIENCE) =>
+                {
+                    if is_tls || connection.progress.is_http2() {
+                        connection.progress.close();
+                    } else if let Some(share) = connection.progress.share.get() {
+                        share.press();
+                        connection.progress.wake();
+                    }
+                }
                 Verdict::Keep => {}
                 Verdict::Close => connection.progress.close(),
                 Verdict::Cut => connection.cut(&server.counters),
@@ -338,7 +401,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-/// How hyper's work on a connection ended.
+/// How a connection's work ended.
 enum End {
     /// Nothing more to say.
     Done,
@@ -346,15 +409,42 @@ enum End {
     Refused,
     /// The request line does not end.
     UrlTooLong,
+    /// There is no memory for more of what is sent.
+    NoRoom,
     /// hyper refused a head with this status and reason; nobody has been told yet.
     Malformed(StatusCode, String),
 }
 
 /// Whether HTTP/2 gave a connection up because of too many resets, or too much else that costs the client nothing.
-fn is_flood(error: &(dyn std::error::Error + 'static)) -> bool {
-    let cause = error.downcast_ref::<hyper::Error>().and_then(std::error::Error::source);
+fn is_flood(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error);
     let reason = cause.and_then(|cause| cause.downcast_ref::<h2::Error>()?.reason());
     reason == Some(h2::Reason::ENHANCE_YOUR_CALM)
+}
+
+/// Says why hyper gave the connection up, where there is something to say.
+async fn take_leave(layer: Layer, end: End, is_head: bool, limits: &Limits) {
+    let (status, text) = match end {
+        End::Done => return,
+        End::Refused => return layer.take_leave(b"").await,
+        End::UrlTooLong => (StatusCode::URI_TOO_LONG, url_too_long(limits.url_bytes_max)),
+        End::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned()),
+        End::Malformed(status, reason) => {
+            let text = match status {
+                StatusCode::URI_TOO_LONG => url_too_long(limits.url_bytes_max),
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+                    let bytes_max = limits.head_buffer_bytes();
+                    format!(
+                        "the request line and the header lines have more than {bytes_max} bytes, or there are more \
+                         than 100 header lines\n"
+                    )
+                }
+                _ => malformed(&reason),
+            };
+            (status, text)
+        }
+    };
+    layer.take_leave(last_words(status, &text, is_head).as_bytes()).await;
 }
 
 /// One connection, from accept to close.
@@ -365,12 +455,15 @@ async fn run(
     tls: Option<TlsAcceptor>,
     routes: Routes,
 ) {
-    let Admission { server, progress, .. } = &admission;
+    let Admission { server, progress, share, .. } = &admission;
     let layer = match tls {
         None => Layer::Plain(stream),
         Some(tls) => {
+            if share.set_base(room::TLS_BYTES).is_err() {
+                return;
+            }
             progress.record_handshake(true);
-            let shaken = tls.accept(stream).await;
+            let shaken = Box::pin(tls.accept(stream)).await;
             progress.record_handshake(false);
             match shaken {
                 Ok(stream) => Layer::Tls(Box::new(stream)),
@@ -382,76 +475,108 @@ async fn run(
             }
         }
     };
+    let (tls_bytes, tls_idle_bytes) =
+        if peer.tls { (room::TLS_BYTES, room::TLS_IDLE_BYTES) } else { (0, 0) };
     let parking = Parking::default();
     let url_bytes_max = server.limits.url_bytes_max;
-    let wire = Wire::new(layer, progress.clone(), parking.clone(), url_bytes_max);
-    let end = {
-        let front = Front { routes, peer, progress: progress.clone(), url_bytes_max };
-        let mut connection = pin!(server.http.serve_connection(TokioIo::new(wire), front));
-        let mut is_closing = false;
-        let result = poll_fn(|cx| {
+    let mut wire =
+        Wire::new(layer, progress.clone(), parking.clone(), share.clone(), url_bytes_max);
+    let mut front =
+        Front { routes, peer, progress: progress.clone(), share: share.clone(), url_bytes_max };
+    // hyper is there from the first byte of a request until the connection waits for the next one and is asked to keep
+    // nothing meanwhile.
+    let end = loop {
+        let woken = poll_fn(|cx| {
             progress.register(cx.waker());
-            if !is_closing && progress.closes() {
-                is_closing = true;
-                connection.as_mut().graceful_shutdown();
+            if progress.closes() {
+                return Poll::Ready(Ok(None));
             }
-            connection.as_mut().poll(cx)
-        })
-        .await;
-        let is_refused = result.as_ref().is_err_and(|error| {
-            error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
+            wire.poll_wake(cx)
         });
-        let end = if progress.is_url_too_long.load(Relaxed) {
-            End::UrlTooLong
-        } else if let Some(status) = progress.refusal() {
-            let reason = result.as_ref().err().map_or_else(String::new, ToString::to_string);
-            End::Malformed(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), reason)
-        } else if is_refused || (progress.left_body_unread.load(Relaxed) && !progress.is_http2()) {
-            End::Refused
-        } else {
-            End::Done
+        let bytes = match woken.await {
+            Ok(Some(Version::Http1)) => room::HTTP1_BYTES,
+            Ok(Some(Version::Http2)) => room::HTTP2_BYTES,
+            Ok(None) | Err(_) => return,
         };
-        if let Err(error) = &result {
-            if is_flood(error.as_ref()) {
-                server.note_flood(peer.address);
+        let has_room = if wire.is_http2() {
+            share.set_base(bytes + tls_bytes)
+        } else {
+            share.wake(bytes + tls_bytes)
+        };
+        if has_room.is_err() {
+            if wire.is_http2() {
+                return;
             }
-            tracing::debug!(client = %peer.address, error, "a connection ended early");
+            let Some(layer) = wire.into_layer() else { return };
+            break (End::NoRoom, Some(layer));
         }
-        // Read when the wire is dropped, which is at the end of this block.
-        progress.keeps_wire.store(!matches!(end, End::Done), Relaxed);
-        end
-    };
-    let layer = parking.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-    let Some(layer) = layer else { return };
-    match end {
-        End::Done => {}
-        End::Refused => layer.take_leave(b"").await,
-        End::UrlTooLong => {
-            let text = url_too_long(url_bytes_max);
-            layer.take_leave(last_words(StatusCode::URI_TOO_LONG, &text).as_bytes()).await;
-        }
-        End::Malformed(status, reason) => {
-            let text = match status {
-                StatusCode::URI_TOO_LONG => url_too_long(url_bytes_max),
-                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
-                    let bytes_max = server.limits.head_buffer_bytes();
-                    format!(
-                        "the request line and the header lines have more than {bytes_max} bytes, or there are more \
-                         than 100 header lines\n"
-                    )
+        let end = if wire.is_http2() {
+            let io = TokioIo::new(wire);
+            let mut connection = Box::pin(server.http2.serve_connection(io, front));
+            let mut is_closing = false;
+            let result = poll_fn(|cx| {
+                progress.register(cx.waker());
+                if !is_closing && progress.closes() {
+                    is_closing = true;
+                    connection.as_mut().graceful_shutdown();
                 }
-                _ => malformed(&reason),
+                connection.as_mut().poll(cx)
+            })
+            .await;
+            // While the connection is there: how the wire is dropped depends on it.
+            server.how_it_ended(peer, progress, &result)
+        } else {
+            let mut connection = Box::new(server.http1.serve_connection(TokioIo::new(wire), front));
+            let mut is_closing = false;
+            let ended = poll_fn(|cx| {
+                progress.register(cx.waker());
+                if !is_closing && progress.closes() {
+                    is_closing = true;
+                    Pin::new(&mut *connection).graceful_shutdown();
+                }
+                match Pin::new(&mut *connection).poll(cx) {
+                    Poll::Ready(result) => Poll::Ready(Some(result)),
+                    Poll::Pending if !share.is_tight() => Poll::Pending,
+                    Poll::Pending if progress.is_idle() => Poll::Ready(None),
+                    Poll::Pending
+                        if share.has_reserve()
+                            && progress.has_partial_head()
+                            && !progress.has_open_request() =>
+                    {
+                        progress.is_out_of_room.store(true, Relaxed);
+                        Poll::Ready(Some(Ok(())))
+                    }
+                    Poll::Pending => Poll::Pending,
+                }
+            })
+            .await;
+            let Some(result) = ended else {
+                let parts = connection.into_parts();
+                wire = parts.io.into_inner();
+                front = parts.service;
+                wire.rest(&parts.read_buf);
+                share.rest(tls_idle_bytes);
+                continue;
             };
-            layer.take_leave(last_words(status, &text).as_bytes()).await;
-        }
-    }
+            server.how_it_ended(peer, progress, &result)
+        };
+        let layer = parking.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        break (end, layer);
+    };
+    let (end, Some(layer)) = end else { return };
+    share.rest(tls_idle_bytes);
+    Box::pin(take_leave(layer, end, progress.is_head.load(Relaxed), &server.limits)).await;
 }
-
 /// An answer after hyper has let go of the connection, which ends with it.
-fn last_words(status: StatusCode, text: &str) -> String {
+fn last_words(status: StatusCode, text: &str, is_head: bool) -> String {
+    let retry = match status {
+        StatusCode::SERVICE_UNAVAILABLE => format!("retry-after: {RETRY_SECONDS}\r\n"),
+        _ => String::new(),
+    };
+    let body = if is_head { "" } else { text };
     format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\
-         \r\n{text}",
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n{retry}connection: close\r\n\
+         \r\n{body}",
         text.len()
     )
 }

@@ -1,23 +1,46 @@
 //! The byte stream of one connection, plain or encrypted, that notes what passes through it.
 //!
 //! socket -> [`Stream`] -> TLS or not -> [`Wire`] -> hyper. The wire tells [`Progress`] about bytes and about waiting,
-//! mends a request's target, and ends the stream when a request line does not. hyper's own refusals have no text, so
-//! they are held back. When hyper lets go of the wire, it can be kept for a last word, such as a refusal with a text.
+//! takes room for what hyper keeps of them, mends a request's target, and ends the stream when a request line does not
+//! end or there is no room. hyper's own refusals have no text, so they are held back. When hyper lets go of the wire, it
+//! can be kept for a last word, such as a refusal with a text.
 
+use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use super::frames::{Frames, PIECE_BYTES, PREFACE};
 use super::progress::Progress;
 use super::request_line::{RequestLine, Taken};
+use super::room::{self, Held, NoRoom, Share};
 use super::sendfile::BodyFile;
+
+/// Read at once into hyper's buffers, which grow by what comes at once. It is the size of the first one.
+const READ_BYTES: usize = 8 << 10;
+
+/// Read at once while hyper keeps nothing for the connection.
+const WAKING_BYTES: usize = 4 << 10;
+
+/// After so many bytes of a body its rest is read as hyper likes, in pieces of up to the size of a head.
+const LARGE_BODY_BYTES: u64 = 256 << 10;
+
+/// Unread bytes of all bodies of an HTTP/2 connection: what a client may send before somebody reads it.
+pub(super) const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+
+/// What a header field may take in memory for each byte on the wire, where HTTP/2 names a known one by its number.
+const FIELD_GROWTH: usize = 100;
+
+/// What all fields of one header block take at the most, since their count and sizes are bounded.
+const BLOCK_BYTES_MAX: usize = 256 << 10;
 
 /// An accepted socket.
 #[derive(Debug)]
@@ -132,10 +155,16 @@ impl Layer {
         let farewell = async {
             self.write_all(last_words).await?;
             self.shutdown().await?;
-            let mut buffer = vec![0; 16 * 1024];
             let mut bytes = 0;
             while bytes < UNREAD_BYTES_MAX {
-                match self.read(&mut buffer).await? {
+                // On the stack for the moment of reading: many may be leaving.
+                let read = poll_fn(|cx| {
+                    let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
+                    let mut buffer = ReadBuf::uninit(&mut space);
+                    ready!(Pin::new(&mut self).poll_read(cx, &mut buffer))?;
+                    Poll::Ready(io::Result::Ok(buffer.filled().len()))
+                });
+                match read.await? {
                     0 => break,
                     read => bytes += read,
                 }
@@ -145,6 +174,13 @@ impl Layer {
         // Best effort: whoever does not listen to the end has had their chance.
         let _ = tokio::time::timeout(PATIENCE, farewell).await;
     }
+}
+
+/// What is spoken on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Http1,
+    Http2,
 }
 
 /// Where a wire is left when hyper lets go of it.
@@ -158,8 +194,24 @@ pub(super) struct Wire {
     progress: Arc<Progress>,
     parking: Parking,
     line: RequestLine,
+    /// What of the process's memory the connection takes.
+    share: Arc<Share>,
+    /// Bytes that were read before hyper was there.
+    unread: Vec<u8>,
     /// Bytes that were read and mended, and that hyper had no room for yet.
     mended: Vec<u8>,
+    /// Bytes of heads that hyper may have: since the last time that no request was open.
+    head_bytes: usize,
+    /// Those of the last read.
+    last_bytes: usize,
+    /// Bytes of bodies before the one that is being read.
+    earlier_body_bytes: u64,
+    /// What hyper's larger buffers take, while a body is read in large pieces.
+    large_reads: Option<Held>,
+    /// Of HTTP/2.
+    frames: Option<Box<Frames>>,
+    /// Bytes and pieces of data that hyper has let go of without a handler.
+    lost_data: (u64, u64),
     is_flush_blocked: bool,
     /// [`Progress::body_bytes_sent`] when everything was written that hyper had.
     body_bytes_flushed: u64,
@@ -172,6 +224,7 @@ impl Wire {
         layer: Layer,
         progress: Arc<Progress>,
         parking: Parking,
+        share: Arc<Share>,
         url_bytes_max: usize,
     ) -> Self {
         Self {
@@ -179,7 +232,15 @@ impl Wire {
             progress,
             parking,
             line: RequestLine::new(url_bytes_max),
+            share,
+            unread: Vec::new(),
             mended: Vec::new(),
+            head_bytes: 0,
+            last_bytes: 0,
+            earlier_body_bytes: 0,
+            large_reads: None,
+            frames: None,
+            lost_data: (0, 0),
             is_flush_blocked: false,
             body_bytes_flushed: 0,
             file: None,
@@ -188,6 +249,131 @@ impl Wire {
 
     fn layer(&mut self) -> Pin<&mut Layer> {
         Pin::new(self.layer.as_mut().expect("the layer is there until the wire is dropped"))
+    }
+
+    /// Waits for the first bytes of a request, while hyper keeps nothing; then which HTTP it is, unless the client is gone.
+    pub(super) fn poll_wake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Version>>> {
+        loop {
+            if !self.mended.is_empty() {
+                return Poll::Ready(Ok(Some(Version::Http1)));
+            }
+            if !self.unread.is_empty() {
+                let is_preface = !self.progress.has_started() && self.unread.starts_with(PREFACE);
+                if is_preface {
+                    self.frames = Some(Box::default());
+                    return Poll::Ready(Ok(Some(Version::Http2)));
+                }
+                if self.progress.has_started() || !PREFACE.starts_with(&self.unread) {
+                    return Poll::Ready(Ok(Some(Version::Http1)));
+                }
+            }
+            let mut space = [const { MaybeUninit::uninit() }; WAKING_BYTES];
+            let mut buffer = ReadBuf::uninit(&mut space);
+            ready!(self.layer().poll_read(cx, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Ok(None));
+            }
+            self.unread.extend_from_slice(buffer.filled());
+        }
+    }
+
+    /// hyper has let go of the wire between two requests; it had read so far.
+    pub(super) fn rest(&mut self, unread: &[u8]) {
+        self.unread.splice(..0, unread.iter().copied());
+        (self.head_bytes, self.last_bytes) = (0, 0);
+        self.large_reads = None;
+        self.file = None;
+    }
+
+    /// Whether HTTP/2 is spoken.
+    pub(super) fn is_http2(&self) -> bool {
+        self.frames.is_some()
+    }
+
+    /// Gives up the socket, for a last word.
+    pub(super) fn into_layer(mut self) -> Option<Layer> {
+        self.layer.take()
+    }
+
+    /// Takes room for bytes of heads. hyper keeps them until the requests are over, in buffers that grow by doubling.
+    fn count_head(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        if self.head_bytes > room::LITTLE_READ_BYTES
+            && !self.progress.has_open_request()
+            && !self.progress.has_partial_head()
+        {
+            // The last read may have had the first part of what is read now.
+            self.head_bytes = self.last_bytes;
+            self.large_reads = None;
+            // Less is never refused.
+            let _ = self.share.set_read(0);
+        }
+        self.head_bytes += bytes;
+        self.last_bytes = bytes;
+        if self.head_bytes <= room::LITTLE_READ_BYTES {
+            return Ok(());
+        }
+        self.share.press();
+        self.share.set_read(2 * self.head_bytes)
+    }
+
+    /// Takes room for large pieces, once a body has turned out to be large; else its pieces stay small.
+    fn count_body(&mut self) {
+        if self.large_reads.is_none()
+            && self.progress.body_received().0 - self.earlier_body_bytes > LARGE_BODY_BYTES
+        {
+            self.large_reads = self.share.hold(room::LARGE_READS_BYTES).ok();
+            self.share.press();
+            self.earlier_body_bytes = self.progress.body_received().0;
+        }
+    }
+
+    /// Takes room for what hyper keeps of the frames so far.
+    fn count_frames(&mut self) -> Result<(), NoRoom> {
+        let Some(frames) = &mut self.frames else { return Ok(()) };
+        let blocks = frames.take_block_bytes();
+        if blocks > 0 {
+            self.progress.block_bytes.fetch_add(blocks, Relaxed);
+        }
+        let ((bytes, pieces), (taken_bytes, taken_pieces)) =
+            (frames.data(), self.progress.body_received());
+        let (lost_bytes, lost_pieces) = self.lost_data;
+        let kept_bytes = bytes.saturating_sub(taken_bytes + lost_bytes);
+        let kept_pieces = pieces.saturating_sub(taken_pieces + lost_pieces);
+        if kept_pieces > 0 && !self.progress.has_open_request() {
+            self.lost_data = (bytes - taken_bytes.min(bytes), pieces - taken_pieces.min(pieces));
+            return self.share.set_read(0);
+        }
+        // hyper releases what nobody reads, and says nothing; the client's window says how much there can be.
+        let data =
+            kept_bytes.min(u64::from(HTTP2_CONNECTION_WINDOW_BYTES)) + kept_pieces * PIECE_BYTES;
+        let block = (frames.open_block_bytes() * FIELD_GROWTH).min(BLOCK_BYTES_MAX);
+        let kept = 2 * (data as usize + frames.partial_bytes()) + block;
+        self.share.set_read(if kept > room::LITTLE_READ_BYTES { kept } else { 0 })
+    }
+
+    /// Reads from the socket, or what was read before.
+    fn poll_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.unread.is_empty() {
+            let bytes = self.unread.len().min(buffer.remaining());
+            buffer.put_slice(&self.unread[..bytes]);
+            self.unread.drain(..bytes);
+            if self.unread.is_empty() {
+                self.unread = Vec::new();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        if buffer.remaining() <= READ_BYTES || self.large_reads.is_some() || self.frames.is_some() {
+            return self.layer().poll_read(cx, buffer);
+        }
+        let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
+        let mut piece = ReadBuf::uninit(&mut space);
+        ready!(self.layer().poll_read(cx, &mut piece))?;
+        buffer.put_slice(piece.filled());
+        Poll::Ready(Ok(()))
     }
 
     /// Writes from the body's file; `None` if it has none, or nothing of that body is among these slices.
@@ -274,13 +460,28 @@ impl AsyncRead for Wire {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        ready!(this.layer().poll_read(cx, buffer))?;
+        ready!(this.poll_bytes(cx, buffer))?;
         let read = &buffer.filled()[before..];
         if !read.is_empty() {
+            if let Some(frames) = &mut this.frames {
+                frames.take(read);
+                this.progress.record_read();
+                return Poll::Ready(
+                    this.count_frames()
+                        .map_err(|NoRoom| io::Error::other("the memory for connections is taken")),
+                );
+            }
+            let is_within_body = this.progress.is_within_body();
+            let has_room = is_within_body || this.count_head(read.len()).is_ok();
             let is_first = this.progress.record_read();
-            if this.progress.is_within_body() {
+            if is_within_body {
+                this.count_body();
                 this.line.end_before_body();
-            } else if !this.progress.is_http2() {
+            } else if !has_room && !this.progress.has_open_request() {
+                this.progress.is_out_of_room.store(true, Relaxed);
+                // As with a line that is too long.
+                buffer.set_filled(before);
+            } else {
                 match this.line.take(read, is_first) {
                     Taken::AsTheyAre => {}
                     Taken::Mended(bytes) => {
@@ -290,6 +491,7 @@ impl AsyncRead for Wire {
                     }
                     Taken::TooLong => {
                         this.progress.is_url_too_long.store(true, Relaxed);
+                        this.progress.is_head.store(this.line.is_head(), Relaxed);
                         // hyper sees the end of the stream in the middle of a head, and says nothing about it.
                         buffer.set_filled(before);
                     }
@@ -340,13 +542,17 @@ impl AsyncWrite for Wire {
         let this = self.get_mut();
         // hyper asks for it when all that it had is written.
         this.body_bytes_flushed = this.progress.body_bytes_sent();
+        this.share.record_written();
         let flushed = this.layer().poll_flush(cx);
         this.flushed(flushed)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.progress.is_url_too_long.load(Relaxed) || this.progress.refusal().is_some() {
+        if this.progress.is_url_too_long.load(Relaxed)
+            || this.progress.is_out_of_room.load(Relaxed)
+            || this.progress.refusal().is_some()
+        {
             // The answer is still to come, from the connection's task.
             return Poll::Ready(Ok(()));
         }

@@ -1,3 +1,5 @@
 //! Attacks on the real binary: what strangers, and users who mean no good, can make it hold in memory.
 
+mod connections;
+mod frames;
 mod memory;
