@@ -225,7 +225,7 @@ def main():
     pages = {"/": 200, "/docs": 200, "/docs/aur": 200, "/nothing/is/here/at/all/of/it": 404}
     everything = ["AUR packages", "Python projects", "Articles", "Actions"]
     off = [word for name in OFF for word in (f"--{name}-enabled", "false")]
-    python = {"/+search?query=larder": 200, "/root/none/+simple/": 404}
+    python = {"/+search?query=larder": 200, "/nobody/none/+simple/": 404}
     servers = [
         ("demo", ["--demo"], "Stop with Ctrl-C", pages | python | {"/rpc/stats": 200, "/rpc": 200}, everything),
         ("bare", [], '"message":"loaded the store"', pages | python, ["Actions"]),
