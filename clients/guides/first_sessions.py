@@ -66,8 +66,9 @@ def python_team(visit):
     follow(visit, TEAM, "4. Install")
     token = visit.token
     follow(visit, TEAM, "5. Release", 0)
-    for index in ("team/dev", "team/prod"):
-        found = pip_installs(visit, index, "yourproject", ("__token__", token))
+    # The token is for team/dev and what it inherits; the team itself reads both.
+    for index, login in (("team/dev", ("__token__", token)), ("team/prod", ("team", visit.passwords["team"]))):
+        found = pip_installs(visit, index, "yourproject", login)
         check(f"installed from {index}", found, {"yourproject": "1.0"})
         check(f"{index} for strangers", visit.ask(f"/{index}/+simple/yourproject/")[0], 401)
 

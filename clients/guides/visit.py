@@ -31,11 +31,12 @@ ROOT = environments.ROOT
 COMMAND_SECONDS_MAX = 150
 READY_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 60
+SEEN_SECONDS_MAX = 30
 PRINTED_CHARACTERS_MAX = 3000
 
 SERVES = re.compile(r"^(?:\w+=\S+ +)*larder serve\b")
 # These write the store itself; a server that runs on it takes that over within `store.poll_seconds`.
-WRITES = re.compile(r"^larder (user|token|index|release|import-devpi|import-wheels)\b")
+WRITES = re.compile(r"^larder (?:(?:user|token|index|release) (?!list\b|show\b)|import-devpi|import-wheels)(?!.* --dry-run)")
 SYSTEMCTL = re.compile(r"^systemctl (stop|start|restart) larder\b")
 COMMENT_AT_THE_END = re.compile(r"[ \t]+#[^'\"\n]*$")
 # Where the pages keep things; none of it is touched outside the visit's own directory.
@@ -317,7 +318,7 @@ class Visit:
 
     def wait_for_serial(self, before):
         """Waits until the server shows more than `before`; a command that wrote nothing is not waited for for ever."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
         while self.serial() == before and time.monotonic() < deadline:
             time.sleep(0.05)
 
