@@ -116,9 +116,7 @@ mod tests {
 
     fn builder(settings: &[(Key, &str)]) -> AmazonS3Builder {
         let start = AmazonS3Builder::new().with_bucket_name("b");
-        settings
-            .iter()
-            .fold(start, |builder, (key, value)| builder.with_config(key.clone(), *value))
+        settings.iter().fold(start, |builder, (key, value)| builder.with_config(*key, *value))
     }
 
     #[track_caller]
