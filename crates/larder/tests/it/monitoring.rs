@@ -155,7 +155,7 @@ fn no_path_of_a_client_becomes_a_label() {
         for target in [
             "/evil-N",
             "/evil-N/x/y/z/w",
-            "/root/evil-N/+simple/x/",
+            "/nobody/evil-N/+simple/x/",
             "/article/evil-N",
             "/rpc/v5/evil-N",
             "/+tokens/evil-N",
