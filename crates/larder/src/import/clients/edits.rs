@@ -11,7 +11,7 @@ use super::{Credentials, Endpoints};
 pub(super) fn with_credentials(url: &Url, credentials: Option<&Credentials>) -> String {
     let mut url = url.clone();
     if let Some(Credentials { user, secret }) = credentials {
-        // Only URLs without a host refuse this, and this one has one.
+        // Only URLs without a host refuse this, and this URL has one.
         let _ = url.set_username(user);
         let _ = url.set_password(Some(secret));
     }
@@ -57,7 +57,7 @@ pub(super) fn overruled(text: &str) -> Option<String> {
     }
     let sections = sections.join(" and ");
     Some(format!(
-        "the index-url in {sections} stays, and counts more there: remove it if it should not"
+        "the index-url in {sections} stays, and overrides this one there: remove it if that is not what you want"
     ))
 }
 
@@ -68,7 +68,7 @@ pub(super) fn twine(
     credentials: Option<&Credentials>,
 ) -> String {
     let mut file = Ini::read(text);
-    // Without a list of its own, these are twine's.
+    // Without a list of its own, twine knows these servers.
     let known = file.get("distutils", "index-servers");
     let known = known.unwrap_or_else(|| "pypi testpypi".to_owned());
     let mut servers: Vec<&str> = known.split_whitespace().collect();
@@ -84,7 +84,7 @@ pub(super) fn twine(
     file.text()
 }
 
-/// What a `.pypirc` has for a server, whichever of its indexes it is for: the section, the user and the password.
+/// The credentials that a `.pypirc` has for any index of a server: the section, the user and the password.
 pub fn credentials_in_pypirc(text: &str, server: &Url) -> Option<(String, String, String)> {
     let file = Ini::read(text);
     let is_below = |repository: &str| {
@@ -100,7 +100,7 @@ pub fn credentials_in_pypirc(text: &str, server: &Url) -> Option<(String, String
 }
 
 fn document(text: &str) -> anyhow::Result<DocumentMut> {
-    text.parse::<DocumentMut>().context("it is not TOML, and is left alone")
+    text.parse::<DocumentMut>().context("it is not TOML, and was left unchanged")
 }
 
 /// uv's own settings: the index beside the others, asked only for packages that a project takes from it; or,
@@ -113,17 +113,17 @@ pub(super) fn uv(
 ) -> anyhow::Result<String> {
     let mut document = document(text)?;
     if is_only {
-        // The older way to say the same.
+        // The older keys with the same meaning.
         for key in ["index-url", "default-index"] {
             document.remove(key);
         }
     }
     let indexes = document.entry("index").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
     let Some(indexes) = indexes.as_array_of_tables_mut() else {
-        bail!("its `index` is no list of [[index]] tables, and is left alone");
+        bail!("its `index` is not a list of [[index]] tables; the file was left unchanged");
     };
     if is_only {
-        // There is one default.
+        // Only one index may be the default.
         for table in indexes.iter_mut() {
             if table.get("default").and_then(Item::as_bool) == Some(true) {
                 table.remove("default");
@@ -204,7 +204,8 @@ fn tables_of_tool<'document>(
         table.set_implicit(true);
         Item::Table(table)
     };
-    let unfit = || anyhow!("its `tool.{name}.{key}` is no list of tables, and is left alone");
+    let unfit =
+        || anyhow!("its `tool.{name}.{key}` is not a list of tables; the file was left unchanged");
     let tool = document.entry("tool").or_insert_with(implicit);
     let tool = tool.as_table_mut().ok_or_else(unfit)?.entry(name).or_insert_with(implicit);
     let list = tool.as_table_mut().ok_or_else(unfit)?.entry(key);
@@ -216,10 +217,10 @@ fn tables_of_tool<'document>(
 pub(super) fn table(text: &str, path: [&str; 2], keys: &[(&str, &str)]) -> anyhow::Result<String> {
     let mut document = document(text)?;
     let mut outer = Table::new();
-    // Only the inner one has keys to show.
+    // Only the inner table has keys to show.
     outer.set_implicit(true);
     let outer = document.entry(path[0]).or_insert(Item::Table(outer));
-    let unfit = || anyhow!("its `{}` is no table, and is left alone", path[0]);
+    let unfit = || anyhow!("its `{}` is not a table; the file was left unchanged", path[0]);
     let outer = outer.as_table_like_mut().ok_or_else(unfit)?;
     let inner = outer.entry(path[1]).or_insert(Item::Table(Table::new()));
     let inner = inner.as_table_like_mut().ok_or_else(unfit)?;
