@@ -113,7 +113,10 @@ fn require(exists: std::io::Result<bool>, place: impl Fn() -> String) -> anyhow:
     if exists.with_context(|| format!("cannot look for `{}`", place()))? {
         Ok(())
     } else {
-        bail!("there is no store: `{}` does not exist", place())
+        bail!(
+            "there is no store: `{}` does not exist. Is that the one that you mean? `larder init` makes a new one",
+            place()
+        )
     }
 }
 

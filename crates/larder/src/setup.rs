@@ -27,9 +27,9 @@ use crate::{accounts, identity, security};
 pub fn create_data_dir(path: &Path) -> anyhow::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o750);
-    builder
-        .create(path)
-        .with_context(|| format!("cannot create the data directory `{}`", path.display()))
+    builder.create(path).with_context(|| {
+        format!("cannot create the data directory `{}`; --data-dir names another", path.display())
+    })
 }
 
 /// Opens the store of `config`, and makes `root` and what logins are signed with where they are missing.

@@ -462,7 +462,10 @@ fn found<'directory>(
     name: &UserName,
 ) -> Result<&'directory User, Exit> {
     let user = directory.snapshot().user(name);
-    user.map(|user| &**user).ok_or_else(|| Exit::failure(change::NoUser(name.clone())))
+    user.map(|user| &**user).ok_or_else(|| {
+        let missing = change::NoUser(name.clone());
+        Exit::failure(format!("{missing}; `larder user list` shows who does"))
+    })
 }
 
 fn described(directory: &Directory, user: &User) -> Value {

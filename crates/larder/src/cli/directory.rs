@@ -60,7 +60,8 @@ impl Directory {
         let location = config.database();
         let missing = || {
             Exit::failure(format!(
-                "there are no users in {location}: `larder init` makes the first"
+                "there are no users in {location}: is that the data directory that you mean (--data-dir, --config)? \
+                 `larder init` makes the first"
             ))
         };
         // To open is to create, and a slip in a path is no wish for another store.

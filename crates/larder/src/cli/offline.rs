@@ -168,6 +168,9 @@ fn ask(healthcheck: &Healthcheck) -> Result<String, Exit> {
                 text.push_str(&format!(": {error}"));
                 cause = error.source();
             }
+            if error.is_connect() {
+                text.push_str("; does the server run, and is this its address?");
+            }
             Exit::failure(text)
         };
         let response = client.build().map_err(failed)?.get(url).send().await.map_err(failed)?;

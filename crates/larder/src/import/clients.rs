@@ -107,7 +107,9 @@ pub async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result
     if let Some(credentials) = credentials {
         request = request.basic_auth(&credentials.user, Some(&credentials.secret));
     }
-    let response = request.send().await.with_context(|| format!("{api} cannot be reached"))?;
+    let response = request.send().await.with_context(|| {
+        format!("{api} cannot be reached: does the server run, and is this its address?")
+    })?;
     let status = response.status();
     let body =
         response.bytes().await.with_context(|| format!("{api} sent an incomplete answer"))?;

@@ -69,6 +69,30 @@ fn credentials_come_from_flags_the_environment_standard_input_or_twines_file() {
     check("", &[], "", 1, "no credentials were sent");
 }
 
+/// What a new user gets wrong first: each answer says what to do.
+#[test]
+fn a_slip_is_answered_by_what_to_do() {
+    let running = Running::start();
+    let bare = running.way(&[]);
+    bare.fails("user list --data-dir nope", 1, "is that the data directory that you mean");
+    bare.fails("index list --data-dir nope", 1, "`larder init` makes the first");
+    bare.fails("verify --data-dir nope", 1, "Is that the one that you mean? `larder init` makes");
+    bare.fails("init --data-dir /proc/nope", 1, "`/proc/nope`; --data-dir names another");
+    running.store().fails(
+        "user show zoe",
+        1,
+        "user 'zoe' does not exist; `larder user list` shows",
+    );
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+    let port = free.expect("an address").port();
+    let says = "does the server run, and is this its address?";
+    bare.fails(&format!("healthcheck --url http://127.0.0.1:{port}/readyz"), 1, says);
+    bare.fails(&format!("use http://127.0.0.1:{port}/team/dev --uv"), 1, says);
+    let alone = bare.run("");
+    assert_eq!(alone.code, Some(2), "{alone:?}");
+    assert!(alone.stderr.starts_with("Larder is a server for packages and pages"), "{alone:?}");
+}
+
 #[test]
 fn what_is_no_larder_is_told() {
     let running = Running::start();
