@@ -259,7 +259,7 @@ section! {
         /// Size of a request, as JSON.
         body_bytes_max: usize = "body_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "1048576";
         /// Size of a request's results together; an action whose result would go beyond it is refused.
-        results_bytes_max: usize = "results_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "33554432";
+        results_bytes_max: usize = "results_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "16777216";
         /// Threads of low priority for what is nothing but computing; 0 means one per core but one, and at least one.
         cpu_threads: usize = "cpu_threads", Kind::whole(0, 1024, "threads"), default "0";
         /// Computations that wait for such a thread; further ones are refused at once.
