@@ -325,8 +325,7 @@ impl Records {
 
     /// Waits until there is a commit after `after`, by whichever process; returns a serial that the
     /// store has reached, or none once the records are closed. A commit that came before the call is
-    /// not missed. Commits of this process are known at once, those of others within moments on
-    /// PostgreSQL, and within [`RecordsOptions::poll_interval`] on SQLite.
+    /// not missed. Commits of this process are known at once, and those of others within moments.
     pub async fn wait(&self, after: Serial) -> Option<Serial> {
         self.shared.closed.run_until_cancelled(self.shared.wake.wait(after)).await
     }

@@ -22,7 +22,7 @@ use super::error::{
 use super::group::{self, Plan, Row, States};
 use super::rows;
 use super::seen::Seen;
-use super::watch::{Alarm, Watch};
+use super::watch::{Alarm, Stamp, Watch};
 use super::writer::GroupOutcome;
 
 type Sqlite = sqlx::Sqlite;
@@ -407,6 +407,11 @@ impl Restore {
 }
 
 impl Reader {
+    /// What the file of the log is like now, if the database is one that is written to.
+    pub(super) fn log_stamp(&self) -> Option<Stamp> {
+        self.watch.as_ref()?.log_stamp()
+    }
+
     /// The layout of the file, for [`super::known_layout`].
     pub(super) async fn layout(&self) -> Result<i64, sqlx::Error> {
         layout(&mut *self.pool.acquire().await?).await

@@ -1,5 +1,5 @@
 //! How followers learn that there is something new: at once from this process's own commits, by
-//! LISTEN from PostgreSQL, by asking again and again from everything else.
+//! LISTEN from PostgreSQL, from the time of the log's file of SQLite, and besides by asking again and again.
 //!
 //! What is passed on is the serial that the store is known to have reached, never a mere signal: who
 //! asks after the fact finds it there, so that nothing is missed between a read and the next wait.
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use record::{Key, Serial};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ReadError, Rewound};
@@ -80,16 +81,39 @@ impl Wake {
     }
 }
 
-/// Asks `reader` every `interval`, until `closed`.
+/// How often the file of SQLite's log is looked at. That is a question to the system's memory, not to the database.
+const GLANCE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A change of a file may leave its time as it was, if both fall into one tick of the system's clock. So after a change,
+/// the database is asked this many times.
+const ASKS_PER_CHANGE: u32 = 2;
+
+/// Asks `reader` when the file of the log has changed, and every `interval`, until `closed`.
 pub(super) async fn poll(
     reader: &sqlite::Reader,
     wake: &Wake,
     interval: Duration,
     closed: CancellationToken,
 ) {
-    while closed.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
-        learn(reader.serial().await, wake);
-    }
+    let polling = async {
+        let mut log = reader.log_stamp();
+        let mut asked_at = Instant::now();
+        let mut asks = ASKS_PER_CHANGE;
+        loop {
+            tokio::time::sleep(interval.min(GLANCE_INTERVAL)).await;
+            let found = reader.log_stamp();
+            if found != log {
+                log = found;
+                asks = ASKS_PER_CHANGE;
+            }
+            if asks > 0 || asked_at.elapsed() >= interval {
+                asks = asks.saturating_sub(1);
+                asked_at = Instant::now();
+                learn(reader.serial().await, wake);
+            }
+        }
+    };
+    let _: Option<std::convert::Infallible> = closed.run_until_cancelled(polling).await;
 }
 
 /// Announces what was read; a failure is no news, the next time will tell.

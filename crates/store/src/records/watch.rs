@@ -51,7 +51,7 @@ struct Known {
 
 /// What tells a file from another one, and from itself after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     identity: (u64, u64),
     size_bytes: u64,
     modified_at: (i64, i64),
@@ -91,6 +91,11 @@ impl Watch {
         let identity = Stamp::at(path)?.map(|stamp| stamp.identity);
         let identity = identity.ok_or(io::ErrorKind::NotFound)?;
         Ok(Watch { path: path.to_owned(), identity, known: Arc::default() })
+    }
+
+    /// What the log's file is like; None if it is not there.
+    pub(super) fn log_stamp(&self) -> Option<Stamp> {
+        Stamp::at(&self.beside("-wal")).ok().flatten()
     }
 
     /// Whether the file is there still. A question to the system's memory, not to the disk: it is asked wherever

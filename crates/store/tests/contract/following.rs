@@ -136,15 +136,11 @@ async fn own_commits_wake_without_asking(database: Database) {
 }
 
 async fn another_process_is_seen(database: Database) {
-    let poll_interval = match &database.location {
-        store::records::DatabaseLocation::Sqlite(_) => Duration::from_millis(10),
-        store::records::DatabaseLocation::Postgres(_) => NO_POLL,
-    };
-    let options = RecordsOptions { poll_interval, ..options() };
+    let options = RecordsOptions { poll_interval: NO_POLL, ..options() };
     let writer = database.open().await;
     writer.commit(put("before", "x")).await.expect("committed");
     let follower = database.open_with(options).await;
-    check_wakes(&writer, &follower, 100).await;
+    check_wakes(&writer, &follower, 40).await;
 }
 
 async fn reading_does_not_wait_for_writing(database: Database) {
