@@ -158,7 +158,6 @@ impl Room {
                 || (is_much && own > for_one)
             {
                 drop(taken);
-                self.refused.inc();
                 self.is_pressed.store(true, Relaxed);
                 return Err(NoRoom);
             }
@@ -191,7 +190,12 @@ impl Share {
 
     /// Takes what is needed now, or gives back what is not.
     fn settle(&self) -> Result<(), NoRoom> {
-        self.settle_for(Reserve::ForLittle)
+        self.settle_for(Reserve::ForLittle).inspect_err(|NoRoom| self.record_refused())
+    }
+
+    /// Counts a refusal.
+    pub(super) fn record_refused(&self) {
+        self.room.refused.inc();
     }
 
     fn settle_for(&self, whose: Reserve) -> Result<(), NoRoom> {
@@ -204,7 +208,7 @@ impl Share {
     }
 
     /// What the connection takes from now on, since the head of an HTTP/1.1 request has begun. If it has to be of the
-    /// reserve, [`Share::has_reserve`] tells.
+    /// reserve, [`Share::has_reserve`] tells. A refusal is not counted, since the caller tries again for a while.
     ///
     /// # Errors
     /// There is no room for more than before; then it is as before.
@@ -239,9 +243,13 @@ impl Share {
     /// # Errors
     /// There is no room.
     pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
+        self.hold_for(bytes, Reserve::ForLittle)
+    }
+
+    fn hold_for(self: &Arc<Self>, bytes: usize, whose: Reserve) -> Result<Held, NoRoom> {
         self.open.fetch_add(bytes, Relaxed);
         let held = Held { share: self.clone(), bytes, is_unwritten_after: false };
-        self.settle()?;
+        self.settle_for(whose).inspect_err(|NoRoom| self.record_refused())?;
         Ok(held)
     }
 
@@ -250,7 +258,10 @@ impl Share {
     /// # Errors
     /// There is no room.
     pub(super) fn hold_answer(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
-        self.hold(bytes.min(self.room.bytes_max / ANSWER_SHARE))
+        // A proxy has a thousand connections and more. A request that found room there gets its answer if that is short.
+        let is_of_proxy = self.client.is_none() && bytes <= LITTLE_BYTES;
+        let whose = if is_of_proxy { Reserve::ForThis } else { Reserve::ForLittle };
+        self.hold_for(bytes.min(self.room.bytes_max / ANSWER_SHARE), whose)
     }
 
     /// All that was given to the HTTP library is written.
@@ -377,8 +388,18 @@ mod tests {
         assert_eq!(all[0].set_read(HTTP1_BYTES), Err(NoRoom));
         assert_eq!(room.share(None).set_base(HTTP2_BYTES), Err(NoRoom));
         assert!(all[0].hold(HTTP1_BYTES).is_err());
+        assert!(all[0].hold_answer(HTTP1_BYTES).is_err());
         all.last().expect("some").rest(0);
         assert_eq!(room.share(None).wake(HTTP1_BYTES), Ok(()));
+    }
+
+    #[test]
+    fn a_short_answer_through_a_proxy_may_have_of_the_reserve() {
+        let room = room();
+        let _much = room.share(None).hold(BYTES_MAX * 3 / 4).expect("room");
+        assert!(room.share(None).hold(HTTP1_BYTES).is_err());
+        assert!(room.share(None).hold_answer(2 * LITTLE_BYTES).is_err());
+        assert!(room.share(None).hold_answer(HTTP1_BYTES).is_ok());
     }
 
     #[test]

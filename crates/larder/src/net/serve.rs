@@ -26,7 +26,7 @@ use super::client::{ClientAddress, ClientKey, TrustedProxies};
 use super::front::{Front, NO_ROOM, RETRY_SECONDS, Routes, url_too_long};
 use super::listener::{Accepting, Listener};
 use super::progress::{Progress, Verdict, Watch};
-use super::room::{self, Room, Share};
+use super::room::{self, NoRoom, Room, Share};
 use super::tls::TlsReloader;
 use super::wire::{HTTP2_CONNECTION_WINDOW_BYTES, Layer, Parking, Stream, Version, Wire};
 use super::{Counters, Limits, Peer};
@@ -51,6 +51,11 @@ const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How long a shutdown waits for the first request on a connection that has just been accepted.
 const FRESH_PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long a request waits for memory, unread in the system's buffer, before it is refused; and how often it asks. A
+/// thousand connections that come at once while a thousand others end need room for a moment only.
+const ROOM_PATIENCE: Duration = Duration::from_secs(1);
+const ROOM_INTERVAL: Duration = Duration::from_millis(25);
 /// How often a shutdown looks whether everybody has finished.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -422,6 +427,22 @@ fn is_flood(error: &hyper::Error) -> bool {
     reason == Some(h2::Reason::ENHANCE_YOUR_CALM)
 }
 
+/// Takes the memory that an HTTP/1.1 request needs as soon as there is some.
+///
+/// # Errors
+/// There was none for [`ROOM_PATIENCE`].
+async fn wake(share: &Share, progress: &Progress, bytes: usize) -> Result<(), NoRoom> {
+    let begun_at = Instant::now();
+    while share.wake(bytes).is_err() {
+        if begun_at.elapsed() >= ROOM_PATIENCE || progress.closes() {
+            share.record_refused();
+            return Err(NoRoom);
+        }
+        tokio::time::sleep(ROOM_INTERVAL).await;
+    }
+    Ok(())
+}
+
 /// Says why hyper gave the connection up, where there is something to say.
 async fn take_leave(layer: Layer, end: End, is_head: bool, limits: &Limits) {
     let (status, text) = match end {
@@ -501,7 +522,7 @@ async fn run(
         let has_room = if wire.is_http2() {
             share.set_base(bytes + tls_bytes)
         } else {
-            share.wake(bytes + tls_bytes)
+            wake(share, progress, bytes + tls_bytes).await
         };
         if has_room.is_err() {
             if wire.is_http2() {

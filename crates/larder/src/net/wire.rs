@@ -297,7 +297,7 @@ impl Wire {
 
     /// Takes room for bytes of heads. hyper keeps them until the requests are over, in buffers that grow by doubling.
     fn count_head(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        if self.head_bytes > room::LITTLE_READ_BYTES
+        if self.head_bytes + bytes > room::LITTLE_READ_BYTES
             && !self.progress.has_open_request()
             && !self.progress.has_partial_head()
         {

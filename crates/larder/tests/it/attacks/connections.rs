@@ -164,6 +164,32 @@ fn idle_connections_stay_and_take_little() {
     });
 }
 
+/// Heads that are answered are over: connections that ask again and again take no more than those that ask once.
+#[test]
+fn connections_that_ask_again_and_again_are_answered() {
+    let target = Target::start(&["--limits-connections-memory-bytes-max", "4194304"]);
+    let request = format!("GET /livez HTTP/1.1\r\nHost: x\r\nx: {}\r\n\r\n", "a".repeat(200));
+    // They take nearly all that there is.
+    let mut streams = open(&target, 190, b"");
+    for stream in &streams {
+        stream.set_nonblocking(false).expect("a socket");
+    }
+    for round in 0..100 {
+        for stream in &mut streams {
+            stream.write_all(request.as_bytes()).expect("it is open");
+        }
+        for stream in &mut streams {
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).expect("an answer");
+            assert_eq!(&answer, b"HTTP/1.1 200", "round {round}");
+            let mut rest = [0; 4096];
+            assert!(stream.read(&mut rest).expect("the rest") > 0);
+        }
+    }
+    let metrics = target.process.client.get("/metrics").text();
+    assert!(metrics.contains("larder_http_connections_out_of_memory_total 0\n"), "{metrics}");
+}
+
 /// Who finds no room is told when to come again.
 #[test]
 fn a_refused_head_is_told_when_to_come_again() {
