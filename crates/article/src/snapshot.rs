@@ -349,7 +349,7 @@ impl Snapshot {
         Page::of(articles, query.limit)
     }
 
-    /// Whether so many articles changed since the last index that a new one would make searches faster.
+    /// Whether enough articles have changed since the search index was built that a new index would make searches faster.
     pub fn wants_index(&self) -> bool {
         self.search.wants_index()
     }

@@ -449,7 +449,7 @@ fn json_arg() -> Arg {
     Arg::new("json").long("json").help("Answer as JSON").action(ArgAction::SetTrue)
 }
 
-/// Says something to whoever looks on; what is asked for goes to stdout.
+/// Writes a note for a person to stderr. Results go to stdout.
 fn note(text: &str) {
     // A reader that has gone away is no reason to fail.
     let _ = writeln!(io::stderr(), "larder: {text}");

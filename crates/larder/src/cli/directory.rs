@@ -126,7 +126,8 @@ impl Directory {
         self.change_all(|snapshot, _| decide(snapshot)).await
     }
 
-    /// The same, where the indexes count as well: there are some only for [`Purpose::ChangeAll`] and [`Purpose::Push`].
+    /// Commits as [`Directory::change`] does, for a decision that needs the indexes as well. They are loaded only for
+    /// [`Purpose::ChangeAll`] and [`Purpose::Push`].
     ///
     /// # Errors
     /// As [`Directory::change`].

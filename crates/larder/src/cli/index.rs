@@ -247,7 +247,7 @@ fn hinted(text: String) -> Exit {
     Exit::failure(text + hint)
 }
 
-/// The same for what a server said.
+/// Adds the hints of [`refused`] to an error that came from a server.
 pub(super) fn refused_there(exit: Exit) -> Exit {
     match exit {
         Exit::Message { code: 1, text } => hinted(text),
@@ -277,7 +277,7 @@ async fn on_store(config: &Config, action: Action) -> Result<Outcome, Exit> {
 
 /// The settings of a stage as devpi's API has them.
 fn settings_of(directory: &Directory, stage: &pypi::Stage, has_projects: bool) -> Value {
-    // Whoever can read the store sees everything in it.
+    // Somebody who can read the data directory can read every setting in it anyway.
     let view =
         View { snapshot: directory.index(), principal: &Principal::Anonymous, shows_all: true };
     json!(IndexConfig { stage, has_projects, view })

@@ -26,7 +26,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'se
 /// An error that is made a page has a short text; a longer body is something else.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
-/// Where this server is for whoever asks: what the commands on a page begin with, and its links.
+/// The URL of this server as the client sees it. Links and commands on a page begin with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Site {
     /// Without a slash at the end.
@@ -55,7 +55,7 @@ impl Site {
         &self.root_url
     }
 
-    /// The same without the scheme and the host, so that a link stays on the host that was asked.
+    /// The path of [`Site::root_url`], without scheme and host, so that links stay on the host that was asked.
     pub(super) fn prefix(&self) -> &str {
         let below = self.after_scheme();
         below.find('/').map_or("", |at| &below[at..])

@@ -252,7 +252,7 @@ pub fn changes(
     };
     for tool in tools {
         match tool {
-            // pip takes the highest version of all its indexes, whoever it is from: there is nothing to write.
+            // pip takes the highest version, from any of its indexes: no setting beside the public index is safe.
             Tool::Pip if !is_only => {}
             Tool::Pip => {
                 let path = places.file(None, "pip/pip.conf", "pip.conf");

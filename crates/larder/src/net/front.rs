@@ -40,7 +40,7 @@ const OWN_HTTP2_ANSWER_BYTES_MIN: u64 = 4 << 10;
 /// When a client that found no room may come again.
 pub(super) const RETRY_SECONDS: u32 = 2;
 
-/// The text of a 503 for lack of room, whoever sends it.
+/// The text of a 503 when the memory for connections is taken.
 pub(super) const NO_ROOM: &str =
     "the memory for connections is taken; nothing was done, try again in a moment\n";
 

@@ -17,7 +17,7 @@ use super::client::ClientKey;
 /// What a connection takes while HTTP/1.1 is spoken on it: two buffers of 8 KiB and the state around them.
 pub(super) const HTTP1_BYTES: usize = 20 << 10;
 
-/// The same for HTTP/2, which keeps its buffers and tables between requests.
+/// What a connection takes while HTTP/2 is spoken on it. HTTP/2 keeps its buffers and tables between requests.
 pub(super) const HTTP2_BYTES: usize = 24 << 10;
 
 /// What TLS takes during the handshake, and while records are read and written.
@@ -253,7 +253,8 @@ impl Share {
         Ok(held)
     }
 
-    /// The same for an answer. The largest ones count as a part of the budget that leaves room for others.
+    /// Takes room for an answer until what this returns is dropped. A large answer counts as [`ANSWER_SHARE`] of the
+    /// budget at the most, so that it can be sent at all.
     ///
     /// # Errors
     /// There is no room.

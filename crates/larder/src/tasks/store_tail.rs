@@ -98,8 +98,8 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 let was_rewound = is_rewound;
                 is_rewound |= matches!(error, ReadError::Rewound(_));
                 if is_rewound && !was_rewound {
-                    // The next start must find out that something is missing, whatever it finds. Before it is told here:
-                    // whoever reads that may restart at once.
+                    // The next start must find out that something is missing, whatever it finds. The note comes before the
+                    // log line: an operator who reads that line may restart at once.
                     highest_serial::note_up_to(&app, current.serial).await;
                 }
                 app.metrics.store_is_rewound.set(is_rewound.into());

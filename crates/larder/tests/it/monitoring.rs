@@ -17,6 +17,9 @@ use crate::{catalogue, wait_until};
 const RULES: &str = "packaging/prometheus/larder.rules.yml";
 const BOARD: &str = "packaging/grafana/larder.json";
 
+/// An index of the user root.
+const INDEX: &str = "root/dev";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -65,23 +68,23 @@ fn ask_all(server: &TestServer) {
     get("article", "difference", "/article/a/diff");
     get("article", "list", "/articles");
     send("article", "delete", "DELETE", "/article/a", "");
-    send("python", "index_write", "PUT", "/root/dev", &json!({}).to_string());
-    get("python", "index", "/root/dev");
+    send("python", "index_write", "PUT", &format!("/{INDEX}"), &json!({}).to_string());
+    get("python", "index", &format!("/{INDEX}"));
     let (content_type, form) = Upload::of("demo-1.0.tar.gz", b"content").form();
     ask(server, "python", "upload", |server| {
         let headers = [ROOT, ("Content-Type", content_type.as_str())];
-        server.client.send("POST", "/root/dev/", &headers, &form).status
+        server.client.send("POST", &format!("/{INDEX}/"), &headers, &form).status
     });
-    get("python", "simple_page", "/root/dev/+simple/demo/");
-    get("python", "simple_list", "/root/dev/+simple/");
-    get("python", "project", "/root/dev/demo");
-    get("python", "version", "/root/dev/demo/1.0");
-    let file = crate::python::path("root/dev", "demo-1.0.tar.gz", b"content");
+    get("python", "simple_page", &format!("/{INDEX}/+simple/demo/"));
+    get("python", "simple_list", &format!("/{INDEX}/+simple/"));
+    get("python", "project", &format!("/{INDEX}/demo"));
+    get("python", "version", &format!("/{INDEX}/demo/1.0"));
+    let file = crate::python::path(INDEX, "demo-1.0.tar.gz", b"content");
     get("python", "file", &file);
-    send("python", "version_write", "POST", "/root/dev/demo/1.0/+yank", "");
+    send("python", "version_write", "POST", &format!("/{INDEX}/demo/1.0/+yank"), "");
     get("python", "status", "/+api");
     get("python", "user", "/root");
-    get("python", "other", "/root/dev/+nothing");
+    get("python", "other", &format!("/{INDEX}/+nothing"));
     let password = json!({"user": "root", "password": "wrong"}).to_string();
     send("account", "login", "POST", "/+login", &password);
     get("account", "tokens", "/+tokens");

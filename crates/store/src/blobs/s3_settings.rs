@@ -85,7 +85,7 @@ impl fmt::Display for Explained {
 
 impl std::error::Error for Explained {}
 
-/// The same error, with what a person can do about it.
+/// `error` with a sentence that says what a person can do about it.
 pub(super) fn explained(error: BlobError, bucket: &str, endpoint: Option<&str>) -> BlobError {
     let BlobError::Failed { kind, action, place, cause } = error else { return error };
     let said = cause.to_string();

@@ -79,7 +79,7 @@ async fn pushed(
     let decided = directory.change_indexes(|_, index| {
         let name = project.as_str();
         let at = Timestamp::now();
-        // The history says that nobody in particular pushed: whoever can write the store needs no account.
+        // A command on the data directory has no account, so the history names no user for the push.
         let wish = Push { source, target, name, version, content, who: None, at };
         let (batch, actions) = push(index, &wish).map_err(refused)?;
         let is_news = batch.is_some();

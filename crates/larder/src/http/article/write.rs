@@ -266,7 +266,7 @@ pub(super) async fn store(
     commit(app, writer, &name, &base, change, Some(received)).await
 }
 
-/// Whoever may write the article.
+/// The sender of the request, if they may write the article.
 ///
 /// # Errors
 /// 401 and 403.

@@ -1,6 +1,6 @@
 //! `/`: what is on this server, how to point a client at it, and forms that find something that is there.
 //!
-//! It shows what everybody may read, whoever asks, and looks at a bounded number of things for that.
+//! It shows only what everybody may read, also to users who may read more, and looks at a bounded number of things.
 
 use std::sync::{Arc, LazyLock};
 

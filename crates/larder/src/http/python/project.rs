@@ -43,7 +43,7 @@ pub(super) async fn admit(
     check_reader(&ask.principal().await?, order, about.of(own).portion())
 }
 
-/// Refuses whoever may not read a file of the stage.
+/// Refuses a client that may not read a file of the stage.
 pub(super) async fn admit_to_file(
     ask: &Ask,
     stage: &Stage,

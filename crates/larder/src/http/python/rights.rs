@@ -223,7 +223,7 @@ pub(super) fn refused_reader(
     }
 }
 
-/// Refuses whoever may not read a file where it lies: see [`Stage::may_read_file`].
+/// Refuses a client that may not read a file of `stage`: see [`Stage::may_read_file`].
 pub(super) fn check_file_reader(
     stored: &Stored,
     principal: &Principal,

@@ -178,7 +178,7 @@ pub(super) fn uv_project(
     Ok(document.to_string())
 }
 
-/// The same for poetry.
+/// A project's `pyproject.toml` for poetry, without credentials.
 pub(super) fn poetry_project(
     text: &str,
     endpoints: &Endpoints,

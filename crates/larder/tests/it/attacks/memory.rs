@@ -179,7 +179,7 @@ impl Target {
         Target::start_with(more, catalogue::small())
     }
 
-    /// The same with another catalogue.
+    /// Starts a server with this dump.
     pub(super) fn start_with(more: &[&str], dump: Vec<u8>) -> Target {
         let arguments = [&["--aur-source", "dump.json"], more].concat();
         let process = Process::start(&arguments, |directory| {
@@ -220,7 +220,7 @@ impl Target {
         self.check_above(self.process.memory_bytes(), what, bytes_max, attack);
     }
 
-    /// The same above what was taken at some time before.
+    /// As [`Target::check`], but counted from `rest` instead of from what is taken now.
     #[track_caller]
     pub(super) fn check_above(&self, rest: u64, what: &str, bytes_max: u64, attack: impl FnOnce()) {
         self.process.forget_memory_peak();

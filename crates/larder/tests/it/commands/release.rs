@@ -91,9 +91,10 @@ fn a_release_goes_to_a_server_elsewhere() {
     running.upload("team/dev", "lib-1.0.zip");
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
     let prepared = crate::accounts::prepare(directory.path());
-    prepared.run("index add root/up");
+    let index = "root/up";
+    prepared.run(&format!("index add {index}"));
     let other = Process::start_in(directory.clone(), "data", &["--aur-enabled=false"]);
-    let url = format!("http://{}/root/up/", other.client.address);
+    let url = format!("http://{}/{index}/", other.client.address);
     let line = format!("release push team/dev lib 1.0 {url} --to-user root --to-password-stdin");
 
     running.store().fails(&line, 2, "add --server URL");
@@ -106,7 +107,7 @@ fn a_release_goes_to_a_server_elsewhere() {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains("200 upload team/dev/+f/"), "{done:?}");
     let accept = [("Accept", "application/json")];
-    assert_eq!(other.client.get_with("/root/up/lib/1.0", &accept).status, 200);
+    assert_eq!(other.client.get_with(&format!("/{index}/lib/1.0"), &accept).status, 200);
 }
 
 /// Not one that is missing is pushed, on the data directory as little as by a server.

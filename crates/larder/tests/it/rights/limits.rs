@@ -321,7 +321,7 @@ fn lists_stay_within_the_limits() {
     assert_eq!(indexes("index=team/dev project=p"), [""; 0]);
 }
 
-/// Whoever may change an index could else read any other through it.
+/// Otherwise a token that may change one index could read any other index through it.
 #[test]
 fn a_limited_token_adds_no_base_from_outside() {
     let private = Private::start();
