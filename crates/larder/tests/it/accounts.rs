@@ -14,6 +14,9 @@ use serde_json::Value;
 use crate::process::larder;
 
 /// A data directory, `data` below it, and what the command line says about it.
+///
+/// A server that runs on it shows each commit soon after the command has ended, and the commits in their order. So a
+/// test waits for the last one, and then has all of them.
 pub(crate) struct Place<'path>(pub(crate) &'path Path);
 
 /// What a command did.

@@ -10,6 +10,7 @@ mod bucket;
 mod postgres;
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -326,6 +327,19 @@ fn while_running() {
     }
 }
 
+/// Writes these articles after something was harmed; gives those that were acknowledged, which are all or none.
+#[track_caller]
+fn writes_of(process: &Process, numbers: Range<u32>, go_on: bool, what: &str) -> Vec<u32> {
+    for number in numbers.clone() {
+        match write(&process.client, number) {
+            201 => assert!(go_on, "{what}: a write was acknowledged"),
+            503 => assert!(!go_on, "{what}: a write was refused: {}", process.log()),
+            status => panic!("{what}: {status}"),
+        }
+    }
+    if go_on { numbers.collect() } else { Vec::new() }
+}
+
 fn check_running(stores: &Stores, data: &str, path: &str, harmed: Harm, writes: Writes) {
     let what = format!("{path}: {harmed:?}");
     let root = stores.copy(data);
@@ -342,16 +356,7 @@ fn check_running(stores: &Stores, data: &str, path: &str, harmed: Harm, writes: 
     harm(&path, &stores.path("other").join(path.strip_prefix(&root).expect("below it")), harmed);
     let harmed_blobs = blobs(&root).len();
 
-    for number in 30..33 {
-        match write(client, number) {
-            201 => {
-                assert!(writes == GoOn, "{what}: a write was acknowledged");
-                acknowledged.push(number);
-            }
-            503 => assert!(writes != GoOn, "{what}: a write was refused: {}", process.log()),
-            status => panic!("{what}: {status}"),
-        }
-    }
+    acknowledged.extend(writes_of(&process, 30..33, writes == GoOn, &what));
     if matches!(harmed, Deleted | Away) && writes != GoOn {
         assert!(!path.exists(), "{what}: it was made anew");
     }

@@ -11,7 +11,7 @@ use testbed::S3;
 use super::Harm::{self, Away, Deleted, Emptied, Garbage, Halved, Stranger, StrangerInPlace};
 use super::Start::{self, Refused, Serves};
 use super::Writes::{self, GoOn, Stop, StopWhileAway};
-use super::{ARTICLES, aside, blob, blobs, body, check_articles, copy, harm, write};
+use super::{ARTICLES, aside, blob, blobs, body, check_articles, copy, harm, write, writes_of};
 use crate::process::{Process, larder};
 use crate::server::ROOT_PASSWORD;
 use crate::store::{Wheel, article_request, make_stage, noise, try_exchange};
@@ -207,16 +207,7 @@ fn check_running(buckets: &Buckets, name: &str, path: &str, harmed: Harm, writes
     check_articles(client, &acknowledged, &what, |_| false);
     let place = buckets.path(name).join(path);
     harm(&place, &buckets.path("other").join(path), harmed);
-    for number in 30..32 {
-        match write(client, number) {
-            201 => {
-                assert!(writes == GoOn, "{what}: a write was acknowledged");
-                acknowledged.push(number);
-            }
-            503 => assert!(writes != GoOn, "{what}: a write was refused: {}", process.log()),
-            status => panic!("{what}: {status}"),
-        }
-    }
+    acknowledged.extend(writes_of(&process, 30..32, writes == GoOn, &what));
     check_articles(client, &acknowledged, &what, |_| false);
     assert_eq!(client.get("/readyz").status, 200, "{what}");
     if writes == StopWhileAway {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use testbed::Postgres;
 
-use super::{blob, blobs, body, check_articles, copy, write};
+use super::{blob, blobs, body, check_articles, copy, write, writes_of};
 use crate::process::{Process, larder};
 use crate::server::{ROOT_PASSWORD, TestServer, wait_for};
 use crate::wait_until;
@@ -343,16 +343,7 @@ fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) 
     }
     check_articles(client, &acknowledged, &what, |_| false);
     databases.harm(name, harm);
-    for number in 30..32 {
-        match write(client, number) {
-            201 => {
-                assert!(writes == GoOn, "{what}: a write was acknowledged");
-                acknowledged.push(number);
-            }
-            503 => assert!(writes != GoOn, "{what}: a write was refused: {}", process.log()),
-            status => panic!("{what}: {status}"),
-        }
-    }
+    acknowledged.extend(writes_of(&process, 30..32, writes == GoOn, &what));
     // From memory.
     check_articles(client, &acknowledged, &what, |_| false);
     assert_eq!(client.get("/readyz").status, 200, "{what}");
