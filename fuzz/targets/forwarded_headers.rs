@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use larder::net::{ClientAddress, TrustedProxies};
+use net::{ClientAddress, TrustedProxies};
 use libfuzzer_sys::fuzz_target;
 
 /// The same proxies, once for each form of the header that they may use.

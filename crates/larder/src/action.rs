@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use net::ClientKey;
 use record::Serial;
 use reply::Reply;
 use serde_json::json;
@@ -25,7 +26,6 @@ use serde_json::json;
 use crate::app::{App, AurPublished};
 use crate::config::Config;
 use crate::cpu_pool::PoolError;
-use crate::net::ClientKey;
 use crate::stored::Stored;
 
 pub use arguments::{Argument, ArgumentKind, Arguments};

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use aur::Snapshot;
+use net::{Egress, TrustedProxies};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::action::Catalogue;
@@ -18,7 +19,6 @@ use crate::http::Example;
 use crate::http::dumps::Dumps;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::net::{Egress, TrustedProxies};
 use crate::passwords::{Bounds, Passwords};
 use crate::rate_limit::RateLimiter;
 use crate::security::SecurityLog;

@@ -11,10 +11,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use account::UserName;
+use net::ClientKey;
 use prometheus::IntCounter;
 use tokio::sync::Semaphore;
-
-use crate::net::ClientKey;
 
 /// What a request with a body takes beside it: its futures, its head, its entry here.
 const REQUEST_BYTES: usize = 2 << 10;

@@ -27,7 +27,7 @@ use clap_complete::Shell;
 use tokio::runtime::Runtime;
 
 use crate::config::{self, ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
-use crate::{net, version};
+use crate::version;
 
 pub use self::offline::run_offline;
 

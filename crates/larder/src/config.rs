@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use account::Acl;
 use http::HeaderName;
+use net::{ListenAddress, Network, TrustedProxies};
 use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
@@ -27,11 +28,10 @@ pub use self::print::{docs, show, template};
 pub use self::resolve::{
     ConfigError, Environment, Flags, Inputs, Loaded, Origin, Problem, Setting, TOKEN_VARIABLE,
 };
-pub use self::value::{AurSource, ListenAddress, LogFormat, Network, Secret};
+pub use self::value::{AurSource, LogFormat, Secret};
 
 use self::key::{FromTexts, Table, canonical};
 use self::resolve::Settings;
-use crate::net::TrustedProxies;
 
 /// One section of the configuration: the typed struct and the table of its keys, from the same lines.
 ///

@@ -12,10 +12,11 @@ use ::demo::Recipe;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
+use net::ListenAddress;
 
 use crate::app::App;
 use crate::cli::Output;
-use crate::config::{Config, ListenAddress};
+use crate::config::Config;
 use crate::setup::PASSWORD_FILE;
 
 /// The seed of the catalogue that `--demo` serves.

@@ -34,11 +34,11 @@ use axum::routing::{any, get};
 use futures_util::FutureExt as _;
 use http::StatusCode;
 use http::request::Parts;
+use net::{ClientAddress, Peer, Routes, Shortcut, Shortened};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::metrics::{Endpoint, Stopwatch, Surface};
-use crate::net::{ClientAddress, Peer, Routes, Shortcut, Shortened};
 use crate::security;
 
 use people::Site;

@@ -20,7 +20,6 @@ pub mod live;
 pub mod logging;
 pub mod memory;
 pub mod metrics;
-pub mod net;
 pub mod passwords;
 pub mod rate_limit;
 pub mod release_metadata;
@@ -39,13 +38,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::Context;
+use net::{Egress, ListenAddress, Listener, Server, TlsReloader};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, RefreshRequest};
-use crate::config::{AurSource, Config, ListenAddress, Loaded};
-use crate::net::{Egress, Listener, Server, TlsReloader};
+use crate::config::{AurSource, Config, Loaded};
 use crate::source::{DataDirLock, Kept, Source, SourceOptions, SourceSpec};
 
 /// A server that is bound and about to serve.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use demo::Recipe;
 use larder::cli::{self, Exit, Invocation};
 use larder::config::{Config, Environment, Loaded};
-use larder::{logging, net};
+use larder::logging;
 use tikv_jemallocator::Jemalloc;
 
 #[global_allocator]

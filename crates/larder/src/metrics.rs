@@ -16,7 +16,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::{cpu_pool, net, passwords, stored};
+use crate::{cpu_pool, passwords, stored};
 
 pub use self::endpoint::{Endpoint, Surface};
 pub use self::times::{SAMPLED_OF, Stopwatch};

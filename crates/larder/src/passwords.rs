@@ -24,11 +24,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use account::{Password, PasswordCheck, PasswordHash, Principal, Refusal};
+use net::ClientKey;
 use prometheus::{IntCounter, IntGauge};
 use quick_cache::sync::Cache;
 use tokio::sync::watch;
-
-use crate::net::ClientKey;
 
 pub(crate) use budget::Budgets;
 use episodes::Episodes;

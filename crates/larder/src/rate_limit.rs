@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-pub use crate::net::{ClientAddress, ClientKey, TrustedProxies};
+pub use net::{ClientAddress, ClientKey, TrustedProxies};
 
 const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");

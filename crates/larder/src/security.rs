@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use account::{Means, Principal};
+use net::{ClientAddress, ClientKey};
 
 use crate::config::Config;
-use crate::net::{ClientAddress, ClientKey};
 use crate::passwords::{Budgets, Ended, Subject};
 
 pub(crate) use changes::changes;

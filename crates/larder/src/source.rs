@@ -31,6 +31,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use net::Egress;
 use tokio::time::{Instant, sleep_until};
 
 mod arrival;
@@ -53,8 +54,6 @@ use arrival::ArrivalKind;
 use file::FileWatch;
 use schedule::Jitter;
 use url::UrlFetch;
-
-use crate::net::Egress;
 
 /// Shorter intervals are raised to this.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ fn root() -> PathBuf {
 
 /// The floors, lowest first: dependencies point down, never sideways.
 const FLOORS: [&[&str]; 4] = [
-    &["postings", "reply", "record", "demo", "testbed", "paste"],
+    &["postings", "reply", "record", "demo", "net", "testbed", "paste"],
     &["account"],
     &["aur", "article", "pypi", "store"],
     &["larder"],

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use net::ListenAddress;
 
 use super::{Exit, required};
-use crate::config::{Config, ListenAddress, Loaded};
+use crate::config::{Config, Loaded};
 use crate::keeping::{self, BackupReport, Layout, Loss, Progress, RestoreReport, Store, counted};
 use crate::keeping::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
-use crate::net;
 use crate::source::DataDirLock;
 
 /// What is asked about the store, checked.

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use net::ListenAddress;
 
 use super::file::{self, nearest};
 use super::key::{FromTexts, Key, Kind, canonical, is_auto, split};
-use super::value::{ListenAddress, MASK, Secret, without_password};
+use super::value::{MASK, Secret, without_password};
 use super::{Config, keys};
 use crate::source::Kept;
 

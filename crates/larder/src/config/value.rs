@@ -3,51 +3,21 @@
 //! Each is parsed here and nowhere else; none resolves a name, opens a file or shows a password.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use account::Acl;
 use http::HeaderName;
+use net::{ListenAddress, Network};
 use sha2::{Digest, Sha256};
 use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
 use super::key::{FromText, FromTexts, Kind, expected};
 
-/// Where a listener listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListenAddress {
-    /// An IP address and port; port 0 lets the system choose.
-    Tcp(SocketAddr),
-    /// A Unix domain socket at this path.
-    Unix(PathBuf),
-}
-
-impl FromStr for ListenAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.strip_prefix("unix:") {
-            Some("") => Err(expected(Kind::Address)),
-            Some(path) => Ok(Self::Unix(path.into())),
-            None => text.parse().map(Self::Tcp).map_err(|_| expected(Kind::Address)),
-        }
-    }
-}
-
-impl fmt::Display for ListenAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "{address}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
 impl FromText for ListenAddress {
     fn from_text(text: &str, _: Kind) -> Result<Self, String> {
-        text.parse()
+        text.parse().map_err(|_| expected(Kind::Address))
     }
 
     fn to_text(&self) -> String {
@@ -55,60 +25,9 @@ impl FromText for ListenAddress {
     }
 }
 
-/// An IP address with the number of leading bits that count: `10.0.0.0/8`; a single address counts all bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u8,
-}
-
-impl Network {
-    /// Whether `ip` belongs to the network. An IPv4 address in IPv6 clothes (`::ffff:10.1.2.3`) counts as IPv4.
-    pub fn contains(&self, ip: IpAddr) -> bool {
-        match (self.address, ip.to_canonical()) {
-            (IpAddr::V4(own), IpAddr::V4(ip)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-                own.to_bits() & mask == ip.to_bits() & mask
-            }
-            (IpAddr::V6(own), IpAddr::V6(ip)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-                own.to_bits() & mask == ip.to_bits() & mask
-            }
-            _ => false,
-        }
-    }
-}
-
-impl FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let complaint = || expected(Kind::Networks);
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits.parse::<u8>().map_err(|_| complaint())?)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| complaint())?;
-        let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.unwrap_or(bits_max);
-        if bits > bits_max { Err(complaint()) } else { Ok(Self { address, bits }) }
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bits_max = if self.address.is_ipv4() { 32 } else { 128 };
-        if self.bits == bits_max {
-            write!(f, "{}", self.address)
-        } else {
-            write!(f, "{}/{}", self.address, self.bits)
-        }
-    }
-}
-
 impl FromText for Network {
     fn from_text(text: &str, _: Kind) -> Result<Self, String> {
-        text.parse()
+        text.parse().map_err(|_| expected(Kind::Networks))
     }
 
     fn to_text(&self) -> String {

@@ -15,6 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
+use net::{ClientAddress, Peer};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 
@@ -26,7 +27,6 @@ use crate::action::request::{Call, Calls, Form};
 use crate::action::{Context, Failure, Outcome};
 use crate::app::App;
 use crate::metrics::Endpoint;
-use crate::net::{ClientAddress, Peer};
 use reply::Reply;
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";

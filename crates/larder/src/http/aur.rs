@@ -18,6 +18,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use net::{ClientAddress, MadeForOne, Peer, Shortcut, Shortened};
 use percent_encoding::percent_decode_str;
 
 use super::body::{self, Shape};
@@ -25,7 +26,6 @@ use super::error::HttpError;
 use super::pages;
 use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
-use crate::net::{ClientAddress, MadeForOne, Peer, Shortcut, Shortened};
 use crate::rate_limit::Decision;
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";

@@ -15,12 +15,12 @@ use futures_util::StreamExt as _;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
+use net::{ClientAddress, Peer};
 use serde_json::Value;
 
 use super::error::HttpError;
 use crate::app::App;
 use crate::bodies::{Held, Holder, NoRoom};
-use crate::net::{ClientAddress, Peer};
 
 pub(super) use self::shape::Shape;
 

@@ -2,9 +2,9 @@
 
 use http::header::{HOST, HeaderName};
 use http::{Extensions, HeaderMap, Uri};
+use net::Peer;
 
 use crate::app::App;
-use crate::net::Peer;
 
 const X_OUTSIDE_URL: HeaderName = HeaderName::from_static("x-outside-url");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");

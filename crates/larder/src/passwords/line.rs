@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::net::ClientKey;
+use net::ClientKey;
 
 /// Most requests of one client that wait, in each queue.
 pub(super) const PER_CLIENT_MAX: usize = 64;

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use net::ClientKey;
 use prometheus::IntGauge;
 use tokio::sync::oneshot;
 
 use super::TooMany;
 use super::line::{Line, Rank};
-use crate::net::ClientKey;
 
 /// The places for hashing passwords, and the line for them.
 pub(super) struct Places {

@@ -10,8 +10,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use net::ClientKey;
+
 use super::budget::Budgets;
-use crate::net::ClientKey;
 
 /// The time in which a budget is refilled, in milliseconds.
 pub(super) const WINDOW_MILLISECONDS: u64 = 600_000;

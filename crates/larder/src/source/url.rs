@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use net::Egress;
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, ETAG, HeaderMap, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH,
     LAST_MODIFIED, RETRY_AFTER,
@@ -27,7 +28,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::arrival::{Arrival, ArrivalKind, Stamp, Validators};
 use super::spec::{hex, mask_url};
 use super::{SourceError, SourceOptions};
-use crate::net::Egress;
 
 /// The longest wait that a server can ask for by `Retry-After`; a longer one is cut to this.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);

@@ -6,7 +6,8 @@ use std::{fs, future::Future};
 
 use account::Password;
 use larder::app::App;
-use larder::config::{AurSource, Config, ListenAddress, Secret};
+use larder::config::{AurSource, Config, Secret};
+use net::ListenAddress;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;

@@ -20,6 +20,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use net::{Peer, Shortcut, Shortened};
 use percent_encoding::percent_decode_str;
 use record::Serial;
 use reply::{Encoding, Reply};
@@ -32,7 +33,6 @@ use crate::http::negotiation::{accepted_encoding, has_known_tag, listed};
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::respond::{Conditions, respond};
 use crate::http::{auth, serial};
-use crate::net::{Peer, Shortcut, Shortened};
 use crate::stored::Stored;
 
 /// The revision of the body, for clients that want no more than its number.

@@ -10,6 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
+use net::Peer;
 use pypi::change::remove;
 use pypi::change::upload::{self, ToxUpload};
 use pypi::devpi::FileMeta;
@@ -29,7 +30,6 @@ use crate::http::auth;
 use crate::http::body::{BodyError, Shape, parsed};
 use crate::http::error::HttpError;
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
-use crate::net::Peer;
 
 /// What nginx takes for: send this file of an internal location instead.
 const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");

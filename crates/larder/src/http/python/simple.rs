@@ -11,6 +11,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use net::{Peer, Shortcut, Shortened};
 use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
 
 use super::ask::{Ask, is_installer};
@@ -22,7 +23,6 @@ use crate::http::error::HttpError;
 use crate::http::negotiation::{accepted_encoding, has_known_tag};
 use crate::http::respond::{Conditions, respond_now};
 use crate::http::serial;
-use crate::net::{Peer, Shortcut, Shortened};
 
 /// With it, whatever its value, links are absolute.
 const X_DEVPI_ABSOLUTE_URLS: HeaderName = HeaderName::from_static("x-devpi-absolute-urls");

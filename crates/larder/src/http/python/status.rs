@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{HeaderName, USER_AGENT};
 use jiff::Timestamp;
+use net::ListenAddress;
 use pypi::ResolutionOrder;
 use serde_json::json;
 
@@ -13,7 +14,6 @@ use super::project::{admit, admit_to_file};
 use super::rights::About;
 use super::route::Route;
 use super::{SERVER_VERSION_TEXT, reply};
-use crate::config::ListenAddress;
 use crate::http::error::HttpError;
 
 const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");

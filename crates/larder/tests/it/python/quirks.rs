@@ -272,7 +272,7 @@ fn out_of_the_box_as_devpi() {
     config.aur.enabled = false;
     config.python.devpi_defaults = true;
     let running = crate::server::wait_for(larder::start(config, Vec::new())).expect("it starts");
-    let larder::config::ListenAddress::Tcp(address) = running.addresses[0].clone() else {
+    let net::ListenAddress::Tcp(address) = running.addresses[0].clone() else {
         panic!("TCP was asked for");
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::StatusCode;
 use hyper::ext::ReasonPhrase;
+use net::{Egress, NotPublic};
 use pypi::change::push::{PushOrder, PushSource};
 use pypi::{FileRole, Filename, ReleaseFile, Stage};
 use reqwest::multipart::{Form, Part};
@@ -28,7 +29,6 @@ use crate::http::python::ask::Ask;
 use crate::http::python::reply;
 use crate::http::python::rights;
 use crate::http::python::write::{Refused, rule};
-use crate::net::{Egress, NotPublic};
 use crate::release_metadata;
 
 /// Time to connect, and time without a byte in either direction until the push is given up. A file may take as long

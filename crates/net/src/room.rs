@@ -2,7 +2,7 @@
 //!
 //! bytes are read, a request is open, an answer waits for its reader -> [`Share`] -> [`Room`] -> there is room, or the
 //! request gets 503, or its connection ends. What is counted is an upper bound of what the HTTP library keeps for the
-//! connection. The content of bodies that handlers have read is counted in [`crate::bodies`] instead.
+//! connection. The content of bodies that handlers have read is counted in the budget of bodies instead.
 //!
 //! A connection that waits for its next request and keeps nothing costs nothing here, so thousands of them may. A client
 //! may take as much as it leaves free beside a reserve, which is for those who take little, and for HTTP/1.1 requests whose

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::client::ClientAddress;
 use super::wire::Stream;
-use crate::config::ListenAddress;
+use crate::address::ListenAddress;
 
 /// Connections that the kernel keeps while the accept loop is busy; it may lower this (net.core.somaxconn).
 const BACKLOG: i32 = 4096;

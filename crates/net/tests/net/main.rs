@@ -24,10 +24,10 @@ use http::Response;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
-use larder::config::ListenAddress;
-use larder::net::{
-    ClientAddress, Counters, Limits, Listener, Peer, Reload, Routes, Server, Shortcut, Shortened,
-    TlsReloader, TrustedProxies, bind, install_crypto_provider, sockets_from_systemd,
+use net::{
+    ClientAddress, Counters, Limits, ListenAddress, Listener, Peer, Reload, Routes, Server,
+    Shortcut, Shortened, TlsReloader, TrustedProxies, bind, install_crypto_provider,
+    sockets_from_systemd,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;

@@ -7,9 +7,10 @@
 //! together; one that waits for its next request keeps nothing when memory is short.
 //!
 //! What is answered here, because no handler is reached: 400 and 431 for a head that hyper refuses, 400 for a request that
-//! names no host or several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the router's. This module
+//! names no host or several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the router's. This crate
 //! knows no route, no surface and no configuration file, and never waits for one client on behalf of another.
 
+mod address;
 mod client;
 mod egress;
 mod frames;
@@ -27,6 +28,7 @@ mod wire;
 
 use std::time::Duration;
 
+pub use self::address::{ListenAddress, Network, NotAnAddress};
 pub use self::client::{ClientAddress, ClientKey, TrustedProxies};
 pub use self::egress::{Egress, NotPublic};
 pub use self::front::{MadeForOne, Routes, Shortcut, Shortened};

@@ -15,7 +15,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, Url};
 
-use crate::config::Network;
+use crate::address::Network;
 
 /// IPv4 networks that are not public (IANA's registry of special-purpose addresses), with the relays of 6to4.
 const PRIVATE_IPV4: [(Ipv4Addr, u32); 16] = [
