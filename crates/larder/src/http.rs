@@ -9,7 +9,6 @@ mod aur;
 mod auth;
 mod body;
 pub mod dumps;
-mod endpoint;
 mod error;
 mod health;
 mod negotiation;
@@ -32,13 +31,14 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use futures_util::FutureExt as _;
-use http::StatusCode;
 use http::request::Parts;
+use http::{Method, StatusCode};
 use net::{ClientAddress, Peer, Routes, Shortcut, Shortened};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
-use crate::metrics::{Endpoint, Stopwatch, Surface};
+use crate::endpoint::{Endpoint, Place, Surface, Tree};
+use crate::metrics::Stopwatch;
 use crate::security;
 
 use people::Site;
@@ -76,11 +76,11 @@ impl Shortcut for Shortcuts {
         let article = || self.articles.as_ref().and_then(|it| caught(|| it.answer(head, peer)));
         let page = || self.pages.as_ref().and_then(|it| caught(|| it.answer(head, peer)));
         let (endpoint, answer) = if let Some(answer) = question {
-            (Endpoint::Rpc, answer)
+            (Endpoint::AnswerQuestion, answer)
         } else if let Some(answer) = article() {
-            (Endpoint::Article, answer)
+            (Endpoint::ReadArticle, answer)
         } else {
-            (Endpoint::SimplePage, page()?)
+            (Endpoint::ShowSimplePage, page()?)
         };
         match answer {
             Shortened::Now(ref response) | Shortened::Finished(ref response) => {
@@ -221,7 +221,7 @@ async fn count(
     next: Next,
 ) -> Response {
     let stopwatch = Stopwatch::start();
-    let endpoint = endpoint::of(surface, request.method(), request.uri().path());
+    let endpoint = endpoint_of(surface, request.method(), request.uri().path());
     let peer = request.extensions().get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     let client = ClientAddress::resolve(peer, request.headers(), &app.trusted);
     let is_browsed = surface != Surface::Admin && people::is_browser(request.headers());
@@ -233,6 +233,26 @@ async fn count(
     let endpoint = response.extensions().get().copied().unwrap_or(endpoint);
     app.metrics.responded(endpoint, response.status(), stopwatch);
     response
+}
+
+/// What the router answers on a listener of the `surface`: the main one is of the house. A handler that knows better puts its
+/// endpoint among the extensions of the response.
+fn endpoint_of(surface: Surface, method: &Method, path: &str) -> Endpoint {
+    let (tree, otherwise) = match surface {
+        Surface::Admin => (Tree::Admin, Endpoint::FindNothingForAdmins),
+        _ => (Tree::Main, Endpoint::FindNothing),
+    };
+    let pattern = match path.strip_prefix('/').unwrap_or_default().split_once('/') {
+        Some(("rpc" | "api", _)) if Place::named(tree, path).is_none() => "/rpc",
+        Some(("article", rest)) if rest.ends_with("/history") => "/article/{article}/history",
+        Some(("article", rest)) if rest.ends_with("/diff") => "/article/{article}/diff",
+        Some(("article", _)) if *method == Method::POST => "/article/{article}/{version}",
+        Some(("article", _)) => "/article/{article}",
+        _ => path,
+    };
+    let names = || path.split('/').skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let place = Place::named(tree, pattern).or_else(|| Place::find(tree, &names(), Some(method)));
+    place.map_or(otherwise, |place| place.endpoint(method).unwrap_or_else(|| place.first()))
 }
 
 fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {

@@ -11,6 +11,7 @@ pub mod config;
 pub mod contents;
 pub mod cpu_pool;
 pub mod demo;
+pub mod endpoint;
 pub mod free_space;
 pub mod http;
 pub mod identity;

@@ -3,7 +3,6 @@
 //! goaurrpc's names are kept to the letter, as dashboards ask for them; names of ours begin with
 //! `larder_`. What a request counts is looked up beforehand: no label is hashed on the hot path.
 
-mod endpoint;
 mod times;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -16,9 +15,9 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use crate::endpoint::{Endpoint, Surface};
 use crate::{cpu_pool, passwords, stored};
 
-pub use self::endpoint::{Endpoint, Surface};
 pub use self::times::{SAMPLED_OF, Stopwatch};
 
 /// goaurrpc's buckets for `rpc_request_duration_seconds`, in seconds.

@@ -26,7 +26,7 @@ use super::{auth, body, pages, python, serial};
 use crate::action::request::{Call, Calls, Form};
 use crate::action::{Context, Failure, Outcome};
 use crate::app::App;
-use crate::metrics::Endpoint;
+use crate::endpoint::Endpoint;
 use reply::Reply;
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
@@ -62,7 +62,7 @@ pub(super) async fn index(State(app): State<Arc<App>>, request: Request) -> Resp
                 ""
             };
             let mut response = run(app, &head, &json, form, hint).await;
-            response.extensions_mut().insert(Endpoint::ActionRun);
+            response.extensions_mut().insert(Endpoint::RunActions);
             response
         }
         Some(Err(error)) => error.into_response(),

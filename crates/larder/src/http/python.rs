@@ -1,6 +1,6 @@
 //! The Python index: devpi's URL space, and what installers and uploaders ask of it.
 //!
-//! path -> [`route::Route`] -> handler -> response, with devpi's headers on every one. Whatever no other
+//! path -> [`route::Route`] -> (by the method) [`Endpoint`] -> handler -> response, with devpi's headers on every one. Whatever no other
 //! surface answers comes here: `/{user}/{index}/…` has no prefix of its own.
 
 mod ask;
@@ -10,7 +10,7 @@ mod project;
 mod push;
 mod reply;
 mod rights;
-pub(super) mod route;
+mod route;
 mod search;
 mod simple;
 mod stages;
@@ -28,14 +28,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use self::ask::Ask;
 use self::route::Route;
-use super::endpoint::{self, Posted};
+use self::write::Refused;
 use super::error::{self, HttpError};
 use crate::app::App;
-use crate::metrics::Endpoint;
+use crate::endpoint::Endpoint;
 use crate::stored::Stored;
 
 pub use self::documentation::OpenZips;
@@ -59,14 +59,24 @@ const X_DEVPI_SERIAL: HeaderName = HeaderName::from_static("x-devpi-serial");
 pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let written = Arc::new(AtomicU64::new(0));
-    let mut endpoint = Endpoint::PythonOther;
+    let mut endpoint = Endpoint::FindNoRoute;
     let mut response = match Ask::new(app.clone(), head, written.clone()).await {
         Ok(ask) => {
-            let route = Route::parse(&ask.path);
-            endpoint = endpoint::of_python(&ask.head.method, route.as_ref(), || posted(&ask));
-            match dispatch(&ask, route, body).await {
+            let outcome = match Route::parse(&ask.path, Some(&ask.head.method)) {
+                Some(route) => {
+                    let found = route.place.endpoint(&ask.head.method).map(|it| refined(&ask, it));
+                    endpoint = found.unwrap_or_else(|| route.place.first());
+                    match found {
+                        Some(endpoint) => dispatch(&ask, endpoint, &route, body).await,
+                        None => wrong_method(&ask, &route),
+                    }
+                }
+                None => Err(error::nothing_at(&ask.path).into()),
+            };
+            match outcome {
                 Ok(response) => response,
-                Err(error) => reply::failure(&ask, error),
+                Err(Refused::Rule(response)) => *response,
+                Err(Refused::Failure(error)) => reply::failure(&ask, error),
             }
         }
         Err(error) => error.into_response(),
@@ -103,125 +113,103 @@ fn insert_headers(headers: &mut HeaderMap, stored: &Stored) {
     headers.entry(X_DEVPI_SERIAL).or_insert_with(|| HeaderValue::from(stored.serial.0));
 }
 
-/// The table: every URL of this surface and what answers it, as devpi orders them.
-async fn dispatch(ask: &Ask, route: Option<Route>, body: Body) -> Result<Response, HttpError> {
-    let Some(route) = route else {
-        return Err(error::nothing_at(&ask.path));
-    };
-    if ask.is_read() {
-        return read(ask, &route).await;
-    }
-    match (ask.head.method.as_str(), &route) {
-        ("POST", Route::Login) => users::login(ask, body).await,
-        (_, Route::AuthCheck) => status::auth_check(ask).await,
-        ("PUT" | "PATCH" | "DELETE", Route::User { user }) => users::user(ask, user, body).await,
-        ("POST", Route::Stage { stage }) => post(ask, stage, body).await,
-        ("PUSH", Route::Stage { stage }) => push::release(ask, stage, body).await,
-        ("PUT" | "PATCH" | "DELETE", Route::Stage { stage }) => {
-            stages::stage(ask, stage, body).await
-        }
-        ("POST", Route::Retention { stage }) => yank::retain(ask, stage, body).await,
-        ("POST", Route::File { stage, path }) => {
-            files::add_tox_result(ask, stage, path, body).await
-        }
-        ("DELETE", Route::File { stage, path }) => files::remove(ask, stage, path).await,
-        ("POST" | "DELETE", Route::FileYank { stage, path }) => {
-            yank::file(ask, stage, path, body).await
-        }
-        ("POST", Route::SimpleList { stage } | Route::SimpleProject { stage, .. }) => {
-            Ok(simple::no_uploads(ask, stage))
-        }
-        ("POST", Route::Refresh { stage, project }) => simple::refresh(ask, stage, project).await,
-        ("POST", Route::Version { stage, project, version }) if version == "refresh" => {
-            simple::refresh(ask, stage, project).await
-        }
-        ("DELETE", Route::Project { stage, project }) => project::remove(ask, stage, project).await,
-        ("DELETE", Route::Version { stage, project, version }) => {
-            project::remove_version(ask, stage, project, version).await
-        }
-        ("POST" | "PUT" | "DELETE", Route::ProjectStatus { stage, project }) => {
-            yank::project_status(ask, stage, project, body).await
-        }
-        ("POST" | "DELETE", Route::Yank { stage, project, version }) => {
-            yank::release(ask, stage, project, version, body).await
-        }
-        ("POST", Route::Root | Route::User { .. } | Route::Project { .. })
-            if upload::is_form(ask) =>
-        {
-            Ok(upload::no_uploads(ask, &route))
-        }
-        _ => Err(HttpError::method_not_allowed(&ask.head.method, &ask.path, route.methods())),
-    }
-}
-
-/// GET and HEAD.
-async fn read(ask: &Ask, route: &Route) -> Result<Response, HttpError> {
-    match route {
-        Route::Root if ask.wants_json() => users::list(ask).await,
-        Route::Root => Err(error::nothing_at(ask.head.uri.path())),
-        Route::Status => status::status(ask).await,
-        Route::Api { user, index } => stages::api(ask, user.as_deref(), index.as_deref()).await,
-        Route::AuthCheck => status::auth_check(ask).await,
-        Route::Search => search::search(ask).await,
-        Route::User { user } => users::user(ask, user, Body::empty()).await,
-        Route::Stage { stage } if ask.wants_page() => simple::list(ask, stage).await,
-        Route::Stage { stage } => stages::stage(ask, stage, Body::empty()).await,
-        Route::File { stage, path } => files::file(ask, stage, path).await,
+/// What answers each endpoint of this surface.
+async fn dispatch(
+    ask: &Ask,
+    endpoint: Endpoint,
+    route: &Route,
+    body: Body,
+) -> Result<Response, Refused> {
+    let Route { user, stage, project, version, file, .. } = route;
+    match endpoint {
+        Endpoint::ListUsers if ask.wants_json() => users::list_users(ask).await,
+        Endpoint::ListUsers => Err(error::nothing_at(ask.head.uri.path()).into()),
+        Endpoint::ShowServerStatus => status::show_server_status(ask).await,
+        Endpoint::ShowApi => stages::show_api(ask, stage).await,
+        Endpoint::CheckAccess => status::check_access(ask).await,
+        Endpoint::LogIn => users::log_in(ask, body).await,
+        Endpoint::Search => search::search(ask).await,
+        Endpoint::SearchByXmlRpc => search::search_by_xml_rpc(ask, stage, body).await,
+        Endpoint::ShowUser => users::show_user(ask, user).await,
+        Endpoint::CreateUser => users::create_user(ask, user, body).await,
+        Endpoint::ModifyUser => users::modify_user(ask, user, body).await,
+        Endpoint::DeleteUser => users::delete_user(ask, user).await,
+        Endpoint::ShowIndex if ask.wants_page() => simple::list_projects(ask, stage).await,
+        Endpoint::ShowIndex => stages::show_index(ask, stage).await,
+        Endpoint::CreateIndex => stages::create_index(ask, stage, body).await,
+        Endpoint::ModifyIndex => stages::modify_index(ask, stage, body).await,
+        Endpoint::DeleteIndex => stages::delete_index(ask, stage).await,
+        Endpoint::ApplyRetention => yank::apply_retention(ask, stage, body).await,
+        Endpoint::UploadFile => upload_or_push(ask, stage, body).await,
+        Endpoint::PushRelease => push::push_release(ask, stage, body).await,
+        Endpoint::DownloadFile => files::download_file(ask, stage, file).await,
         // Files without a digest are those of mirrors.
-        Route::ExternalFile { .. } => {
+        Endpoint::FindExternalFile => {
             Ok(reply::refusal(ask, StatusCode::NOT_FOUND, "no such file"))
         }
-        Route::SimpleList { stage } => simple::list(ask, stage).await,
-        Route::SimpleProject { stage, project } => simple::project(ask, stage, project).await,
-        Route::Project { stage, project } if ask.wants_page() => {
-            simple::project(ask, stage, project).await
+        Endpoint::AddToxResult => files::add_tox_result(ask, stage, file, body).await,
+        Endpoint::DeleteFile => files::delete_file(ask, stage, file).await,
+        Endpoint::YankFile => yank::yank_file(ask, stage, file, body).await,
+        Endpoint::ListProjects => simple::list_projects(ask, stage).await,
+        Endpoint::ShowSimplePage => simple::show_simple_page(ask, stage, project).await,
+        Endpoint::RefreshPage => simple::refresh_page(ask, stage, project).await,
+        Endpoint::ShowProject if ask.wants_page() => {
+            simple::show_simple_page(ask, stage, project).await
         }
-        Route::Project { stage, project } => project::config(ask, stage, project).await,
-        Route::Version { stage, project, version } => {
-            project::version(ask, stage, project, version).await
+        Endpoint::ShowProject => project::show_project(ask, stage, project).await,
+        Endpoint::DeleteProject => project::delete_project(ask, stage, project).await,
+        Endpoint::ShowProjectStatus => yank::show_project_status(ask, stage, project).await,
+        Endpoint::ChangeProjectStatus => {
+            yank::change_project_status(ask, stage, project, body).await
         }
-        Route::ProjectStatus { stage, project } => {
-            yank::project_status(ask, stage, project, Body::empty()).await
+        Endpoint::ShowRelease => project::show_release(ask, stage, project, version).await,
+        Endpoint::DeleteRelease => project::delete_release(ask, stage, project, version).await,
+        Endpoint::YankRelease => yank::yank_release(ask, stage, project, version, body).await,
+        Endpoint::ShowDocumentation => documentation::show_documentation(ask, route).await,
+        Endpoint::ShowToxResults => tox_results::show_tox_results(ask, route).await,
+        other => unreachable!("{other:?} has no place in the tree of this surface"),
+    }
+}
+
+/// A method that the place does not have. An upload is told where it belongs.
+fn wrong_method(ask: &Ask, route: &Route) -> Result<Response, Refused> {
+    let is_post = ask.head.method == Method::POST;
+    match route.place.first() {
+        Endpoint::ListProjects | Endpoint::ShowSimplePage if is_post => {
+            Ok(simple::no_uploads(ask, &route.stage))
         }
-        Route::Documentation { stage, project, version, path } => {
-            documentation::page(ask, stage, project, version, path).await
+        Endpoint::ListUsers | Endpoint::ShowUser | Endpoint::ShowProject
+            if is_post && upload::is_form(ask) =>
+        {
+            Ok(upload::no_uploads(ask, route))
         }
-        Route::ToxResults { stage, project, version, path } => {
-            tox_results::page(ask, stage, project, version, path).await
-        }
-        Route::Login
-        | Route::Retention { .. }
-        | Route::FileYank { .. }
-        | Route::Yank { .. }
-        | Route::Refresh { .. } => {
-            Err(HttpError::method_not_allowed(&ask.head.method, &ask.path, route.methods()))
+        _ => {
+            let (method, allow) = (&ask.head.method, route.place.allow());
+            Err(HttpError::method_not_allowed(method, &ask.path, allow).into())
         }
     }
 }
 
-/// `POST /{user}/{index}`: a form is an upload, XML a call, and everything else JSON, whatever it says it is; so is what
-/// begins as an object of JSON and says that it is a form.
-async fn post(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
-    match posted(ask) {
-        Posted::Form if !media_type(ask).starts_with("multipart/") => {
-            // `curl -d` says that of whatever it sends.
-            match write::peeked(body).await {
-                (Some(b'{'), body) => push::release(ask, stage, body).await,
-                (_, body) => upload::upload(ask, stage, body).await,
-            }
-        }
-        Posted::Form => upload::upload(ask, stage, body).await,
-        Posted::Xml => search::xml_rpc(ask, stage, body).await,
-        Posted::Json => push::release(ask, stage, body).await,
-    }
-}
-
-/// What the request says of its body.
-fn posted(ask: &Ask) -> Posted {
+/// Which endpoint a `POST /{user}/{index}` is for, by what it says of its body: a form is an upload, XML a call, and
+/// everything else JSON, whatever it says it is.
+fn refined(ask: &Ask, endpoint: Endpoint) -> Endpoint {
     match media_type(ask).as_str() {
-        "multipart/form-data" | "application/x-www-form-urlencoded" => Posted::Form,
-        "text/xml" | "application/xml" => Posted::Xml,
-        _ => Posted::Json,
+        _ if endpoint != Endpoint::UploadFile => endpoint,
+        "multipart/form-data" | "application/x-www-form-urlencoded" => Endpoint::UploadFile,
+        "text/xml" | "application/xml" => Endpoint::SearchByXmlRpc,
+        _ => Endpoint::PushRelease,
+    }
+}
+
+/// Takes a form. What begins as an object of JSON and says that it is a form, is a push: `curl -d` says that of whatever it
+/// sends.
+async fn upload_or_push(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+    if media_type(ask).starts_with("multipart/") {
+        return upload::upload_file(ask, stage, body).await;
+    }
+    match write::peeked(body).await {
+        (Some(b'{'), body) => push::push_release(ask, stage, body).await,
+        (_, body) => upload::upload_file(ask, stage, body).await,
     }
 }
 

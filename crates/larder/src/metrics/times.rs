@@ -1,4 +1,4 @@
-//! [`Times`]: how long requests take, a histogram for each [`Endpoint`].
+//! [`Times`]: how long requests take, a histogram for each route: the endpoints of one surface that share a label.
 //!
 //! head of a request -> [`Stopwatch`] -> head of its answer -> [`Times::add`] -> `/metrics`.
 //! Adding takes no lock and looks no label up. The answers that are ready in memory take a few microseconds, of which two
@@ -14,7 +14,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
 use prometheus::{Opts, core::Describer as _};
 
-use super::Endpoint;
+use crate::endpoint::Endpoint;
 
 /// Of how many ready answers one is timed.
 pub const SAMPLED_OF: u32 = 16;
@@ -92,20 +92,24 @@ impl Histogram {
         self.sum_nanoseconds.fetch_add(nanoseconds.saturating_mul(weight), Relaxed);
     }
 
-    fn render(&self) -> proto::Histogram {
+    /// The sum of these.
+    fn render(parts: &[&Histogram]) -> proto::Histogram {
+        let sum = |of: &dyn Fn(&Histogram) -> &AtomicU64| -> u64 {
+            parts.iter().map(|part| of(part).load(Relaxed)).sum()
+        };
         let mut count = 0;
         let mut buckets = Vec::with_capacity(BOUNDS.len());
-        for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
-            count += bucket.load(Relaxed);
+        for (at, bound) in BOUNDS.into_iter().enumerate() {
+            count += sum(&|part| &part.buckets[at]);
             let mut cumulative = proto::Bucket::default();
             cumulative.set_cumulative_count(count);
             cumulative.set_upper_bound(Duration::from_nanos(bound).as_secs_f64());
             buckets.push(cumulative);
         }
         let mut histogram = proto::Histogram::default();
-        histogram.set_sample_count(count + self.buckets[BOUNDS.len()].load(Relaxed));
-        let sum = Duration::from_nanos(self.sum_nanoseconds.load(Relaxed));
-        histogram.set_sample_sum(sum.as_secs_f64());
+        histogram.set_sample_count(count + sum(&|part| &part.buckets[BOUNDS.len()]));
+        let took = Duration::from_nanos(sum(&|part| &part.sum_nanoseconds));
+        histogram.set_sample_sum(took.as_secs_f64());
         histogram.set_bucket(buckets);
         histogram
     }
@@ -139,18 +143,25 @@ impl Collector for Times {
             label.set_value(value.to_owned());
             label
         };
-        let metrics =
-            Endpoint::ALL.iter().zip(self.by_endpoint.iter()).filter_map(|(at, times)| {
-                let histogram = times.render();
-                // Nobody asks most endpoints of most servers.
-                if histogram.get_sample_count() == 0 {
-                    return None;
-                }
-                let labels = vec![label("route", at.name()), label("surface", at.surface().name())];
-                let mut metric = proto::Metric::from_label(labels);
-                metric.set_histogram(histogram);
-                Some(metric)
-            });
+        let mut routes: Vec<(Endpoint, Vec<&Histogram>)> = Vec::new();
+        for (endpoint, times) in Endpoint::ALL.iter().zip(self.by_endpoint.iter()) {
+            let labels = |it: Endpoint| (it.surface(), it.route());
+            match routes.iter_mut().find(|(it, _)| labels(*it) == labels(*endpoint)) {
+                Some((_, parts)) => parts.push(times),
+                None => routes.push((*endpoint, vec![times])),
+            }
+        }
+        let metrics = routes.into_iter().filter_map(|(at, parts)| {
+            let histogram = Histogram::render(&parts);
+            // Nobody asks most endpoints of most servers.
+            if histogram.get_sample_count() == 0 {
+                return None;
+            }
+            let labels = vec![label("route", at.route()), label("surface", at.surface().name())];
+            let mut metric = proto::Metric::from_label(labels);
+            metric.set_histogram(histogram);
+            Some(metric)
+        });
         let mut family = MetricFamily::default();
         family.set_name(self.desc.fq_name.clone());
         family.set_help(self.desc.help.clone());
@@ -171,7 +182,7 @@ mod tests {
         histogram.add(Duration::from_micros(20), 16);
         histogram.add(Duration::from_millis(400), 1);
         histogram.add(Duration::from_secs(40), 1);
-        let rendered = histogram.render();
+        let rendered = Histogram::render(&[&histogram]);
         let buckets = rendered.get_bucket().iter();
         let buckets: Vec<_> = buckets.map(|it| (it.upper_bound(), it.cumulative_count())).collect();
         assert_eq!(buckets[..3], [(0.00001, 1), (0.00003, 17), (0.0001, 17)]);

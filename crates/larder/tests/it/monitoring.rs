@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use larder::metrics::Endpoint;
+use larder::endpoint::Endpoint;
 use serde_json::{Value, json};
 
 use crate::process::Process;
@@ -129,7 +129,7 @@ fn every_surface_has_its_times_and_what_is_watched_is_there() {
         let missing: Vec<_> = asked.difference(&there).collect();
         assert!(missing.is_empty(), "{path} asks for what a server does not have: {missing:?}");
         // And so are the routes: a name that is not in the table matches nothing, for ever.
-        let known: BTreeSet<&str> = Endpoint::ALL.iter().map(|it| it.name()).collect();
+        let known: BTreeSet<&str> = Endpoint::ALL.iter().map(|it| it.route()).collect();
         for (_, rest) in file.match_indices("route=").map(|(at, _)| file.split_at(at)) {
             let routes = rest.trim_start_matches("route=").trim_start_matches(['~', '\\', '"']);
             let routes = routes.split(['\\', '"']).next().unwrap_or_default();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use account::Principal;
-use http::Method;
 use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
 use pypi::devpi::View;
@@ -55,11 +54,6 @@ impl Ask {
     /// Notes a commit of this request, which its response names.
     pub(super) fn wrote(&self, serial: Serial) {
         self.written.fetch_max(serial.0, Relaxed);
-    }
-
-    /// Whether this is a method that changes nothing.
-    pub(super) fn is_read(&self) -> bool {
-        matches!(self.head.method, Method::GET | Method::HEAD)
     }
 
     /// A header's value, where it is text.

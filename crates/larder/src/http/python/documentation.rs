@@ -28,6 +28,7 @@ use tokio::sync::Semaphore;
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
 use super::rights::About;
+use super::route::Route;
 use super::write::{Refused, rule};
 use super::{reply, simple};
 use crate::app::App;
@@ -109,27 +110,13 @@ enum Unopened {
 }
 
 /// `/{user}/{index}/{project}/{version}/+doc/{path}`; the version may be `latest` or `stable`.
-pub(super) async fn page(
-    ask: &Ask,
-    stage: &str,
-    project: &str,
-    version: &str,
-    path: &[String],
-) -> Result<Response, HttpError> {
-    find(ask, stage, project, version, path).await.or_else(Refused::into_result)
-}
-
-async fn find(
-    ask: &Ask,
-    stage: &str,
-    project: &str,
-    version: &str,
-    path: &[String],
-) -> Result<Response, Refused> {
-    let order = readable(ask, stage, false, About::Project(project)).await?;
+pub(super) async fn show_documentation(ask: &Ask, route: &Route) -> Result<Response, Refused> {
+    let Route { stage, project, version, file: path, .. } = route;
+    let about = About::Project(project.name.as_ref());
+    let order = readable(ask, stage, false, about).await?;
     let is_public = order.readers().is_empty();
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
-    let no_project = || missing(format!("The project {project} does not exist."));
+    let no_project = || missing(format!("The project {} does not exist.", project.as_sent));
     let name = in_one_spelling(ask, project, no_project)?;
     let view = order.project(name.as_str()).ok_or_else(no_project)?;
     let versions = view.versions();
@@ -138,7 +125,7 @@ async fn find(
         missing(format!("There is no documentation of {name} in version {version}."))
     })?;
     let zip = opened(&ask.app, *docs.digest()).await?;
-    let joined = path.join("/");
+    let joined = path.joined();
     let is_directory = ask.path.ends_with('/');
     let index = match joined.as_str() {
         "" => "index.html".to_owned(),

@@ -14,7 +14,7 @@ use net::Peer;
 use pypi::change::remove;
 use pypi::change::upload::{self, ToxUpload};
 use pypi::devpi::FileMeta;
-use pypi::{ChangeError, Directory, FileLookup, FileRole, ReleaseFile};
+use pypi::{ChangeError, FileLookup, FileRole, ReleaseFile};
 use record::Digest;
 use serde::de::IgnoredAny;
 use store::blobs::Verdict;
@@ -24,6 +24,7 @@ use super::ask::Ask;
 use super::project::admit_to_file;
 use super::reply;
 use super::rights::{About, remover, tester};
+use super::route::FilePath;
 use super::stages::refused;
 use super::write::{Refused, committed, whole_body};
 use crate::http::auth;
@@ -42,11 +43,14 @@ const FOR_EVER_PRIVATE: &str = "max-age=365000000, immutable, private";
 const TOX_RESULT_DEPTH_MAX: usize = 128;
 
 /// `/{user}/{index}/+f/{abc}/{0123456789abc}/{filename}`
-pub(super) async fn file(ask: &Ask, stage: &str, path: &[String]) -> Result<Response, HttpError> {
+pub(super) async fn download_file(
+    ask: &Ask,
+    stage: &str,
+    path: &FilePath,
+) -> Result<Response, Refused> {
     let none = || Ok(reply::refusal(ask, StatusCode::NOT_FOUND, "no such file"));
     let Some(stage) = ask.stored.index.stage(stage) else { return none() };
-    let [first, second, filename] = path else { return none() };
-    let Some(directory) = Directory::parse(first, second) else { return none() };
+    let Some((directory, filename)) = path.place() else { return none() };
     let found = stage.file(directory, filename);
     let is_public = stage.config().is_public();
     admit_to_file(ask, stage, About::File(path)).await?;
@@ -56,19 +60,13 @@ pub(super) async fn file(ask: &Ask, stage: &str, path: &[String]) -> Result<Resp
             Ok(reply::result(StatusCode::OK, "releasefilemeta", meta, None))
         }
         FileLookup::Found { file, .. } => {
-            send(
-                ask,
-                &file,
-                *file.digest(),
-                Some(file.size_bytes()),
-                content_type(filename),
-                is_public,
-            )
-            .await
+            let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
+            Ok(send(ask, &file, *file.digest(), size_bytes, media_type, is_public).await?)
         }
         FileLookup::CoreMetadata { file, .. } => match file.core_metadata() {
             Some(digest) => {
-                send(ask, &file, *digest, None, "application/octet-stream", is_public).await
+                let media_type = "application/octet-stream";
+                Ok(send(ask, &file, *digest, None, media_type, is_public).await?)
             }
             None => none(),
         },
@@ -80,85 +78,81 @@ pub(super) async fn file(ask: &Ask, stage: &str, path: &[String]) -> Result<Resp
 }
 
 /// `DELETE` of a file; a test result and documentation, too.
-pub(super) async fn remove(ask: &Ask, stage: &str, path: &[String]) -> Result<Response, HttpError> {
+pub(super) async fn delete_file(
+    ask: &Ask,
+    stage: &str,
+    path: &FilePath,
+) -> Result<Response, Refused> {
     const PURPOSE: &str = "removing a file";
-    let removing = async {
-        let principal = ask.principal().await?;
-        let about = About::File(path);
-        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
-        let shown = format!("{stage}/+f/{}", path.join("/"));
-        let missing = || refused(ChangeError::NoFile { path: shown.clone() });
-        let [first, second, filename] = path else { return Err(missing()) };
-        let directory = Directory::parse(first, second).ok_or_else(missing)?;
-        let force = ask.has_flag("force");
-        committed(ask, |basis| {
-            let stored = basis.stored();
-            remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
-            let batch = remove::file(&stored.index, stage, directory, filename, force);
-            Ok((Some(batch.map_err(refused)?), ()))
-        })
-        .await?;
-        Ok(reply::message(StatusCode::OK, &format!("package '{shown}' deleted")))
-    };
-    removing.await.or_else(Refused::into_result)
+    let principal = ask.principal().await?;
+    let about = About::File(path);
+    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
+    let shown = format!("{stage}/+f/{}", path.joined());
+    let missing = || refused(ChangeError::NoFile { path: shown.clone() });
+    let (directory, filename) = path.place().ok_or_else(missing)?;
+    let force = ask.has_flag("force");
+    committed(ask, |basis| {
+        let stored = basis.stored();
+        remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
+        let batch = remove::file(&stored.index, stage, directory, filename, force);
+        Ok((Some(batch.map_err(refused)?), ()))
+    })
+    .await?;
+    Ok(reply::message(StatusCode::OK, &format!("package '{shown}' deleted")))
 }
 
 /// `POST` of a test result to the file that was tested.
 pub(super) async fn add_tox_result(
     ask: &Ask,
     stage: &str,
-    path: &[String],
+    path: &FilePath,
     body: Body,
-) -> Result<Response, HttpError> {
-    let adding = async {
-        let principal = ask.principal().await?;
-        let about = About::File(path);
-        let found = tester(ask, &ask.stored, &principal, stage, about)?;
-        let (stage, shown) = (found.name(), format!("{}/+f/{}", found.name(), path.join("/")));
-        let missing = || refused(ChangeError::NoReleaseFile { path: shown.clone() });
-        let [first, second, filename] = path else { return Err(missing()) };
-        let directory = Directory::parse(first, second).ok_or_else(missing)?;
-        // What is not there is told before the body is taken.
-        let is_release = |lookup: &FileLookup| matches!(lookup, FileLookup::Found { file, .. } if file.role() == FileRole::Release);
-        if !is_release(&found.file(directory, filename)) {
-            return Err(missing());
-        }
-        auth::admit_to_disk(&ask.app, &principal).await?;
-        let bytes_max = ask.app.config.python.tox_result_bytes_max;
-        let body = whole_body(ask, &principal, body, bytes_max).await?;
-        let (bytes, _held) = body.into_parts();
-        let looked_at = bytes.clone();
-        if !parsed(&ask.app, bytes.len(), move || is_flat_json(&looked_at)).await {
-            return Err(BodyError::NotJson.into());
-        }
-        let blob = ask.app.keeper.blobs.put(bytes).await.map_err(|error| {
-            tracing::error!(%error, "a test result cannot be kept");
-            HttpError::unavailable("the test result cannot be kept now; nothing was written", 5)
-        })?;
-        let path = committed(ask, |basis| {
-            let stored = basis.stored();
-            tester(ask, stored, basis.principal(), stage.as_str(), about)?;
-            let upload = ToxUpload {
-                stage,
-                directory,
-                filename,
-                name: None,
-                digest: blob.digest,
-                size_bytes: blob.size_bytes,
-                who: basis.principal().user_name(),
-                at: Timestamp::now(),
-                log: &[],
-                is_bounded: true,
-            };
-            let (batch, path) = upload::tox_result(&stored.index, &upload).map_err(refused)?;
-            Ok((Some(batch), path))
-        })
-        .await?;
-        // As in a link, the digest is beside the path.
-        let path = format!("{path}#sha256={}", blob.digest);
-        Ok(reply::result(StatusCode::OK, "toxresultpath", path, None))
-    };
-    adding.await.or_else(Refused::into_result)
+) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let about = About::File(path);
+    let found = tester(ask, &ask.stored, &principal, stage, about)?;
+    let (stage, shown) = (found.name(), format!("{}/+f/{}", found.name(), path.joined()));
+    let missing = || refused(ChangeError::NoReleaseFile { path: shown.clone() });
+    let (directory, filename) = path.place().ok_or_else(missing)?;
+    // What is not there is told before the body is taken.
+    let is_release = |lookup: &FileLookup| matches!(lookup, FileLookup::Found { file, .. } if file.role() == FileRole::Release);
+    if !is_release(&found.file(directory, filename)) {
+        return Err(missing());
+    }
+    auth::admit_to_disk(&ask.app, &principal).await?;
+    let bytes_max = ask.app.config.python.tox_result_bytes_max;
+    let body = whole_body(ask, &principal, body, bytes_max).await?;
+    let (bytes, _held) = body.into_parts();
+    let looked_at = bytes.clone();
+    if !parsed(&ask.app, bytes.len(), move || is_flat_json(&looked_at)).await {
+        return Err(BodyError::NotJson.into());
+    }
+    let blob = ask.app.keeper.blobs.put(bytes).await.map_err(|error| {
+        tracing::error!(%error, "a test result cannot be kept");
+        HttpError::unavailable("the test result cannot be kept now; nothing was written", 5)
+    })?;
+    let path = committed(ask, |basis| {
+        let stored = basis.stored();
+        tester(ask, stored, basis.principal(), stage.as_str(), about)?;
+        let upload = ToxUpload {
+            stage,
+            directory,
+            filename,
+            name: None,
+            digest: blob.digest,
+            size_bytes: blob.size_bytes,
+            who: basis.principal().user_name(),
+            at: Timestamp::now(),
+            log: &[],
+            is_bounded: true,
+        };
+        let (batch, path) = upload::tox_result(&stored.index, &upload).map_err(refused)?;
+        Ok((Some(batch), path))
+    })
+    .await?;
+    // As in a link, the digest is beside the path.
+    let path = format!("{path}#sha256={}", blob.digest);
+    Ok(reply::result(StatusCode::OK, "toxresultpath", path, None))
 }
 
 /// Whether these bytes are JSON of a moderate depth; nothing is built of it.

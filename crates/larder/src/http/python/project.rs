@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use super::ask::Ask;
 use super::rights::{About, check_file_reader, check_reader, remover};
+use super::route::Project;
 use super::stages::refused;
 use super::write::{Refused, committed, rule};
 use super::{reply, simple};
@@ -79,18 +80,18 @@ pub(super) fn no_stage(stage: &str) -> Refused {
 }
 
 /// What a project is called here, or where it is found under that name.
-fn normalized(ask: &Ask, project: &str) -> Result<ProjectName, Refused> {
-    in_one_spelling(ask, project, || no_project(project))
+fn normalized<'ask>(ask: &Ask, project: &'ask Project) -> Result<&'ask ProjectName, Refused> {
+    in_one_spelling(ask, project, || no_project(&project.as_sent))
 }
 
 /// The same; `missing` says that no project can have this name.
-pub(super) fn in_one_spelling(
+pub(super) fn in_one_spelling<'ask>(
     ask: &Ask,
-    project: &str,
+    project: &'ask Project,
     missing: impl FnOnce() -> Refused,
-) -> Result<ProjectName, Refused> {
-    let name = ProjectName::normalize(project).map_err(|_| missing())?;
-    if name.as_str() == project {
+) -> Result<&'ask ProjectName, Refused> {
+    let name = project.name.as_ref().ok_or_else(missing)?;
+    if project.is_normalized() {
         return Ok(name);
     }
     Err(Refused::from(simple::redirect(ask, &ask.path_with(2, name.as_str()))))
@@ -115,33 +116,33 @@ fn check_accept(ask: &Ask) -> Result<(), Refused> {
 }
 
 /// `GET /{user}/{index}/{project}`
-pub(super) async fn config(ask: &Ask, stage: &str, project: &str) -> Result<Response, HttpError> {
-    show_project(ask, stage, project).await.or_else(Refused::into_result)
-}
-
-async fn show_project(ask: &Ask, stage: &str, project: &str) -> Result<Response, Refused> {
+pub(super) async fn show_project(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+) -> Result<Response, Refused> {
     check_accept(ask)?;
     let is_alone = ask.has_flag("ignore_bases");
-    let order = readable(ask, stage, is_alone, About::Project(project)).await?;
+    let order = readable(ask, stage, is_alone, About::Project(project.name.as_ref())).await?;
     let name = normalized(ask, project)?;
     let Some(view) = order.project(name.as_str()) else {
         // What only a base has is there, with nothing of this index's own.
-        let all = readable(ask, stage, false, About::Project(project)).await?;
+        let all = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
         return match all.project(name.as_str()) {
             Some(_) if is_alone => {
                 Ok(reply::result(StatusCode::OK, "projectconfig", json!({}), None))
             }
-            _ => Err(no_project(project)),
+            _ => Err(no_project(&project.as_sent)),
         };
     };
     let versions = view.versions();
     let principal = ask.principal().await?;
     if versions.len() > AT_ONCE {
-        return Ok(streamed(ask, principal, stage, name, is_alone));
+        return Ok(streamed(ask, principal, stage, name.clone(), is_alone));
     }
     let metadata = metadata(&ask.app, &versions).await?;
     let viewer = ask.view(&principal);
-    let config = devpi::project_config(&versions, &name, &ask.root_url, &metadata, viewer);
+    let config = devpi::project_config(&versions, name, &ask.root_url, &metadata, viewer);
     Ok(reply::result(StatusCode::OK, "projectconfig", config, None))
 }
 
@@ -230,24 +231,15 @@ pub(super) async fn metadata(
 }
 
 /// `GET /{user}/{index}/{project}/{version}`
-pub(super) async fn version(
+pub(super) async fn show_release(
     ask: &Ask,
     stage: &str,
-    project: &str,
-    version: &str,
-) -> Result<Response, HttpError> {
-    show_version(ask, stage, project, version).await.or_else(Refused::into_result)
-}
-
-async fn show_version(
-    ask: &Ask,
-    stage: &str,
-    project: &str,
+    project: &Project,
     version: &str,
 ) -> Result<Response, Refused> {
     check_accept(ask)?;
     let is_alone = ask.has_flag("ignore_bases");
-    let order = readable(ask, stage, is_alone, About::Project(project)).await?;
+    let order = readable(ask, stage, is_alone, About::Project(project.name.as_ref())).await?;
     let name = normalized(ask, project)?;
     let missing = || no_version(name.as_str(), version);
     let view = order.project(name.as_str()).ok_or_else(missing)?;
@@ -257,27 +249,27 @@ async fn show_version(
     let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
     let principal = ask.principal().await?;
     let viewer = ask.view(&principal);
-    let data = devpi::version_data(wanted, &name, &ask.root_url, &metadata, viewer);
+    let data = devpi::version_data(wanted, name, &ask.root_url, &metadata, viewer);
     Ok(reply::result(StatusCode::OK, "versiondata", data, None))
 }
 
 /// `DELETE /{user}/{index}/{project}`
-pub(super) async fn remove(ask: &Ask, stage: &str, project: &str) -> Result<Response, HttpError> {
-    remove_project(ask, stage, project).await.or_else(Refused::into_result)
-}
-
-async fn remove_project(ask: &Ask, stage: &str, project: &str) -> Result<Response, Refused> {
+pub(super) async fn delete_project(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+) -> Result<Response, Refused> {
     const PURPOSE: &str = "removing a project";
     let principal = ask.principal().await?;
-    let about = About::Project(project);
+    let about = About::Project(project.name.as_ref());
     let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
-    let missing = |_| rule(StatusCode::NOT_FOUND, "project not found");
-    let name = ProjectName::normalize(project).map_err(missing)?;
+    let missing = || rule(StatusCode::NOT_FOUND, "project not found");
+    let name = project.name.as_ref().ok_or_else(missing)?;
     let force = ask.has_flag("force");
     committed(ask, |basis| {
         let stored = basis.stored();
         remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
-        let batch = remove::project(&stored.index, stage, &name, force).map_err(refused)?;
+        let batch = remove::project(&stored.index, stage, name, force).map_err(refused)?;
         Ok((Some(batch), ()))
     })
     .await?;
@@ -286,29 +278,26 @@ async fn remove_project(ask: &Ask, stage: &str, project: &str) -> Result<Respons
 }
 
 /// `DELETE /{user}/{index}/{project}/{version}`
-pub(super) async fn remove_version(
+pub(super) async fn delete_release(
     ask: &Ask,
     stage: &str,
-    project: &str,
+    project: &Project,
     version: &str,
-) -> Result<Response, HttpError> {
+) -> Result<Response, Refused> {
     const PURPOSE: &str = "removing a version";
-    let removing = async {
-        let principal = ask.principal().await?;
-        let about = About::Project(project);
-        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
-        let missing = |_| no_version(project, version);
-        let name = ProjectName::normalize(project).map_err(missing)?;
-        let force = ask.has_flag("force");
-        committed(ask, |basis| {
-            let stored = basis.stored();
-            remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
-            let batch = remove::version(&stored.index, stage, &name, version, force);
-            Ok((Some(batch.map_err(refused)?), ()))
-        })
-        .await?;
-        let text = format!("project '{name}' version '{version}' deleted");
-        Ok(reply::message(StatusCode::OK, &text))
-    };
-    removing.await.or_else(Refused::into_result)
+    let principal = ask.principal().await?;
+    let about = About::Project(project.name.as_ref());
+    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
+    let missing = || no_version(&project.as_sent, version);
+    let name = project.name.as_ref().ok_or_else(missing)?;
+    let force = ask.has_flag("force");
+    committed(ask, |basis| {
+        let stored = basis.stored();
+        remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
+        let batch = remove::version(&stored.index, stage, name, version, force);
+        Ok((Some(batch.map_err(refused)?), ()))
+    })
+    .await?;
+    let text = format!("project '{name}' version '{version}' deleted");
+    Ok(reply::message(StatusCode::OK, &text))
 }

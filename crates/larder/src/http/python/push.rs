@@ -16,7 +16,7 @@ use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::change::push::{Push, PushContent, PushOrder, PushSource, PushTarget, push, replaced};
-use pypi::{ChangeError, Stage, StageName};
+use pypi::{ChangeError, ProjectName, Stage, StageName};
 use record::Batch;
 
 use super::ask::Ask;
@@ -36,11 +36,7 @@ const BOUND: JsonBound = JsonBound { bytes_max: 32 << 10, values_max: 100 };
 const TOUCHED_AT_ONCE: usize = 16;
 
 /// `PUSH /{user}/{index}`, and POST with JSON.
-pub(super) async fn release(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
-    ordered(ask, stage, body).await.or_else(Refused::into_result)
-}
-
-async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+pub(super) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let source = readable(&ask.stored, &principal, stage, About::NotYetKnown)?.name();
     let json = json_body(ask, &principal, body, BOUND).await?;
@@ -49,14 +45,15 @@ async fn ordered(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused
     // The body may have taken its time: who may not read any more, pushes nothing.
     let basis = ask.basis().await?;
     let stored = basis.stored();
-    let about = About::Project(&order.name);
+    let name = ProjectName::normalize(&order.name).ok();
+    let about = About::Project(name.as_ref());
     readable(stored, basis.principal(), stage, about)?;
     let found = PushSource::find(&stored.index, source, &order.name, &order.version);
     let found = found.map_err(refused)?;
     let content = order.content().map_err(bad)?;
     let files = found.files(content, &order.name).map_err(refused)?;
     match order.target().map_err(bad)? {
-        PushTarget::Stage(target) => internal(ask, source, &target, &order, content).await,
+        PushTarget::Stage(target) => internal(ask, source, &target, &order, about, content).await,
         PushTarget::External { url, username, password, register_project } => {
             let release = external::Release::find(ask, &found, &order, files).await?;
             let target = external::Target::new(&ask.app.egress, &url, &username, &password)?;
@@ -73,13 +70,13 @@ async fn internal(
     source: &StageName,
     target: &StageName,
     order: &PushOrder,
+    about: About<'_>,
     content: PushContent,
 ) -> Result<Response, Refused> {
     auth::admit_to_disk(&ask.app, &ask.principal().await?).await?;
     for _ in 0..ATTEMPTS_MAX {
         let basis = ask.basis().await?;
         let (stored, principal) = (basis.stored(), basis.principal());
-        let about = About::Project(&order.name);
         let project = about.of(readable(stored, principal, source.as_str(), about)?);
         check_target(ask, stored, principal, target, project.portion())?;
         let pushed = Push {

@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use account::{Object, Portion, Principal, Scope};
 use http::StatusCode;
-use pypi::{
-    Directory, FileLookup, ProjectName, ResolutionOrder, Stage, StageConfig, StageName, may_own,
-};
+use pypi::{FileLookup, ProjectName, ResolutionOrder, Stage, StageConfig, StageName, may_own};
 
 use super::ask::Ask;
 use super::project::no_stage;
 use super::reply;
+use super::route::FilePath;
 use super::write::{Refused, rule};
 use crate::http::auth;
 use crate::http::error::HttpError;
@@ -23,10 +22,10 @@ use crate::stored::Stored;
 pub(super) enum About<'ask> {
     /// The stage itself, its list of projects, all projects together.
     Whole,
-    /// The project that a path or a body names, as it was sent.
-    Project(&'ask str),
+    /// The project that a path or a body names. None: no project can be called so.
+    Project(Option<&'ask ProjectName>),
     /// The project of the file below `+f`.
-    File(&'ask [String]),
+    File(&'ask FilePath),
     /// A project that a body will name.
     NotYetKnown,
 }
@@ -44,16 +43,13 @@ impl About<'_> {
     pub(super) fn of(self, stage: &Stage) -> OfProject {
         let project = match self {
             About::Whole => return OfProject::Whole,
-            About::Project(name) => ProjectName::normalize(name).ok(),
-            About::File([first, second, filename]) => {
-                let found = Directory::parse(first, second).map(|it| stage.file(it, filename));
-                match found {
-                    Some(FileLookup::Found { project, .. })
-                    | Some(FileLookup::CoreMetadata { project, .. }) => Some(project),
-                    Some(FileLookup::Gone | FileLookup::Absent) | None => None,
-                }
-            }
-            About::File(_) | About::NotYetKnown => None,
+            About::NotYetKnown => None,
+            About::Project(name) => name.cloned(),
+            About::File(path) => match path.place().map(|(it, name)| stage.file(it, name)) {
+                Some(FileLookup::Found { project, .. })
+                | Some(FileLookup::CoreMetadata { project, .. }) => Some(project),
+                Some(FileLookup::Gone | FileLookup::Absent) | None => None,
+            },
         };
         project.map_or(OfProject::Unnamed, OfProject::Project)
     }

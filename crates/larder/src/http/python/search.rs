@@ -81,7 +81,7 @@ fn has_all(name: &str, words: &[String]) -> bool {
 }
 
 /// `/+search?query=…&page=…`: projects whose names have all words, by stage and name.
-pub(super) async fn search(ask: &Ask) -> Result<Response, HttpError> {
+pub(super) async fn search(ask: &Ask) -> Result<Response, Refused> {
     let query = ask.parameter("query").unwrap_or_default();
     let page = ask.parameter("page").and_then(|page| page.parse::<usize>().ok());
     let page = page.unwrap_or(1).clamp(1, PAGES_MAX);
@@ -109,7 +109,7 @@ pub(super) async fn search(ask: &Ask) -> Result<Response, HttpError> {
         let result = json!({"query": query, "page": page, "has_more": has_more, "items": items});
         return Ok(reply::result(StatusCode::OK, "search", result, None));
     }
-    html(ask, &query, page, has_more, &hits, &summaries)
+    Ok(html(ask, &query, page, has_more, &hits, &summaries)?)
 }
 
 /// Whether there is a page to turn to: what is behind the last one is not promised.
@@ -223,11 +223,11 @@ fn html(
 }
 
 /// `POST /{user}/{index}/` with XML.
-pub(super) async fn xml_rpc(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
-    called(ask, stage, body).await.or_else(Refused::into_result)
-}
-
-async fn called(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+pub(super) async fn search_by_xml_rpc(
+    ask: &Ask,
+    stage: &str,
+    body: Body,
+) -> Result<Response, Refused> {
     readable(ask, stage, false, About::Whole).await?;
     let principal = ask.principal().await?;
     let body = whole_body(ask, &principal, body, XML_BYTES_MAX).await?;

@@ -17,9 +17,10 @@ use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOr
 use super::ask::{Ask, is_installer};
 use super::project::admit;
 use super::rights::{About, refused_reader};
+use super::route::Project;
+use super::write::Refused;
 use super::{insert_headers, reply};
 use crate::app::App;
-use crate::http::error::HttpError;
 use crate::http::negotiation::{accepted_encoding, has_known_tag};
 use crate::http::respond::{Conditions, respond_now};
 use crate::http::serial;
@@ -134,24 +135,25 @@ impl Wanted {
 }
 
 /// `/{user}/{index}/+simple/{project}/`
-pub(super) async fn project(ask: &Ask, stage: &str, project: &str) -> Result<Response, HttpError> {
-    if !project.is_ascii() {
+pub(super) async fn show_simple_page(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+) -> Result<Response, Refused> {
+    if !project.as_sent.is_ascii() {
         return Ok(reply::refusal(
             ask,
             StatusCode::BAD_REQUEST,
             "unicode project names not allowed",
         ));
     }
-    let Ok(normalized) = ProjectName::normalize(project) else {
-        let text = format!("The project {project} does not exist.");
-        return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
-    };
+    let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
     let has_slash = ask.path.ends_with('/');
-    if normalized.as_str() != project {
+    if !project.is_normalized() {
         let start = ask.path.trim_end_matches('/');
         let start = start.rfind('/').map_or("", |at| &start[..at]);
         let slash = if has_slash { "/" } else { "" };
-        return Ok(redirect(ask, &format!("{start}/{normalized}{slash}")));
+        return Ok(redirect(ask, &format!("{start}/{name}{slash}")));
     }
     // People are sent to where the page's links are right by themselves.
     let is_simple = ask.path.contains("/+simple/") || ask.path.contains("/%2Bsimple/");
@@ -159,21 +161,27 @@ pub(super) async fn project(ask: &Ask, stage: &str, project: &str) -> Result<Res
     if is_simple && !has_slash && wanted.form == PageForm::Human {
         return Ok(redirect(ask, &format!("{}/", ask.path)));
     }
-    page(ask, stage, normalized.as_str(), wanted).await
+    page(ask, stage, Some(name), wanted).await
+}
+
+fn no_project(ask: &Ask, project: &Project) -> Response {
+    let text = format!("The project {} does not exist.", project.as_sent);
+    reply::refusal(ask, StatusCode::NOT_FOUND, &text)
 }
 
 /// `POST` of `…/refresh`: to the page; what is in a stage is always fresh.
-pub(super) async fn refresh(ask: &Ask, stage: &str, project: &str) -> Result<Response, HttpError> {
+pub(super) async fn refresh_page(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+) -> Result<Response, Refused> {
     if ask.stored.index.stage(stage).is_none() {
         let text = format!("The stage {stage} could not be found.");
         return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     }
-    let Ok(normalized) = ProjectName::normalize(project) else {
-        let text = format!("The project {project} does not exist.");
-        return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
-    };
+    let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
     let names: Vec<&str> = ask.path.split('/').take(3).collect();
-    Ok(redirect(ask, &format!("{}/+simple/{normalized}/", names.join("/"))))
+    Ok(redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))))
 }
 
 /// `POST` where only pages are: some upload to the URL that they install from.
@@ -185,20 +193,21 @@ pub(super) fn no_uploads(ask: &Ask, stage: &str) -> Response {
 }
 
 /// `/{user}/{index}/+simple/`
-pub(super) async fn list(ask: &Ask, stage: &str) -> Result<Response, HttpError> {
+pub(super) async fn list_projects(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let Ok(wanted) = Wanted::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
-    page(ask, stage, "", wanted).await
+    page(ask, stage, None, wanted).await
 }
 
 async fn page(
     ask: &Ask,
     stage: &str,
-    project: &str,
+    project: Option<&ProjectName>,
     wanted: Wanted,
-) -> Result<Response, HttpError> {
+) -> Result<Response, Refused> {
     let depth = ask.path.matches('/').count().saturating_sub(1);
     let depth = u8::try_from(depth).unwrap_or(u8::MAX);
-    let request = PageRequest { stage, project, form: wanted.form, depth };
+    let name = project.map_or("", ProjectName::as_str);
+    let request = PageRequest { stage, project: name, form: wanted.form, depth };
     let (pages, index) = (&ask.app.pages, &ask.stored.index);
     let page = match pages.ready(index, request) {
         Some(page) => Ok(page),
@@ -220,7 +229,7 @@ async fn page(
         let principal = ask.principal().await?;
         if !page.admits(&principal, request) {
             let own = index.stage(stage).map(|own| &**own);
-            return Err(refused_reader(&principal, own, request.portion()));
+            return Err(refused_reader(&principal, own, request.portion()).into());
         }
     }
     if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {

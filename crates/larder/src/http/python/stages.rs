@@ -3,7 +3,7 @@
 use account::{Portion, Principal};
 use axum::body::Body;
 use axum::response::Response;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use pypi::change::stage as change;
 use pypi::devpi::{self, IndexConfig};
 use pypi::{ChangeError, ConfigEdit, Refusal, StageName};
@@ -19,38 +19,16 @@ use crate::http::error::HttpError;
 /// A configuration: two texts of 64 KiB and lists of a thousand items, with the projects that old clients send back.
 const BOUND: JsonBound = JsonBound { bytes_max: 512 << 10, values_max: 20_000 };
 
-/// `/+api`, `/{user}/+api`, `/{user}/{index}/+api`
-pub(super) async fn api(
-    ask: &Ask,
-    user: Option<&str>,
-    index: Option<&str>,
-) -> Result<Response, HttpError> {
+/// `/+api`, `/{user}/+api`, and `/{user}/{index}/+api` for a `stage`.
+pub(super) async fn show_api(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
-    let stage = match (user, index) {
-        (Some(user), Some(index)) => {
-            let name = format!("{user}/{index}");
-            let Some(stage) = ask.stored.index.stage(&name) else {
-                let text = format!("The stage {name} could not be found.");
-                return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
-            };
-            Some(stage)
-        }
-        _ => None,
-    };
-    let config = devpi::api_config(&ask.root_url, &principal, stage.map(|stage| &**stage));
+    let found = ask.stored.index.stage(stage);
+    if found.is_none() && !stage.is_empty() {
+        let text = format!("The stage {stage} could not be found.");
+        return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+    }
+    let config = devpi::api_config(&ask.root_url, &principal, found.map(|stage| &**stage));
     Ok(reply::result(StatusCode::OK, "apiconfig", config, None))
-}
-
-/// `/{user}/{index}`, as JSON.
-pub(super) async fn stage(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
-    let outcome = match ask.head.method {
-        Method::PUT => create(ask, stage, body).await,
-        Method::PATCH => modify(ask, stage, body).await,
-        Method::DELETE => delete(ask, stage).await,
-        // The others are led elsewhere.
-        _ => show(ask, stage).await,
-    };
-    outcome.or_else(Refused::into_result)
 }
 
 /// The status that devpi gives a refusal.
@@ -77,7 +55,8 @@ pub(super) fn named(stage: &str) -> Result<StageName, Refused> {
 pub(crate) const NO_MIRRORS: &str = "an index of `type=mirror` cannot be made: this version fetches nothing from an upstream, so \
      it would stay empty. Name the upstream in the settings of your installers, beside this index";
 
-async fn show(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+/// `GET /{user}/{index}`, as JSON.
+pub(super) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let text = || format!("The stage {stage} could not be found.");
     let missing = || HttpError::new(StatusCode::NOT_FOUND, text());
     let found = ask.stored.index.stage(stage).ok_or_else(missing)?;
@@ -101,7 +80,8 @@ async fn parsed_edit(
     Ok((edit?, json))
 }
 
-async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+/// `PUT /{user}/{index}`
+pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let name = named(stage)?;
     let user = name.user_name();
@@ -136,7 +116,8 @@ async fn create(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
-async fn modify(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+/// `PATCH /{user}/{index}`
+pub(super) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let name = named(stage)?;
     ask.stored.index.stage_to_change(&name).map_err(refused)?;
@@ -156,7 +137,8 @@ async fn modify(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused>
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
-async fn delete(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+/// `DELETE /{user}/{index}`
+pub(super) async fn delete_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let name = named(stage)?;
     ask.stored.index.stage_to_change(&name).map_err(refused)?;

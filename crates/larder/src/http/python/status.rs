@@ -13,13 +13,15 @@ use super::ask::{Ask, below};
 use super::project::{admit, admit_to_file};
 use super::rights::About;
 use super::route::Route;
+use super::write::Refused;
 use super::{SERVER_VERSION_TEXT, reply};
+use crate::endpoint::Endpoint;
 use crate::http::error::HttpError;
 
 const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 
 /// `GET /+status`
-pub(super) async fn status(ask: &Ask) -> Result<Response, HttpError> {
+pub(super) async fn show_server_status(ask: &Ask) -> Result<Response, Refused> {
     let app = &ask.app;
     let sees_all = app.config.python.devpi_defaults
         || ask.principal().await?.is_administrator(Scope::ServerAdmin, Object::Server);
@@ -71,7 +73,7 @@ fn seconds(time: Timestamp) -> f64 {
 /// The URL is judged by every path that it may stand for: as it is, and below the prefix of each URL that this server is
 /// known under. Whoever may not read what one of them leads to is refused: so whatever a client has a proxy pass on
 /// can only make the answer stricter.
-pub(super) async fn auth_check(ask: &Ask) -> Result<Response, HttpError> {
+pub(super) async fn check_access(ask: &Ask) -> Result<Response, Refused> {
     let forbidden = |cause: &str| {
         let cause = if ask.app.config.python.devpi_defaults { "" } else { cause };
         Ok(reply::forbidden(ask, "reading this", cause))
@@ -86,7 +88,8 @@ pub(super) async fn auth_check(ask: &Ask) -> Result<Response, HttpError> {
     };
     let path = path_of(&uri);
     let public_url = ask.app.config.public_url.as_deref().unwrap_or_default();
-    let readings = ["", public_url, &ask.root_url].map(|root| Route::parse(&below(path, root)));
+    let readings =
+        ["", public_url, &ask.root_url].map(|root| Route::parse(&below(path, root), None));
     if readings.iter().all(Option::is_none) {
         return forbidden(": `X-Original-URI` is no path of the index");
     }
@@ -98,7 +101,7 @@ pub(super) async fn auth_check(ask: &Ask) -> Result<Response, HttpError> {
         match may_read(ask, route).await {
             Ok(()) => {}
             Err(error) if is_client => return forbidden(&format!(": {}", error.detail())),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(StatusCode::OK.into_response())
@@ -115,16 +118,20 @@ fn path_of(uri: &str) -> &str {
 async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
     let Some(name) = route.stage() else { return Ok(()) };
     let index = &ask.stored.index;
-    if let Route::File { path, .. }
-    | Route::ExternalFile { path, .. }
-    | Route::FileYank { path, .. } = route
-    {
+    let is_file = matches!(
+        route.place.first(),
+        Endpoint::DownloadFile | Endpoint::YankFile | Endpoint::FindExternalFile
+    );
+    if is_file {
         return match index.stage(name) {
-            Some(stage) => admit_to_file(ask, stage, About::File(path)).await,
+            Some(stage) => admit_to_file(ask, stage, About::File(&route.file)).await,
             None => Ok(()),
         };
     }
-    let about = route.project().map_or(About::Whole, About::Project);
+    let about = match route.project.as_sent.is_empty() {
+        true => About::Whole,
+        false => About::Project(route.project.name.as_ref()),
+    };
     match ResolutionOrder::of(index, name) {
         Some(order) => admit(ask, &order, about).await,
         None => Ok(()),

@@ -15,6 +15,7 @@ use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
 use super::reply;
 use super::rights::About;
+use super::route::Route;
 use super::write::Refused;
 use crate::app::App;
 use crate::http::body::Shape;
@@ -36,35 +37,21 @@ struct Shown<'snapshot> {
 }
 
 /// `/{user}/{index}/{project}/{version}/+toxresults/{filename}`, and that with a result's name after it.
-pub(super) async fn page(
-    ask: &Ask,
-    stage: &str,
-    project: &str,
-    version: &str,
-    path: &[String],
-) -> Result<Response, HttpError> {
-    find(ask, stage, project, version, path).await.or_else(Refused::into_result)
-}
-
-async fn find(
-    ask: &Ask,
-    stage: &str,
-    project: &str,
-    version: &str,
-    path: &[String],
-) -> Result<Response, Refused> {
-    let order = readable(ask, stage, false, About::Project(project)).await?;
+pub(super) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Response, Refused> {
+    let Route { stage, project, version, file: path, .. } = route;
+    let about = About::Project(project.name.as_ref());
+    let order = readable(ask, stage, false, about).await?;
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
-    let no_project = || missing(format!("The project {project} does not exist."));
+    let no_project = || missing(format!("The project {} does not exist.", project.as_sent));
     let name = in_one_spelling(ask, project, no_project)?;
-    let (filename, wanted) = match path {
+    let (filename, wanted) = match path.names.as_slice() {
         [filename] => (filename, None),
         [filename, result] => (filename, Some(result.as_str())),
         _ => return Err(missing("The name of a release file was expected.".to_owned())),
     };
     let view = order.project(name.as_str()).ok_or_else(no_project)?;
     let versions = view.versions();
-    let views = versions.iter().filter(|view| match version {
+    let views = versions.iter().filter(|view| match version.as_str() {
         "latest" => true,
         "stable" => !view.version.is_prerelease(),
         version => view.version.as_str() == version,

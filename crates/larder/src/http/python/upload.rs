@@ -102,7 +102,11 @@ fn refused(error: pypi::ChangeError) -> Refused {
 }
 
 /// `POST /{user}/{index}/` with a form.
-pub(super) async fn upload(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
+pub(super) async fn upload_file(
+    ask: &Ask,
+    stage: &str,
+    body: Body,
+) -> Result<Response, super::write::Refused> {
     let metrics = &ask.app.metrics.python;
     match take(ask, stage, body).await {
         Ok(response) => {
@@ -118,7 +122,7 @@ pub(super) async fn upload(ask: &Ask, stage: &str, body: Body) -> Result<Respons
             }
             Ok(response)
         }
-        Err(Refused::Failure(error)) => Err(error),
+        Err(Refused::Failure(error)) => Err(error.into()),
     }
 }
 
@@ -133,14 +137,14 @@ pub(super) fn is_form(ask: &Ask) -> bool {
 /// 405 for what has no uploads, with where they go: the index was forgotten in the URL, or a project is too much in it.
 pub(super) fn no_uploads(ask: &Ask, route: &Route) -> Response {
     let root = &ask.root_url;
-    let (what, example) = match route {
-        Route::User { user } => (format!("the user `{user}`"), format!("{root}/{user}/INDEX/")),
-        Route::Project { stage, .. } => ("a project".to_owned(), format!("{root}/{stage}/")),
-        _ => ("`/`".to_owned(), format!("{root}/USER/INDEX/")),
+    let (what, example) = match (route.user.as_str(), route.stage.as_str()) {
+        ("", _) => ("`/`".to_owned(), format!("{root}/USER/INDEX/")),
+        (user, "") => (format!("the user `{user}`"), format!("{root}/{user}/INDEX/")),
+        (_, stage) => ("a project".to_owned(), format!("{root}/{stage}/")),
     };
     let text = format!("nothing can be uploaded to {what}: uploads go to an index, at {example}");
     let mut response = reply::upload_refusal(ask, StatusCode::METHOD_NOT_ALLOWED, &text);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(route.methods()));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(route.place.allow()));
     response
 }
 
@@ -164,7 +168,7 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     basis(ask, &name, About::NotYetKnown).await?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let form = UploadForm::read(fields, arrived.content.is_some()).map_err(bad)?;
-    basis(ask, &name, About::Project(form.project.as_str())).await?;
+    basis(ask, &name, About::Project(Some(&form.project))).await?;
     match form.action {
         UploadAction::Submit => submit(ask, &name, &form).await,
         UploadAction::FileUpload | UploadAction::DocUpload => {
@@ -321,7 +325,7 @@ async fn submit(ask: &Ask, stage: &StageName, form: &UploadForm) -> Result<Respo
     let metadata = form.metadata.clone().with_empty_fields();
     let digest = put_json(ask, &metadata).await?;
     for _ in 0..ATTEMPTS_MAX {
-        let basis = basis(ask, stage, About::Project(form.project.as_str())).await?;
+        let basis = basis(ask, stage, About::Project(Some(&form.project))).await?;
         let index = &basis.stored().index;
         let decision = change::submit(index, stage, &form.project, version, digest);
         let Some(batch) = decision.map_err(refused)?.batch() else { return Ok(accepted()) };
@@ -340,7 +344,7 @@ async fn file(
     content: Content,
 ) -> Result<Response, Refused> {
     form.digests.verify(&content.digests).map_err(bad)?;
-    let about = About::Project(form.project.as_str());
+    let about = About::Project(Some(&form.project));
     let version = match &form.version {
         Some(version) => version.clone(),
         None => {

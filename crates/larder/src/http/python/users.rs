@@ -7,7 +7,7 @@ use account::{
 };
 use axum::body::Body;
 use axum::response::Response;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use jiff::Timestamp;
 use pypi::change::stage;
 use pypi::devpi::{UserConfig, View, user_list};
@@ -45,27 +45,11 @@ fn policy(app: &App) -> UserPolicy {
 }
 
 /// `/`: the users whom one may know of.
-pub(super) async fn list(ask: &Ask) -> Result<Response, HttpError> {
+pub(super) async fn list_users(ask: &Ask) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let users = ask.stored.accounts.users().map(|user| &**user);
     let list = user_list(users, ask.view(&principal));
     Ok(reply::result(StatusCode::OK, "list:userconfig", list, None))
-}
-
-/// `/{user}`, by every method.
-pub(super) async fn user(ask: &Ask, user: &str, body: Body) -> Result<Response, HttpError> {
-    let outcome = match ask.head.method {
-        Method::GET | Method::HEAD => show(ask, user).await,
-        Method::PUT => create(ask, user, body).await,
-        Method::PATCH => modify(ask, user, body).await,
-        Method::DELETE => delete(ask, user).await,
-        _ => {
-            let methods = "GET, HEAD, PUT, PATCH, DELETE";
-            let path = &ask.path;
-            return Err(HttpError::method_not_allowed(&ask.head.method, path, methods));
-        }
-    };
-    outcome.or_else(Refused::into_result)
 }
 
 fn missing(user: impl std::fmt::Display) -> Refused {
@@ -113,7 +97,8 @@ fn who_may(error: &Forbidden, is_restricted: bool) -> String {
     }
 }
 
-async fn show(ask: &Ask, user: &str) -> Result<Response, Refused> {
+/// `GET /{user}`
+pub(super) async fn show_user(ask: &Ask, user: &str) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     // Nobody asked for JSON who looks for something else here: the house answers.
     let missing = || HttpError::new(StatusCode::NOT_FOUND, format!("no user '{user}'"));
@@ -155,7 +140,8 @@ async fn hashed(ask: &Ask, edit: &UserEdit) -> Result<Option<PasswordHash>, Refu
     Ok(Some(hash.map_err(|error| HttpError::unavailable(error.to_string(), 1))?))
 }
 
-async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
+/// `PUT /{user}`
+pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let name: UserName =
         user.parse().map_err(|error: account::NameError| rule(StatusCode::BAD_REQUEST, error))?;
@@ -195,7 +181,8 @@ async fn create(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> 
     Ok(reply::result(StatusCode::CREATED, "userconfig", config, None))
 }
 
-async fn modify(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
+/// `PATCH /{user}`
+pub(super) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
     let name = known(user)?;
     if ask.app.config.python.devpi_defaults && ask.stored.accounts.user(&name).is_none() {
         return Err(missing(&name));
@@ -276,7 +263,8 @@ fn check_deleter(
     if is_there { Ok(()) } else { Err(missing(name)) }
 }
 
-async fn delete(ask: &Ask, user: &str) -> Result<Response, Refused> {
+/// `DELETE /{user}`
+pub(super) async fn delete_user(ask: &Ask, user: &str) -> Result<Response, Refused> {
     let name = known(user)?;
     check_deleter(ask, &ask.stored.accounts, &ask.principal().await?, &name)?;
     let force = ask.has_flag("force");
@@ -310,15 +298,7 @@ fn proxy_auth(app: &App, user: &User) -> Result<Value, HttpError> {
 }
 
 /// `POST /+login`
-pub(super) async fn login(ask: &Ask, body: Body) -> Result<Response, HttpError> {
-    log_in(ask, body).await.or_else(Refused::into_result)
-}
-
-async fn log_in(ask: &Ask, body: Body) -> Result<Response, Refused> {
-    if ask.head.method != Method::POST {
-        let error = HttpError::method_not_allowed(&ask.head.method, &ask.path, "POST");
-        return Err(error.into());
-    }
+pub(super) async fn log_in(ask: &Ask, body: Body) -> Result<Response, Refused> {
     let json = json_body(ask, &Principal::Anonymous, body, LOGIN_BOUND).await?;
     let text = |key: &str| json.value.get(key).and_then(Value::as_str);
     let (Some(user), Some(password)) = (text("user"), text("password")) else {

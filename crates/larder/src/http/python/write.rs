@@ -49,16 +49,6 @@ impl From<WriteFailure> for Refused {
     }
 }
 
-impl Refused {
-    /// The response, or the house's error.
-    pub(super) fn into_result(self) -> Result<Response, HttpError> {
-        match self {
-            Refused::Rule(response) => Ok(*response),
-            Refused::Failure(error) => Err(error),
-        }
-    }
-}
-
 /// A refusal with a message of the API.
 pub(super) fn rule(status: StatusCode, message: impl std::fmt::Display) -> Refused {
     Refused::from(reply::message(status, &message.to_string()))

@@ -11,8 +11,7 @@ use jiff::Timestamp;
 use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
 use pypi::change::yank;
 use pypi::{
-    ChangeError, Decision, Directory, FileLookup, ProjectName, ProjectStatus, StageName,
-    StatusMarker,
+    ChangeError, Decision, FileLookup, ProjectName, ProjectStatus, StageName, StatusMarker,
 };
 use serde_json::{Map, Value, json};
 
@@ -20,78 +19,71 @@ use super::ask::Ask;
 use super::project::readable;
 use super::reply;
 use super::rights::{About, remover, retainer};
+use super::route::{FilePath, Project};
 use super::stages::refused;
 use super::write::{Refused, commit, committed, optional_json_body, rule};
 use crate::http::auth;
 use crate::http::body::JsonBound;
-use crate::http::error::HttpError;
 use crate::stored::{ATTEMPTS_MAX, Basis, WriteFailure};
 
 /// A reason, every character of it escaped, and the words around it.
 const BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
 
 /// `/{user}/{index}/{project}/{version}/+yank`
-pub(super) async fn release(
+pub(super) async fn yank_release(
     ask: &Ask,
     stage: &str,
-    project: &str,
+    project: &Project,
     version: &str,
     body: Body,
-) -> Result<Response, HttpError> {
+) -> Result<Response, Refused> {
     const PURPOSE: &str = "yanking a release";
-    let yanking = async {
-        let principal = ask.principal().await?;
-        let about = About::Project(project);
-        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
-        let name = normalized(project)?;
-        let reason = reason(ask, body).await?;
-        decided(ask, |basis| {
-            remover(ask, basis.stored(), basis.principal(), stage.as_str(), about, PURPOSE)?;
-            let index = &basis.stored().index;
-            yank::release(index, stage, &name, version, reason.as_deref()).map_err(refused)
-        })
-        .await?;
-        Ok(said(&format!("project '{name}' version '{version}'"), reason.is_some()))
-    };
-    yanking.await.or_else(Refused::into_result)
+    let principal = ask.principal().await?;
+    let about = About::Project(project.name.as_ref());
+    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
+    let name = normalized(project)?;
+    let reason = reason(ask, body).await?;
+    decided(ask, |basis| {
+        remover(ask, basis.stored(), basis.principal(), stage.as_str(), about, PURPOSE)?;
+        let index = &basis.stored().index;
+        yank::release(index, stage, name, version, reason.as_deref()).map_err(refused)
+    })
+    .await?;
+    Ok(said(&format!("project '{name}' version '{version}'"), reason.is_some()))
 }
 
 /// `/{user}/{index}/+f/{abc}/{0123456789abc}/{filename}/+yank`
-pub(super) async fn file(
+pub(super) async fn yank_file(
     ask: &Ask,
     stage: &str,
-    path: &[String],
+    path: &FilePath,
     body: Body,
-) -> Result<Response, HttpError> {
+) -> Result<Response, Refused> {
     const PURPOSE: &str = "yanking a file";
-    let yanking = async {
-        let principal = ask.principal().await?;
-        let about = About::File(path);
-        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?;
-        let shown = || format!("{}/+f/{}", stage.name(), path.join("/"));
-        let missing = || refused(ChangeError::NoFile { path: shown() });
-        let [first, second, filename] = path else { return Err(missing()) };
-        let directory = Directory::parse(first, second).ok_or_else(missing)?;
-        let reason = reason(ask, body).await?;
-        decided(ask, |basis| {
-            // Looked up anew each time: it may be replaced meanwhile.
-            let stored = basis.stored();
-            let name = stage.name().as_str();
-            let stage = remover(ask, stored, basis.principal(), name, about, PURPOSE)?;
-            let project = match stage.file(directory, filename) {
-                FileLookup::Found { project, .. } => project,
-                FileLookup::Gone => {
-                    return Err(refused(ChangeError::FileGone { path: shown() }));
-                }
-                FileLookup::CoreMetadata { .. } | FileLookup::Absent => return Err(missing()),
-            };
-            let reason = reason.as_deref();
-            yank::file(&stored.index, stage.name(), &project, filename, reason).map_err(refused)
-        })
-        .await?;
-        Ok(said(&format!("package '{}'", shown()), reason.is_some()))
-    };
-    yanking.await.or_else(Refused::into_result)
+    let principal = ask.principal().await?;
+    let about = About::File(path);
+    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?;
+    let shown = || format!("{}/+f/{}", stage.name(), path.joined());
+    let missing = || refused(ChangeError::NoFile { path: shown() });
+    let (directory, filename) = path.place().ok_or_else(missing)?;
+    let reason = reason(ask, body).await?;
+    decided(ask, |basis| {
+        // Looked up anew each time: it may be replaced meanwhile.
+        let stored = basis.stored();
+        let name = stage.name().as_str();
+        let stage = remover(ask, stored, basis.principal(), name, about, PURPOSE)?;
+        let project = match stage.file(directory, filename) {
+            FileLookup::Found { project, .. } => project,
+            FileLookup::Gone => {
+                return Err(refused(ChangeError::FileGone { path: shown() }));
+            }
+            FileLookup::CoreMetadata { .. } | FileLookup::Absent => return Err(missing()),
+        };
+        let reason = reason.as_deref();
+        yank::file(&stored.index, stage.name(), &project, filename, reason).map_err(refused)
+    })
+    .await?;
+    Ok(said(&format!("package '{}'", shown()), reason.is_some()))
 }
 
 async fn decided(
@@ -106,9 +98,8 @@ fn said(what: &str, is_yanked: bool) -> Response {
     reply::message(StatusCode::OK, &format!("{what} {verb}"))
 }
 
-fn normalized(project: &str) -> Result<ProjectName, Refused> {
-    let missing = |_| rule(StatusCode::NOT_FOUND, "project not found");
-    ProjectName::normalize(project).map_err(missing)
+fn normalized(project: &Project) -> Result<&ProjectName, Refused> {
+    project.name.as_ref().ok_or_else(|| rule(StatusCode::NOT_FOUND, "project not found"))
 }
 
 fn bad(error: impl std::fmt::Display) -> Refused {
@@ -166,41 +157,45 @@ async fn reason(ask: &Ask, body: Body) -> Result<Option<String>, Refused> {
     Ok(Some(reason_in(&object)?.unwrap_or_default()))
 }
 
-/// `/{user}/{index}/{project}/+status`: shown, set (`{"status", "reason"}`) and taken back.
-pub(super) async fn project_status(
+/// `/{user}/{index}/{project}/+status`
+pub(super) async fn show_project_status(
     ask: &Ask,
     stage: &str,
-    project: &str,
+    project: &Project,
+) -> Result<Response, Refused> {
+    let name = normalized(project)?;
+    let order = readable(ask, stage, true, About::Project(Some(name))).await?;
+    let found = order.stages().first().and_then(|stage| stage.project(name.as_str()));
+    let found = found.ok_or_else(|| refused(ChangeError::NoProject(name.clone())))?;
+    Ok(status_result(&found.status().cloned().unwrap_or_default()))
+}
+
+/// The same by POST or PUT, which set it (`{"status", "reason"}`), and DELETE, which takes that back.
+pub(super) async fn change_project_status(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
     body: Body,
-) -> Result<Response, HttpError> {
+) -> Result<Response, Refused> {
     const PURPOSE: &str = "changing a project's status";
-    let answering = async {
-        let name = normalized(project)?;
-        if ask.is_read() {
-            let order = readable(ask, stage, true, About::Project(project)).await?;
-            let found = order.stages().first().and_then(|stage| stage.project(name.as_str()));
-            let found = found.ok_or_else(|| refused(ChangeError::NoProject(name)))?;
-            return Ok(status_result(&found.status().cloned().unwrap_or_default()));
+    let name = normalized(project)?;
+    let principal = ask.principal().await?;
+    let about = About::Project(project.name.as_ref());
+    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
+    let status = match ask.head.method {
+        Method::DELETE => None,
+        _ => {
+            auth::admit_to_disk(&ask.app, &ask.principal().await?).await?;
+            Some(status_in(&members(ask, body, &["status", "reason"]).await?)?)
         }
-        let principal = ask.principal().await?;
-        let about = About::Project(project);
-        let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
-        let status = match ask.head.method {
-            Method::DELETE => None,
-            _ => {
-                auth::admit_to_disk(&ask.app, &ask.principal().await?).await?;
-                Some(status_in(&members(ask, body, &["status", "reason"]).await?)?)
-            }
-        };
-        decided(ask, |basis| {
-            remover(ask, basis.stored(), basis.principal(), stage.as_str(), about, PURPOSE)?;
-            let index = &basis.stored().index;
-            yank::set_project_status(index, stage, &name, status.as_ref()).map_err(refused)
-        })
-        .await?;
-        Ok(status_result(&status.unwrap_or_default()))
     };
-    answering.await.or_else(Refused::into_result)
+    decided(ask, |basis| {
+        remover(ask, basis.stored(), basis.principal(), stage.as_str(), about, PURPOSE)?;
+        let index = &basis.stored().index;
+        yank::set_project_status(index, stage, name, status.as_ref()).map_err(refused)
+    })
+    .await?;
+    Ok(status_result(&status.unwrap_or_default()))
 }
 
 fn status_in(object: &Map<String, Value>) -> Result<ProjectStatus, Refused> {
@@ -220,41 +215,42 @@ fn status_result(status: &ProjectStatus) -> Response {
 
 /// `POST /{user}/{index}/+retention`: removes what the stage's rule, or the one in the body, says; with
 /// `?dry_run` only says what that would be.
-pub(super) async fn retain(ask: &Ask, stage: &str, body: Body) -> Result<Response, HttpError> {
-    let retaining = async {
-        let principal = ask.principal().await?;
-        let name = retainer(ask, &ask.stored, &principal, stage)?.name();
-        let object = members(ask, body, &["versions", "days"]).await?;
-        let own = match object.is_empty() {
-            true => None,
-            false => Some(RetentionRule {
-                versions: number(&object, "versions")?,
-                days: number(&object, "days")?,
-            }),
-        };
-        let is_dry = ask.has_flag("dry_run");
-        let (rule, removals) = retained(ask, name, own, is_dry).await?;
-        let size_bytes: u64 = removals.iter().map(|removal| removal.size_bytes).sum();
-        let removals: Vec<Value> = removals
-            .iter()
-            .map(|removal| {
-                json!({
-                    "project": removal.project.as_str(),
-                    "version": removal.version,
-                    "files": removal.filenames,
-                    "size": removal.size_bytes,
-                })
-            })
-            .collect();
-        let result = json!({
-            "dry_run": is_dry,
-            "rule": {"versions": rule.versions, "days": rule.days},
-            "removals": removals,
-            "size": size_bytes,
-        });
-        Ok(reply::result(StatusCode::OK, "retention", result, None))
+pub(super) async fn apply_retention(
+    ask: &Ask,
+    stage: &str,
+    body: Body,
+) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let name = retainer(ask, &ask.stored, &principal, stage)?.name();
+    let object = members(ask, body, &["versions", "days"]).await?;
+    let own = match object.is_empty() {
+        true => None,
+        false => Some(RetentionRule {
+            versions: number(&object, "versions")?,
+            days: number(&object, "days")?,
+        }),
     };
-    retaining.await.or_else(Refused::into_result)
+    let is_dry = ask.has_flag("dry_run");
+    let (rule, removals) = retained(ask, name, own, is_dry).await?;
+    let size_bytes: u64 = removals.iter().map(|removal| removal.size_bytes).sum();
+    let removals: Vec<Value> = removals
+        .iter()
+        .map(|removal| {
+            json!({
+                "project": removal.project.as_str(),
+                "version": removal.version,
+                "files": removal.filenames,
+                "size": removal.size_bytes,
+            })
+        })
+        .collect();
+    let result = json!({
+        "dry_run": is_dry,
+        "rule": {"versions": rule.versions, "days": rule.days},
+        "removals": removals,
+        "size": size_bytes,
+    });
+    Ok(reply::result(StatusCode::OK, "retention", result, None))
 }
 
 /// The rule that was applied, and what it removed, or would if it were not for `is_dry`.

@@ -1,0 +1,426 @@
+//! The table of everything that is answered: each [`Endpoint`] with its metric, its methods and its paths.
+//!
+//! path -> [`Place`] -> (by the method) [`Endpoint`] -> its handler in `http`, its label in `metrics`.
+//! `docs/urls.md` and the OpenAPI documents are compared with this table by a test.
+//!
+//! In a path `{name}` stands for one name, `{*}` for one or more of them, and `{**}` for any number. Paths with `{*}`
+//! or `{**}` are answered, but documented in a narrower form or not at all.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use http::Method;
+
+/// A part of the URL space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// `/rpc`, `/api` and the dumps.
+    Aur,
+    /// Articles.
+    Article,
+    /// The Python index.
+    Python,
+    /// `/actions`.
+    Action,
+    /// Logins and tokens.
+    Account,
+    /// Pages, health, metrics.
+    House,
+    /// The admin listener.
+    Admin,
+}
+
+impl Surface {
+    /// How many there are.
+    pub const COUNT: usize = Surface::Admin as usize + 1;
+
+    /// The metric label `surface`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Surface::Aur => "aur",
+            Surface::Article => "article",
+            Surface::Python => "python",
+            Surface::Action => "action",
+            Surface::Account => "account",
+            Surface::House => "house",
+            Surface::Admin => "admin",
+        }
+    }
+}
+
+/// Where paths are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tree {
+    /// The main listener's own paths: compared as they are sent.
+    Main,
+    /// What is left of them, if the Python index is served: names, percent-decoded, below the prefix of the outside
+    /// URL; a slash at the end makes no difference.
+    Python,
+    /// The admin listener.
+    Admin,
+}
+
+/// Methods, and the paths that have them. `ANY` stands for every method that the path does not name.
+type Methods = (&'static [&'static str], &'static [&'static str]);
+
+macro_rules! endpoints {
+    ($($tree:ident {
+        $($endpoint:ident = $surface:ident $route:literal: $($($method:ident)+ [$($path:literal),+])*;)+
+    })+) => {
+        /// What answers a request, named after what it does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "the table has their paths")]
+        pub enum Endpoint {
+            $($($endpoint,)+)+
+        }
+
+        impl Endpoint {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Endpoint] = &[$($(Endpoint::$endpoint,)+)+];
+
+            /// The surface that it belongs to.
+            pub const fn surface(self) -> Surface {
+                match self {
+                    $($(Endpoint::$endpoint => Surface::$surface,)+)+
+                }
+            }
+
+            /// The metric label `route`, which endpoints of one surface may share.
+            pub const fn route(self) -> &'static str {
+                match self {
+                    $($(Endpoint::$endpoint => $route,)+)+
+                }
+            }
+
+            /// Where its paths are looked for.
+            pub const fn tree(self) -> Tree {
+                match self {
+                    $($(Endpoint::$endpoint)|+ => Tree::$tree,)+
+                }
+            }
+
+            const fn methods(self) -> &'static [Methods] {
+                match self {
+                    $($(Endpoint::$endpoint => &[$((&[$(stringify!($method)),+], &[$($path),+])),*],)+)+
+                }
+            }
+        }
+    };
+}
+
+// Where several endpoints have one method and path, the first is the usual one; what else a request says may make it another.
+// The order of the lines of a path is that of `Allow`.
+endpoints! {
+    Main {
+        // For people.
+        ShowHome = House "page": GET ["/"];
+        ShowDocs = House "page": GET ["/docs", "/docs/"];
+        ShowAurDocs = House "page": GET ["/docs/aur"];
+        ShowOpenapi = House "page": GET ["/openapi.json"];
+        ShowRobots = House "page": GET ["/robots.txt"];
+        ShowIcon = House "page": GET ["/favicon.ico"];
+        // Operations.
+        CheckAlive = House "health": GET ["/livez", "/healthz"];
+        CheckReady = House "health": GET ["/readyz", "/ready"];
+        ShowVersion = House "health": GET ["/version"];
+        ShowMetrics = House "metrics": GET ["/metrics", "/rpc/metrics"];
+        // Where nothing is, and the Python index is not served.
+        FindNothing = House "other":;
+        // Tokens, for programs of users.
+        ListTokens = Account "tokens": GET OPTIONS ["/+tokens"];
+        CreateToken = Account "tokens_write": POST ["/+tokens"];
+        RevokeToken = Account "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
+        // Many calls in one request.
+        ListActions = Action "list": GET OPTIONS ["/actions"];
+        RunActions = Action "run": GET ["/"] POST ["/actions"];
+        // Articles.
+        ListArticles = Article "list": GET ["/articles"];
+        MissArticleName = Article "article": ANY ["/article", "/article/"];
+        ReadArticle = Article "article": GET OPTIONS ["/article/{article}", "/article/{article}/{version}"];
+        ReplaceArticle = Article "write": PUT ["/article/{article}"];
+        ReviseArticle = Article "write": POST ["/article/{article}/{version}"];
+        DeleteArticle = Article "delete": DELETE ["/article/{article}", "/article/{article}/{version}"];
+        ReadHistory = Article "history": GET OPTIONS ["/article/{article}/history"];
+        CompareVersions = Article "difference": GET OPTIONS ["/article/{article}/diff"];
+        // Packages of the AUR. What is below `/rpc` and `/api` is read by `aur::Path`.
+        AnswerQuestion = Aur "rpc":
+            GET POST OPTIONS [
+                "/rpc", "/rpc/", "/rpc.php", "/rpc.php/", "/rpc/v5/{type}", "/rpc/v5/{type}/{arg}",
+                "/api", "/api/", "/rpc/v6/{type}", "/api/v6/{type}", "/rpc/v6/{type}/{arg}", "/api/v6/{type}/{arg}",
+                "/rpc/v6/{type}/{by}/{arg}", "/api/v6/{type}/{by}/{arg}",
+                "/rpc/v6/{type}/{by}/{mode}/{arg}", "/api/v6/{type}/{by}/{mode}/{arg}"
+            ]
+            GET POST ["/rpc/v5/{type}/", "/rpc/v5/{type}/{arg}/", "/rpc/v{n}/…"];
+        DownloadDump = Aur "dump":
+            GET [
+                "/packages-meta-ext-v1.json.gz", "/packages-meta-v1.json.gz", "/packages.gz", "/pkgbase.gz", "/users.gz"
+            ];
+        ShowDumpDigest = Aur "dump":
+            GET [
+                "/packages-meta-ext-v1.json.gz.sha256", "/packages-meta-v1.json.gz.sha256", "/packages.gz.sha256",
+                "/pkgbase.gz.sha256", "/users.gz.sha256"
+            ];
+        ShowOldAurDocs = Aur "page":
+            GET ["/rpc/swagger", "/rpc/swagger/", "/api/swagger", "/api/swagger/", "/rpc/olddoc.html"];
+        ShowOldOpenapi = Aur "page": GET ["/rpc/openapi.json", "/api/openapi.json"];
+        ShowStatistics = Aur "page": GET ["/rpc/stats"];
+    }
+    Python {
+        ListUsers = Python "user": GET ["/"];
+        ShowServerStatus = Python "status": GET ["/+status"];
+        ShowApi = Python "status": GET ["/+api", "/{user}/+api", "/{user}/{index}/+api"];
+        // nginx asks with whatever method it has.
+        CheckAccess = Account "auth_check": GET ANY ["/+authcheck"];
+        LogIn = Account "login": POST ["/+login"];
+        Search = Python "search": GET ["/+search"];
+        ShowUser = Python "user": GET ["/{user}"];
+        CreateUser = Account "user_write": PUT ["/{user}"];
+        ModifyUser = Account "user_write": PATCH ["/{user}"];
+        DeleteUser = Account "user_write": DELETE ["/{user}"];
+        ShowIndex = Python "index": GET ["/{user}/{index}"];
+        CreateIndex = Python "index_write": PUT ["/{user}/{index}"];
+        ModifyIndex = Python "index_write": PATCH ["/{user}/{index}"];
+        DeleteIndex = Python "index_write": DELETE ["/{user}/{index}"];
+        UploadFile = Python "upload": POST ["/{user}/{index}"];
+        PushRelease = Python "push": POST PUSH ["/{user}/{index}"];
+        SearchByXmlRpc = Python "search": POST ["/{user}/{index}"];
+        ApplyRetention = Python "index_write": POST ["/{user}/{index}/+retention"];
+        YankFile = Python "file_write":
+            POST DELETE ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}/+yank"];
+        DownloadFile = Python "file":
+            GET ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}", "/{user}/{index}/+f/{*}"];
+        AddToxResult = Python "file_write":
+            POST ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}", "/{user}/{index}/+f/{*}"];
+        DeleteFile = Python "file_write":
+            DELETE ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}", "/{user}/{index}/+f/{*}"];
+        // Files without a digest are those of mirrors.
+        FindExternalFile = Python "file": GET ["/{user}/{index}/+e/{*}"];
+        ListProjects = Python "simple_list": GET ["/{user}/{index}/+simple"];
+        ShowSimplePage = Python "simple_page": GET ["/{user}/{index}/+simple/{project}"];
+        ShowProject = Python "project": GET ["/{user}/{index}/{project}"];
+        DeleteProject = Python "project_write": DELETE ["/{user}/{index}/{project}"];
+        ShowProjectStatus = Python "project": GET ["/{user}/{index}/{project}/+status"];
+        ChangeProjectStatus = Python "project_write": POST PUT DELETE ["/{user}/{index}/{project}/+status"];
+        ShowRelease = Python "version": GET ["/{user}/{index}/{project}/{version}"];
+        DeleteRelease = Python "version_write": DELETE ["/{user}/{index}/{project}/{version}"];
+        RefreshPage = Python "simple_page":
+            POST ["/{user}/{index}/+simple/{project}/refresh", "/{user}/{index}/{project}/refresh"];
+        YankRelease = Python "version_write": POST DELETE ["/{user}/{index}/{project}/{version}/+yank"];
+        ShowDocumentation = Python "documentation":
+            GET [
+                "/{user}/{index}/{project}/{version}/+doc/{path}", "/{user}/{index}/{project}/{version}/+doc/{**}",
+                "/{user}/{index}/{project}/{version}/+d/{**}"
+            ];
+        ShowToxResults = Python "tox_results":
+            GET [
+                "/{user}/{index}/{project}/{version}/+toxresults/{filename}",
+                "/{user}/{index}/{project}/{version}/+toxresults/{filename}/{result}",
+                "/{user}/{index}/{project}/{version}/+toxresults/{**}"
+            ];
+        // Paths that are of no route, where it is served.
+        FindNoRoute = Python "other":;
+    }
+    Admin {
+        RunJob = Admin "job": GET POST ["/admin/run-job/{name}"];
+        ListSettings = Admin "settings": GET ["/admin/settings", "/admin/settings/"];
+        ReadSetting = Admin "settings": GET ["/admin/settings/{name}"];
+        ChangeSetting = Admin "settings": POST ["/admin/settings/{name}"];
+        ShowAdminOpenapi = Admin "other": GET ["/admin/openapi.json"];
+        FindNothingForAdmins = Admin "other":;
+    }
+}
+
+/// A path of the table, with what is there.
+#[derive(Debug)]
+pub struct Place {
+    /// Where it is looked for.
+    pub tree: Tree,
+    /// As the table has it.
+    pub path: &'static str,
+    endpoints: Vec<(&'static str, Endpoint)>,
+    allow: String,
+    parts: Vec<Part>,
+}
+
+/// A part of a path, between slashes.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    Word(&'static str),
+    Name,
+    /// So many names at least.
+    Rest(usize),
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Place) -> bool {
+        self.tree == other.tree && self.path == other.path
+    }
+}
+
+static PLACES: LazyLock<Vec<Place>> = LazyLock::new(|| {
+    let mut places: Vec<Place> = Vec::new();
+    for endpoint in Endpoint::ALL {
+        for (methods, paths) in endpoint.methods() {
+            for path in *paths {
+                let tree = endpoint.tree();
+                let known = places.iter().position(|it| it.tree == tree && it.path == *path);
+                let at = known.unwrap_or_else(|| {
+                    places.push(Place::new(tree, path));
+                    places.len() - 1
+                });
+                places[at].endpoints.extend(methods.iter().map(|method| (*method, *endpoint)));
+            }
+        }
+    }
+    for place in &mut places {
+        place.allow = place.methods().join(", ");
+    }
+    places
+});
+
+impl Place {
+    fn new(tree: Tree, path: &'static str) -> Place {
+        let parts = path.split('/').filter(|part| !part.is_empty()).map(|part| match part {
+            "{*}" => Part::Rest(1),
+            "{**}" => Part::Rest(0),
+            part if part.starts_with('{') => Part::Name,
+            part => Part::Word(part),
+        });
+        Place { tree, path, endpoints: Vec::new(), allow: String::new(), parts: parts.collect() }
+    }
+
+    /// All of them.
+    pub fn all() -> &'static [Place] {
+        &PLACES
+    }
+
+    /// The first of the `tree` that these names are a path of; rather one that has the method, if it names each part.
+    pub fn find(tree: Tree, names: &[String], method: Option<&Method>) -> Option<&'static Place> {
+        let mut found = PLACES.iter().filter(|place| place.tree == tree && place.matches(names));
+        let first = found.next()?;
+        let has = |place: &&Place| method.is_some_and(|method| place.endpoint(method).is_some());
+        if method.is_none() || has(&first) {
+            return Some(first);
+        }
+        let is_narrow = |place: &Place| !matches!(place.parts.last(), Some(Part::Rest(_)));
+        Some(found.find(|place| has(place) && is_narrow(place)).unwrap_or(first))
+    }
+
+    /// The place of the `tree` with this very path; that of names, by the path of the table.
+    pub fn named(tree: Tree, path: &str) -> Option<&'static Place> {
+        static NAMED: LazyLock<HashMap<&str, &Place>> = LazyLock::new(|| {
+            let places = PLACES.iter().filter(|place| place.tree != Tree::Python);
+            places.map(|place| (place.path, place)).collect()
+        });
+        NAMED.get(path).copied().filter(|place| place.tree == tree)
+    }
+
+    /// What a method is for here; `HEAD` is for what `GET` is for.
+    pub fn endpoint(&self, method: &Method) -> Option<Endpoint> {
+        let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
+        let of = |wanted: &str| self.endpoints.iter().find(|(method, _)| *method == wanted);
+        of(method).or_else(|| of("ANY")).map(|(_, endpoint)| *endpoint)
+    }
+
+    /// What is here first of all.
+    pub fn first(&self) -> Endpoint {
+        self.endpoints[0].1
+    }
+
+    /// Its methods, as `Allow` lists them.
+    pub fn allow(&self) -> &str {
+        &self.allow
+    }
+
+    /// Its methods, each once.
+    pub fn methods(&self) -> Vec<&'static str> {
+        let mut methods = Vec::new();
+        for (method, _) in &self.endpoints {
+            let named: &[&str] = if *method == "GET" { &["GET", "HEAD"] } else { &[method] };
+            methods.extend(named.iter().filter(|it| **it != "ANY"));
+        }
+        // A question about the others.
+        methods.sort_by_key(|method| *method == "OPTIONS");
+        let mut seen = Vec::new();
+        methods.retain(|method| {
+            !seen.contains(method) && {
+                seen.push(*method);
+                true
+            }
+        });
+        methods
+    }
+
+    /// Whether these names are those of a path of this place. No name begins with `+` before a word does.
+    fn matches(&self, names: &[String]) -> bool {
+        let mut is_below_word = false;
+        for (at, part) in self.parts.iter().enumerate() {
+            match (part, names.get(at)) {
+                (Part::Rest(at_least), _) => return names.len() >= at + at_least,
+                (Part::Word(word), Some(name)) if word == name => {
+                    is_below_word |= word.starts_with('+');
+                }
+                (Part::Name, Some(name))
+                    if !name.is_empty() && (is_below_word || !name.starts_with('+')) => {}
+                _ => return false,
+            }
+        }
+        self.parts.len() == names.len()
+    }
+
+    /// The name that stands for `placeholder`.
+    pub fn name<'names>(&self, placeholder: &str, names: &'names [String]) -> Option<&'names str> {
+        let mut parts = self.path.split('/').skip(1);
+        names.get(parts.position(|part| part == placeholder)?).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_in_the_order_of_their_numbers() {
+        for (at, endpoint) in Endpoint::ALL.iter().enumerate() {
+            assert_eq!(*endpoint as usize, at, "{endpoint:?}");
+        }
+    }
+
+    /// No place is hidden by a wider one before it.
+    #[test]
+    fn every_method_of_a_place_is_found_by_a_path_of_it() {
+        for place in Place::all().iter().filter(|place| place.tree == Tree::Python) {
+            let path =
+                place.path.replace("{*}", "a/b").replace("{**}", "a").replace(['{', '}'], "");
+            let names: Vec<String> =
+                path.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            for method in place.methods() {
+                let method = Method::from_bytes(method.as_bytes()).expect("a method");
+                let found = Place::find(place.tree, &names, Some(&method)).expect(place.path);
+                let endpoint = place.endpoint(&method);
+                assert_eq!(found.endpoint(&method), endpoint, "{method} {}", place.path);
+            }
+        }
+        for place in Place::all().iter().filter(|place| place.tree != Tree::Python) {
+            assert_eq!(Place::named(place.tree, place.path), Some(place));
+        }
+    }
+
+    #[test]
+    fn methods_as_allow_lists_them() {
+        let check = |tree, path: &str, allow: &str| {
+            let place = Place::all().iter().find(|place| (place.tree, place.path) == (tree, path));
+            assert_eq!(place.expect(path).allow(), allow);
+        };
+        check(Tree::Main, "/", "GET, HEAD");
+        check(Tree::Main, "/rpc", "GET, HEAD, POST, OPTIONS");
+        check(Tree::Main, "/actions", "GET, HEAD, POST, OPTIONS");
+        check(Tree::Main, "/+tokens", "GET, HEAD, POST, OPTIONS");
+        check(Tree::Main, "/article/{article}", "GET, HEAD, PUT, DELETE, OPTIONS");
+        check(Tree::Main, "/article/{article}/{version}", "GET, HEAD, POST, DELETE, OPTIONS");
+        check(Tree::Python, "/{user}/{index}", "GET, HEAD, PUT, PATCH, DELETE, POST, PUSH");
+        check(Tree::Python, "/{user}/{index}/+f/{*}", "GET, HEAD, POST, DELETE");
+        check(Tree::Python, "/{user}/{index}/{project}/+status", "GET, HEAD, POST, PUT, DELETE");
+        check(Tree::Admin, "/admin/settings/{name}", "GET, HEAD, POST");
+    }
+}
