@@ -1,62 +1,140 @@
-//! The command line: what can be asked of `larder`, and those answers that need no server.
+//! The command line: what users can ask of `larder`.
 //!
-//! arguments -> [`parse`] -> [`Invocation`]; `main` runs the server or [`run_offline`], and turns an [`Exit`] into text
-//! and exit code. The flags of `serve` are the keys of [`crate::config`], derived and never listed here.
-//! Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
+//! arguments -> [`parse`] -> [`Invocation`]; `main` runs the server, or [`Request::run`] does the rest, and an [`Exit`]
+//! becomes text and exit code. clap derives the commands from the types below and in the rooms. [`command`] adds the flags
+//! that many commands share: those of the configuration, which are the keys of [`crate::config`] and never listed here, and
+//! those that name a server. Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
 
-pub mod accounts;
 mod directory;
-pub mod import;
-pub mod index;
-pub mod keeping;
+mod import;
+mod index;
+mod init;
+mod keeping;
 mod offline;
-pub mod release;
+mod password;
+mod release;
 mod remote;
 mod table;
+mod token;
+mod user;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead as _, Read as _, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    value_parser,
+};
 use clap_complete::Shell;
 use tokio::runtime::Runtime;
 
+use self::remote::{Place, ServerFlags};
 use crate::config::{self, ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
-use crate::version;
+use crate::{demo, logging, version};
 
-pub use self::offline::run_offline;
-
-/// What the user asked for, checked.
-#[derive(Debug)]
+/// What the user asked for.
 pub enum Invocation {
     /// Run the server. Its `warnings` are to be logged once logging works.
     Serve(Box<Loaded>),
-    /// Write a generated catalogue as a dump.
-    DemoData {
-        /// How many packages.
-        packages: usize,
-        /// Equal seeds give equal bytes.
-        seed: u64,
-        /// Where to.
-        out: Output,
+    /// Anything else.
+    Other(Box<Request>),
+}
+
+/// Something other than serving; [`Request::run`] does it.
+pub struct Request {
+    command: Box<Command>,
+    inputs: Inputs,
+    /// The server to ask, for commands that can ask one.
+    server: Option<ServerFlags>,
+}
+
+/// The whole command line.
+#[derive(Parser)]
+#[command(
+    name = "larder",
+    version = version::text(),
+    about = "Larder is a server for packages and pages: it answers the AUR's package queries, is a private Python index for \
+        pip, uv and twine, and publishes versioned articles, all from memory",
+    long_about = None,
+    after_help = "`larder serve` starts the server, `larder serve --demo` one with something to try, and `larder serve --help` \
+        lists its flags. `larder --demo` is the same as `larder serve --demo`.",
+    arg_required_else_help = true,
+    subcommand_precedence_over_arg = true
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run the server
+    #[command(
+        after_help = "Every flag is also an environment variable and a key of the file. Flags win over the environment, \
+        the environment over the file, the file over the defaults."
+    )]
+    Serve,
+    #[command(flatten)]
+    Other(Box<Command>),
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write a generated catalogue as packages-meta-ext-v1.json(.gz)
+    DemoData(DemoData),
+    /// Prepare the data directory and the store, and make the user root, without starting the server
+    Init(init::Command),
+    /// List, make and change users
+    #[command(subcommand)]
+    User(user::Command),
+    /// List, make and revoke API tokens
+    #[command(subcommand)]
+    Token(token::Command),
+    /// List, make, change and remove Python indexes
+    #[command(subcommand)]
+    Index(index::Command),
+    /// List, yank, push and remove releases of Python projects
+    #[command(subcommand)]
+    Release(release::Command),
+    #[command(flatten)]
+    Keeping(keeping::Command),
+    #[command(flatten)]
+    Import(import::Command),
+    /// Tell pip, uv, twine and poetry of an index, in their own files; the old files are kept beside the new ones
+    #[command(after_help = import::USE_HELP)]
+    Use(import::Use),
+    /// Check, show and make configuration files
+    #[command(subcommand)]
+    Config(offline::Config),
+    /// Print completions for a shell
+    Completions { shell: Shell },
+    /// Print the man page, as roff
+    Man,
+    /// Ask a running server whether it is ready: exit code 0 if it is, else 1
+    Healthcheck(offline::Healthcheck),
+    /// Print the version
+    Version {
+        /// Answer as JSON
+        #[arg(long)]
+        json: bool,
     },
-    /// Prepare the store, or look at or change users and tokens; [`accounts::run`] does it.
-    Accounts(accounts::Request),
-    /// Copy, restore, check or sweep the store; [`keeping::run`] does it.
-    Keeping(keeping::Request),
-    /// Take over what another index has, or tell clients of one; [`import::run`] does it.
-    Import(import::Request),
-    /// Look at or change indexes; [`index::run`] does it.
-    Index(index::Request),
-    /// Look at or change releases; [`release::run`] does it.
-    Release(release::Request),
-    /// Anything that needs no server; [`run_offline`] does it.
-    Offline(Offline),
+}
+
+#[derive(Args)]
+struct DemoData {
+    /// How many packages
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = value_parser!(u32).range(1..=100_000_000))]
+    packages: u32,
+    /// Equal seeds give equal bytes
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Where to: - is stdout; a file whose name ends in .gz is compressed
+    #[arg(long, value_name = "FILE")]
+    out: Output,
 }
 
 /// Where generated data goes.
@@ -73,44 +151,23 @@ pub enum Output {
     },
 }
 
-/// A request that needs no server.
-#[derive(Debug)]
-pub enum Offline {
-    /// Say whether the configuration is valid.
-    ConfigCheck(Box<Loaded>),
-    /// Print the effective configuration.
-    ConfigShow(Box<Loaded>),
-    /// Print a commented template.
-    ConfigInit,
-    /// Print the reference of all keys.
-    ConfigDocs,
-    /// Print a goaurrpc configuration as one of larder.
-    ConfigImportGoaurrpc(PathBuf),
-    /// Print a shell's completions.
-    Completions(Shell),
-    /// Print the man page.
-    Man,
-    /// Ask a running server whether it is ready.
-    Healthcheck(Healthcheck),
-    /// Print the version.
-    Version {
-        /// As a JSON object.
-        json: bool,
-    },
+impl From<OsString> for Output {
+    fn from(path: OsString) -> Output {
+        if path == "-" {
+            return Output::Stdout;
+        }
+        let path = PathBuf::from(path);
+        let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        Output::File { path, gzip }
+    }
 }
 
-/// Which server to ask, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Healthcheck {
-    /// The URL to get.
-    pub url: String,
-    /// The Unix socket to use instead of TCP.
-    pub socket: Option<PathBuf>,
-    /// Whether the certificate is checked: it is not for this machine's own listener, whose certificate names its
-    /// public host.
-    pub is_certificate_checked: bool,
-    /// Time for the whole answer.
-    pub timeout: Duration,
+/// The flag of commands whose answer a program may want.
+#[derive(Args, Clone, Copy)]
+struct Answer {
+    /// Answer as JSON
+    #[arg(long = "json")]
+    is_json: bool,
 }
 
 /// Why the process ends without having done what was asked, or with `--help` having been it.
@@ -131,6 +188,11 @@ impl Exit {
     /// A failure (exit code 1).
     pub fn failure(text: impl fmt::Display) -> Self {
         Self::Message { code: 1, text: text.to_string() }
+    }
+
+    /// A wrong command line (exit code 2).
+    pub(crate) fn usage(text: impl fmt::Display) -> Self {
+        Self::Message { code: 2, text: text.to_string() }
     }
 
     /// The exit code: 0, 1 failure, 2 usage, 78 bad configuration.
@@ -178,116 +240,37 @@ impl From<io::Error> for Exit {
 /// Most bytes of a password or token on standard input.
 const SECRET_BYTES_MAX: u64 = 4_098;
 
-/// For commands that take the configuration's flags without listing them.
+/// What the help of commands says that take the configuration's flags without listing them.
 const FLAGS_TOO: &str = "The flags of `larder serve` are accepted too.";
 
-/// The whole command line, with every flag of the configuration.
-pub fn command() -> Command {
-    let serve = Command::new("serve")
-        .about("Run the server")
-        .after_help(
-            "Every flag is also a variable of the environment and a key of the file; flags win over the \
-            environment, that over the file, that over the defaults.",
-        )
-        .args(key_args(false));
-    let config = Command::new("config")
-        .about("Check, show and make configuration files")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(
-            Command::new("check").about("Say whether the configuration is valid; exit code 78 if not").after_help(FLAGS_TOO).args(key_args(true)),
-        )
-        .subcommand(
-            Command::new("show")
-                .about("Print the effective configuration as TOML, with the origin of each value; secrets are left out")
-                .after_help(FLAGS_TOO)
-                .args(key_args(true)),
-        )
-        .subcommand(Command::new("init").about("Print a commented configuration file with every key and its default"))
-        .subcommand(
-            Command::new("import-goaurrpc")
-                .about("Print the equivalent of a goaurrpc configuration (JSON)")
-                .arg(Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf))),
-        )
-        .subcommand(Command::new("docs").about("Print docs/config.md").hide(true));
-    Command::new("larder")
-        .about(
-            "Larder is a server for packages and pages: it answers the AUR's package queries, is a private Python index for \
-            pip, uv and twine, and publishes versioned articles, all from memory",
-        )
-        .version(version::text())
-        .arg_required_else_help(true)
-        .after_help(
-            "`larder serve` starts the server, `larder serve --demo` one with something to try, and `larder serve --help` \
-            lists its flags. `larder --demo` is the same as `larder serve --demo`.",
-        )
-        .subcommand_precedence_over_arg(true)
-        .args(key_args(true))
-        .subcommand(serve)
-        .subcommand(
-            Command::new("demo-data")
-                .about("Write a generated catalogue as packages-meta-ext-v1.json(.gz)")
-                .arg(
-                    Arg::new("packages")
-                        .long("packages")
-                        .value_name("N")
-                        .help("How many packages")
-                        .default_value("100000")
-                        .value_parser(value_parser!(u64).range(1..=100_000_000)),
-                )
-                .arg(
-                    Arg::new("seed")
-                        .long("seed")
-                        .value_name("S")
-                        .help("Equal seeds give equal bytes")
-                        .default_value("1")
-                        .value_parser(value_parser!(u64)),
-                )
-                .arg(
-                    Arg::new("out")
-                        .long("out")
-                        .value_name("FILE")
-                        .help("Where to: - is stdout, a name ending in .gz is compressed")
-                        .required(true)
-                        .value_parser(value_parser!(PathBuf)),
-                ),
-        )
-        .subcommands(accounts::commands(|| key_args(true)))
-        .subcommand(index::command(|| key_args(true)))
-        .subcommand(release::command(|| key_args(true)))
-        .subcommands(keeping::commands(|| key_args(true)))
-        .subcommands(import::commands(|| key_args(true)))
-        .subcommand(config)
-        .subcommand(
-            Command::new("completions")
-                .about("Print completions for a shell")
-                .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(value_parser!(Shell))),
-        )
-        .subcommand(Command::new("man").about("Print the man page, as roff"))
-        .subcommand(
-            Command::new("healthcheck")
-                .about("Ask a running server whether it is ready: exit code 0 if so, else 1")
-                .arg(
-                    Arg::new("url")
-                        .long("url")
-                        .value_name("URL")
-                        .help("URL to get instead of /readyz on the first address of `listen`"),
-                )
-                .arg(
-                    Arg::new("timeout")
-                        .long("timeout-seconds")
-                        .value_name("SECONDS")
-                        .help("Time for the whole answer")
-                        .default_value("5")
-                        .value_parser(value_parser!(u64).range(1..=3600)),
-                )
-                .args(key_args(true)),
-        )
-        .subcommand(
-            Command::new("version")
-                .about("Print the version")
-                .arg(Arg::new("json").long("json").help("As a JSON object").action(ArgAction::SetTrue)),
-        )
+/// The whole command line, with the flags that many commands share.
+fn command() -> clap::Command {
+    let configured = |command: clap::Command| with_help(command, FLAGS_TOO).args(key_args(true));
+    CommandLine::command().args(key_args(true)).mut_subcommands(|command| {
+        match command.get_name() {
+            "demo-data" | "use" | "completions" | "man" | "version" => command,
+            "serve" => command.args(key_args(false)),
+            "config" => command.mut_subcommands(|command| match command.get_name() {
+                "check" | "show" => configured(command),
+                _ => command,
+            }),
+            "user" | "token" => command.mut_subcommands(configured),
+            "index" | "release" => command.mut_subcommands(|command| {
+                let command = with_help(command, remote::HELP).args(key_args(true));
+                ServerFlags::augment_args(command)
+            }),
+            _ => configured(command),
+        }
+    })
+}
+
+/// Adds a paragraph to the end of a command's help.
+fn with_help(command: clap::Command, text: &str) -> clap::Command {
+    let text = match command.get_after_help() {
+        Some(own) => format!("{own}\n\n{text}"),
+        None => text.to_owned(),
+    };
+    command.after_help(text)
 }
 
 /// `--config` and a flag for every key; hidden ones work and stay out of the help.
@@ -331,7 +314,7 @@ fn key_arg(key: &'static Key) -> Arg {
     }
 }
 
-/// Reads the arguments (the program's name first) and, for what depends on it, the configuration.
+/// Reads the arguments, the program's name first. Only for serving, the configuration is read as well.
 ///
 /// # Errors
 /// Help and a wrong command line as clap words them; a bad configuration with every problem named.
@@ -340,79 +323,89 @@ pub fn parse(
     environment: &Environment,
 ) -> Result<Invocation, Exit> {
     let root = command().try_get_matches_from(joined_switches(args))?;
-    let load = |matches: &ArgMatches| -> Result<Box<Loaded>, Exit> {
-        // Flags may stand before the command as well; those after it win.
-        let file = [matches, &root]
-            .into_iter()
-            .find_map(|matches| matches.get_one::<PathBuf>("config").cloned());
-        let flags = Flags::of_matches(&[matches, &root]);
-        Ok(Box::new(Inputs { file, flags, environment: environment.clone() }.load()?))
+    let verb = CommandLine::from_arg_matches(&root)?.verb;
+    let mut leaf = &root;
+    while let Some((_, matches)) = leaf.subcommand() {
+        leaf = matches;
+    }
+    // Flags may stand before the command as well; those after it win.
+    let file = |matches: &ArgMatches| matches.try_get_one::<PathBuf>("config").ok()?.cloned();
+    let inputs = Inputs {
+        file: file(leaf).or_else(|| file(&root)),
+        flags: Flags::of_matches(&[leaf, &root]),
+        environment: environment.clone(),
     };
-    let offline = match root.subcommand() {
-        None | Some(("serve", _)) => {
-            let loaded = load(root.subcommand_matches("serve").unwrap_or(&root))?;
+    let command = match verb {
+        None | Some(Verb::Serve) => {
+            let loaded = inputs.load()?;
             loaded.check_for_serving()?;
-            return Ok(Invocation::Serve(loaded));
+            return Ok(Invocation::Serve(Box::new(loaded)));
         }
-        Some(("demo-data", matches)) => return Ok(demo_data(matches)),
-        Some((command @ ("init" | "user" | "token"), matches)) => {
-            return Ok(Invocation::Accounts(accounts::parse(command, matches, load)?));
-        }
-        Some((
-            command @ ("backup" | "restore" | "verify" | "migrate" | "sweep" | "adopt" | "rescue"),
-            matches,
-        )) => {
-            return Ok(Invocation::Keeping(keeping::parse(command, matches, load)?));
-        }
-        Some((command @ ("import-devpi" | "import-wheels" | "use"), matches)) => {
-            let request = import::parse(command, matches, environment, load)?;
-            return Ok(Invocation::Import(request));
-        }
-        Some(("index", matches)) => {
-            return Ok(Invocation::Index(index::parse(matches, environment, load)?));
-        }
-        Some(("release", matches)) => {
-            return Ok(Invocation::Release(release::parse(matches, environment, load)?));
-        }
-        Some(("config", matches)) => match matches.subcommand() {
-            Some(("check", matches)) => {
-                let loaded = load(matches)?;
-                loaded.check_for_serving()?;
-                Offline::ConfigCheck(loaded)
-            }
-            Some(("show", matches)) => Offline::ConfigShow(load(matches)?),
-            Some(("init", _)) => Offline::ConfigInit,
-            Some(("import-goaurrpc", matches)) => {
-                Offline::ConfigImportGoaurrpc(required(matches, "file"))
-            }
-            _ => Offline::ConfigDocs,
-        },
-        Some(("completions", matches)) => Offline::Completions(required(matches, "shell")),
-        Some(("man", _)) => Offline::Man,
-        Some(("healthcheck", matches)) => {
-            let timeout = Duration::from_secs(required(matches, "timeout"));
-            Offline::Healthcheck(match matches.get_one::<String>("url") {
-                Some(url) => Healthcheck {
-                    url: url.clone(),
-                    socket: None,
-                    is_certificate_checked: true,
-                    timeout,
-                },
-                None => {
-                    let loaded = load(matches)?;
-                    let (url, socket) = loaded.config.local_url("/readyz");
-                    Healthcheck {
-                        url,
-                        socket: socket.map(Path::to_owned),
-                        is_certificate_checked: false,
-                        timeout,
-                    }
-                }
-            })
-        }
-        Some((_, matches)) => Offline::Version { json: matches.get_flag("json") },
+        Some(Verb::Other(command)) => command,
     };
-    Ok(Invocation::Offline(offline))
+    let server = match *command {
+        Command::Index(_) | Command::Release(_) => Some(ServerFlags::from_arg_matches(leaf)?),
+        _ => None,
+    };
+    Ok(Invocation::Other(Box::new(Request { command, inputs, server })))
+}
+
+impl Request {
+    /// Does what was asked, with its output into `out`.
+    ///
+    /// # Errors
+    /// What went wrong, with the exit code. A reader of `out` that has gone away is no error.
+    pub fn run(self, out: &mut dyn Write) -> Result<(), Exit> {
+        let Request { command, inputs, server } = self;
+        let place = || match server.and_then(|flags| flags.address(&inputs.environment).transpose())
+        {
+            Some(address) => Ok(Place::Server(Box::new(address?))),
+            None => store_of(&inputs).map(Place::Store),
+        };
+        let text = match *command {
+            Command::DemoData(DemoData { packages, seed, out }) => {
+                let written = demo::write(&::demo::Recipe { packages, seed }, &out);
+                return written.map_err(|error| {
+                    Exit::failure(format!("cannot write the catalogue: {error}"))
+                });
+            }
+            Command::Init(command) => command.run(&store_of(&inputs)?.config)?,
+            Command::User(command) => command.run(&store_of(&inputs)?.config)?,
+            Command::Token(command) => command.run(&store_of(&inputs)?.config)?,
+            Command::Index(command) => command.run(place)?,
+            Command::Release(command) => command.run(place)?,
+            Command::Keeping(command) => return command.run(&loaded(&inputs)?.config, out),
+            Command::Import(command) => return command.run(&store_of(&inputs)?.config, out),
+            Command::Use(command) => return command.run(&inputs.environment, out),
+            Command::Config(command) => command.run(&inputs)?,
+            Command::Completions { shell } => offline::completions(shell),
+            Command::Man => offline::man()?,
+            Command::Healthcheck(command) => command.run(&inputs)?,
+            Command::Version { json } => offline::version(json),
+        };
+        print(&text, out)
+    }
+}
+
+/// The configuration of a command that works on the store. Its warnings go to stderr.
+fn loaded(inputs: &Inputs) -> Result<Box<Loaded>, Exit> {
+    let loaded = inputs.load()?;
+    warn(&loaded);
+    Ok(Box::new(loaded))
+}
+
+/// The configuration of a command that may change rights: those changes go into the security log, if that has a file.
+fn store_of(inputs: &Inputs) -> Result<Box<Loaded>, Exit> {
+    let loaded = inputs.load()?;
+    logging::init_command(&loaded.config, &inputs.environment).map_err(Exit::failure)?;
+    warn(&loaded);
+    Ok(Box::new(loaded))
+}
+
+fn warn(loaded: &Loaded) {
+    for warning in &loaded.warnings {
+        note(&format!("warning: {warning}"));
+    }
 }
 
 /// The arguments, with the value of a switch that follows its flag (`--demo false`) joined to it (`--demo=false`). Only
@@ -444,11 +437,6 @@ fn joined_switches(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     joined
 }
 
-/// The flag of commands whose answer a program may want.
-fn json_arg() -> Arg {
-    Arg::new("json").long("json").help("Answer as JSON").action(ArgAction::SetTrue)
-}
-
 /// Writes a note for a person to stderr. Results go to stdout.
 fn note(text: &str) {
     // A reader that has gone away is no reason to fail.
@@ -467,7 +455,6 @@ fn print(text: &str, out: &mut dyn Write) -> Result<(), Exit> {
 fn runtime() -> Result<Runtime, Exit> {
     net::install_crypto_provider();
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Exit::failure(format!("cannot start threads: {error}")))
@@ -479,27 +466,6 @@ fn line_of_stdin() -> Result<String, Exit> {
     let read = io::stdin().lock().take(SECRET_BYTES_MAX).read_line(&mut line);
     read.map_err(|error| Exit::failure(format!("standard input cannot be read: {error}")))?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
-}
-
-/// The value of an argument that is required or has a default.
-fn required<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> T {
-    matches.get_one::<T>(id).cloned().expect("clap refuses a command line without it")
-}
-
-fn demo_data(matches: &ArgMatches) -> Invocation {
-    let path: PathBuf = required(matches, "out");
-    let packages: u64 = required(matches, "packages");
-    let out = if path.as_os_str() == "-" {
-        Output::Stdout
-    } else {
-        let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-        Output::File { path, gzip }
-    };
-    Invocation::DemoData {
-        packages: usize::try_from(packages).unwrap_or(usize::MAX),
-        seed: required(matches, "seed"),
-        out,
-    }
 }
 
 #[cfg(test)]

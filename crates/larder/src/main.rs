@@ -1,11 +1,10 @@
-//! The `larder` binary: the command line, and what each command calls.
+//! The `larder` binary: the command line is read, and the server runs or a command does.
 
 use std::io;
 use std::process::ExitCode;
 
-use demo::Recipe;
 use larder::cli::{self, Exit, Invocation};
-use larder::config::{Config, Environment, Loaded};
+use larder::config::{Environment, Loaded};
 use larder::logging;
 use tikv_jemallocator::Jemalloc;
 
@@ -14,42 +13,15 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let environment = Environment::of_process();
-    let done =
-        cli::parse(std::env::args_os(), &environment).and_then(|invocation| match invocation {
-            Invocation::Offline(offline) => cli::run_offline(offline, &mut io::stdout()),
-            Invocation::DemoData { packages, seed, out } => {
-                let packages = u32::try_from(packages).unwrap_or(u32::MAX);
-                larder::demo::write(&Recipe { packages, seed }, &out)
-                    .map_err(|error| Exit::failure(format!("cannot write the catalogue: {error}")))
-            }
-            Invocation::Accounts(request) => {
-                log_changes(request.config(), &environment)?;
-                cli::accounts::run(request, &mut io::stdout())
-            }
-            Invocation::Keeping(request) => cli::keeping::run(request, &mut io::stdout()),
-            Invocation::Import(request) => {
-                request.config().map_or(Ok(()), |config| log_changes(config, &environment))?;
-                cli::import::run(request, &mut io::stdout())
-            }
-            Invocation::Index(request) => {
-                request.config().map_or(Ok(()), |config| log_changes(config, &environment))?;
-                cli::index::run(request, &mut io::stdout())
-            }
-            Invocation::Release(request) => {
-                request.config().map_or(Ok(()), |config| log_changes(config, &environment))?;
-                cli::release::run(request, &mut io::stdout())
-            }
-            Invocation::Serve(loaded) => serve(*loaded, &environment),
-        });
+    let invocation = cli::parse(std::env::args_os(), &environment);
+    let done = invocation.and_then(|invocation| match invocation {
+        Invocation::Serve(loaded) => serve(*loaded, &environment),
+        Invocation::Other(request) => request.run(&mut io::stdout()),
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => exit.report(),
     }
-}
-
-/// What a command changes is in the security log, if that has a file.
-fn log_changes(config: &Config, environment: &Environment) -> Result<(), Exit> {
-    logging::init_command(config, environment).map_err(Exit::failure)
 }
 
 fn serve(loaded: Loaded, environment: &Environment) -> Result<(), Exit> {

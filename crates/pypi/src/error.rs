@@ -1,5 +1,7 @@
 //! [`ChangeError`]: why a change is refused, with devpi's messages where devpi has some.
 
+use account::UserName;
+
 use crate::{ConfigError, ProjectName, StageName};
 
 /// Why a change is refused.
@@ -8,6 +10,9 @@ pub enum ChangeError {
     /// The stage does not exist.
     #[error("The stage {0} could not be found.")]
     NoStage(StageName),
+    /// The user of the new stage does not exist.
+    #[error("no user '{0}'")]
+    NoUser(UserName),
     /// The name of the new stage is taken.
     #[error("index '{0}' exists")]
     StageExists(StageName),
@@ -145,6 +150,7 @@ impl ChangeError {
             | VersionNonVolatile
             | TestResultsFull(_) => Refusal::Forbidden,
             NoStage(_)
+            | NoUser(_)
             | Mirror(_)
             | NoProject(_)
             | NoVersion { .. }

@@ -56,7 +56,7 @@ impl Directory {
     ///
     /// # Errors
     /// A store that cannot be opened or read, or that was never initialized.
-    pub(super) async fn open(config: &Config, purpose: Purpose) -> Result<Directory, Exit> {
+    async fn open(config: &Config, purpose: Purpose) -> Result<Directory, Exit> {
         let location = config.database();
         let missing = || {
             Exit::failure(format!(
@@ -101,6 +101,21 @@ impl Directory {
             return Err(missing());
         }
         Ok(directory)
+    }
+
+    /// Opens the store of `config`, does this with it, and closes it.
+    ///
+    /// # Errors
+    /// Those of [`Directory::open`] and of `act`.
+    pub(super) async fn with<T>(
+        config: &Config,
+        purpose: Purpose,
+        act: impl AsyncFnOnce(&mut Directory) -> Result<T, Exit>,
+    ) -> Result<T, Exit> {
+        let mut directory = Directory::open(config, purpose).await?;
+        let done = act(&mut directory).await;
+        directory.close().await;
+        done
     }
 
     /// Who is there.
@@ -225,7 +240,7 @@ impl Directory {
     }
 
     /// Lets go of the store.
-    pub(super) async fn close(&self) {
+    async fn close(&self) {
         self.records.close().await;
     }
 }

@@ -1,264 +1,245 @@
 //! `larder import-devpi`, `import-wheels` and `use`: moving in, and telling clients of the new place.
 //!
-//! arguments -> [`parse`] -> [`Request`] -> [`run`] -> [`crate::import`] -> what was done, and what was not.
+//! arguments -> [`Command::run`], [`Use::run`] -> [`crate::import`] -> what was done, and what was not.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use account::UserName;
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use clap::{Args, Subcommand};
 use pypi::StageName;
 
 use super::remote::TOKEN_USER;
-use super::{Exit, line_of_stdin, note, print, required, runtime};
-use crate::config::{Config, Environment, Loaded};
+use super::{Answer, Exit, line_of_stdin, note, print, runtime};
+use crate::config::{Config, Environment};
 use crate::import::clients::{self, Credentials, Places, Tool, Wish};
 use crate::import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
 use crate::setup;
 
-/// What is asked, checked.
-#[derive(Debug)]
-pub struct Request(Action);
-
-#[derive(Debug)]
-enum Action {
-    Devpi { loaded: Box<Loaded>, import: DevpiImport, is_json: bool },
-    Wheels { loaded: Box<Loaded>, import: WheelsImport, is_json: bool },
-    Use(Use),
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Import the output of devpi-export: users, indexes, releases, files with their history; can be run again
+    ImportDevpi {
+        /// The directory that devpi-export wrote
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Read and check everything, and write nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not count the files of mirrors as missing
+        #[arg(long)]
+        without_mirrored_files: bool,
+        #[command(flatten)]
+        answer: Answer,
+    },
+    /// Import a folder of wheels and source distributions, such as that of pypiserver; can be run again
+    ImportWheels {
+        /// The folder; the folders in it are searched too
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Into which index
+        #[arg(long, value_name = "USER/INDEX")]
+        index: StageName,
+        /// Make the index and its user if they do not exist
+        #[arg(long)]
+        create: bool,
+        /// Whom the history names as uploader of the files [default: the user of the index]
+        #[arg(long, value_name = "NAME")]
+        user: Option<UserName>,
+        /// Read and check everything, and write nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        answer: Answer,
+    },
 }
 
-#[derive(Debug)]
-struct Use {
+#[derive(Args)]
+pub(super) struct Use {
+    /// The index: https://host/user/index
     url: String,
+    #[command(flatten)]
+    tools: Tools,
+    /// The user that the clients log in as; --password-stdin brings the password
+    #[arg(long, value_name = "NAME", requires = "password_stdin")]
     user: Option<String>,
-    /// Whether a secret comes on standard input.
-    is_secret_coming: bool,
-    wish: Wish,
-    is_dry_run: bool,
+    /// Take the password from the first line of standard input
+    #[arg(long, requires = "user")]
+    password_stdin: bool,
+    /// Take a token from the first line of standard input
+    #[arg(long, conflicts_with_all = ["user", "password_stdin"])]
+    token_stdin: bool,
+    /// Write all files into this directory instead of your home
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Name the index in this pyproject.toml as well, for uv and poetry; without credentials
+    #[arg(long, value_name = "FILE")]
+    project: Option<PathBuf>,
+    /// Replace the public index: packages that this index does not have are not found any more
+    #[arg(long)]
+    only: bool,
+    /// Show what would change, and write nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
-/// The commands; `configuration` makes the flags that those on a store take besides their own.
-pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 3] {
-    let on_store = |name: &'static str, about: &'static str| {
-        Command::new(name).about(about).after_help(super::FLAGS_TOO).args(configuration())
-    };
-    let switch = |id: &'static str, help: &'static str| {
-        Arg::new(id).long(id).help(help).action(ArgAction::SetTrue)
-    };
-    let directory = |help: &'static str| {
-        Arg::new("directory")
-            .value_name("DIR")
-            .help(help)
-            .required(true)
-            .value_parser(value_parser!(PathBuf))
-    };
-    let dry_run = || switch("dry-run", "Read and check everything, and write nothing");
-    let tools = Tool::ALL.map(|tool| {
-        let about = match tool {
-            Tool::Pip => "Write pip.conf, with --only; else say what to do",
-            Tool::Uv => "Write uv.toml",
-            Tool::Twine => "Write .pypirc",
-            Tool::Poetry => "Write poetry's config.toml and auth.toml",
+/// The end of the help of `larder use`.
+pub(super) const USE_HELP: &str = "All other packages still come from the public index, unless --only says that this one replaces it. Each project says \
+    which of its packages come from this index: the command prints the lines to copy.";
+
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+struct Tools {
+    /// Write pip.conf, if --only is given; else say what to do
+    #[arg(long)]
+    pip: bool,
+    /// Write uv.toml
+    #[arg(long)]
+    uv: bool,
+    /// Write .pypirc
+    #[arg(long)]
+    twine: bool,
+    /// Write poetry's config.toml and auth.toml
+    #[arg(long)]
+    poetry: bool,
+    /// All four
+    #[arg(long)]
+    all: bool,
+}
+
+impl Tools {
+    fn has(&self, tool: Tool) -> bool {
+        self.all
+            || match tool {
+                Tool::Pip => self.pip,
+                Tool::Uv => self.uv,
+                Tool::Twine => self.twine,
+                Tool::Poetry => self.poetry,
+            }
+    }
+}
+
+impl Command {
+    /// Imports into the store of `config`, with the report into `out`.
+    ///
+    /// # Errors
+    /// What went wrong, or was not imported, with exit code 1.
+    pub(super) fn run(self, config: &Config, out: &mut dyn Write) -> Result<(), Exit> {
+        let runtime = runtime()?;
+        let (done, is_json) = match self {
+            Command::ImportDevpi { directory, dry_run, without_mirrored_files, answer } => {
+                let import = DevpiImport {
+                    directory,
+                    is_dry_run: dry_run,
+                    is_without_mirrored_files: without_mirrored_files,
+                };
+                (runtime.block_on(import_devpi(config, &import)), answer.is_json)
+            }
+            Command::ImportWheels { directory, index, create, user, dry_run, answer } => {
+                let import = WheelsImport {
+                    directory,
+                    stage: index,
+                    is_creating: create,
+                    who: user,
+                    is_dry_run: dry_run,
+                };
+                (runtime.block_on(import_wheels(config, &import)), answer.is_json)
+            }
         };
-        switch(tool.as_str(), about)
-    });
-    [
-        on_store(
-            "import-devpi",
-            "Take over what devpi-export wrote: users, indexes, releases, files with their history; can be run again",
-        )
-        .arg(directory("What devpi-export wrote"))
-        .arg(dry_run())
-        .arg(switch("without-mirrored-files", "Do not count the files of mirrors as missing"))
-        .arg(switch("json", "Report as JSON")),
-        on_store(
-            "import-wheels",
-            "Take over a folder of wheels and source distributions, as pypiserver has it; can be run again",
-        )
-        .arg(directory("The folder; folders in it are looked into"))
-        .arg(
-            Arg::new("index")
-                .long("index")
-                .value_name("USER/INDEX")
-                .help("Into which index")
-                .required(true)
-                .value_parser(value_parser!(StageName)),
-        )
-        .arg(switch("create", "Make the index, and its user, where they are missing"))
-        .arg(
-            Arg::new("user")
-                .long("user")
-                .value_name("NAME")
-                .help("Who the history says uploaded the files [default: the index's user]")
-                .value_parser(value_parser!(UserName)),
-        )
-        .arg(dry_run())
-        .arg(switch("json", "Report as JSON")),
-        Command::new("use")
-            .about("Tell pip, uv, twine and poetry of an index, in their own files, which are kept beside the new ones")
-            .after_help(
-                "All other packages still come from the public index, unless --only says that this one replaces it. \
-                Which of your packages come from this index is said in each project: the lines to copy are printed.",
-            )
-            .arg(
-                Arg::new("url")
-                    .value_name("URL")
-                    .help("The index: https://host/user/index")
-                    .required(true),
-            )
-            .args(tools)
-            .arg(switch("all", "All four"))
-            .group(
-                ArgGroup::new("tools")
-                    .args(["pip", "uv", "twine", "poetry", "all"])
-                    .required(true)
-                    .multiple(true),
-            )
-            .arg(
-                Arg::new("user")
-                    .long("user")
-                    .value_name("NAME")
-                    .help("Who the clients are; the password comes with --password-stdin")
-                    .requires("password-stdin"),
-            )
-            .arg(
-                switch("password-stdin", "Take the password from the first line of standard input")
-                    .requires("user"),
-            )
-            .arg(
-                switch("token-stdin", "Take a token from the first line of standard input")
-                    .conflicts_with_all(["user", "password-stdin"]),
-            )
-            .arg(
-                Arg::new("dir")
-                    .long("dir")
-                    .value_name("DIR")
-                    .help("Write all files into this directory instead of your home")
-                    .value_parser(value_parser!(PathBuf)),
-            )
-            .arg(
-                Arg::new("project")
-                    .long("project")
-                    .value_name("FILE")
-                    .help("Name the index in this pyproject.toml as well, for uv and poetry; without credentials")
-                    .value_parser(value_parser!(PathBuf)),
-            )
-            .arg(switch("only", "Replace the public index: packages that this one does not have are not found then"))
-            .arg(switch("dry-run", "Show what would change, and write nothing")),
-    ]
+        let (report, password) = done.map_err(failed)?;
+        tell(config, &report, password, is_json, out)
+    }
 }
 
-/// Reads what was asked of `command`, one of [`commands`].
-///
-/// # Errors
-/// As `load`, which reads the configuration by the flags of a command; and if there is no home to write to.
-pub(super) fn parse(
-    command: &str,
-    matches: &ArgMatches,
-    environment: &Environment,
-    load: impl Fn(&ArgMatches) -> Result<Box<Loaded>, Exit>,
-) -> Result<Request, Exit> {
-    let is_set = |id| matches.get_flag(id);
-    Ok(Request(match command {
-        "import-devpi" => {
-            let import = DevpiImport {
-                directory: required(matches, "directory"),
-                is_dry_run: is_set("dry-run"),
-                is_without_mirrored_files: is_set("without-mirrored-files"),
-            };
-            Action::Devpi { loaded: load(matches)?, import, is_json: is_set("json") }
+fn failed(error: anyhow::Error) -> Exit {
+    Exit::failure(format!("{error:#}"))
+}
+
+impl Use {
+    /// Writes the files of the clients, and tells `out` what was done.
+    ///
+    /// # Errors
+    /// What went wrong, with the exit code.
+    pub(super) fn run(self, environment: &Environment, out: &mut dyn Write) -> Result<(), Exit> {
+        let places = match &self.dir {
+            Some(directory) => {
+                Places::Directory(std::path::absolute(directory).map_err(Exit::failure)?)
+            }
+            None => Places::of(environment).map_err(Exit::failure)?,
+        };
+        let wish = Wish {
+            tools: Tool::ALL.into_iter().filter(|tool| self.tools.has(*tool)).collect(),
+            places,
+            project: self.project.as_deref().map(project).transpose()?,
+            is_only: self.only,
+        };
+        let user = if self.token_stdin { Some(TOKEN_USER) } else { self.user.as_deref() };
+        let credentials = match user {
+            Some(user) => Some(Credentials::new(user, &line_of_stdin()?).map_err(failed)?),
+            None => None,
+        };
+        runtime()?.block_on(self.make(&wish, credentials.as_ref(), out)).map_err(failed)
+    }
+
+    async fn make(
+        &self,
+        wish: &Wish,
+        credentials: Option<&Credentials>,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let endpoints = clients::ask(&self.url, credentials).await?;
+        let changes = clients::changes(&endpoints, credentials, wish)?;
+        let mut text = String::new();
+        if wish.is_only {
+            note(&format!(
+                "warning: the public index is replaced: packages that {} does not have are not found any more, since this \
+                 version of Larder mirrors no other index. Without --only, the public index stays",
+                endpoints.simple
+            ));
         }
-        "import-wheels" => {
-            let import = WheelsImport {
-                directory: required(matches, "directory"),
-                stage: required(matches, "index"),
-                is_creating: is_set("create"),
-                who: matches.get_one("user").cloned(),
-                is_dry_run: is_set("dry-run"),
-            };
-            Action::Wheels { loaded: load(matches)?, import, is_json: is_set("json") }
+        if endpoints.submit.is_none() {
+            text.push_str("the index is a mirror: nothing can be uploaded to it\n");
         }
-        _ => {
-            let is_meant = |tool: &Tool| is_set("all") || is_set(tool.as_str());
-            let places = match matches.get_one::<PathBuf>("dir") {
-                Some(directory) => {
-                    let directory = std::path::absolute(directory).map_err(Exit::failure)?;
-                    Places::Directory(directory)
+        let mut undo = Vec::new();
+        for change in &changes {
+            if !change.is_needed() {
+                let _ = writeln!(text, "{}: nothing to change", change.path().display());
+                tell_note(change, &mut text);
+                continue;
+            }
+            text.push_str(&change.shown());
+            tell_note(change, &mut text);
+            if !self.dry_run {
+                match change.write() {
+                    Ok(taken_back) => undo.push(taken_back),
+                    Err(error) => {
+                        // What was done is told all the same.
+                        finish(text, &undo, self.dry_run, out)?;
+                        return Err(error);
+                    }
                 }
-                None => Places::of(environment).map_err(Exit::failure)?,
-            };
-            let is_token = is_set("token-stdin");
-            let user = matches.get_one::<String>("user").cloned();
-            Action::Use(Use {
-                url: required(matches, "url"),
-                user: if is_token { Some(TOKEN_USER.to_owned()) } else { user },
-                is_secret_coming: is_token || is_set("password-stdin"),
-                wish: Wish {
-                    tools: Tool::ALL.into_iter().filter(is_meant).collect(),
-                    places,
-                    project: project(matches)?,
-                    is_only: is_set("only"),
-                },
-                is_dry_run: is_set("dry-run"),
-            })
+            }
         }
-    }))
+        for tool in &wish.tools {
+            let hint = wish.places.hint(*tool).filter(|_| *tool != Tool::Pip || wish.is_only);
+            for line in hint.into_iter().chain(clients::advice(*tool, &endpoints, wish)) {
+                let _ = writeln!(text, "{}: {line}", tool.as_str());
+            }
+        }
+        finish(text, &undo, self.dry_run, out)
+    }
 }
 
-/// The project's file that is to be changed; it must be there.
-fn project(matches: &ArgMatches) -> Result<Option<PathBuf>, Exit> {
-    let Some(path) = matches.get_one::<PathBuf>("project") else { return Ok(None) };
-    let path = if path.is_dir() { path.join("pyproject.toml") } else { path.clone() };
+/// The project's file that is to be changed; it must exist.
+fn project(path: &Path) -> Result<PathBuf, Exit> {
+    let path = if path.is_dir() { path.join("pyproject.toml") } else { path.to_owned() };
     if path.is_file() {
-        return Ok(Some(path));
+        return Ok(path);
     }
     let text =
         format!("--project `{}`: a pyproject.toml that is there was expected", path.display());
-    Err(Exit::Message { code: 2, text })
-}
-
-impl Request {
-    /// The configuration of the store that is changed, if one is.
-    pub fn config(&self) -> Option<&Config> {
-        match &self.0 {
-            Action::Devpi { loaded, .. } | Action::Wheels { loaded, .. } => Some(&loaded.config),
-            Action::Use(_) => None,
-        }
-    }
-}
-
-/// Does what was asked, with its output into `out`.
-///
-/// # Errors
-/// What went wrong, or was not imported, with exit code 1.
-pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
-    let runtime = runtime()?;
-    let failed = |error: anyhow::Error| Exit::failure(format!("{error:#}"));
-    match request.0 {
-        Action::Devpi { loaded, import, is_json } => {
-            warn(&loaded);
-            let done = runtime.block_on(import_devpi(&loaded.config, &import));
-            let (report, password) = done.map_err(failed)?;
-            tell(&loaded.config, &report, password, is_json, out)
-        }
-        Action::Wheels { loaded, import, is_json } => {
-            warn(&loaded);
-            let done = runtime.block_on(import_wheels(&loaded.config, &import));
-            let (report, password) = done.map_err(failed)?;
-            tell(&loaded.config, &report, password, is_json, out)
-        }
-        Action::Use(wish) => {
-            let secret = if wish.is_secret_coming { Some(line_of_stdin()?) } else { None };
-            runtime.block_on(make_use(&wish, secret, out)).map_err(failed)
-        }
-    }
-}
-
-fn warn(loaded: &Loaded) {
-    for warning in &loaded.warnings {
-        note(&format!("warning: {warning}"));
-    }
+    Err(Exit::usage(text))
 }
 
 fn tell(
@@ -287,54 +268,6 @@ fn tell(
     report.shortfall().map_or(Ok(()), |text| Err(Exit::failure(text)))
 }
 
-async fn make_use(asked: &Use, secret: Option<String>, out: &mut dyn Write) -> anyhow::Result<()> {
-    let wish = &asked.wish;
-    let credentials = match (&asked.user, secret) {
-        (Some(user), Some(secret)) => Some(Credentials::new(user, &secret)?),
-        _ => None,
-    };
-    let endpoints = clients::ask(&asked.url, credentials.as_ref()).await?;
-    let changes = clients::changes(&endpoints, credentials.as_ref(), wish)?;
-    let mut text = String::new();
-    if wish.is_only {
-        note(&format!(
-            "warning: the public index is replaced: packages that {} does not have are not found any more, since this \
-             version of Larder mirrors no other index. Without --only, the public index stays",
-            endpoints.simple
-        ));
-    }
-    if endpoints.submit.is_none() {
-        text.push_str("the index is a mirror: nothing can be uploaded to it\n");
-    }
-    let mut undo = Vec::new();
-    for change in &changes {
-        if !change.is_needed() {
-            let _ = writeln!(text, "{}: nothing to change", change.path().display());
-            tell_note(change, &mut text);
-            continue;
-        }
-        text.push_str(&change.shown());
-        tell_note(change, &mut text);
-        if !asked.is_dry_run {
-            match change.write() {
-                Ok(taken_back) => undo.push(taken_back),
-                Err(error) => {
-                    // What was done is told all the same.
-                    finish(text, &undo, asked, out)?;
-                    return Err(error);
-                }
-            }
-        }
-    }
-    for tool in &wish.tools {
-        let hint = wish.places.hint(*tool).filter(|_| *tool != Tool::Pip || wish.is_only);
-        for line in hint.into_iter().chain(clients::advice(*tool, &endpoints, wish)) {
-            let _ = writeln!(text, "{}: {line}", tool.as_str());
-        }
-    }
-    finish(text, &undo, asked, out)
-}
-
 fn tell_note(change: &clients::Change, text: &mut String) {
     if let Some(note) = change.note() {
         let _ = writeln!(text, "{}: {note}", change.path().display());
@@ -344,10 +277,10 @@ fn tell_note(change: &clients::Change, text: &mut String) {
 fn finish(
     mut text: String,
     undo: &[clients::Undo],
-    wish: &Use,
+    is_dry_run: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    if wish.is_dry_run {
+    if is_dry_run {
         text.push_str("nothing was written\n");
     } else if !undo.is_empty() {
         text.push_str("to take it back:\n");
@@ -355,6 +288,7 @@ fn finish(
             let _ = writeln!(text, "  {undo}");
         }
     }
+    // A reader that has gone away is no error.
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),

@@ -1,118 +1,82 @@
 //! `larder backup`, `restore`, `verify`, `migrate`, `sweep`, `adopt` and `rescue`: the store as a whole, by hand.
 //!
-//! arguments -> [`parse`] -> [`Request`] -> [`run`] -> [`crate::keeping`] -> what was done, or every fault.
+//! arguments -> [`Command::run`] -> [`crate::keeping`] -> what was done, or every fault.
 //! Servers may run meanwhile, except on a store that is restored into.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Subcommand, value_parser};
 use net::ListenAddress;
 
-use super::{Exit, required};
-use crate::config::{Config, Loaded};
+use super::{Exit, print, runtime};
+use crate::config::Config;
 use crate::keeping::{self, BackupReport, Layout, Loss, Progress, RestoreReport, Store, counted};
 use crate::keeping::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
 use crate::source::DataDirLock;
 
-/// What is asked about the store, checked.
-#[derive(Debug)]
-pub struct Request {
-    loaded: Box<Loaded>,
-    action: Action,
-}
-
-#[derive(Debug)]
-enum Action {
-    Backup { directory: PathBuf, is_verifying: bool },
-    Restore { directory: PathBuf, is_loss_allowed: bool },
-    Verify { is_quick: bool, is_json: bool },
-    Migrate { is_check: bool },
-    Sweep { grace: Option<Duration>, is_dry_run: bool, is_forced: bool },
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Copy the store, as of one moment, into a directory that can be served; servers may run
+    Backup {
+        /// Where to; blobs that an earlier backup of this store has copied there are not copied again
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Hash the blobs of an earlier backup there again, and replace damaged ones
+        #[arg(long)]
+        verify: bool,
+    },
+    /// Bring a backup into the configured store, which must be empty
+    Restore {
+        /// The backup, or any data directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Restore the rest even if the backup lacks blobs that its records name
+        #[arg(long)]
+        allow_loss: bool,
+    },
+    /// Look for faults in every record and every blob; exit code 1 if there are any
+    Verify {
+        /// Check that blobs exist and have the right size, but do not read them
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        answer: super::Answer,
+    },
+    /// Bring the records of an earlier version forward, as a start of the server does
+    Migrate {
+        /// Only look: exit code 1 if there is something to do
+        #[arg(long)]
+        check: bool,
+    },
+    /// Delete the blobs that no record names
+    Sweep {
+        /// Only list them
+        #[arg(long)]
+        dry_run: bool,
+        /// How old a blob must be, instead of store.sweep_grace_seconds; below 3600 only while no server runs
+        #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u64).range(..=31_536_000))]
+        grace: Option<u64>,
+        /// Delete them even if they are more than half of all blobs
+        #[arg(long)]
+        force: bool,
+    },
+    /// Declare that these blobs belong to these records, whatever store the blobs name and however far it had come; no
+    /// server may run on them
     Adopt,
-    Rescue { directory: PathBuf },
+    /// Have the running server write what it has in memory into a new store: for when its database is damaged
+    Rescue {
+        /// Where to; the server writes there, as its user
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// A younger blob may be on its way into the store that a server on this machine serves.
 const GRACE_BESIDE_SERVERS_MIN: Duration = Duration::from_secs(3_600);
-
-/// The commands; `configuration` makes the flags that each takes besides its own.
-pub(super) fn commands(configuration: impl Fn() -> Vec<Arg>) -> [Command; 7] {
-    let leaf = |name: &'static str, about: &'static str| {
-        Command::new(name).about(about).after_help(super::FLAGS_TOO).args(configuration())
-    };
-    let directory = |help: &'static str| {
-        Arg::new("directory")
-            .value_name("DIR")
-            .help(help)
-            .required(true)
-            .value_parser(value_parser!(PathBuf))
-    };
-    let switch = |id: &'static str, help: &'static str| {
-        Arg::new(id).long(id).help(help).action(ArgAction::SetTrue)
-    };
-    [
-        leaf("backup", "Copy the store, as of one moment, into a directory that can be served; servers may run")
-            .arg(directory("Where to; what an earlier backup of the same store has copied there is not copied again"))
-            .arg(switch("verify", "Hash the blobs of an earlier backup there again, and replace damaged ones")),
-        leaf("restore", "Bring a backup into the configured store, which must be empty")
-            .arg(directory("The backup, or any data directory"))
-            .arg(switch("allow-loss", "Also if the backup lacks blobs that it names")),
-        leaf("verify", "Look for faults in every record and every blob; exit code 1 if there are any")
-            .arg(switch("quick", "Look whether blobs are there and how large they are, but do not read them"))
-            .arg(switch("json", "Answer as JSON")),
-        leaf("migrate", "Bring records of an earlier version forward, as starting the server does")
-            .arg(switch("check", "Only look: exit code 1 if there is something to do")),
-        leaf("sweep", "Delete the blobs that no record names")
-            .arg(switch("dry-run", "Only list them"))
-            .arg(
-                Arg::new("grace")
-                    .long("grace")
-                    .value_name("SECONDS")
-                    .help("How old a blob must be, instead of store.sweep_grace_seconds; below 3600 only while no server runs")
-                    .value_parser(value_parser!(u64).range(..=31_536_000)),
-            )
-            .arg(switch("force", "Also if it is more than half of all blobs")),
-        leaf("adopt", "Say that these blobs belong to these records, whatever store they name and however far it had come; no server may run on them"),
-        leaf("rescue", "Have the running server write what it has in memory into a new store: for when its database is damaged")
-            .arg(directory("Where to; the server writes there, as its user")),
-    ]
-}
-
-/// Reads what was asked of `command`, one of [`commands`].
-///
-/// # Errors
-/// As `load`, which reads the configuration by the flags of a command.
-pub(super) fn parse(
-    command: &str,
-    matches: &ArgMatches,
-    load: impl Fn(&ArgMatches) -> Result<Box<Loaded>, Exit>,
-) -> Result<Request, Exit> {
-    let is_set = |id| matches.get_flag(id);
-    let action = match command {
-        "backup" => Action::Backup {
-            directory: required(matches, "directory"),
-            is_verifying: is_set("verify"),
-        },
-        "restore" => Action::Restore {
-            directory: required(matches, "directory"),
-            is_loss_allowed: is_set("allow-loss"),
-        },
-        "verify" => Action::Verify { is_quick: is_set("quick"), is_json: is_set("json") },
-        "migrate" => Action::Migrate { is_check: is_set("check") },
-        "adopt" => Action::Adopt,
-        "rescue" => Action::Rescue { directory: required(matches, "directory") },
-        _ => Action::Sweep {
-            grace: matches.get_one("grace").copied().map(Duration::from_secs),
-            is_dry_run: is_set("dry-run"),
-            is_forced: is_set("force"),
-        },
-    };
-    Ok(Request { loaded: load(matches)?, action })
-}
 
 /// What is to be said, and what is wrong.
 struct Answer {
@@ -122,59 +86,48 @@ struct Answer {
     failure: Option<String>,
 }
 
-/// Does what was asked, with its output into `out`.
-///
-/// # Errors
-/// What went wrong or is wrong, with exit code 1.
-pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
-    let Request { loaded, action } = request;
-    for warning in &loaded.warnings {
-        // A reader that has gone away is no reason to fail.
-        let _ = writeln!(io::stderr(), "larder: warning: {warning}");
+impl Command {
+    /// Does what was asked, with its output into `out`.
+    ///
+    /// # Errors
+    /// What went wrong or is wrong, with exit code 1.
+    pub(super) fn run(self, config: &Config, out: &mut dyn Write) -> Result<(), Exit> {
+        let answer = runtime()?.block_on(act(config, self));
+        let answer = answer.map_err(|error| Exit::failure(format!("{error:#}")))?;
+        print(&answer.text, out)?;
+        answer.failure.map_or(Ok(()), |text| Err(Exit::failure(text)))
     }
-    net::install_crypto_provider();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Exit::failure(format!("cannot start threads: {error}")))?;
-    let answer = runtime.block_on(act(&loaded.config, action));
-    let answer = answer.map_err(|error| Exit::failure(format!("{error:#}")))?;
-    match out.write_all(answer.text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
-    }
-    answer.failure.map_or(Ok(()), |text| Err(Exit::failure(text)))
 }
 
-async fn act(config: &Config, action: Action) -> anyhow::Result<Answer> {
+async fn act(config: &Config, command: Command) -> anyhow::Result<Answer> {
     let progress = Progress::on_terminal();
-    match action {
-        Action::Backup { directory, is_verifying } => {
-            let report = keeping::backup(config, &directory, is_verifying, &progress).await?;
+    match command {
+        Command::Backup { directory, verify } => {
+            let report = keeping::backup(config, &directory, verify, &progress).await?;
             Ok(of_backup(&report, &directory.display().to_string()))
         }
-        Action::Restore { directory, is_loss_allowed } => {
-            let report = keeping::restore(config, &directory, is_loss_allowed, &progress).await?;
+        Command::Restore { directory, allow_loss } => {
+            let report = keeping::restore(config, &directory, allow_loss, &progress).await?;
             Ok(of_restore(&report, config))
         }
-        Action::Verify { is_quick, is_json } => {
+        Command::Verify { quick, answer } => {
             let store = Store::open_existing(config).await?;
-            let report = keeping::verify(&store, is_quick, &progress).await;
+            let report = keeping::verify(&store, quick, &progress).await;
             store.close().await;
-            of_verify(&report?, is_json)
+            of_verify(&report?, answer.is_json)
         }
-        Action::Migrate { is_check } => migrate(config, is_check).await,
-        Action::Rescue { directory } => rescue(config, &directory).await,
-        Action::Adopt => Ok(of_adoption(&keeping::adopt(config).await?, config)),
-        Action::Sweep { grace, is_dry_run, is_forced } => {
-            let grace = grace.unwrap_or(config.store.sweep_grace);
+        Command::Migrate { check } => migrate(config, check).await,
+        Command::Rescue { directory } => rescue(config, &directory).await,
+        Command::Adopt => Ok(of_adoption(&keeping::adopt(config).await?, config)),
+        Command::Sweep { dry_run, grace, force } => {
+            let grace = grace.map_or(config.store.sweep_grace, Duration::from_secs);
             // What it keeps out is a server that has put a blob and not yet committed its record.
-            let _lock = match !is_dry_run && grace < GRACE_BESIDE_SERVERS_MIN {
+            let _lock = match !dry_run && grace < GRACE_BESIDE_SERVERS_MIN {
                 true => Some(DataDirLock::acquire(&config.data_dir)?),
                 false => None,
             };
             let store = Store::open_existing(config).await?;
-            let plan = SweepPlan { grace, is_dry_run, is_forced };
+            let plan = SweepPlan { grace, is_dry_run: dry_run, is_forced: force };
             let outcome =
                 keeping::sweep(&store.records, &store.blobs, plan, &Known::default()).await;
             store.close().await;

@@ -2,42 +2,64 @@
 //! and a running server asked whether it is ready.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Arg, Command};
+use clap::{Arg, Args, Command, Subcommand, value_parser};
+use clap_complete::Shell;
 
-use super::{Exit, Healthcheck, Offline, command, print};
-use crate::config::{self, AurSource, Loaded};
+use super::{Exit, command};
+use crate::config::{self, AurSource, Inputs, Loaded};
 use crate::version;
 
-/// Does what needs no server, with its output into `out`.
-///
-/// # Errors
-/// What went wrong, with the exit code. A reader of `out` that has gone away is no error.
-pub fn run_offline(offline: Offline, out: &mut dyn Write) -> Result<(), Exit> {
-    let text = match offline {
-        Offline::ConfigCheck(loaded) => check(&loaded)?,
-        Offline::ConfigShow(loaded) => config::show(&loaded),
-        Offline::ConfigInit => config::template(),
-        Offline::ConfigDocs => config::docs(),
-        Offline::ConfigImportGoaurrpc(path) => {
-            let problem = |text: String| Exit::Message {
-                code: 78,
-                text: format!("{}: {text}", path.display()),
-            };
-            let json = std::fs::read_to_string(&path)
-                .map_err(|error| problem(format!("cannot be read: {error}")))?;
-            config::import_goaurrpc(&json).map_err(problem)?
+#[derive(Subcommand)]
+pub(super) enum Config {
+    /// Say whether the configuration is valid; exit code 78 if not
+    Check,
+    /// Print the effective configuration as TOML, with the origin of each value; secrets are left out
+    Show,
+    /// Print a commented configuration file with every key and its default
+    Init,
+    /// Print the equivalent of a goaurrpc configuration (JSON)
+    ImportGoaurrpc { file: PathBuf },
+    /// Print docs/config.md
+    #[command(hide = true)]
+    Docs,
+}
+
+impl Config {
+    /// The text to print.
+    ///
+    /// # Errors
+    /// A configuration that is not valid (exit code 78).
+    pub(super) fn run(self, inputs: &Inputs) -> Result<String, Exit> {
+        match self {
+            Config::Check => {
+                let loaded = inputs.load()?;
+                loaded.check_for_serving()?;
+                check(&loaded)
+            }
+            Config::Show => Ok(config::show(&inputs.load()?)),
+            Config::Init => Ok(config::template()),
+            Config::ImportGoaurrpc { file } => {
+                let problem = |text: String| Exit::Message {
+                    code: 78,
+                    text: format!("{}: {text}", file.display()),
+                };
+                let json = std::fs::read_to_string(&file)
+                    .map_err(|error| problem(format!("cannot be read: {error}")))?;
+                config::import_goaurrpc(&json).map_err(problem)
+            }
+            Config::Docs => Ok(config::docs()),
         }
-        Offline::Completions(shell) => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command(), "larder", &mut script);
-            String::from_utf8_lossy(&script).into_owned()
-        }
-        Offline::Man => man()?,
-        Offline::Healthcheck(healthcheck) => ask(&healthcheck)?,
-        Offline::Version { json } => version(json),
-    };
-    print(&text, out)
+    }
+}
+
+/// The completions for a shell, as a script of it.
+pub(super) fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "larder", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// What `config check` says about a valid configuration: the warnings, and files that it names but that are not there.
@@ -70,7 +92,7 @@ fn check(loaded: &Loaded) -> Result<String, Exit> {
 }
 
 /// One man page for the program: the flags of `serve`, which is what it does by default, and the other commands below.
-fn man() -> Result<String, Exit> {
+pub(super) fn man() -> Result<String, Exit> {
     let mut page = command();
     for key in config::keys() {
         page = page.mut_arg(key.path(), |arg| arg.hide(false));
@@ -130,7 +152,7 @@ fn describe_commands(parent: &Command, roff: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// The version and its commit; with `json` all that a bug report needs.
-fn version(json: bool) -> String {
+pub(super) fn version(json: bool) -> String {
     if !json {
         return format!("larder {}\n", version::text());
     }
@@ -144,42 +166,67 @@ fn version(json: bool) -> String {
     format!("{object}\n")
 }
 
-/// Gets the URL once: its body if the status is a success.
-///
-/// # Errors
-/// Exit code 1 with the status and body, or why there was no answer.
-fn ask(healthcheck: &Healthcheck) -> Result<String, Exit> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+#[derive(Args)]
+pub(super) struct Healthcheck {
+    /// URL to get instead of /readyz on the first address of `listen`
+    #[arg(long)]
+    url: Option<String>,
+    /// Time for the whole answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = value_parser!(u64).range(1..=3600))]
+    timeout_seconds: u64,
+}
+
+impl Healthcheck {
+    /// Gets the URL once: its body if the status is a success.
+    ///
+    /// # Errors
+    /// Exit code 1 with the status and body, or why there was no answer.
+    pub(super) fn run(self, inputs: &Inputs) -> Result<String, Exit> {
         // A proxy of the environment is for the world outside, not for this server.
-        let mut client = reqwest::Client::builder().no_proxy().timeout(healthcheck.timeout);
-        if !healthcheck.is_certificate_checked {
-            client = client.tls_danger_accept_invalid_certs(true);
-        }
-        if let Some(socket) = &healthcheck.socket {
-            client = client.unix_socket(socket.as_path());
-        }
-        let url = &healthcheck.url;
-        let failed = |error: reqwest::Error| {
-            // The chain of causes holds what a person can act on, such as "connection refused".
-            let mut text = format!("{url}: {error}");
-            let mut cause = std::error::Error::source(&error);
-            while let Some(error) = cause {
-                text.push_str(&format!(": {error}"));
-                cause = error.source();
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(Duration::from_secs(self.timeout_seconds));
+        let (url, client) = match self.url {
+            Some(url) => (url, client),
+            None => {
+                let loaded = inputs.load()?;
+                let (url, socket) = loaded.config.local_url("/readyz");
+                // The certificate of this machine's own listener names its public host.
+                let client = client.tls_danger_accept_invalid_certs(true);
+                (
+                    url,
+                    match socket {
+                        Some(socket) => client.unix_socket(socket),
+                        None => client,
+                    },
+                )
             }
-            if error.is_connect() {
-                text.push_str("; does the server run, and is this its address?");
-            }
-            Exit::failure(text)
         };
-        let response = client.build().map_err(failed)?.get(url).send().await.map_err(failed)?;
-        let status = response.status();
-        let body = response.text().await.map_err(failed)?;
-        if status.is_success() {
-            Ok(format!("{}\n", body.trim_end()))
-        } else {
-            Err(Exit::failure(format!("{url}: {status}: {}", body.trim_end())))
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(ask(&url, client))
+    }
+}
+
+async fn ask(url: &str, client: reqwest::ClientBuilder) -> Result<String, Exit> {
+    let failed = |error: reqwest::Error| {
+        // The chain of causes holds what a person can act on, such as "connection refused".
+        let mut text = format!("{url}: {error}");
+        let mut cause = std::error::Error::source(&error);
+        while let Some(error) = cause {
+            text.push_str(&format!(": {error}"));
+            cause = error.source();
         }
-    })
+        if error.is_connect() {
+            text.push_str("; does the server run, and is this its address?");
+        }
+        Exit::failure(text)
+    };
+    let response = client.build().map_err(failed)?.get(url).send().await.map_err(failed)?;
+    let status = response.status();
+    let body = response.text().await.map_err(failed)?;
+    if status.is_success() {
+        Ok(format!("{}\n", body.trim_end()))
+    } else {
+        Err(Exit::failure(format!("{url}: {status}: {}", body.trim_end())))
+    }
 }

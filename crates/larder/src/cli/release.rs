@@ -1,35 +1,102 @@
 //! `larder release …`: releases listed, yanked, pushed and removed, on the data directory or by a running server.
 //!
-//! arguments -> [`parse`] -> [`Request`] -> [`run`] -> [`store`], which commits changes of [`pypi::change`], or
+//! arguments -> [`Command::run`] -> [`store`], which commits changes of [`pypi::change`], or
 //! [`server`], which asks for them -> lines, or JSON where something is listed.
 
 mod server;
 mod store;
 
-use std::io::Write;
-
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
+use clap::{Args, Subcommand};
+use pypi::change::push::PushContent;
 use pypi::{ProjectName, StageName};
 use serde_json::{Value, json};
 
-use super::index::{Place, force_arg, place, stage_arg};
-use super::remote::{self, Remote};
-use super::{Exit, json_arg, line_of_stdin, print, required, runtime, table};
-use crate::config::{Config, Environment, Loaded};
+use super::remote::{Place, Remote};
+use super::{Answer, Exit, line_of_stdin, runtime, table};
 
-/// What is asked of releases, checked.
-#[derive(Debug)]
-pub struct Request {
-    place: Place,
-    stage: StageName,
-    action: Action,
-    is_json: bool,
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// List the releases that an index has itself; those of its bases are not among them
+    List {
+        /// Which index, as team/dev
+        #[arg(value_name = "USER/INDEX")]
+        index: StageName,
+        /// Only the releases of this project
+        #[arg(value_parser = project)]
+        project: Option<ProjectName>,
+        #[command(flatten)]
+        answer: Answer,
+    },
+    /// Yank a release: installers take it only for requirements that name exactly this version
+    Yank {
+        #[command(flatten)]
+        release: Release,
+        /// Why, in one line; installers show it
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        reason: Option<String>,
+        /// Take a yank back
+        #[arg(long, conflicts_with = "reason")]
+        undo: bool,
+    },
+    /// Take a yank back, as yank --undo does
+    Unyank(Release),
+    /// Copy a release to another index of this server, or upload it to another server
+    Push {
+        #[command(flatten)]
+        release: Release,
+        /// Where to: USER/INDEX, or with --server an upload URL: https://upload.pypi.org/legacy/
+        #[arg(value_name = "TARGET")]
+        to: String,
+        /// The user at an upload URL; __token__ for a token
+        #[arg(long, value_name = "NAME", requires = "to_password_stdin")]
+        to_user: Option<String>,
+        /// Take the password or token for an upload URL from the first line of standard input
+        #[arg(long, requires = "to_user", conflicts_with_all = ["token_stdin", "password_stdin"])]
+        to_password_stdin: bool,
+        /// Everything but the documentation
+        #[arg(long, conflicts_with = "only_docs")]
+        no_docs: bool,
+        /// Only the documentation
+        #[arg(long)]
+        only_docs: bool,
+    },
+    /// Remove a release with its files; their URLs answer 410 from then on
+    Remove {
+        /// Which index, as team/dev
+        #[arg(value_name = "USER/INDEX")]
+        index: StageName,
+        #[arg(value_parser = project)]
+        project: ProjectName,
+        #[arg(required_unless_present = "all_versions")]
+        version: Option<String>,
+        /// Remove the whole project
+        #[arg(long, conflicts_with = "version")]
+        all_versions: bool,
+        /// Remove it even from an index that is not volatile
+        #[arg(long)]
+        force: bool,
+    },
 }
 
-#[derive(Debug)]
+#[derive(Args)]
+pub(super) struct Release {
+    /// Which index, as team/dev
+    #[arg(value_name = "USER/INDEX")]
+    index: StageName,
+    #[arg(value_parser = project)]
+    project: ProjectName,
+    version: String,
+}
+
+fn project(text: &str) -> Result<ProjectName, String> {
+    let expected = "the name of a project was expected, as yourproject";
+    ProjectName::normalize(text).map_err(|error| format!("{error}: {expected}"))
+}
+
+/// What is done in a stage.
 enum Action {
     List(Option<ProjectName>),
-    /// None as a reason: no longer yanked.
+    /// Without a reason, the release is no longer yanked.
     Yank {
         project: ProjectName,
         version: String,
@@ -39,9 +106,9 @@ enum Action {
         project: ProjectName,
         version: String,
         to: Target,
-        content: Content,
+        content: PushContent,
     },
-    /// None as a version: all of them.
+    /// Without a version, all of them.
     Remove {
         project: ProjectName,
         version: Option<String>,
@@ -58,23 +125,6 @@ enum Target {
         user: String,
         password: String,
     },
-}
-
-impl std::fmt::Debug for Target {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Target::Stage(stage) => write!(formatter, "Stage({stage})"),
-            Target::Outside { url, user, .. } => write!(formatter, "Outside({url}, {user}, …)"),
-        }
-    }
-}
-
-/// What of a release goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
-    Everything,
-    NoDocs,
-    OnlyDocs,
 }
 
 /// What came of it.
@@ -99,186 +149,67 @@ struct File {
     yanked: Option<String>,
 }
 
-/// The command; `configuration` makes the flags that each of its commands takes besides its own.
-pub(super) fn command(configuration: impl Fn() -> Vec<Arg>) -> Command {
-    let leaf = |name: &'static str, about: &'static str| {
-        let command = Command::new(name).about(about).args(configuration()).arg(stage_arg());
-        remote::with_args(command)
-    };
-    let one = |name: &'static str, about: &'static str| {
-        leaf(name, about).arg(project_arg(true)).arg(version_arg(true))
-    };
-    Command::new("release")
-        .about("List, yank, push and remove releases of Python projects")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(
-            leaf("list", "List the releases that an index has itself; those of its bases are not among them")
-                .arg(project_arg(false).help("Of this project; of all without it"))
-                .arg(json_arg()),
-        )
-        .subcommand(
-            one("yank", "Yank a release: installers take it only where exactly this version is asked for")
-                .arg(
-                    Arg::new("reason")
-                        .long("reason")
-                        .value_name("TEXT")
-                        .allow_hyphen_values(true)
-                        .help("Why, in one line; installers show it"),
-                )
-                .arg(
-                    Arg::new("undo")
-                        .long("undo")
-                        .help("Take it back")
-                        .conflicts_with("reason")
-                        .action(ArgAction::SetTrue),
-                ),
-        )
-        .subcommand(one("unyank", "Take back a yank, as yank --undo does"))
-        .subcommand(
-            one("push", "Copy a release to another index of this server, or upload it to one elsewhere")
-                .arg(
-                    Arg::new("to")
-                        .value_name("TARGET")
-                        .help("Where to: USER/INDEX; or an upload URL, with --server alone: https://upload.pypi.org/legacy/")
-                        .required(true)
-                        .index(4),
-                )
-                .arg(
-                    Arg::new("to-user")
-                        .long("to-user")
-                        .value_name("NAME")
-                        .help("The user at an upload URL; __token__ for a token")
-                        .requires("to-password-stdin"),
-                )
-                .arg(
-                    Arg::new("to-password-stdin")
-                        .long("to-password-stdin")
-                        .help("Take the password or token for an upload URL from the first line of standard input")
-                        .action(ArgAction::SetTrue)
-                        .requires("to-user")
-                        .conflicts_with_all(["token-stdin", "password-stdin"]),
-                )
-                .arg(Arg::new("no-docs").long("no-docs").help("All but the documentation").action(ArgAction::SetTrue))
-                .arg(Arg::new("only-docs").long("only-docs").help("The documentation alone").action(ArgAction::SetTrue))
-                .group(ArgGroup::new("content").args(["no-docs", "only-docs"])),
-        )
-        .subcommand(
-            leaf("remove", "Remove a release with its files; their URLs answer 410 from then on")
-                .arg(project_arg(true))
-                .arg(version_arg(false).required_unless_present("all-versions"))
-                .arg(
-                    Arg::new("all-versions")
-                        .long("all-versions")
-                        .help("The whole project")
-                        .conflicts_with("version")
-                        .action(ArgAction::SetTrue),
-                )
-                .arg(force_arg("Also from an index that is not volatile")),
-        )
-}
-
-fn project_arg(is_required: bool) -> Arg {
-    Arg::new("project").value_name("PROJECT").required(is_required).index(2).value_parser(
-        |text: &str| {
-            let expected = "the name of a project was expected, as yourproject";
-            ProjectName::normalize(text).map_err(|error| format!("{error}: {expected}"))
-        },
-    )
-}
-
-fn version_arg(is_required: bool) -> Arg {
-    Arg::new("version").value_name("VERSION").required(is_required).index(3)
-}
-
-/// Reads what was asked.
-///
-/// # Errors
-/// As `load`, which reads the configuration by the flags of a command; those of `--server`, and of a push's target.
-pub(super) fn parse(
-    matches: &ArgMatches,
-    environment: &Environment,
-    load: impl Fn(&ArgMatches) -> Result<Box<Loaded>, Exit>,
-) -> Result<Request, Exit> {
-    let Some((verb, matches)) = matches.subcommand() else { unreachable!("clap wants a command") };
-    let project = || required::<ProjectName>(matches, "project");
-    let version = || required::<String>(matches, "version");
-    let action = match verb {
-        "list" => Action::List(matches.get_one("project").cloned()),
-        "yank" | "unyank" => {
-            let is_undone = verb == "unyank" || matches.get_flag("undo");
-            let reason = || matches.get_one::<String>("reason").cloned().unwrap_or_default();
-            let reason = (!is_undone).then(reason);
+impl Command {
+    /// Does what was asked at `place`, and gives the text for stdout.
+    ///
+    /// # Errors
+    /// What went wrong, with the exit code. Nothing is changed then, unless files went to another server one by one.
+    pub(super) fn run(self, place: impl FnOnce() -> Result<Place, Exit>) -> Result<String, Exit> {
+        let is_json = matches!(&self, Command::List { answer, .. } if answer.is_json);
+        let yank = |Release { index, project, version }, reason: Option<String>| {
             if let Some(reason) = &reason {
-                pypi::change::yank::check_reason(reason)
-                    .map_err(|error| Exit::Message { code: 2, text: error.to_string() })?;
+                pypi::change::yank::check_reason(reason).map_err(Exit::usage)?;
             }
-            Action::Yank { project: project(), version: version(), reason }
-        }
-        "push" => Action::Push {
-            project: project(),
-            version: version(),
-            to: target(matches)?,
-            content: match (matches.get_flag("no-docs"), matches.get_flag("only-docs")) {
-                (true, _) => Content::NoDocs,
-                (_, true) => Content::OnlyDocs,
-                _ => Content::Everything,
-            },
-        },
-        _ => Action::Remove {
-            project: project(),
-            version: matches.get_one("version").cloned(),
-            is_forced: matches.get_flag("force"),
-        },
-    };
-    let is_json = matches.try_get_one::<bool>("json").ok().flatten().is_some_and(|json| *json);
-    let (stage, place) = (required(matches, "index"), place(matches, environment, load)?);
-    Ok(Request { place, stage, action, is_json })
+            Ok::<_, Exit>((index, Action::Yank { project, version, reason }))
+        };
+        let place = place()?;
+        let (stage, action) = match self {
+            Command::List { index, project, .. } => (index, Action::List(project)),
+            Command::Yank { release, reason, undo } => {
+                yank(release, (!undo).then(|| reason.unwrap_or_default()))?
+            }
+            Command::Unyank(release) => yank(release, None)?,
+            Command::Push { release, to, to_user, to_password_stdin: _, no_docs, only_docs } => {
+                let Release { index, project, version } = release;
+                let to = target(to, to_user, &place)?;
+                let content = match (no_docs, only_docs) {
+                    (true, _) => PushContent::NoDocs,
+                    (_, true) => PushContent::OnlyDocs,
+                    _ => PushContent::Everything,
+                };
+                (index, Action::Push { project, version, to, content })
+            }
+            Command::Remove { index, project, version, all_versions: _, force } => {
+                (index, Action::Remove { project, version, is_forced: force })
+            }
+        };
+        let outcome = runtime()?.block_on(async {
+            match place {
+                Place::Store(loaded) => store::run(&loaded.config, &stage, action).await,
+                Place::Server(address) => {
+                    server::run(&Remote::connect(*address).await?, &stage, action).await
+                }
+            }
+        })?;
+        Ok(shown(outcome, is_json))
+    }
 }
 
-fn target(matches: &ArgMatches) -> Result<Target, Exit> {
-    let usage = |text: String| Exit::Message { code: 2, text };
-    let to: String = required(matches, "to");
+fn target(to: String, user: Option<String>, place: &Place) -> Result<Target, Exit> {
     if !to.contains("://") {
         let stage = to.parse::<StageName>();
         let expected = "USER/INDEX was expected, as team/prod, or an upload URL";
-        return stage.map(Target::Stage).map_err(|_| usage(format!("`{to}`: {expected}")));
+        return stage.map(Target::Stage).map_err(|_| Exit::usage(format!("`{to}`: {expected}")));
     }
-    if !matches.contains_id("server") {
-        return Err(usage(format!(
+    if matches!(place, Place::Store(_)) {
+        return Err(Exit::usage(format!(
             "`{to}` is another server, and only a running server uploads there: add --server URL"
         )));
     }
-    let Some(user) = matches.get_one::<String>("to-user") else {
-        let text = "an upload URL wants --to-user NAME and --to-password-stdin";
-        return Err(usage(text.to_owned()));
+    let Some(user) = user else {
+        return Err(Exit::usage("an upload URL wants --to-user NAME and --to-password-stdin"));
     };
-    Ok(Target::Outside { url: to, user: user.clone(), password: line_of_stdin()? })
-}
-
-impl Request {
-    /// The configuration of the store that is used, if one is.
-    pub fn config(&self) -> Option<&Config> {
-        self.place.config()
-    }
-}
-
-/// Does what was asked, with its output into `out`.
-///
-/// # Errors
-/// What went wrong, with the exit code. Nothing is changed then, unless files went elsewhere one by one.
-pub fn run(request: Request, out: &mut dyn Write) -> Result<(), Exit> {
-    let Request { place, stage, action, is_json } = request;
-    place.warn();
-    let outcome = runtime()?.block_on(async {
-        match place {
-            Place::Store(loaded) => store::run(&loaded.config, &stage, action).await,
-            Place::Server(address) => {
-                server::run(&Remote::connect(*address).await?, &stage, action).await
-            }
-        }
-    })?;
-    print(&shown(outcome, is_json), out)
+    Ok(Target::Outside { url: to, user, password: line_of_stdin()? })
 }
 
 /// What both ways say of a yank that was done.

@@ -4,19 +4,19 @@
 //! credentials -> [`Remote::send`] -> the JSON of the answer, or the server's own sentence as an [`Exit`].
 //! Redirects are not followed: credentials go to the server that was named, and nowhere else.
 
-use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
+use clap::Args;
 use http::{Method, StatusCode};
+use pypi::{ChangeError, ConfigError, ProjectName, StageName};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use serde_json::Value;
 
 use super::{Exit, line_of_stdin, note};
-use crate::config::{Environment, TOKEN_VARIABLE};
+use crate::config::{Environment, Loaded, TOKEN_VARIABLE};
 use crate::import::clients;
 use crate::version;
 
@@ -40,7 +40,7 @@ pub(super) struct Address {
     credentials: Option<Credentials>,
 }
 
-/// Who asks. Secrets are never printed.
+/// Who asks.
 struct Credentials {
     user: String,
     secret: String,
@@ -48,79 +48,60 @@ struct Credentials {
     origin: String,
 }
 
-impl fmt::Debug for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let user = self.credentials.as_ref().map(|it| it.user.as_str());
-        write!(formatter, "Address({}, {user:?})", self.base)
-    }
+// Doc comments here would replace the help of each command that has these flags.
+#[derive(Args)]
+#[group(skip)]
+pub(super) struct ServerFlags {
+    /// Ask this server instead of the data directory: https://larder.example
+    #[arg(long, value_name = "URL", conflicts_with = "data_dir")]
+    server: Option<String>,
+    /// A token for --server, which others on this machine can see while the command runs; LARDER_TOKEN they cannot see
+    #[arg(long, group = "credentials", allow_hyphen_values = true, requires = "server")]
+    token: Option<String>,
+    /// Take a token for --server from the first line of standard input
+    #[arg(long, group = "credentials", requires = "server")]
+    token_stdin: bool,
+    /// The user that asks --server; --password-stdin brings the password
+    #[arg(long, value_name = "NAME", requires_all = ["server", "password_stdin"])]
+    user: Option<String>,
+    /// Take the password from the first line of standard input
+    #[arg(long, group = "credentials", requires_all = ["server", "user"])]
+    password_stdin: bool,
 }
 
-/// Adds the flags that say which server is asked, and as whom.
-pub(super) fn with_args(command: Command) -> Command {
-    let switch = |id: &'static str, help: &'static str| {
-        Arg::new(id).long(id).help(help).action(ArgAction::SetTrue).requires("server")
-    };
-    command
-        .arg(
-            Arg::new("server")
-                .long("server")
-                .value_name("URL")
-                .help("Ask this server instead of the data directory: https://larder.example")
-                .conflicts_with("data_dir"),
-        )
-        .arg(
-            Arg::new("token")
-                .long("token")
-                .value_name("TOKEN")
-                .allow_hyphen_values(true)
-                .help("A token for --server, which others on this machine see meanwhile; LARDER_TOKEN is not seen")
-                .requires("server"),
-        )
-        .arg(switch("token-stdin", "Take a token for --server from the first line of standard input"))
-        .arg(
-            Arg::new("user")
-                .long("user")
-                .value_name("NAME")
-                .help("Who asks --server; the password comes with --password-stdin")
-                .requires_all(["server", "password-stdin"]),
-        )
-        .arg(
-            switch("password-stdin", "Take the password from the first line of standard input")
-                .requires("user"),
-        )
-        .group(ArgGroup::new("credentials").args(["token", "token-stdin", "password-stdin"]))
-        .after_help(HELP)
+/// Where a command does its work.
+pub(super) enum Place {
+    /// On the store, by this process.
+    Store(Box<Loaded>),
+    /// By a running server.
+    Server(Box<Address>),
 }
 
-impl Address {
-    /// The server that the flags of [`with_args`] name. None: the data directory is meant.
+impl ServerFlags {
+    /// The server that the flags name. None: the data directory is meant.
     ///
     /// # Errors
     /// A URL that is none (exit code 2); a secret that cannot be read, or is empty.
-    pub(super) fn of(
-        matches: &ArgMatches,
-        environment: &Environment,
-    ) -> Result<Option<Address>, Exit> {
-        let Some(text) = matches.get_one::<String>("server") else { return Ok(None) };
-        let base = server_url(text).map_err(|text| Exit::Message { code: 2, text })?;
-        let given = |user: &str, secret: String, origin: &str| {
-            let secret = secret.trim().to_owned();
-            if secret.is_empty() {
-                let text = format!("{origin} is empty: a password or a token was expected");
-                return Err(Exit::Message { code: 2, text });
+    pub(super) fn address(self, environment: &Environment) -> Result<Option<Address>, Exit> {
+        let Some(text) = self.server else { return Ok(None) };
+        let base = server_url(&text).map_err(Exit::usage)?;
+        let given = |user: &str, secret: &str, origin: &str| match secret.trim() {
+            "" => {
+                Err(Exit::usage(format!("{origin} is empty: a password or a token was expected")))
             }
-            let (user, origin) = (user.to_owned(), origin.to_owned());
-            Ok(Some(Credentials { user, secret, origin }))
+            secret => {
+                let [user, secret, origin] = [user, secret, origin].map(str::to_owned);
+                Ok(Some(Credentials { user, secret, origin }))
+            }
         };
-        let user = matches.get_one::<String>("user");
-        let credentials = if matches.get_flag("token-stdin") {
-            given(TOKEN_USER, line_of_stdin()?, "the token on standard input")?
-        } else if let Some(user) = user {
-            given(user, line_of_stdin()?, "the password on standard input")?
-        } else if let Some(token) = matches.get_one::<String>("token") {
-            given(TOKEN_USER, token.clone(), "--token")?
+        let credentials = if self.token_stdin {
+            given(TOKEN_USER, &line_of_stdin()?, "the token on standard input")?
+        } else if let Some(user) = &self.user {
+            given(user, &line_of_stdin()?, "the password on standard input")?
+        } else if let Some(token) = &self.token {
+            given(TOKEN_USER, token, "--token")?
         } else if let Some(token) = environment.get(TOKEN_VARIABLE) {
-            given(TOKEN_USER, token.to_owned(), TOKEN_VARIABLE)?
+            given(TOKEN_USER, token, TOKEN_VARIABLE)?
         } else {
             of_pypirc(&base, environment)
         };
@@ -155,6 +136,68 @@ fn of_pypirc(base: &Url, environment: &Environment) -> Option<Credentials> {
     let (section, user, secret) = clients::credentials_in_pypirc(&text, base)?;
     let origin = format!("[{section}] in `{}`", path.display());
     Some(Credentials { user, secret, origin })
+}
+
+/// Why a server did not do what it was asked.
+pub(super) struct Failure {
+    /// What the user is told.
+    text: String,
+    /// The server's own sentence, if it gave one.
+    said: Option<String>,
+}
+
+impl From<Failure> for Exit {
+    fn from(failure: Failure) -> Exit {
+        Exit::failure(failure.text)
+    }
+}
+
+impl Failure {
+    fn new(text: String) -> Failure {
+        Failure { text, said: None }
+    }
+
+    /// The failure as an [`Exit`], with the hint for a refusal about one of these stages, or a project in them.
+    pub(super) fn hinted(self, stages: &[StageName], project: Option<&ProjectName>) -> Exit {
+        let known = stages.iter().flat_map(|stage| {
+            let of_project = |project: &ProjectName| ChangeError::ProjectNonVolatile {
+                project: project.clone(),
+                stage: stage.clone(),
+            };
+            [
+                Some(ChangeError::NoStage(stage.clone())),
+                Some(ChangeError::NoUser(stage.user_name())),
+                Some(ChangeError::StageNonVolatile(stage.clone())),
+                project.map(of_project),
+                Some(ChangeError::VersionNonVolatile),
+                Some(ConfigError::Unexpected(String::new()).into()),
+            ]
+        });
+        let said = self.said.unwrap_or_default();
+        let error = known.flatten().find(|error| said.starts_with(&error.to_string()));
+        Exit::failure(self.text + error.as_ref().map_or("", hint))
+    }
+}
+
+/// What devpi's words for a refusal leave out.
+pub(super) fn hint(error: &ChangeError) -> &'static str {
+    match error {
+        ChangeError::Config(ConfigError::Unexpected(_)) => {
+            "; `larder index set --help` lists the settings"
+        }
+        ChangeError::StageNonVolatile(_)
+        | ChangeError::ProjectNonVolatile { .. }
+        | ChangeError::VersionNonVolatile => "; --force removes it all the same",
+        ChangeError::NoUser(_) => "; `larder user add` makes users",
+        ChangeError::NoStage(_) => "; `larder index list` shows those that are there",
+        _ => "",
+    }
+}
+
+/// A refusal by a rule, with what helps.
+pub(super) fn refused(error: impl Into<ChangeError>) -> Exit {
+    let error = error.into();
+    Exit::failure(format!("{error}{}", hint(&error)))
 }
 
 /// A connection to a server that answered once.
@@ -201,7 +244,7 @@ impl Remote {
     ///
     /// # Errors
     /// As [`Remote::send`].
-    pub(super) async fn get(&self, place: &[&str]) -> Result<Value, Exit> {
+    pub(super) async fn get(&self, place: &[&str]) -> Result<Value, Failure> {
         let answer = self.send(Method::GET, place, &[], None).await?;
         Ok(answer["result"].clone())
     }
@@ -210,7 +253,7 @@ impl Remote {
     ///
     /// # Errors
     /// As [`Remote::send`].
-    pub(super) async fn simple(&self, place: &[&str]) -> Result<Value, Exit> {
+    pub(super) async fn simple(&self, place: &[&str]) -> Result<Value, Failure> {
         const TYPE: &str = "application/vnd.pypi.simple.v1+json";
         self.request(Method::GET, self.url(place, &[], true), None, TYPE).await
     }
@@ -225,7 +268,7 @@ impl Remote {
         place: &[&str],
         query: &[&str],
         body: Option<&Value>,
-    ) -> Result<Value, Exit> {
+    ) -> Result<Value, Failure> {
         self.request(method, self.url(place, query, false), body, "application/json").await
     }
 
@@ -249,7 +292,7 @@ impl Remote {
         url: Url,
         body: Option<&Value>,
         accept: &str,
-    ) -> Result<Value, Exit> {
+    ) -> Result<Value, Failure> {
         let base = &self.address.base;
         let mut request = self.client.request(method.clone(), url.clone()).header("Accept", accept);
         if method != Method::POST {
@@ -265,7 +308,7 @@ impl Remote {
         let status = response.status();
         if status.is_redirection() {
             let location = response.headers().get("location").and_then(|it| it.to_str().ok());
-            return Err(Exit::failure(format!(
+            return Err(Failure::new(format!(
                 "{url} leads to {}: give the URL of the server itself",
                 location.unwrap_or("another place")
             )));
@@ -274,14 +317,14 @@ impl Remote {
         match serde_json::from_slice::<Value>(&bytes) {
             Ok(answer) if status.is_success() => Ok(answer),
             Ok(answer) => Err(self.refused(status, &answer)),
-            Err(_) => Err(Exit::failure(format!(
+            Err(_) => Err(Failure::new(format!(
                 "{url} answers {status} without the JSON of a Larder: is {base} the URL of one?"
             ))),
         }
     }
 
     /// A refusal in the server's words, which name their cause.
-    fn refused(&self, status: StatusCode, answer: &Value) -> Exit {
+    fn refused(&self, status: StatusCode, answer: &Value) -> Failure {
         let base = &self.address.base;
         let said = ["message", "detail"].into_iter().find_map(|key| answer[key].as_str());
         let said = said.map(str::to_owned).or_else(|| failures(&answer["result"]));
@@ -294,7 +337,8 @@ impl Remote {
             }
             false => "",
         };
-        Exit::failure(format!("{base} answers {}: {said}{hint}", status.as_u16()))
+        let text = format!("{base} answers {}: {said}{hint}", status.as_u16());
+        Failure { text, said: Some(said) }
     }
 }
 
@@ -312,7 +356,7 @@ pub(super) fn action(entry: &Value) -> String {
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-fn unreachable(base: &Url, error: &reqwest::Error) -> Exit {
+fn unreachable(base: &Url, error: &reqwest::Error) -> Failure {
     // The innermost cause is what a person can act on, such as "connection refused".
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -322,7 +366,7 @@ fn unreachable(base: &Url, error: &reqwest::Error) -> Exit {
         true => format!("{base} does not answer in time"),
         false => format!("{base} cannot be reached: {cause}"),
     };
-    Exit::failure(format!("{text}. Does the server run, and is this its address?"))
+    Failure::new(format!("{text}. Does the server run, and is this its address?"))
 }
 
 #[cfg(test)]

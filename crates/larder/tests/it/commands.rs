@@ -24,6 +24,15 @@ struct Way<'running> {
     flags: Vec<String>,
 }
 
+/// Runs a check of a command twice, each time beside a server of its own: on the data directory, and over HTTP as `team`.
+#[track_caller]
+fn both_ways(start: fn() -> Running, scopes: &str, check: fn(&Running, &Way<'_>)) {
+    let running = start();
+    check(&running, &running.store());
+    let running = start();
+    check(&running, &running.server("team", scopes));
+}
+
 impl Running {
     fn start() -> Running {
         Running::start_with(&[])

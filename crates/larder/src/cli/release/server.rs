@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use http::Method;
 use jiff::Timestamp;
+use pypi::change::push::PushContent;
 use pypi::{ProjectName, StageName};
 use serde_json::{Value, json};
 
-use super::{Action, Content, File, Outcome, Row, Target, removed, yanked};
+use super::{Action, File, Outcome, Row, Target, removed, yanked};
 use crate::accounts;
 use crate::cli::Exit;
-use crate::cli::index::refused_there;
-use crate::cli::remote::{Remote, action};
+use crate::cli::remote::{Failure, Remote, action};
 
 /// Has the server do it.
 ///
@@ -22,10 +22,17 @@ pub(super) async fn run(
     stage: &StageName,
     action: Action,
 ) -> Result<Outcome, Exit> {
-    asked(remote, stage, action).await.map_err(refused_there)
+    let (mut stages, mut project) = (vec![stage.clone()], None);
+    match &action {
+        Action::Push { to: Target::Stage(target), .. } => stages.push(target.clone()),
+        Action::Remove { project: removed, .. } => project = Some(removed.clone()),
+        _ => {}
+    }
+    let asked = asked(remote, stage, action).await;
+    asked.map_err(|failure| failure.hinted(&stages, project.as_ref()))
 }
 
-async fn asked(remote: &Remote, stage: &StageName, action: Action) -> Result<Outcome, Exit> {
+async fn asked(remote: &Remote, stage: &StageName, action: Action) -> Result<Outcome, Failure> {
     let (user, index) = (stage.user(), stage.index());
     match action {
         Action::List(project) => list(remote, stage, project.as_ref()).await,
@@ -55,8 +62,8 @@ async fn pushed(
     project: &ProjectName,
     version: &str,
     to: &Target,
-    content: Content,
-) -> Result<Outcome, Exit> {
+    content: PushContent,
+) -> Result<Outcome, Failure> {
     let mut order = json!({"name": project.as_str(), "version": version});
     match to {
         Target::Stage(target) => order["targetindex"] = target.as_str().into(),
@@ -67,9 +74,9 @@ async fn pushed(
         }
     }
     match content {
-        Content::Everything => {}
-        Content::NoDocs => order["no_docs"] = true.into(),
-        Content::OnlyDocs => order["only_docs"] = true.into(),
+        PushContent::Everything => {}
+        PushContent::NoDocs => order["no_docs"] = true.into(),
+        PushContent::OnlyDocs => order["only_docs"] = true.into(),
     }
     let answer =
         remote.send(Method::POST, &[stage.user(), stage.index()], &[], Some(&order)).await?;
@@ -93,7 +100,7 @@ async fn list(
     remote: &Remote,
     stage: &StageName,
     wanted: Option<&ProjectName>,
-) -> Result<Outcome, Exit> {
+) -> Result<Outcome, Failure> {
     let (user, index) = (stage.user(), stage.index());
     let projects: Vec<String> = match wanted {
         Some(project) => vec![project.to_string()],

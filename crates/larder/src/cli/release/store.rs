@@ -5,11 +5,11 @@ use pypi::change::push::{Push, PushContent, push};
 use pypi::change::{remove, yank};
 use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
 
-use super::{Action, Content, File, Outcome, Row, Target, removed, yanked};
+use super::{Action, File, Outcome, Row, Target, removed, yanked};
 use crate::accounts;
 use crate::cli::Exit;
 use crate::cli::directory::{Directory, Purpose};
-use crate::cli::index::refused;
+use crate::cli::remote::refused;
 use crate::config::Config;
 
 /// Does it on the store of `config`.
@@ -26,28 +26,23 @@ pub(super) async fn run(
         Action::Push { .. } => Purpose::Push,
         _ => Purpose::ChangeAll,
     };
-    let mut directory = Directory::open(config, purpose).await?;
-    let outcome = match action {
+    Directory::with(config, purpose, async |directory| match action {
         Action::List(project) => list(directory.index(), stage, project.as_ref()),
         Action::Yank { project, version, reason } => {
             let decided = directory.change_indexes(|_, index| {
                 let decision = yank::release(index, stage, &project, &version, reason.as_deref());
                 Ok((decision.map_err(refused)?.batch(), ()))
             });
-            decided
-                .await
-                .map(|()| yanked(stage, &project, &version, reason.is_some()))
-                .map(Outcome::Done)
+            decided.await?;
+            Ok(Outcome::Done(yanked(stage, &project, &version, reason.is_some())))
         }
-        Action::Push { project, version, to, content } => match to {
-            Target::Stage(target) => {
-                pushed(&mut directory, stage, &target, &project, &version, content).await
-            }
-            // Refused before.
-            Target::Outside { url, .. } => Err(Exit::failure(format!(
-                "only a running server uploads to {url}: add --server URL"
-            ))),
-        },
+        Action::Push { project, version, to: Target::Stage(target), content } => {
+            pushed(directory, stage, &target, &project, &version, content).await
+        }
+        // Refused before.
+        Action::Push { to: Target::Outside { url, .. }, .. } => {
+            Err(Exit::failure(format!("only a running server uploads to {url}: add --server URL")))
+        }
         Action::Remove { project, version, is_forced } => {
             let decided = directory.change_indexes(|_, index| {
                 let batch = match &version {
@@ -56,11 +51,11 @@ pub(super) async fn run(
                 };
                 Ok((Some(batch.map_err(refused)?), ()))
             });
-            decided.await.map(|()| Outcome::Done(removed(stage, &project, version.as_deref())))
+            decided.await?;
+            Ok(Outcome::Done(removed(stage, &project, version.as_deref())))
         }
-    };
-    directory.close().await;
-    outcome
+    })
+    .await
 }
 
 async fn pushed(
@@ -69,13 +64,8 @@ async fn pushed(
     target: &StageName,
     project: &ProjectName,
     version: &str,
-    content: Content,
+    content: PushContent,
 ) -> Result<Outcome, Exit> {
-    let content = match content {
-        Content::Everything => PushContent::Everything,
-        Content::NoDocs => PushContent::NoDocs,
-        Content::OnlyDocs => PushContent::OnlyDocs,
-    };
     let decided = directory.change_indexes(|_, index| {
         let name = project.as_str();
         let at = Timestamp::now();

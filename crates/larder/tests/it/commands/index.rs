@@ -2,22 +2,12 @@
 
 use serde_json::json;
 
-use super::{Running, Way};
+use super::{Running, Way, both_ways};
 use crate::wait_until;
 
 #[test]
-fn an_index_is_made_shown_changed_and_removed_on_the_data_directory() {
-    let running = Running::start();
-    check_life(&running, &running.store());
-    let listed = running.store().run("index list alice").stdout;
-    assert_eq!(listed.lines().count(), 1, "no index is hers: {listed}");
-}
-
-#[test]
-fn an_index_is_made_shown_changed_and_removed_over_http() {
-    let running = Running::start();
-    let way = running.server("team", "python:admin");
-    check_life(&running, &way);
+fn an_index_is_made_shown_changed_and_removed() {
+    both_ways(Running::start, "python:admin", check_life);
 }
 
 /// All of it, seen by the running server as well.
@@ -65,8 +55,11 @@ fn check_life(running: &Running, way: &Way<'_>) {
 }
 
 #[test]
-fn an_index_wants_a_user() {
+fn an_index_wants_a_user_and_is_listed_as_theirs() {
     let running = Running::start();
+    running.store().prints("index add team/dev", "made");
+    let hers = running.store().run("index list alice").stdout;
+    assert_eq!(hers.lines().count(), 1, "no index is hers: {hers}");
     running.store().fails("index add zoe/dev", 1, "no user 'zoe'; `larder user add` makes users");
     let root = running.server("root", "python:admin");
     root.fails("index add zoe/dev", 1, "no user 'zoe'; `larder user add` makes users");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Running, Way};
+use super::{Running, Way, both_ways};
 use crate::process::Process;
 use crate::wait_until;
 
@@ -21,16 +21,8 @@ fn released() -> Running {
 }
 
 #[test]
-fn a_release_is_listed_yanked_pushed_and_removed_on_the_data_directory() {
-    let running = released();
-    check_life(&running, &running.store());
-}
-
-#[test]
-fn a_release_is_listed_yanked_pushed_and_removed_over_http() {
-    let running = released();
-    let way = running.server("team", "python:admin,python:upload");
-    check_life(&running, &way);
+fn a_release_is_listed_yanked_pushed_and_removed() {
+    both_ways(released, "python:admin,python:upload", check_life);
 }
 
 /// What installers are told of the yanks of the project.
@@ -70,11 +62,13 @@ fn check_life(running: &Running, way: &Way<'_>) {
     way.fails("release list team/none", 1, "The stage team/none could not be found.");
     way.fails("release yank team/dev lib 7", 1, "7");
     way.fails("release push team/dev lib 7 team/prod", 1, "7");
-    way.fails("release push team/dev lib 1.9 team/none", 1, "team/none");
+    let hinted = "team/none could not be found.; `larder index list` shows";
+    way.fails("release push team/dev lib 1.9 team/none", 1, hinted);
     way.fails("release push team/dev lib 1.9 prod", 2, "`prod`: USER/INDEX was expected");
     way.fails("release push team/dev lib 1.9 team/prod --only-docs", 1, "no");
     way.fails("release remove team/dev lib", 2, "VERSION");
-    way.fails("release remove team/prod lib 1.10", 1, "--force removes it");
+    let hinted = "non-volatile index; --force removes it all the same";
+    way.fails("release remove team/prod lib 1.10", 1, hinted);
     way.prints("release remove team/prod lib 1.10 --force", "removed lib 1.10 from team/prod");
     way.prints("release remove team/dev lib 1.9", "removed lib 1.9 from team/dev");
     wait_until("the version to be gone", || running.get("/team/dev/lib/1.9").status == 404);

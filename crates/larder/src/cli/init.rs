@@ -1,0 +1,77 @@
+//! `larder init`: the store prepared, and its first user made, before a server runs.
+
+use std::io::{self, IsTerminal as _};
+
+use account::UserName;
+use clap::Args;
+
+use super::password::RootPassword;
+use super::{Exit, runtime};
+use crate::config::Config;
+use crate::setup;
+
+#[derive(Args)]
+pub(super) struct Command {
+    #[command(flatten)]
+    password: RootPassword,
+}
+
+impl Command {
+    /// Prepares the store, and says what was made.
+    ///
+    /// # Errors
+    /// What went wrong, with the exit code.
+    pub(super) fn run(self, config: &Config) -> Result<String, Exit> {
+        runtime()?.block_on(init(config, &self.password))
+    }
+}
+
+async fn init(config: &Config, password: &RootPassword) -> Result<String, Exit> {
+    let chosen = password.chosen()?;
+    let failure = |error: anyhow::Error| Exit::failure(format!("{error:#}"));
+    setup::create_data_dir(&config.data_dir).map_err(failure)?;
+    let keeper = setup::open(config).await.map_err(failure)?;
+    let default = setup::default_root_password(config);
+    let made = setup::initialize(&keeper.records, chosen.clone().or(default)).await;
+    let made = made.map_err(failure)?;
+    let place = config.database();
+    let text = match (made, &chosen) {
+        (Some(_), Some(_)) => Ok(format!(
+            "prepared {place} and `{}`; the user root has the password that was given\n",
+            config.blobs()
+        )),
+        (Some(made), None) => {
+            let is_terminal = io::stdout().is_terminal();
+            let shown = setup::hand_over(config, &made, is_terminal).map_err(failure)?;
+            Ok(format!(
+                "prepared {place} and `{}`\n\
+                 made the user root {shown}\n\
+                 next: `larder serve` starts the server, `larder user add NAME` makes further users, and\n\
+                 `larder user password root` changes this password; each with the same --data-dir or --config\n",
+                config.blobs(),
+            ))
+        }
+        (None, None) => Ok(already(&place)),
+        (None, Some(chosen)) => {
+            let stored = setup::load(&keeper.records).await.map_err(failure)?;
+            let hash =
+                stored.accounts.user(&UserName::root()).and_then(|root| root.password_hash.clone());
+            let is_same =
+                hash.is_some_and(|hash| tokio::task::block_in_place(|| hash.verify(chosen)));
+            if is_same {
+                Ok(already(&place))
+            } else {
+                Err(Exit::failure(format!(
+                    "{place} is initialized already, and the user root has another password than the one \
+                     given: nothing was changed. `larder user password root` changes it"
+                )))
+            }
+        }
+    };
+    keeper.records.close().await;
+    text
+}
+
+fn already(place: &store::DatabaseLocation) -> String {
+    format!("{place} is initialized already: nothing was changed\n")
+}
