@@ -76,9 +76,9 @@ fn the_kept_dump_at_rest() {
                 Start::IsNotReady => {
                     let process = Process::start_unready(directory.clone(), &data, &[]);
                     let mut said = String::new();
-                    wait_until("the reason", || {
+                    wait_until("the reason, and the store", || {
                         said = process.client.get("/readyz").text();
-                        said.contains("is not good")
+                        said.contains("is not good") && !said.contains("store: ")
                     });
                     assert!(said.contains(KEPT) && said.contains("aur.source"), "{what}: {said}");
                     // All else is served.
