@@ -12,6 +12,7 @@
 
 mod address;
 mod client;
+mod connection;
 mod egress;
 mod frames;
 mod front;
@@ -23,6 +24,8 @@ mod request_line;
 mod room;
 mod sendfile;
 mod serve;
+mod socket;
+mod timeouts;
 mod tls;
 mod wire;
 

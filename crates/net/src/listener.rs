@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::client::ClientAddress;
-use super::wire::Stream;
+use super::socket::Stream;
 use crate::address::ListenAddress;
 
 /// Connections that the kernel keeps while the accept loop is busy; it may lower this (net.core.somaxconn).
