@@ -64,10 +64,12 @@ impl TestServer {
         server
     }
 
-    /// A server without a source, which need not become ready.
+    /// A server without a source, so that it may never be ready. Its store is loaded.
     pub(crate) fn without_source(change: impl FnOnce(&mut Config)) -> TestServer {
         let directory = Arc::new(tempfile::tempdir().expect("a directory"));
-        TestServer::start_in(directory, |config, _| change(config))
+        let server = TestServer::start_in(directory, |config, _| change(config));
+        wait_until("the store", || server.app.keeper.live.snapshot().is_some());
+        server
     }
 
     /// A server whose data directory is within this one.
