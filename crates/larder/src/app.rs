@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use aur::Snapshot;
 use net::{Egress, TrustedProxies};
+use store::Store;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::action::Catalogue;
@@ -68,7 +69,9 @@ pub struct App {
     pub config: Config,
     /// The AUR's snapshot.
     pub aur: Live<AurPublished>,
-    /// Users, articles and indexes: what is kept, and what is published of it.
+    /// Users, articles and indexes, durable: records and blobs.
+    pub store: Store,
+    /// What is published of the store, and the way of a write into it.
     pub keeper: Keeper,
     /// Contents in memory.
     pub contents: Contents,
@@ -124,13 +127,12 @@ impl App {
     /// If the system has no random numbers, or no threads.
     pub fn new(
         config: Config,
-        mut keeper: Keeper,
+        store: Store,
     ) -> anyhow::Result<(App, mpsc::Receiver<RefreshRequest>)> {
         let (refresh, requests) = mpsc::channel(16);
         let aur = &config.aur;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let metrics = Metrics::new();
-        keeper.commits = metrics.commits.clone();
         let cpu_threads = match config.actions.cpu_threads {
             0 => cores.saturating_sub(1).max(1),
             threads => threads,
@@ -140,7 +142,8 @@ impl App {
                 .context("cannot start the threads for computations")?;
         let app = App {
             aur: Live::default(),
-            keeper,
+            keeper: Keeper::new(store.records.clone(), metrics.commits.clone()),
+            store,
             contents: Contents::new(config.article.memory_bytes_max),
             files: SmallBlobs::new(config.python.small_file_bytes_max),
             pages: pypi::Pages::new(pypi::PageBudget {

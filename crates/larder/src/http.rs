@@ -292,8 +292,8 @@ mod tests {
     async fn a_panic_is_a_500_and_counted_as_one() {
         let directory = tempfile::tempdir().expect("a directory");
         let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-        let keeper = crate::setup::open(&config).await.expect("a store");
-        let (app, _requests) = App::new(config, keeper).expect("an app");
+        let store = crate::setup::open(&config).await.expect("a store");
+        let (app, _requests) = App::new(config, store).expect("an app");
         let app = Arc::new(app);
         let table = Router::new().route("/docs", get(panicking));
         let mut router = finish(table, app.clone(), Surface::House);

@@ -10,7 +10,7 @@ use record::{Batch, Expected, Key, Serial};
 use store::blobs::FailureKind;
 use store::{
     BlobError, BlobLocation, BlobStore, CommitError, DatabaseLocation, Records, RecordsOptions,
-    StoreIdentity,
+    Store, StoreIdentity,
 };
 
 use crate::accounts;
@@ -186,11 +186,11 @@ pub async fn check_without_blobs(
 /// # Errors
 /// Records and blobs that do not belong together, or are not known to: nothing was changed then.
 pub async fn settle(
-    records: &Records,
-    blobs: &BlobStore,
+    store: &Store,
     database: &DatabaseLocation,
     location: &BlobLocation,
 ) -> anyhow::Result<()> {
+    let Store { records, blobs } = store;
     let mut known = of_records(records).await?;
     let found = blobs.identity().await.with_context(|| undecided(location))?;
     if known.is_none() && found.is_some() {
@@ -199,7 +199,7 @@ pub async fn settle(
     }
     match (known, found) {
         (Some(known), Some(found)) if known == found => {
-            if let Some(Older { found, noted }) = older(records, blobs, &known).await? {
+            if let Some(Older { found, noted }) = older(store, &known).await? {
                 bail!(
                     "the records in {database} are an older copy: they are at serial {found}, but the blobs in \
                      `{location}` know that they were at serial {noted}. Writes that were acknowledged are not in \
@@ -226,7 +226,7 @@ pub async fn settle(
         (_, None) => {
             let census = Census::take(&Named::read(records).await?, blobs).await?;
             match census.verdict() {
-                Verdict::Adopt => adopt(records, blobs, location).await,
+                Verdict::Adopt => adopt(store, location).await,
                 Verdict::Serve => {
                     hold(records, &make(records).await?)?;
                     tracing::error!(
@@ -263,22 +263,15 @@ pub struct Older {
 ///
 /// # Errors
 /// Those of reading.
-pub async fn older(
-    records: &Records,
-    blobs: &BlobStore,
-    identity: &StoreIdentity,
-) -> anyhow::Result<Option<Older>> {
+pub async fn older(store: &Store, identity: &StoreIdentity) -> anyhow::Result<Option<Older>> {
     // The note first: it is never ahead of the records, and other processes write on.
-    let Some(noted) = blobs.highest_serial(identity).await? else { return Ok(None) };
-    let found = records.serial().await?;
+    let Some(noted) = store.blobs.highest_serial(identity).await? else { return Ok(None) };
+    let found = store.records.serial().await?;
     Ok((found < noted).then_some(Older { found, noted }))
 }
 
-async fn adopt(
-    records: &Records,
-    blobs: &BlobStore,
-    location: &BlobLocation,
-) -> anyhow::Result<()> {
+async fn adopt(store: &Store, location: &BlobLocation) -> anyhow::Result<()> {
+    let Store { records, blobs } = store;
     let identity = make(records).await?;
     hold(records, &identity)?;
     match blobs.adopt(&identity, false).await {
@@ -302,10 +295,11 @@ async fn adopt(
 ///
 /// # Errors
 /// If they do not, or one of them carries none, or if they are.
-pub async fn check_before_sweep(records: &Records, blobs: &BlobStore) -> anyhow::Result<()> {
+pub async fn check_before_sweep(store: &Store) -> anyhow::Result<()> {
+    let Store { records, blobs } = store;
     match (of_records(records).await?, blobs.identity().await?) {
         (Some(known), Some(found)) if known == found => {
-            if let Some(Older { found, noted }) = older(records, blobs, &known).await? {
+            if let Some(Older { found, noted }) = older(store, &known).await? {
                 bail!(
                     "nothing was swept: the records are an older copy, at serial {found}, but the blobs know that they \
                      were at serial {noted}. `larder adopt` says that these are the records to go on with"

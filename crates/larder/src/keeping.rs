@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use record::Digest;
-use store::{BlobLocation, BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions};
+use store::{BlobLocation, BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, Store};
 
 use crate::config::Config;
 use crate::setup;
@@ -40,37 +40,22 @@ const AT_ONCE_MAX: usize = 8;
 /// Keys that are told of one blob.
 const NAMED_BY_MAX: usize = 5;
 
-/// Records and blobs that belong together.
-pub struct Store {
-    /// The records.
-    pub records: Records,
-    /// The blobs.
-    pub blobs: BlobStore,
+/// Opens the store of `config` to read it. Nothing is created and no record can be written.
+///
+/// # Errors
+/// What cannot be opened, with its place: also if there is no store yet, or one of an earlier layout.
+pub async fn open_existing(config: &Config) -> anyhow::Result<Store> {
+    let spool = config.data_dir.join("spool");
+    open_at(&config.database(), &config.blobs(), &spool).await
 }
 
-impl Store {
-    /// Opens the store of `config` to read it. Nothing is created and no record can be written.
-    ///
-    /// # Errors
-    /// What cannot be opened, with its place: also if there is no store yet, or one of an earlier layout.
-    pub async fn open_existing(config: &Config) -> anyhow::Result<Store> {
-        let spool = config.data_dir.join("spool");
-        open_existing(&config.database(), &config.blobs(), &spool).await
-    }
-
-    /// Opens the store that a backup is, or any other data directory with records and blobs in it.
-    ///
-    /// # Errors
-    /// As [`Store::open_existing`].
-    pub async fn open_directory(directory: &Path) -> anyhow::Result<Store> {
-        let (database, blobs) = locations(directory);
-        open_existing(&database, &blobs, directory).await
-    }
-
-    /// Lets go of the database.
-    pub async fn close(&self) {
-        self.records.close().await;
-    }
+/// Opens the store that a backup is, or any other data directory with records and blobs in it.
+///
+/// # Errors
+/// As [`open_existing`].
+pub async fn open_directory(directory: &Path) -> anyhow::Result<Store> {
+    let (database, blobs) = locations(directory);
+    open_at(&database, &blobs, directory).await
 }
 
 /// Where a data directory has its records and its blobs, unless it is told otherwise.
@@ -79,7 +64,7 @@ pub(crate) fn locations(directory: &Path) -> (DatabaseLocation, BlobLocation) {
     (database, BlobLocation::Directory(directory.join("blobs")))
 }
 
-async fn open_existing(
+async fn open_at(
     database: &DatabaseLocation,
     blobs: &BlobLocation,
     spool: &Path,

@@ -103,8 +103,8 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     };
     let admin_address = admin_listener.as_ref().map(|listener| listener.address().clone());
 
-    let keeper = setup::open_keeper(&config).await?;
-    let (mut app, requests) = App::new(config, keeper)?;
+    let store = setup::open_initialized(&config).await?;
+    let (mut app, requests) = App::new(config, store)?;
     app.lacks_aur_source = lacks_aur_source;
     app.metrics.aur_enabled.set(app.config.aur.enabled.into());
     security::configured(&app.config);
@@ -186,7 +186,7 @@ impl Running {
         ended(&mut self.followers).await;
         self.app.cpu_pool.stop().await;
         tasks::highest_serial::note(&self.app).await;
-        self.app.keeper.records.close().await;
+        self.app.store.records.close().await;
         tracing::info!("stopped");
     }
 

@@ -150,7 +150,7 @@ async fn copy(app: &App, target: &BlobStore, digest: Digest) -> anyhow::Result<(
         target.put(bytes).await?;
         return Ok(());
     }
-    let reader = app.keeper.blobs.open_blob(digest).await?.context("it is missing")?;
+    let reader = app.store.blobs.open_blob(digest).await?.context("it is missing")?;
     let mut upload = target.begin(u64::MAX);
     let mut chunks = reader.read();
     while let Some(chunk) = chunks.try_next().await? {

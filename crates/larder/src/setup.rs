@@ -13,10 +13,13 @@ use anyhow::Context;
 use jiff::Timestamp;
 use record::{Batch, Serial};
 use rustix::fs::{Access, access};
-use store::{BlobError, BlobStore, CommitError, DatabaseLocation, Records, RecordsOptions};
+use store::{
+    BlobError, BlobStore, CommitError, DatabaseLocation, Follower, Records, RecordsOptions,
+    State as _, Store,
+};
 
 use crate::config::Config;
-use crate::stored::{Keeper, Stored};
+use crate::stored::{self, Stored};
 use crate::{accounts, identity, security};
 
 /// Makes the data directory where there is none, closed to other users of the machine: it holds what passwords
@@ -36,12 +39,12 @@ pub fn create_data_dir(path: &Path) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// What cannot be opened or written, with its place.
-pub async fn open_keeper(config: &Config) -> anyhow::Result<Keeper> {
-    let keeper = open(config).await?;
-    if let Some(password) = initialize(&keeper.records, default_root_password(config)).await? {
+pub async fn open_initialized(config: &Config) -> anyhow::Result<Store> {
+    let store = open(config).await?;
+    if let Some(password) = initialize(&store.records, default_root_password(config)).await? {
         announce(config, &password)?;
     }
-    Ok(keeper)
+    Ok(store)
 }
 
 /// The password of a new `root` where nobody chose one: the empty one, if devpi's ways were chosen; none: one is
@@ -56,7 +59,7 @@ pub fn default_root_password(config: &Config) -> Option<Password> {
 ///
 /// # Errors
 /// What cannot be opened, with its place; records and blobs that do not belong together.
-pub async fn open(config: &Config) -> anyhow::Result<Keeper> {
+pub async fn open(config: &Config) -> anyhow::Result<Store> {
     let options = RecordsOptions { poll_interval: config.store.poll, ..RecordsOptions::default() };
     let (database, location) = (config.database(), config.blobs());
     let spool = config.data_dir.join("spool");
@@ -74,8 +77,9 @@ pub async fn open(config: &Config) -> anyhow::Result<Keeper> {
         identity::check_without_blobs(&records, &database, &location).await?;
     }
     let blobs = BlobStore::open(&location, &spool).await.with_context(unreadable)?;
-    identity::settle(&records, &blobs, &database, &location).await?;
-    Ok(Keeper::new(records, blobs))
+    let store = Store { records, blobs };
+    identity::settle(&store, &database, &location).await?;
+    Ok(store)
 }
 
 /// Of a directory that it cannot write to, SQLite says only that it cannot open the file.
@@ -134,16 +138,19 @@ async fn foundations(records: &Records) -> anyhow::Result<Stored> {
     for key in [root, account::login_secret_key()] {
         found.extend(records.record(&key).await?);
     }
-    Ok(Stored::default().apply(&found, Serial::ZERO))
+    let (stored, troubles) = Stored::default().apply(&found, Serial::ZERO);
+    stored::log(&troubles);
+    Ok(stored)
 }
 
-/// What is in the store now.
+/// What is in the store now, to be followed from here on.
 ///
 /// # Errors
 /// Those of reading it.
-pub async fn load(records: &Records) -> anyhow::Result<Stored> {
-    let (changed, serial) = records.records_after(Serial::ZERO).await?;
-    Ok(Stored::default().apply(&changed, serial))
+pub async fn load(records: &Records) -> anyhow::Result<Follower<Stored>> {
+    let mut follower = Follower::new(records.clone(), Stored::default());
+    stored::log(&follower.catch_up().await?.troubles);
+    Ok(follower)
 }
 
 /// Commits; false if another process was first.

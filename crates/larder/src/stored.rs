@@ -1,7 +1,7 @@
 //! Everything that comes out of the store, as of one serial, and the way of a write.
 //!
 //! who asks -> [`Basis`] -> a change, decided on it -> [`Keeper::decided`] -> the store -> its serial -> the tail
-//! ([`crate::tasks::store_tail`]) -> [`Stored`] published -> the write is acknowledged.
+//! ([`crate::tasks::store_tail`], a [`store::Follower`]) -> [`Stored`] published -> the write is acknowledged.
 //! Rights are judged on the basis as well, and the store refuses what it rests on where that has changed: so a right
 //! that is taken away while a body arrives, or between the decision and the commit, is gone for that write.
 //! Larder's own tasks write by [`Keeper::commit_as_system`] and its kin, the command line to [`Records`] itself.
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use account::{Principal, Refusal};
 use http::HeaderValue;
 use jiff::Timestamp;
-use prometheus::{Histogram, HistogramOpts, IntCounter};
-use record::{Batch, Record, Serial};
-use store::{BlobStore, CommitError, Records};
+use prometheus::{Histogram, IntCounter};
+use record::{Batch, Record, Serial, Trouble};
+use store::{CommitError, Records};
 use tokio::sync::watch;
 
 use crate::live::Live;
@@ -43,28 +43,32 @@ pub struct Stored {
     pub identity: Option<HeaderValue>,
 }
 
-impl Stored {
-    /// The next state: these records applied to every surface. What cannot be read is logged and left out.
-    #[must_use]
-    pub fn apply(&self, records: &[Record], serial: Serial) -> Stored {
-        let (accounts, troubles) = self.accounts.apply(records);
-        for trouble in troubles {
-            tracing::error!(%trouble, "a record cannot be read");
-        }
+impl store::State for Stored {
+    fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    /// Applies the records to every surface. What cannot be read is left out.
+    fn apply(&self, records: &[Record], serial: Serial) -> (Stored, Vec<Trouble>) {
+        let (accounts, mut troubles) = self.accounts.apply(records);
         let articles = self.articles.apply(records);
-        for trouble in articles.troubles {
-            tracing::error!(%trouble, "a record cannot be read");
-        }
+        troubles.extend(articles.troubles);
         let index = self.index.apply(records);
-        for trouble in index.troubles {
-            tracing::error!(%trouble, "a record cannot be read");
-        }
+        troubles.extend(index.troubles);
         let identity = records
             .iter()
             .rfind(|record| record.key.as_str() == IDENTITY_KEY)
             .and_then(|record| HeaderValue::from_bytes(record.body.as_deref()?).ok())
             .or_else(|| self.identity.clone());
-        Stored { serial, accounts, articles: articles.snapshot, index: index.snapshot, identity }
+        let (articles, index) = (articles.snapshot, index.snapshot);
+        (Stored { serial, accounts, articles, index, identity }, troubles)
+    }
+}
+
+/// Logs the records that cannot be read.
+pub fn log(troubles: &[Trouble]) {
+    for trouble in troubles {
+        tracing::error!(%trouble, "a record cannot be read");
     }
 }
 
@@ -101,16 +105,6 @@ impl Basis {
     }
 }
 
-/// Records that are applied at a time, so that a first load is never wholly in memory twice.
-const APPLIED_AT_ONCE_MIN: usize = 8_192;
-
-/// Whether `pending` are to be applied before `next` comes: they are many, and the end of a commit. Surfaces take
-/// commits whole.
-pub fn is_enough(pending: &[Record], next: &Record) -> bool {
-    pending.len() >= APPLIED_AT_ONCE_MIN
-        && pending.last().is_some_and(|last| last.serial < next.serial)
-}
-
 /// How often a write is decided anew because another one came first, before that is given up. Of those that meet, one is
 /// committed each time: so many files of one version may be uploaded at once.
 pub const ATTEMPTS_MAX: u32 = 64;
@@ -118,12 +112,10 @@ pub const ATTEMPTS_MAX: u32 = 64;
 /// How long a write that came first is waited for at least, whatever the patience.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
 
-/// The store, and what is published of it.
+/// What is published of the store, and the way of a write into it.
 pub struct Keeper {
-    /// The records.
-    pub records: Records,
-    /// The blobs.
-    pub blobs: BlobStore,
+    /// Where writes go.
+    records: Records,
     /// The published state.
     pub live: Live<Stored>,
     /// The serial of the published state, to wait for.
@@ -135,7 +127,7 @@ pub struct Keeper {
     /// When the last look at the store began whose outcome is served.
     looked_at: Mutex<Option<Instant>>,
     /// Where writes are counted.
-    pub commits: Commits,
+    commits: Commits,
 }
 
 /// How writes are counted. The caller makes and registers the metrics; clones count into the same ones.
@@ -149,16 +141,6 @@ pub struct Commits {
     pub refused: IntCounter,
     /// Failed for the state of the database, or with an unknown outcome.
     pub failed: IntCounter,
-}
-
-impl Default for Commits {
-    /// Metrics that nobody sees: for tools beside the server.
-    fn default() -> Commits {
-        let counter = || IntCounter::new("commits", "-").expect("the name is valid");
-        let seconds = Histogram::with_opts(HistogramOpts::new("commit_seconds", "-"));
-        let seconds = seconds.expect("the name is valid");
-        Commits { seconds, overtaken: counter(), refused: counter(), failed: counter() }
-    }
 }
 
 impl Commits {
@@ -194,17 +176,16 @@ pub enum WriteFailure {
 }
 
 impl Keeper {
-    /// A keeper that has published nothing yet.
-    pub fn new(records: Records, blobs: BlobStore) -> Keeper {
+    /// A keeper that has published nothing yet, and counts its writes in `commits`.
+    pub fn new(records: Records, commits: Commits) -> Keeper {
         Keeper {
             records,
-            blobs,
             live: Live::default(),
             published: watch::Sender::new(Serial::ZERO),
             seen_at: Mutex::new(None),
             trouble: Mutex::new(None),
             looked_at: Mutex::new(None),
-            commits: Commits::default(),
+            commits,
         }
     }
 
@@ -363,30 +344,5 @@ impl Keeper {
         let is_news = current.is_some() != trouble.is_some();
         *current = trouble;
         is_news
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use record::Key;
-
-    use super::*;
-
-    #[test]
-    fn a_commit_is_applied_whole() {
-        let record = |serial| Record {
-            key: Key::new("a").expect("a key"),
-            serial: Serial(serial),
-            body: None,
-            blobs: Vec::new(),
-        };
-        let check = |pending: usize, next: u64, expected: bool| {
-            assert_eq!(is_enough(&vec![record(7); pending], &record(next)), expected);
-        };
-        check(0, 8, false);
-        check(APPLIED_AT_ONCE_MIN - 1, 8, false);
-        check(APPLIED_AT_ONCE_MIN, 8, true);
-        check(APPLIED_AT_ONCE_MIN, 7, false);
-        check(3 * APPLIED_AT_ONCE_MIN, 7, false);
     }
 }

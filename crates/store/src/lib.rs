@@ -1,14 +1,32 @@
 //! Records and blobs, durable: the only way for state to change, and the only way for it to return.
 //!
-//! a batch -> [`records`] -> one serial -> whoever follows; bytes -> [`blobs`] -> their digest.
+//! a batch -> [`records`] -> one serial -> whoever [follows](Follower); bytes -> [`blobs`] -> their digest.
 //! It knows no surface: keys and bodies are opaque here.
 
 pub mod blobs;
+mod follower;
 pub mod records;
 
 pub use blobs::{
     Blob, BlobError, BlobLocation, BlobReader, BlobStore, Staged, StoreIdentity, Upload,
 };
+pub use follower::{Follower, Intake, News, State};
 pub use records::{
     CommitError, DatabaseLocation, OpenError, ReadError, Records, RecordsOptions, RestoreError,
 };
+
+/// Records, and the blobs that they name. Clones share both.
+#[derive(Clone)]
+pub struct Store {
+    /// The records.
+    pub records: Records,
+    /// The blobs.
+    pub blobs: BlobStore,
+}
+
+impl Store {
+    /// Lets go of the database.
+    pub async fn close(&self) {
+        self.records.close().await;
+    }
+}

@@ -5,25 +5,46 @@
 use std::sync::LazyLock;
 
 use account::Snapshot;
-use record::{Batch, Record, Serial};
+use record::{Batch, Record, Serial, Trouble};
 use store::records::OpenError;
-use store::{BlobStore, CommitError, DatabaseLocation, Records, RecordsOptions};
+use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, RecordsOptions, State};
 
 use super::{Exit, note};
 use crate::config::Config;
-use crate::stored::{ATTEMPTS_MAX, is_enough};
+use crate::stored::ATTEMPTS_MAX;
 use crate::{security, setup};
 
 /// An open store, as of the last look.
 pub(super) struct Directory {
-    records: Records,
+    follower: Follower<Seen>,
     /// Where bytes are, if what is written names some.
     blobs: Option<BlobStore>,
+}
+
+/// What is in it.
+#[derive(Clone)]
+struct Seen {
+    serial: Serial,
     /// Users and tokens.
-    snapshot: Snapshot,
+    accounts: Snapshot,
     /// Their indexes, where these are of interest.
     index: Option<pypi::Snapshot>,
-    serial: Serial,
+}
+
+impl State for Seen {
+    fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    fn apply(&self, records: &[Record], serial: Serial) -> (Seen, Vec<Trouble>) {
+        let (accounts, mut troubles) = self.accounts.apply(records);
+        let index = self.index.as_ref().map(|index| {
+            let applied = index.apply(records);
+            troubles.extend(applied.troubles);
+            applied.snapshot
+        });
+        (Seen { serial, accounts, index }, troubles)
+    }
 }
 
 /// What is done with a store, and how much of it is read for that.
@@ -93,10 +114,10 @@ impl Directory {
             _ => None,
         };
         let index = purpose.has_index().then(pypi::Snapshot::default);
-        let serial = Serial::ZERO;
-        let mut directory = Directory { records, blobs, snapshot: Snapshot::new(), index, serial };
+        let nothing = Seen { serial: Serial::ZERO, accounts: Snapshot::new(), index };
+        let mut directory = Directory { follower: Follower::new(records, nothing), blobs };
         directory.refresh().await?;
-        if directory.snapshot.users().len() == 0 {
+        if directory.snapshot().users().len() == 0 {
             directory.close().await;
             return Err(missing());
         }
@@ -120,13 +141,13 @@ impl Directory {
 
     /// Who is there.
     pub(super) fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+        &self.follower.state().accounts
     }
 
     /// The indexes; none where the [`Purpose`] does not need them.
     pub(super) fn index(&self) -> &pypi::Snapshot {
         static NONE: LazyLock<pypi::Snapshot> = LazyLock::new(pypi::Snapshot::default);
-        self.index.as_ref().unwrap_or(&NONE)
+        self.follower.state().index.as_ref().unwrap_or(&NONE)
     }
 
     /// Commits what `decide` makes of what is there, decided anew where another write came first; gives what
@@ -152,13 +173,14 @@ impl Directory {
     ) -> Result<T, Exit> {
         let mut attempts = 0;
         loop {
-            let (batch, said) = decide(&self.snapshot, self.index.as_ref())?;
+            let Seen { accounts, index, .. } = self.follower.state();
+            let (batch, said) = decide(accounts, index.as_ref())?;
             let Some(batch) = batch else { return Ok(said) };
             attempts += 1;
             self.touch(&batch).await?;
-            let changes = security::changes(&self.snapshot, self.index.as_ref(), &batch);
+            let changes = security::changes(accounts, index.as_ref(), &batch);
             let changes = changes.by_command();
-            let committed = self.records.commit(batch).await;
+            let committed = self.follower.records().commit(batch).await;
             match &committed {
                 Ok(serial) => changes.committed(*serial),
                 Err(CommitError::OutcomeUnknown(_)) => drop(changes),
@@ -209,38 +231,15 @@ impl Directory {
 
     /// Takes in what was written since the last look.
     async fn refresh(&mut self) -> Result<(), Exit> {
-        let mut pending: Vec<Record> = Vec::new();
-        let mut snapshot = self.snapshot.clone();
-        let mut index = self.index.clone();
-        let mut troubles: Vec<String> = Vec::new();
-        let mut apply = |pending: &mut Vec<Record>| {
-            let (next, found) = snapshot.apply(pending);
-            snapshot = next;
-            troubles.extend(found.iter().map(ToString::to_string));
-            if let Some(before) = &index {
-                let applied = before.apply(pending);
-                troubles.extend(applied.troubles.iter().map(ToString::to_string));
-                index = Some(applied.snapshot);
-            }
-            pending.clear();
-        };
-        let reading = self.records.read_after(self.serial, |record| {
-            if is_enough(&pending, &record) {
-                apply(&mut pending);
-            }
-            pending.push(record);
-        });
-        let serial = reading.await.map_err(Exit::failure)?;
-        apply(&mut pending);
-        for trouble in troubles {
+        let news = self.follower.catch_up().await.map_err(Exit::failure)?;
+        for trouble in news.troubles {
             note(&format!("warning: a record cannot be read: {trouble}"));
         }
-        (self.snapshot, self.index, self.serial) = (snapshot, index, serial);
         Ok(())
     }
 
     /// Lets go of the store.
     async fn close(&self) {
-        self.records.close().await;
+        self.follower.records().close().await;
     }
 }

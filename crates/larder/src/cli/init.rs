@@ -30,9 +30,9 @@ async fn init(config: &Config, password: &RootPassword) -> Result<String, Exit> 
     let chosen = password.chosen()?;
     let failure = |error: anyhow::Error| Exit::failure(format!("{error:#}"));
     setup::create_data_dir(&config.data_dir).map_err(failure)?;
-    let keeper = setup::open(config).await.map_err(failure)?;
+    let store = setup::open(config).await.map_err(failure)?;
     let default = setup::default_root_password(config);
-    let made = setup::initialize(&keeper.records, chosen.clone().or(default)).await;
+    let made = setup::initialize(&store.records, chosen.clone().or(default)).await;
     let made = made.map_err(failure)?;
     let place = config.database();
     let text = match (made, &chosen) {
@@ -53,9 +53,9 @@ async fn init(config: &Config, password: &RootPassword) -> Result<String, Exit> 
         }
         (None, None) => Ok(already(&place)),
         (None, Some(chosen)) => {
-            let stored = setup::load(&keeper.records).await.map_err(failure)?;
-            let hash =
-                stored.accounts.user(&UserName::root()).and_then(|root| root.password_hash.clone());
+            let stored = setup::load(&store.records).await.map_err(failure)?;
+            let accounts = &stored.state().accounts;
+            let hash = accounts.user(&UserName::root()).and_then(|root| root.password_hash.clone());
             let is_same =
                 hash.is_some_and(|hash| tokio::task::block_in_place(|| hash.verify(chosen)));
             if is_same {
@@ -68,7 +68,7 @@ async fn init(config: &Config, password: &RootPassword) -> Result<String, Exit> 
             }
         }
     };
-    keeper.records.close().await;
+    store.close().await;
     text
 }
 

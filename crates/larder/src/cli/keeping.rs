@@ -14,7 +14,7 @@ use net::ListenAddress;
 
 use super::{Exit, print, runtime};
 use crate::config::Config;
-use crate::keeping::{self, BackupReport, Layout, Loss, Progress, RestoreReport, Store, counted};
+use crate::keeping::{self, BackupReport, Layout, Loss, Progress, RestoreReport, counted};
 use crate::keeping::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
 use crate::source::DataDirLock;
 
@@ -111,7 +111,7 @@ async fn act(config: &Config, command: Command) -> anyhow::Result<Answer> {
             Ok(of_restore(&report, config))
         }
         Command::Verify { quick, answer } => {
-            let store = Store::open_existing(config).await?;
+            let store = keeping::open_existing(config).await?;
             let report = keeping::verify(&store, quick, &progress).await;
             store.close().await;
             of_verify(&report?, answer.is_json)
@@ -126,10 +126,9 @@ async fn act(config: &Config, command: Command) -> anyhow::Result<Answer> {
                 true => Some(DataDirLock::acquire(&config.data_dir)?),
                 false => None,
             };
-            let store = Store::open_existing(config).await?;
+            let store = keeping::open_existing(config).await?;
             let plan = SweepPlan { grace, is_dry_run: dry_run, is_forced: force };
-            let outcome =
-                keeping::sweep(&store.records, &store.blobs, plan, &Known::default()).await;
+            let outcome = keeping::sweep(&store, plan, &Known::default()).await;
             store.close().await;
             Ok(of_sweep(&outcome?, plan))
         }

@@ -56,7 +56,7 @@ pub(super) async fn write(app: &App) -> anyhow::Result<()> {
             at: Timestamp::now(),
         };
         let checked = Change::Put(put).check(&stored.articles, &Limits::default())?;
-        app.keeper.blobs.put(text.into()).await?;
+        app.store.blobs.put(text.into()).await?;
         app.keeper.commit_as_system(checked.batch).await?;
     }
     Ok(())

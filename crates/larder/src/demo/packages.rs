@@ -163,7 +163,7 @@ async fn upload(app: &App, release: &Release) -> anyhow::Result<()> {
     let facts = inspect(&bytes[..], size_bytes, &filename, &ArchiveLimits::default())?;
     let core_metadata = Bytes::from(facts.metadata.context("a wheel has metadata")?);
     let metadata = Metadata::read(&core_metadata)?.with_empty_fields();
-    let blobs = &app.keeper.blobs;
+    let blobs = &app.store.blobs;
     let (digest, core_digest) = (Digest::of(&bytes), Digest::of(&core_metadata));
     let release_digest = blobs.put(release_metadata::blob(&metadata)?).await?.digest;
     blobs.put(bytes).await?;

@@ -54,8 +54,8 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
                 false => "[+] aur: switched off\n",
             });
         }
-        if let Some((digest, verdict)) = app.keeper.blobs.damaged().first() {
-            let count = app.keeper.blobs.damaged().len();
+        if let Some((digest, verdict)) = app.store.blobs.damaged().first() {
+            let count = app.store.blobs.damaged().len();
             let flaw = match verdict {
                 Verdict::Missing => "missing",
                 Verdict::Damaged { .. } | Verdict::Whole => "damaged",
@@ -107,7 +107,7 @@ pub(super) async fn version() -> Response {
 
 /// `/metrics`
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    app.metrics.blobs_damaged.set(app.keeper.blobs.damaged().len() as i64);
+    app.metrics.blobs_damaged.set(app.store.blobs.damaged().len() as i64);
     app.metrics.rate_limit_clients.set(app.rate_limiter.len() as i64);
     if let Some(free) = app.free_space.look().await {
         let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);

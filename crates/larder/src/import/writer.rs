@@ -9,20 +9,25 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use bytes::Bytes;
 use record::{Batch, Digest, Expected, Key, Record, Serial, Write};
-use store::{BlobStore, CommitError, DatabaseLocation, Records};
+use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, State as _, Store};
 
 use crate::config::Config;
-use crate::keeping::Store;
-use crate::stored::Stored;
-use crate::{security, setup};
+use crate::stored::{self, Stored};
+use crate::{keeping, security, setup};
 
 /// The store, and its state when it was last read.
 pub(super) struct Writer {
     /// `None` in a dry run without a store.
-    records: Option<Records>,
-    blobs: Option<BlobStore>,
-    is_dry_run: bool,
-    stored: Stored,
+    store: Option<Store>,
+    state: State,
+}
+
+/// What is decided on.
+enum State {
+    /// The store's own.
+    Real(Follower<Stored>),
+    /// That of a dry run.
+    Trial(Stored),
 }
 
 /// Changes to be committed together.
@@ -50,39 +55,42 @@ impl Writer {
         if is_dry_run {
             // A dry run creates nothing, and nothing could be written.
             if is_missing(config) {
-                let stored = Stored::default();
-                return Ok(Writer { records: None, blobs: None, is_dry_run, stored });
+                return Ok(Writer { store: None, state: State::Trial(Stored::default()) });
             }
-            let store = Store::open_existing(config).await?;
-            let stored = setup::load(&store.records).await?;
-            let Store { records, blobs } = store;
-            return Ok(Writer { records: Some(records), blobs: Some(blobs), is_dry_run, stored });
+            let store = keeping::open_existing(config).await?;
+            let stored = setup::load(&store.records).await?.into_state();
+            return Ok(Writer { store: Some(store), state: State::Trial(stored) });
         }
         setup::create_data_dir(&config.data_dir)?;
-        let keeper = setup::open(config).await?;
-        let stored = setup::load(&keeper.records).await?;
-        let (records, blobs) = (Some(keeper.records), Some(keeper.blobs));
-        Ok(Writer { records, blobs, is_dry_run, stored })
+        let store = setup::open(config).await?;
+        let follower = setup::load(&store.records).await?;
+        Ok(Writer { store: Some(store), state: State::Real(follower) })
     }
 
     /// The state as of the last commit.
     pub(super) fn stored(&self) -> &Stored {
-        &self.stored
+        match &self.state {
+            State::Real(follower) => follower.state(),
+            State::Trial(stored) => stored,
+        }
     }
 
     /// Where bytes are stored; `None` in a dry run.
     pub(super) fn blobs(&self) -> Option<&BlobStore> {
-        self.blobs.as_ref().filter(|_| !self.is_dry_run)
+        self.readable_blobs().filter(|_| matches!(self.state, State::Real(_)))
     }
 
     /// Where bytes can be read; `None` in a dry run without a store.
     pub(super) fn readable_blobs(&self) -> Option<&BlobStore> {
-        self.blobs.as_ref()
+        self.store.as_ref().map(|store| &store.blobs)
     }
 
     /// The records; `None` in a dry run.
     pub(super) fn records(&self) -> Option<&Records> {
-        self.records.as_ref().filter(|_| !self.is_dry_run)
+        match &self.state {
+            State::Real(follower) => Some(follower.records()),
+            State::Trial(_) => None,
+        }
     }
 
     /// Stores a small blob and returns its digest.
@@ -98,7 +106,7 @@ impl Writer {
 
     /// Begins a plan on the present state.
     pub(super) fn plan(&self) -> Plan {
-        Plan { stored: self.stored.clone(), writes: BTreeMap::new(), checks: BTreeMap::new() }
+        Plan { stored: self.stored().clone(), writes: BTreeMap::new(), checks: BTreeMap::new() }
     }
 
     /// Commits the plan. False if another process has changed what the plan was decided on: the state is read again,
@@ -110,17 +118,21 @@ impl Writer {
         if plan.writes.is_empty() {
             return Ok(true);
         }
-        let Some(records) = self.records.as_ref().filter(|_| !self.is_dry_run) else {
-            self.stored = plan.stored;
-            return Ok(true);
+        let follower = match &mut self.state {
+            State::Real(follower) => follower,
+            State::Trial(stored) => {
+                *stored = plan.stored;
+                return Ok(true);
+            }
         };
         let batch = Batch {
             writes: plan.writes.into_values().collect(),
             checks: plan.checks.into_iter().collect(),
         };
-        let changes = security::changes(&self.stored.accounts, Some(&self.stored.index), &batch);
+        let before = follower.state();
+        let changes = security::changes(&before.accounts, Some(&before.index), &batch);
         let changes = changes.by_command();
-        let is_done = match records.commit(batch).await {
+        let is_done = match follower.records().commit(batch).await {
             Ok(serial) => {
                 changes.committed(serial);
                 true
@@ -142,17 +154,16 @@ impl Writer {
     /// # Errors
     /// Those of the store.
     pub(super) async fn refresh(&mut self) -> anyhow::Result<()> {
-        if let Some(records) = self.records() {
-            let (changed, serial) = records.records_after(self.stored.serial).await?;
-            self.stored = self.stored.apply(&changed, serial);
+        if let State::Real(follower) = &mut self.state {
+            stored::log(&follower.catch_up().await?.troubles);
         }
         Ok(())
     }
 
     /// Closes the database.
     pub(super) async fn close(self) {
-        if let Some(records) = self.records {
-            records.close().await;
+        if let Some(store) = self.store {
+            store.close().await;
         }
     }
 }
@@ -188,6 +199,8 @@ impl Plan {
             }
         }
         // The serial stays, as nothing has been committed.
-        self.stored = self.stored.apply(&records, self.stored.serial);
+        let (stored, troubles) = self.stored.apply(&records, self.stored.serial);
+        stored::log(&troubles);
+        self.stored = stored;
     }
 }

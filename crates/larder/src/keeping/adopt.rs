@@ -33,7 +33,7 @@ pub struct Adoption {
 /// No store there, or one that a server of this data directory runs on; what cannot be read or written.
 pub async fn adopt(config: &Config) -> anyhow::Result<Adoption> {
     let _lock = DataDirLock::acquire(&config.data_dir)?;
-    let store = super::Store::open_existing(config).await?;
+    let store = super::open_existing(config).await?;
     let before = match store.blobs.identity().await {
         Ok(before) => before.map(|before| before.to_string()),
         Err(error) => Some(error.to_string()),

@@ -13,11 +13,13 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 use record::Serial;
 use serde::{Deserialize, Serialize};
-use store::{BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, StoreIdentity};
+use store::{
+    BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, Store, StoreIdentity,
+};
 
 use super::copy::{Carried, Loss, Manner, carry};
 use super::named::who_names;
-use super::{Named, Progress, Store, locations};
+use super::{Named, Progress, locations, open_existing};
 use crate::config::Config;
 use crate::identity;
 use crate::source::DataDirLock;
@@ -90,7 +92,7 @@ pub async fn backup(
     is_verifying: bool,
     progress: &Progress,
 ) -> anyhow::Result<BackupReport> {
-    let source = Store::open_existing(config).await?;
+    let source = open_existing(config).await?;
     let made = into_directory(config, &source, directory, is_verifying, progress).await;
     progress.end();
     source.close().await;

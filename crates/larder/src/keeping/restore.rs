@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use record::Serial;
-use store::{BlobStore, Records, RecordsOptions, RestoreError};
+use store::{BlobStore, Records, RecordsOptions, RestoreError, Store};
 
 use super::copy::{Carried, Loss, Manner, carry};
 use super::named::who_names;
-use super::{Named, Progress, Store};
+use super::{Named, Progress, open_directory};
 use crate::config::Config;
 use crate::identity;
 use crate::setup;
@@ -50,7 +50,7 @@ pub async fn restore(
     is_loss_allowed: bool,
     progress: &Progress,
 ) -> anyhow::Result<RestoreReport> {
-    let source = Store::open_directory(directory).await?;
+    let source = open_directory(directory).await?;
     let restored = from_store(config, &source, is_loss_allowed, progress).await;
     progress.end();
     source.close().await;

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use record::{Digest, Serial};
+use store::Store;
 use store::blobs::SweepReport;
-use store::{BlobStore, Records};
 
 use super::Named;
 use crate::identity;
@@ -58,22 +58,17 @@ pub struct SweepOutcome {
 /// # Errors
 /// Records and blobs that do not carry the same name; what cannot be read or deleted; what was deleted until then
 /// stays deleted.
-pub async fn sweep(
-    records: &Records,
-    blobs: &BlobStore,
-    plan: SweepPlan,
-    known: &Known,
-) -> anyhow::Result<SweepOutcome> {
+pub async fn sweep(store: &Store, plan: SweepPlan, known: &Known) -> anyhow::Result<SweepOutcome> {
     if !plan.is_dry_run {
         // However many blobs there are, and whatever was forced: those of a store that is not known stay.
-        identity::check_before_sweep(records, blobs).await?;
+        identity::check_before_sweep(store).await?;
     }
     // Taken first: what is put from now on is young.
     let now = SystemTime::now();
-    let named = Named::read(records).await?;
+    let named = Named::read(&store.records).await?;
     if !plan.is_dry_run {
         // What is deleted for these records, no older ones may miss.
-        blobs.note_serial(named.serial).await?;
+        store.blobs.note_serial(named.serial).await?;
     }
     let vanished = match known.serial == named.serial {
         true => known.digests.iter().filter(|digest| !named.contains(digest)).count() as u64,
@@ -86,7 +81,7 @@ pub async fn sweep(
         is_refused = !plan.is_dry_run && !plan.is_forced && is_suspicious(seen);
         !plan.is_dry_run && !is_refused
     };
-    let report = blobs.sweep(is_named, plan.grace, now, may_remove).await?;
+    let report = store.blobs.sweep(is_named, plan.grace, now, may_remove).await?;
     let (serial, named) = (named.serial, named.sizes.len() as u64);
     Ok(SweepOutcome { serial, named, vanished, report, is_refused })
 }

@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use record::{Digest, Key, Record, Serial};
+use record::{Digest, Key, Record, Serial, Trouble};
 use serde::{Serialize, Serializer};
 use store::blobs::Verdict;
-use store::{BlobError, BlobStore};
+use store::{BlobError, BlobStore, Intake, Store};
 
 use super::copy::{damaged, wrong_size};
 use super::named::{blobs_of_body, who_names};
-use super::{AT_ONCE_MAX, Named, Progress, Store, blob_name};
+use super::{AT_ONCE_MAX, Named, Progress, blob_name};
 use crate::identity::{self, Older};
-use crate::stored::is_enough;
+use crate::stored::Stored;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -138,14 +138,14 @@ pub async fn verify(
 async fn look(store: &Store, is_quick: bool, progress: &Progress) -> anyhow::Result<VerifyReport> {
     let mut report = VerifyReport::default();
     progress.begin("reading records");
-    let mut reading = Reading::default();
+    let mut reading = Reading { stored: Intake::new(Stored::default()), named: Named::default() };
     let read = store.records.verify(|record| {
         progress.step();
         reading.take(record, &mut report);
     });
     let (serial, flaws) = read.await?;
     report.serial = serial;
-    let named = reading.finish(&mut report);
+    let named = reading.finish(serial, &mut report);
     report.faults.splice(0..0, flaws.into_iter().map(|flaw| Fault::Database { flaw }));
     if let Some(flaw) = strangers(store).await? {
         report.faults.push(Fault::Database { flaw });
@@ -165,7 +165,7 @@ async fn strangers(store: &Store) -> anyhow::Result<Option<String>> {
     Ok(match (known, found) {
         (_, None) => None,
         (Some(known), Some(found)) if known == found => {
-            let older = identity::older(&store.records, &store.blobs, &known).await?;
+            let older = identity::older(store, &known).await?;
             older.map(|Older { found, noted }| {
                 format!(
                     "the records are an older copy, at serial {found}, but the blobs know that they were at serial {noted}"
@@ -182,20 +182,13 @@ async fn strangers(store: &Store) -> anyhow::Result<Option<String>> {
 }
 
 /// Records on their way through the surfaces.
-#[derive(Default)]
 struct Reading {
-    pending: Vec<Record>,
-    accounts: account::Snapshot,
-    articles: article::Snapshot,
-    index: pypi::Snapshot,
+    stored: Intake<Stored>,
     named: Named,
 }
 
 impl Reading {
     fn take(&mut self, record: Record, report: &mut VerifyReport) {
-        if is_enough(&self.pending, &record) {
-            self.apply(report);
-        }
         let kind = record.key.as_str().split('/').next().unwrap_or_default();
         match report.records.get_mut(kind) {
             Some(count) => *count += 1,
@@ -212,35 +205,15 @@ impl Reading {
                 report.faults.push(Fault::Record { key: record.key.clone(), flaw });
             }
         }
-        self.pending.push(record);
+        self.stored.take(record);
     }
 
-    fn apply(&mut self, report: &mut VerifyReport) {
-        let mut troubled = |key: Key, reason: String| {
-            let flaw = format!("cannot be read: {reason}");
-            report.faults.push(Fault::Record { key, flaw });
-        };
-        let (accounts, troubles) = self.accounts.apply(&self.pending);
-        self.accounts = accounts;
-        for trouble in troubles {
-            troubled(trouble.key.clone(), trouble.reason.to_string());
+    fn finish(self, serial: Serial, report: &mut VerifyReport) -> Named {
+        let (stored, news) = self.stored.finish(serial);
+        for Trouble { key, reason, .. } in news.troubles {
+            report.faults.push(Fault::Record { key, flaw: format!("cannot be read: {reason}") });
         }
-        let articles = self.articles.apply(&self.pending);
-        self.articles = articles.snapshot;
-        for trouble in articles.troubles {
-            troubled(trouble.key, trouble.reason.to_string());
-        }
-        let index = self.index.apply(&self.pending);
-        self.index = index.snapshot;
-        for trouble in index.troubles {
-            troubled(trouble.key, trouble.reason.to_string());
-        }
-        self.pending.clear();
-    }
-
-    fn finish(mut self, report: &mut VerifyReport) -> Named {
-        self.apply(report);
-        for article in self.articles.articles() {
+        for article in stored.articles.articles() {
             for number in 1..=article.highest().0 {
                 let revision = article::Revision(number);
                 if article.revision(revision).is_none() && !article.unreadable().contains(&revision)

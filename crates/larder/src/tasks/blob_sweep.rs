@@ -57,7 +57,7 @@ pub async fn sweep(app: &App) {
         Ok(known) => known,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
-    let swept = keeping::sweep(&app.keeper.records, &app.keeper.blobs, plan, &known).await;
+    let swept = keeping::sweep(&app.store, plan, &known).await;
     if let Ok(vanished @ 1..) = swept.as_ref().map(|outcome| outcome.vanished) {
         app.metrics.blob_sweep_failures.inc();
         tracing::error!(

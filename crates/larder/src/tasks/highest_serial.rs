@@ -43,7 +43,7 @@ pub async fn note_up_to(app: &App, serial: Serial) {
     if serial == Serial::ZERO {
         return;
     }
-    match tokio::time::timeout(TIMEOUT, app.keeper.blobs.note_serial(serial)).await {
+    match tokio::time::timeout(TIMEOUT, app.store.blobs.note_serial(serial)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             tracing::warn!(%error, "it cannot be noted beside the blobs how far the records have come");

@@ -43,7 +43,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 
 /// Reads the blobs whose digest begins with `part`, within `period` if there are not too many.
 async fn scrub(app: &App, part: u8, period: Duration) {
-    let digests = match keeping::named_in_part(&app.keeper.records, part).await {
+    let digests = match keeping::named_in_part(&app.store.records, part).await {
         Ok(digests) => digests,
         Err(error) => {
             tracing::debug!(%error, "the blobs that are named cannot be told");
@@ -63,11 +63,11 @@ async fn scrub(app: &App, part: u8, period: Duration) {
 
 /// Compares one blob with its digest; returns its size in bytes, zero if it cannot be told.
 async fn verify(app: &App, digest: Digest) -> u64 {
-    let blobs = &app.keeper.blobs;
+    let blobs = &app.store.blobs;
     match blobs.verify(digest).await {
         Ok(Verdict::Missing) => {
             // Its record may have been deleted since, and a sweep been by.
-            match keeping::is_named(&app.keeper.records, digest).await {
+            match keeping::is_named(&app.store.records, digest).await {
                 Ok(true) => blobs.note(digest, Verdict::Missing),
                 Ok(false) => {}
                 Err(error) => tracing::debug!(%error, "it cannot be told whether a blob is named"),

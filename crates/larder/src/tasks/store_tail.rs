@@ -1,20 +1,19 @@
 //! Follows the store: serials -> records -> the next state of every surface -> publish.
 //!
 //! The first look loads everything; each later one takes what was committed since, by this process or by
-//! another. A store that cannot be read changes nothing but a log line, a metric and [`Keeper::trouble`]; nor
-//! does one that fell back behind what was read of it, until this process is started again.
+//! another. A store that cannot be read changes nothing but a log line, a metric and
+//! [`Keeper::trouble`](stored::Keeper::trouble); nor does one that fell back behind what was read of it, until this process is started again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use record::{Record, Serial};
-use store::ReadError;
 use store::records::Rewound;
+use store::{Follower, ReadError};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::stored::{Keeper, Stored, is_enough};
+use crate::stored::{self, Stored};
 use crate::tasks::highest_serial;
 
 /// Shortest and longest wait after a failure.
@@ -26,19 +25,23 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let keeper = &app.keeper;
-    let mut current = Stored::default();
+    let mut first = Stored::default();
     if app.config.python.devpi_defaults {
-        current.index = pypi::Snapshot::with_strangers_adding_test_results();
+        first.index = pypi::Snapshot::with_strangers_adding_test_results();
     }
+    let mut follower = Follower::new(app.store.records.clone(), first);
     let mut is_first = true;
     let mut retry = RETRY.0;
     let mut indexing: Option<JoinHandle<article::SearchIndex>> = None;
     let mut is_rewound = false;
     loop {
         let started_at = Instant::now();
-        let Some(look) = shutdown.run_until_cancelled(next(keeper, &current)).await else { return };
+        let before = follower.state().serial;
+        let Some(look) = shutdown.run_until_cancelled(follower.catch_up()).await else { return };
         match look {
-            Ok((next, records)) => {
+            Ok(news) => {
+                stored::log(&news.troubles);
+                let serial = follower.state().serial;
                 retry = RETRY.0;
                 is_rewound = false;
                 app.metrics.store_is_rewound.set(0);
@@ -47,22 +50,22 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 }
                 if is_first {
                     let seconds = started_at.elapsed().as_secs_f64();
-                    tracing::info!(serial = next.serial.0, records, seconds, "loaded the store");
+                    let records = news.records;
+                    tracing::info!(serial = serial.0, records, seconds, "loaded the store");
                 }
-                if is_first || next.serial > current.serial {
-                    app.metrics.store_serial.set(i64::try_from(next.serial.0).unwrap_or(i64::MAX));
-                    keeper.publish(next.clone());
-                    current = next;
+                if is_first || serial > before {
+                    app.metrics.store_serial.set(i64::try_from(serial.0).unwrap_or(i64::MAX));
+                    keeper.publish(follower.state().clone());
                 }
                 keeper.looked(started_at);
                 is_first = false;
-                if current.articles.wants_index() && indexing.is_none() {
-                    let articles = current.articles.clone();
+                if follower.state().articles.wants_index() && indexing.is_none() {
+                    let articles = follower.state().articles.clone();
                     indexing = Some(tokio::task::spawn_blocking(move || articles.build_index()));
                 }
                 tokio::select! {
                     () = shutdown.cancelled() => return,
-                    newer = keeper.records.wait(current.serial) => {
+                    newer = app.store.records.wait(serial) => {
                         if newer.is_none() {
                             return;
                         }
@@ -72,6 +75,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                         indexing = None;
                         match index {
                             Ok(index) => {
+                                let current = follower.state_mut();
                                 current.articles = current.articles.with_index(index);
                                 keeper.publish(current.clone());
                             }
@@ -100,7 +104,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 if is_rewound && !was_rewound {
                     // The next start must find out that something is missing, whatever it finds. The note comes before the
                     // log line: an operator who reads that line may restart at once.
-                    highest_serial::note_up_to(&app, current.serial).await;
+                    highest_serial::note_up_to(&app, before).await;
                 }
                 app.metrics.store_is_rewound.set(is_rewound.into());
                 let is_news = keeper.set_trouble(Some(error.to_string()));
@@ -130,23 +134,4 @@ async fn finished(
         Some(indexing) => indexing.await,
         None => std::future::pending().await,
     }
-}
-
-/// The state after everything that was committed since `current`, and how many records that were.
-async fn next(keeper: &Keeper, current: &Stored) -> Result<(Stored, usize), ReadError> {
-    let mut next = current.clone();
-    let mut pending: Vec<Record> = Vec::new();
-    let mut records = 0;
-    let serial: Serial = keeper
-        .records
-        .read_after(current.serial, |record| {
-            records += 1;
-            if is_enough(&pending, &record) {
-                next = next.apply(&pending, current.serial);
-                pending.clear();
-            }
-            pending.push(record);
-        })
-        .await?;
-    Ok((next.apply(&pending, serial), records))
 }

@@ -261,8 +261,7 @@ async fn body(
         }
         (None, part) => {
             let (start, end) = part.unwrap_or((0, size_bytes));
-            let blob =
-                app.keeper.blobs.open_blob(content_facts.digest).await.map_err(unreadable)?;
+            let blob = app.store.blobs.open_blob(content_facts.digest).await.map_err(unreadable)?;
             let blob = blob.ok_or_else(|| lost(app, content_facts))?;
             let body = Body::from_stream(blob.read_range(start..end));
             ([(CONTENT_LENGTH, end - start)], body).into_response()
@@ -311,7 +310,7 @@ async fn load(app: &App, facts: &Facts) -> Result<Arc<Content>, HttpError> {
     if let Some(content) = app.contents.at_hand(&facts.digest) {
         return Ok(content);
     }
-    let content = app.contents.load(&app.keeper.blobs, &facts.digest).await.map_err(unreadable)?;
+    let content = app.contents.load(&app.store.blobs, &facts.digest).await.map_err(unreadable)?;
     content.ok_or_else(|| lost(app, facts))
 }
 
@@ -320,7 +319,7 @@ pub(super) async fn bytes(app: &App, facts: &Facts) -> Result<Bytes, HttpError> 
     if app.contents.keeps(facts.size_bytes) {
         return Ok(load(app, facts).await?.encoded(Encoding::Identity).1.clone());
     }
-    let bytes = app.keeper.blobs.bytes(facts.digest, facts.size_bytes).await.map_err(unreadable)?;
+    let bytes = app.store.blobs.bytes(facts.digest, facts.size_bytes).await.map_err(unreadable)?;
     bytes.ok_or_else(|| lost(app, facts))
 }
 
@@ -337,7 +336,7 @@ fn unreadable(error: store::BlobError) -> HttpError {
 
 /// The answer where a content that a record names is not in the store, which is counted.
 pub(super) fn lost(app: &App, facts: &Facts) -> HttpError {
-    app.keeper.blobs.note(facts.digest, store::blobs::Verdict::Missing);
+    app.store.blobs.note(facts.digest, store::blobs::Verdict::Missing);
     tracing::error!(digest = %facts.digest, "a content is missing from the store");
     HttpError::new(
         StatusCode::INTERNAL_SERVER_ERROR,

@@ -203,7 +203,7 @@ async fn restore(
     // Its blob gets a new name-giver, so that no sweep takes it before.
     let content = stored.articles.revision(&name, from).and_then(|facts| facts.content());
     if let Some(content) = content
-        && !app.keeper.blobs.touch(content.digest).await.map_err(unwritable)?
+        && !app.store.blobs.touch(content.digest).await.map_err(unwritable)?
     {
         return Err(read::lost(app, content).into());
     }
@@ -357,7 +357,7 @@ async fn receive(
     if let Some(known) = known {
         ContentType::parse(known).map_err(bad)?;
     }
-    let mut upload = app.keeper.blobs.begin(bytes_max);
+    let mut upload = app.store.blobs.begin(bytes_max);
     let mut inspector = Inspector::new();
     let merged_bytes_max =
         usize::try_from(app.config.article.merge_bytes_max).unwrap_or(usize::MAX);

@@ -167,7 +167,7 @@ fn documented<'view>(versions: &[VersionView<'view>], version: &str) -> Option<&
 
 async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
     let opening = async {
-        let blobs = &app.keeper.blobs;
+        let blobs = &app.store.blobs;
         let (file, is_copy) = match blobs.local_path(digest) {
             Some(path) => match tokio::fs::File::open(path).await {
                 Ok(file) => (file.into_std().await, false),
@@ -223,7 +223,7 @@ async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
 async fn copied(app: &App, digest: Digest) -> Result<File, Unopened> {
     let failed = |error: &dyn std::fmt::Display| Unopened::Failed(error.to_string());
     let _permit = app.documentation.copying.acquire().await.map_err(|error| failed(&error))?;
-    let blob = app.keeper.blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
+    let blob = app.store.blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
     let blob = blob.ok_or(Unopened::Missing)?;
     if blob.size_bytes() > COPY_BYTES_MAX {
         return Err(Unopened::Large(blob.size_bytes()));

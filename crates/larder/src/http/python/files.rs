@@ -127,7 +127,7 @@ pub(super) async fn add_tox_result(
     if !parsed(&ask.app, bytes.len(), move || is_flat_json(&looked_at)).await {
         return Err(BodyError::NotJson.into());
     }
-    let blob = ask.app.keeper.blobs.put(bytes).await.map_err(|error| {
+    let blob = ask.app.store.blobs.put(bytes).await.map_err(|error| {
         tracing::error!(%error, "a test result cannot be kept");
         HttpError::unavailable("the test result cannot be kept now; nothing was written", 5)
     })?;
@@ -174,7 +174,7 @@ fn accelerated(ask: &Ask, digest: &Digest) -> Option<String> {
         return None;
     }
     let prefix = ask.app.config.python.accel_redirect.as_ref()?.to_str()?;
-    ask.app.keeper.blobs.local_path(*digest)?;
+    ask.app.store.blobs.local_path(*digest)?;
     let text = digest.to_string();
     Some(format!("{}/sha256/{}/{}/{text}", prefix.trim_end_matches('/'), &text[..2], &text[2..4]))
 }
@@ -227,7 +227,7 @@ async fn send(
     let request = &ask.head.headers;
     let etag = format!("\"sha256-{digest}\"");
     let modified_at = SystemTime::from(file.uploaded_at());
-    let blobs = &ask.app.keeper.blobs;
+    let blobs = &ask.app.store.blobs;
     let mut response = if is_current(request, &etag, modified_at) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {

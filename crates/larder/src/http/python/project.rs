@@ -209,7 +209,7 @@ pub(super) async fn metadata(
     app: &Arc<App>,
     versions: &[VersionView<'_>],
 ) -> Result<MetadataBytes, HttpError> {
-    let blobs = &app.keeper.blobs;
+    let blobs = &app.store.blobs;
     let reading = devpi::metadata_digests(versions).into_iter().map(|digest| async move {
         let bytes = blobs.bytes(digest, release_metadata::BYTES_MAX).await.map_err(|error| {
             tracing::error!(%error, "a release's metadata cannot be read");

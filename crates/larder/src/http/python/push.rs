@@ -148,7 +148,7 @@ fn unauthorized(text: String) -> Refused {
 
 /// Makes what a batch names young, so that it is not swept before it is committed.
 async fn touch(ask: &Ask, batch: &Batch) -> Result<(), HttpError> {
-    let blobs = &ask.app.keeper.blobs;
+    let blobs = &ask.app.store.blobs;
     let digests: Vec<_> = batch.writes.iter().flat_map(|write| write.blobs.clone()).collect();
     let touching = digests.into_iter().map(|digest| async move {
         let is_there = blobs.touch(digest).await.map_err(|error| {

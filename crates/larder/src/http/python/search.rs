@@ -151,7 +151,7 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
         let metadata = hit.metadata;
         async move {
             let Some(digest) = metadata else { return Ok::<_, HttpError>(String::new()) };
-            let blobs = &app.keeper.blobs;
+            let blobs = &app.store.blobs;
             let bytes = match blobs.bytes(digest, release_metadata::BYTES_MAX).await {
                 // One release does not hide the others.
                 Err(BlobError::TooLarge { .. }) => None,

@@ -155,7 +155,7 @@ async fn read<'snapshot>(
 }
 
 async fn stored(app: &App, file: &ReleaseFile) -> Result<Option<Bytes>, HttpError> {
-    app.keeper.blobs.bytes(*file.digest(), BYTES_MAX).await.map_err(|error| {
+    app.store.blobs.bytes(*file.digest(), BYTES_MAX).await.map_err(|error| {
         tracing::error!(%error, "a test result cannot be read");
         HttpError::unavailable("the test result cannot be read now; it has been logged", 5)
     })

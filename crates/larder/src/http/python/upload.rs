@@ -248,7 +248,7 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
                 if content.is_some() {
                     return Err(bad("the form has two fields `content`, and one was expected"));
                 }
-                let mut upload = ask.app.keeper.blobs.begin(bytes_max);
+                let mut upload = ask.app.store.blobs.begin(bytes_max);
                 let mut hasher = DigestHasher::of_all();
                 let mut spooled_bytes = 0;
                 while let Some(piece) = field.chunk().await.map_err(broken)? {
@@ -551,7 +551,7 @@ async fn merged(
 }
 
 async fn read_metadata(ask: &Ask, digest: Digest) -> Result<Metadata, Refused> {
-    let bytes = ask.app.keeper.blobs.bytes(digest, release_metadata::BYTES_MAX).await;
+    let bytes = ask.app.store.blobs.bytes(digest, release_metadata::BYTES_MAX).await;
     let bytes = bytes.map_err(|error| {
         tracing::error!(%error, "a release's metadata cannot be read");
         HttpError::unavailable("the release's metadata cannot be read now", 5)
@@ -566,7 +566,7 @@ async fn put_json(ask: &Ask, metadata: &Metadata) -> Result<Digest, Refused> {
 }
 
 async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, Refused> {
-    let blob = ask.app.keeper.blobs.put(bytes).await;
+    let blob = ask.app.store.blobs.put(bytes).await;
     Ok(blob.map_err(|error| unwritable(error, 0))?.digest)
 }
 

@@ -74,7 +74,7 @@ fn a_lost_content() {
     store(&server, "a/0", b"one");
     store(&server, "b/0", b"two");
     let digest = record::Digest::of(b"one");
-    let path = server.app.keeper.blobs.local_path(digest).expect("a directory");
+    let path = server.app.store.blobs.local_path(digest).expect("a directory");
     std::fs::remove_file(&path).expect("it is there");
     let response = server.get("/article/a");
     assert_eq!(response.status, 500, "{}", response.text());

@@ -122,7 +122,7 @@ impl<'stage> Release<'stage> {
         let of = |role| all.iter().copied().filter(|file| file.role() == role).collect();
         let (files, docs) = (of(FileRole::Release), of(FileRole::Docs));
         let known = source.release;
-        let bytes = ask.app.keeper.blobs.bytes(known.metadata, release_metadata::BYTES_MAX).await;
+        let bytes = ask.app.store.blobs.bytes(known.metadata, release_metadata::BYTES_MAX).await;
         let bytes = bytes.map_err(|error| {
             tracing::error!(%error, "a release's metadata cannot be read");
             HttpError::unavailable("the release's metadata cannot be read now", 5)
@@ -226,7 +226,7 @@ impl<'stage> Release<'stage> {
         file: &ReleaseFile,
         filename: &str,
     ) -> Result<(Part, Movement), String> {
-        let blob = ask.app.keeper.blobs.open_blob(*file.digest()).await.map_err(|error| {
+        let blob = ask.app.store.blobs.open_blob(*file.digest()).await.map_err(|error| {
             tracing::error!(%error, "a file cannot be read");
             "the file cannot be read from the store now".to_owned()
         })?;

@@ -1,0 +1,163 @@
+//! [`Follower`]: a state that is made of records, brought up to date commit by commit.
+//!
+//! the serial of a state -> the records that were committed after it -> whole commits -> [`State::apply`] -> the next
+//! state. A first load and every later look are the same step, [`Follower::catch_up`]. Records that come by another way
+//! go through an [`Intake`]. What a record means, only the state knows.
+
+use record::{Record, Serial, Trouble};
+
+use crate::{ReadError, Records};
+
+/// Records that are applied at a time, so that a first load is never wholly in memory twice.
+const APPLIED_AT_ONCE_MIN: usize = 8_192;
+
+/// A state that is made of records and of nothing else. Cloning it is cheap.
+pub trait State: Clone {
+    /// The last commit that is in it.
+    fn serial(&self) -> Serial;
+
+    /// The state after `records`, which are whole commits in the order of their serials, and what was wrong with some of
+    /// them. `serial` is what [`State::serial`] is from then on.
+    #[must_use]
+    fn apply(&self, records: &[Record], serial: Serial) -> (Self, Vec<Trouble>);
+}
+
+/// What a look at the records brought.
+#[derive(Debug, Default)]
+pub struct News {
+    /// How many records there were.
+    pub records: usize,
+    /// The records that cannot be read.
+    pub troubles: Vec<Trouble>,
+}
+
+/// A state, and the records that it follows.
+pub struct Follower<S> {
+    records: Records,
+    state: S,
+}
+
+impl<S: State + Send> Follower<S> {
+    /// Follows `records` from `state` on. Nothing is read yet.
+    pub fn new(records: Records, state: S) -> Follower<S> {
+        Follower { records, state }
+    }
+
+    /// The state as of the last look.
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    /// The state as of the last look, to change what no record says: an index that was built over it.
+    pub fn state_mut(&mut self) -> &mut S {
+        &mut self.state
+    }
+
+    /// The state as of the last look, which is followed no more.
+    pub fn into_state(self) -> S {
+        self.state
+    }
+
+    /// The records that are followed.
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// Takes in what was committed since the last look.
+    ///
+    /// # Errors
+    /// [`ReadError`]; then the state stays what it was.
+    pub async fn catch_up(&mut self) -> Result<News, ReadError> {
+        let after = self.state.serial();
+        let mut intake = Intake::new(self.state.clone());
+        let serial = self.records.read_after(after, |record| intake.take(record)).await?;
+        let (state, news) = intake.finish(serial);
+        self.state = state;
+        Ok(news)
+    }
+}
+
+/// Takes records one by one, by ascending serial, and applies them in whole commits.
+pub struct Intake<S> {
+    state: S,
+    pending: Vec<Record>,
+    news: News,
+}
+
+impl<S: State> Intake<S> {
+    /// Goes on from `state`.
+    pub fn new(state: S) -> Intake<S> {
+        Intake { state, pending: Vec::new(), news: News::default() }
+    }
+
+    /// Takes the next record.
+    pub fn take(&mut self, record: Record) {
+        let ends_commit = self.pending.last().is_some_and(|last| last.serial < record.serial);
+        if ends_commit && self.pending.len() >= APPLIED_AT_ONCE_MIN {
+            self.apply(self.state.serial());
+        }
+        self.news.records += 1;
+        self.pending.push(record);
+    }
+
+    /// The state after all of them, at `serial`.
+    pub fn finish(mut self, serial: Serial) -> (S, News) {
+        self.apply(serial);
+        (self.state, self.news)
+    }
+
+    fn apply(&mut self, serial: Serial) {
+        let (next, troubles) = self.state.apply(&self.pending, serial);
+        self.state = next;
+        self.news.troubles.extend(troubles);
+        self.pending.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Key;
+
+    use super::*;
+
+    /// How many records came at a time, and the serial of the state that they came to.
+    #[derive(Clone, Default)]
+    struct Slices(Vec<(usize, u64)>, Serial);
+
+    impl State for Slices {
+        fn serial(&self) -> Serial {
+            self.1
+        }
+
+        fn apply(&self, records: &[Record], serial: Serial) -> (Slices, Vec<Trouble>) {
+            let mut slices = self.0.clone();
+            slices.push((records.len(), serial.0));
+            (Slices(slices, serial), Vec::new())
+        }
+    }
+
+    /// `commits`: how many records each one has.
+    #[track_caller]
+    fn check(commits: &[usize], expected: &[(usize, u64)]) {
+        let mut intake = Intake::new(Slices::default());
+        for (serial, count) in (1..).map(Serial).zip(commits) {
+            for _ in 0..*count {
+                let key = Key::new("a").expect("a key");
+                intake.take(Record { key, serial, body: None, blobs: Vec::new() });
+            }
+        }
+        let (slices, news) = intake.finish(Serial(9));
+        assert_eq!((slices.0.as_slice(), slices.1), (expected, Serial(9)), "{commits:?}");
+        assert_eq!(news.records, commits.iter().sum::<usize>());
+    }
+
+    #[test]
+    fn a_commit_is_applied_whole() {
+        const MANY: usize = APPLIED_AT_ONCE_MIN;
+        check(&[], &[(0, 9)]);
+        check(&[1, 1, 1], &[(3, 9)]);
+        check(&[MANY - 1, 1], &[(MANY, 9)]);
+        check(&[MANY, 1], &[(MANY, 0), (1, 9)]);
+        check(&[1, 3 * MANY, 1, 1], &[(3 * MANY + 1, 0), (2, 9)]);
+    }
+}
