@@ -39,4 +39,6 @@ pub use revision::{Kind, Revision, RevisionError, RevisionFacts};
 pub use search::{SearchIndex, fold};
 pub use snapshot::{Applied, Article, ListQuery, Page, Snapshot};
 pub use tag::RevisionTag;
-pub use write::{Change, Checked, Delete, Limits, Put, Restore, Stale, WriteError, resolve_base};
+pub use write::{
+    Announced, Change, Checked, Delete, Limits, Put, Restore, Stale, WriteError, resolve_base,
+};

@@ -338,6 +338,32 @@ pub fn resolve_base(
     }
 }
 
+/// A new text that has not come yet: what is known of it without its content.
+#[derive(Clone, Copy, Debug)]
+pub struct Announced<'text> {
+    /// The article.
+    pub name: &'text ArticleName,
+    /// The revision that the text was made from.
+    pub base: Revision,
+    /// Who writes.
+    pub author: &'text str,
+    /// Why.
+    pub comment: &'text str,
+}
+
+impl Announced<'_> {
+    /// Checks all that [`Change::check`] checks of a [`Put`], except what depends on its content.
+    ///
+    /// # Errors
+    /// [`WriteError`], for the first rule that the write breaks whatever it contains.
+    pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<(), WriteError> {
+        let Announced { name, base, author, comment } = *self;
+        check_author(author, comment.trim(), limits)?;
+        check_base(What::Put(None), name, snapshot.article(name), base)?;
+        next(name, base).map(drop)
+    }
+}
+
 impl Change {
     /// The name of the article that this write changes.
     pub fn name(&self) -> &ArticleName {
@@ -360,19 +386,23 @@ impl Change {
                 (name, *base, author, comment.trim(), *at)
             }
         };
-        check_text("author", author, 1, AUTHOR_BYTES_MAX)?;
-        check_text("comment", comment, 0, limits.comment_bytes_max)?;
+        check_author(author, comment, limits)?;
         let article = snapshot.article(name);
-        if let Change::Put(put) = self {
-            check_size(&put.content, limits)?;
-        }
-        self.check_base(article, base)?;
+        let what = match self {
+            Change::Put(put) => {
+                check_size(&put.content, limits)?;
+                What::Put(Some(&put.content))
+            }
+            Change::Delete(_) => What::Delete,
+            Change::Restore(_) => What::Restore,
+        };
+        check_base(what, name, article, base)?;
         let kind = match self {
             Change::Put(put) => Kind::Put(put.content.clone()),
             Change::Delete(_) => Kind::Deleted,
             Change::Restore(restore) => restored(name, article, restore.from)?,
         };
-        let revision = base.next().ok_or_else(|| WriteError::Full { name: name.clone() })?;
+        let revision = next(name, base)?;
         // Every database and client keeps microseconds, but not always more.
         let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
         let key = key(name, revision);
@@ -388,39 +418,59 @@ impl Change {
         let tag = RevisionTag::new(revision, content);
         Ok(Checked { batch, name: name.clone(), revision, key, tag })
     }
+}
 
-    /// Checks that `base` is the latest revision, and that the article's state allows this write.
-    fn check_base(&self, article: Option<&Arc<Article>>, base: Revision) -> Result<(), WriteError> {
-        let name = || self.name().clone();
-        let Some(article) = article else {
-            return match (self, base) {
-                (Change::Put(_), Revision::NONE) => Ok(()),
-                _ => Err(WriteError::NotFound { name: name() }),
-            };
+/// What a write does to the article.
+#[derive(Clone, Copy)]
+enum What<'content> {
+    /// Gives it a new text, if that is known.
+    Put(Option<&'content Content>),
+    Delete,
+    Restore,
+}
+
+/// Checks that `base` is the latest revision, and that the article's state allows this write.
+fn check_base(
+    what: What<'_>,
+    name: &ArticleName,
+    article: Option<&Arc<Article>>,
+    base: Revision,
+) -> Result<(), WriteError> {
+    let Some(article) = article else {
+        return match (what, base) {
+            (What::Put(_), Revision::NONE) => Ok(()),
+            _ => Err(WriteError::NotFound { name: name.clone() }),
         };
-        let latest = match article.latest() {
-            Some(latest) if latest.revision == article.highest() => latest,
-            _ => {
-                let revision = article.highest();
-                return Err(WriteError::Unreadable { name: name(), revision });
-            }
-        };
-        let has_same_content =
-            matches!(self, Change::Put(put) if latest.content() == Some(&put.content));
-        let stale =
-            || Box::new(Stale { name: name(), base, latest: latest.clone(), has_same_content });
-        if base > latest.revision {
-            return Err(WriteError::Future { name: name(), base, latest: latest.revision });
+    };
+    let latest = match article.latest() {
+        Some(latest) if latest.revision == article.highest() => latest,
+        _ => {
+            let revision = article.highest();
+            return Err(WriteError::Unreadable { name: name.clone(), revision });
         }
-        let is_deleted = latest.is_deleted();
-        match self {
-            Change::Delete(_) if is_deleted => Err(WriteError::Deleted(stale())),
-            _ if base == latest.revision => Ok(()),
-            _ if is_deleted => Err(WriteError::Deleted(stale())),
-            _ if base == Revision::NONE => Err(WriteError::AlreadyExists(stale())),
-            _ => Err(WriteError::Stale(stale())),
-        }
+    };
+    let has_same_content =
+        matches!(what, What::Put(Some(content)) if latest.content() == Some(content));
+    let stale = || {
+        let (name, latest) = (name.clone(), latest.clone());
+        Box::new(Stale { name, base, latest, has_same_content })
+    };
+    if base > latest.revision {
+        return Err(WriteError::Future { name: name.clone(), base, latest: latest.revision });
     }
+    let is_deleted = latest.is_deleted();
+    match what {
+        What::Delete if is_deleted => Err(WriteError::Deleted(stale())),
+        _ if base == latest.revision => Ok(()),
+        _ if is_deleted => Err(WriteError::Deleted(stale())),
+        _ if base == Revision::NONE => Err(WriteError::AlreadyExists(stale())),
+        _ => Err(WriteError::Stale(stale())),
+    }
+}
+
+/// The revision after `base`.
+fn next(name: &ArticleName, base: Revision) -> Result<Revision, WriteError> {
+    base.next().ok_or_else(|| WriteError::Full { name: name.clone() })
 }
 
 fn restored(
@@ -448,6 +498,11 @@ fn check_size(content: &Content, limits: &Limits) -> Result<(), WriteError> {
         true => Ok(()),
         false => Err(WriteError::TooLarge { size_bytes, size_bytes_max }),
     }
+}
+
+fn check_author(author: &str, comment: &str, limits: &Limits) -> Result<(), WriteError> {
+    check_text("author", author, 1, AUTHOR_BYTES_MAX)?;
+    check_text("comment", comment, 0, limits.comment_bytes_max)
 }
 
 fn check_text(
@@ -493,6 +548,21 @@ mod tests {
             Err(error) => error.code().to_owned(),
         };
         assert_eq!(found, expected, "{change:?}");
+        if let Change::Put(put) = change {
+            check_announced(put, &found);
+        }
+    }
+
+    /// Before a text has come, it is refused for the same reason, unless that is its content.
+    #[track_caller]
+    fn check_announced(put: &Put, found: &str) {
+        let Put { name, base, author, comment, .. } = put;
+        let announced = Announced { name, base: *base, author, comment };
+        let early = announced.check(&sample().snapshot, &Limits::default());
+        match early {
+            Ok(()) => assert!(found.parse::<u32>().is_ok() || found == "too_large", "{put:?}"),
+            Err(error) => assert_eq!(error.code(), found, "{put:?}"),
+        }
     }
 
     #[test]

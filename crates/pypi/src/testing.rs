@@ -146,24 +146,30 @@ impl World {
             true => FileRole::Docs,
             false => FileRole::Release,
         };
-        change::upload::file(
-            &self.snapshot,
-            &FileUpload {
-                stage: &stage_name(stage),
-                project: &project_name(project),
-                version: &Version::parse(version).expect("a version"),
-                filename: &Filename::parse(filename).expect("a file name"),
-                role,
-                digest: Digest::of(content.as_bytes()),
-                size_bytes: content.len() as u64,
-                requires_python: is_wheel.then_some(">=3.9"),
-                core_metadata: is_wheel.then(|| Digest::of(b"METADATA")),
-                metadata: Some(Digest::of(&metadata(project, version))),
-                who: Some(&user_name("alice")),
-                at: now(),
-                log: &[],
-            },
-        )
+        let upload = FileUpload {
+            stage: &stage_name(stage),
+            project: &project_name(project),
+            version: &Version::parse(version).expect("a version"),
+            filename: &Filename::parse(filename).expect("a file name"),
+            role,
+            digest: Digest::of(content.as_bytes()),
+            size_bytes: content.len() as u64,
+            requires_python: is_wheel.then_some(">=3.9"),
+            core_metadata: is_wheel.then(|| Digest::of(b"METADATA")),
+            metadata: Some(Digest::of(&metadata(project, version))),
+            who: Some(&user_name("alice")),
+            at: now(),
+            log: &[],
+        };
+        let decision = change::upload::file(&self.snapshot, &upload);
+        // What is told before the metadata is known, holds afterwards.
+        let early = FileUpload { metadata: None, ..upload };
+        match change::upload::is_kept(&self.snapshot, &early) {
+            Ok(true) => assert_eq!(decision, Ok(Decision::AlreadyThere)),
+            Ok(false) => assert!(decision.is_ok(), "{decision:?}"),
+            Err(error) => assert_eq!(decision, Err(error)),
+        }
+        decision
     }
 
     pub(crate) fn upload(&mut self, stage: &str, filename: &str, content: &str) -> &mut World {

@@ -46,6 +46,15 @@ pub struct FileUpload<'text> {
     pub log: &'text [LogEntry],
 }
 
+impl FileUpload<'_> {
+    /// Whether `known` is this file of this release.
+    fn is(&self, known: &ReleaseFile) -> bool {
+        known.digest == self.digest
+            && known.role == self.role
+            && *known.version == *self.version.as_str()
+    }
+}
+
 /// Adds a file to a release and registers the release if necessary. In a volatile stage it replaces another file of
 /// that name, whose URL is then answered with "gone".
 ///
@@ -56,7 +65,6 @@ pub struct FileUpload<'text> {
 /// [`ChangeError::NotRegistered`].
 pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, ChangeError> {
     let stage = writable(snapshot, upload.stage)?;
-    let is_volatile = stage.config().volatile;
     let (project, version) = (upload.project, upload.version.as_str());
     let filename = upload.filename.as_str();
     let trace = stage.project_trace(project.as_str());
@@ -69,16 +77,11 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
             return Err(ChangeError::NotRegistered { project, version });
         }
     };
-    let known = trace.and_then(|it| it.file(filename));
-    let is_same = known.is_some_and(|known| {
-        known.digest == upload.digest && known.role == upload.role && *known.version == *version
-    });
-    if known.is_some() && !is_volatile {
-        return match is_same {
-            true => Ok(Decision::AlreadyThere),
-            false => Err(ChangeError::FileExists { filename: filename.to_owned() }),
-        };
+    if is_kept(snapshot, upload)? {
+        return Ok(Decision::AlreadyThere);
     }
+    let known = trace.and_then(|it| it.file(filename));
+    let is_same = known.is_some_and(|known| upload.is(known));
     let mut draft = Draft::default();
     draft.check_stage(stage);
     let yanked = release.and_then(|release| release.yanked.as_deref());
@@ -137,6 +140,23 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     next.rare = (rare != Rare::default()).then(|| Box::new(rare));
     draft.put_file(stage, project, &next);
     Ok(Decision::Commit(draft.finish()))
+}
+
+/// Whether the stage has exactly this file already and keeps it: then the upload changes nothing. This does not depend on
+/// [`FileUpload::metadata`], so it can be asked before that is stored.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`]; [`ChangeError::FileExists`] if the stage keeps another file of that
+/// name.
+pub fn is_kept(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<bool, ChangeError> {
+    let stage = writable(snapshot, upload.stage)?;
+    let filename = upload.filename.as_str();
+    let trace = stage.project_trace(upload.project.as_str());
+    match trace.and_then(|it| it.file(filename)).filter(|_| !stage.config().volatile) {
+        None => Ok(false),
+        Some(known) if upload.is(known) => Ok(true),
+        Some(_) => Err(ChangeError::FileExists { filename: filename.to_owned() }),
+    }
 }
 
 /// Whether the upload would replace the contents of an existing file, which needs more rights than adding a file.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use account::{Object, Principal, Scope};
 use article::{
-    ArticleName, Change, Content as Facts, ContentType, Delete, DifferenceError, DifferenceLimits,
-    Inspector, Kind, Limits, Merge, MergeSides, NotMergeable, Put, Restore, Revision,
-    RevisionFacts, Side, WriteError, merge, render, resolve_base,
+    Announced, ArticleName, Change, Content as Facts, ContentType, Delete, DifferenceError,
+    DifferenceLimits, Inspector, Kind, Limits, Merge, MergeSides, NotMergeable, Put, Restore,
+    Revision, RevisionFacts, Side, WriteError, merge, render, resolve_base,
 };
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
@@ -238,13 +238,9 @@ pub(super) async fn store(
         },
     };
     let (author, at) = (author(writer), Timestamp::now());
-    let change = |base, content| {
-        let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
-        Change::Put(Put { name, base, content, author, comment, at })
-    };
     // What is refused whatever its content is, need not arrive first.
-    let early = change(revision, Facts::of(b"", None).map_err(bad)?);
-    if let Err(error) = early.check(&stored.articles, &limits(app))
+    let announced = Announced { name: &name, base: revision, author: &author, comment: &comment };
+    if let Err(error) = announced.check(&stored.articles, &limits(app))
         && error.stale().is_none()
     {
         return Err(refused(error, None, &stored, may_read));
@@ -262,7 +258,10 @@ pub(super) async fn store(
         return Err(overtaken(app, basis.stored(), error, Some(&received), may_read).await);
     }
     let content = received.facts.clone();
-    let change = |base| change(base, content.clone());
+    let change = |base| {
+        let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
+        Change::Put(Put { name, base, content: content.clone(), author, comment, at })
+    };
     commit(app, writer, &name, &base, change, Some(received)).await
 }
 

@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
 use pypi::change::upload as change;
 use pypi::{
-    Decision, DigestHasher, FileDigests, FileRole, Filename, Metadata, Stage, StageName,
-    UploadAction, UploadForm, Version,
+    DigestHasher, FileDigests, FileRole, Filename, Metadata, Stage, StageName, UploadAction,
+    UploadForm, Version,
 };
 use rawzip::FileReader;
 use record::Digest;
@@ -394,7 +394,7 @@ async fn file(
             None => form.metadata.requires_python().filter(|_| is_release),
         },
         core_metadata: core_metadata.as_ref().map(|bytes| Digest::of(bytes)),
-        metadata: registers.then(|| Digest::of(b"")),
+        metadata: None,
         who: None,
         at: Timestamp::now(),
         log: &[],
@@ -402,10 +402,7 @@ async fn file(
     // A conflict is told before anything is kept; by what is there now, since the body may have taken its time.
     let first = basis(ask, stage, about).await?;
     check_adding(&first, &upload)?;
-    let stored = first.stored();
-    if let Decision::AlreadyThere = change::file(&stored.index, &upload).map_err(refused)?
-        && !is_volatile(stored, stage)
-    {
+    if change::is_kept(&first.stored().index, &upload).map_err(refused)? {
         return Ok(identical());
     }
     drop(first);
