@@ -15,7 +15,7 @@ use store::{
 
 use crate::accounts;
 use crate::keeping::{Named, counted};
-use crate::stored::IDENTITY_KEY;
+use crate::stored::{IDENTITY_KEY, until_committed};
 
 /// What to do where the records and the blobs are not known to belong together.
 const ADVICE: &str = "Is `database` or `data_dir` mistyped, or is a volume not mounted? If so, mend that and start again. \
@@ -107,9 +107,9 @@ pub async fn of_records(records: &Records) -> anyhow::Result<Option<StoreIdentit
 /// # Errors
 /// Those of reading and writing, and of the system's random numbers.
 pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
-    loop {
+    until_committed(async || {
         if let Some(identity) = of_records(records).await? {
-            return Ok(identity);
+            return Ok(Some(identity));
         }
         let random: [u8; 16] = accounts::random()?;
         let identity: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -117,10 +117,11 @@ pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
         let batch = Batch::new().put(key, Expected::Absent, identity, Vec::new());
         match records.commit(batch).await {
             // Another process may have been first: what is there now counts.
-            Ok(_) | Err(CommitError::Mismatch(_)) => {}
-            Err(error) => return Err(error.into()),
+            Ok(_) | Err(CommitError::Mismatch(_)) => Ok(None),
+            Err(error) => Err(anyhow::Error::from(error)),
         }
-    }
+    })
+    .await
 }
 
 /// Refuses a database that is about to be made beside blobs that are somebody's.

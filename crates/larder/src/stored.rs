@@ -4,10 +4,12 @@
 //! ([`crate::tasks::store_tail`], a [`store::Follower`]) -> [`Stored`] published -> the write is acknowledged.
 //! Rights are judged on the basis as well, and the store refuses what it rests on where that has changed: so a right
 //! that is taken away while a body arrives, or between the decision and the commit, is gone for that write.
-//! Larder's own tasks write by [`Keeper::commit_as_system`] and its kin, the command line to [`Records`] itself.
+//! Larder's own tasks write by [`Keeper::decided_as_system`] and [`Keeper::commit_as_system`], the command line to
+//! [`Records`] itself ([`until_committed`]).
 //! A write is never applied by the request that made it: it returns through the tail as those of other
 //! processes do, so that what is served cannot differ from what is kept.
 
+use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -109,6 +111,22 @@ impl Basis {
 /// committed each time: so many files of one version may be uploaded at once.
 pub const ATTEMPTS_MAX: u32 = 64;
 
+/// Attempts again and again, at most [`ATTEMPTS_MAX`] times, until another write no longer comes first, which is None:
+/// for tools beside the server, which read for themselves what came first.
+///
+/// # Errors
+/// Those of an attempt; [`WriteFailure::Overtaken`] after the last one.
+pub async fn until_committed<T, E: From<WriteFailure>>(
+    mut attempt: impl AsyncFnMut() -> Result<Option<T>, E>,
+) -> Result<T, E> {
+    for _ in 0..ATTEMPTS_MAX {
+        if let Some(outcome) = attempt().await? {
+            return Ok(outcome);
+        }
+    }
+    Err(WriteFailure::Overtaken.into())
+}
+
 /// How long a write that came first is waited for at least, whatever the patience.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
 
@@ -202,48 +220,71 @@ impl Keeper {
         Ok(Basis { stored, principal, refusal })
     }
 
-    /// Decides, commits, and decides anew where another write came first, or a right was changed, which is waited for
-    /// for `patience` at most. `decide` judges whether the sender may, and gives what to write, if anything, and what
-    /// to say of it once it is written: that is returned, with the serial of the commit, if there was one.
+    /// [`Keeper::decided_async`], for a decision that waits for nothing.
     ///
     /// # Errors
-    /// What `decide` refuses; [`WriteFailure`], of which [`WriteFailure::Overtaken`] comes after [`ATTEMPTS_MAX`]
-    /// decisions.
+    /// As [`Keeper::decided_async`].
     pub async fn decided<T, E: From<WriteFailure>>(
         &self,
         proved: &Principal,
         patience: Duration,
         mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, T), E>,
     ) -> Result<(T, Option<Serial>), E> {
+        self.decided_async(proved, patience, |basis| ready(decide(&basis))).await
+    }
+
+    /// [`Keeper::decided_async`] for Larder's own tasks, which need no right.
+    ///
+    /// # Errors
+    /// As [`Keeper::decided_async`].
+    pub async fn decided_as_system<T, E: From<WriteFailure>, D>(
+        &self,
+        patience: Duration,
+        decide: impl FnMut(Arc<Basis>) -> D,
+    ) -> Result<(T, Option<Serial>), E>
+    where
+        D: Future<Output = Result<(Option<Batch>, T), E>>,
+    {
+        self.decided_async(&Principal::Anonymous, patience, decide).await
+    }
+
+    /// Decides, commits, and decides anew where another write came first, or a right was changed; that write is waited
+    /// for, for `patience` at most. `decide` judges whether the sender may, and gives what to write, if anything, and
+    /// what to say of it once it is written: that is returned, with the serial of the commit, if there was one. It may
+    /// wait, as until a blob is stored that the batch names.
+    ///
+    /// # Errors
+    /// What `decide` refuses; [`WriteFailure`], but no mismatch.
+    pub async fn decided_async<T, E: From<WriteFailure>, D>(
+        &self,
+        proved: &Principal,
+        patience: Duration,
+        mut decide: impl FnMut(Arc<Basis>) -> D,
+    ) -> Result<(T, Option<Serial>), E>
+    where
+        D: Future<Output = Result<(Option<Batch>, T), E>>,
+    {
         for _ in 0..ATTEMPTS_MAX {
-            let basis = self.basis(proved)?;
-            let (batch, outcome) = decide(&basis)?;
-            let Some(batch) = batch.filter(|batch| !batch.writes.is_empty()) else {
+            let basis = Arc::new(self.basis(proved)?);
+            let (batch, outcome) = decide(basis.clone()).await?;
+            let Some(mut batch) = batch.filter(|batch| !batch.writes.is_empty()) else {
                 return Ok((outcome, None));
             };
-            if let Some(serial) = self.commit_decided(basis, batch, patience).await? {
-                return Ok((outcome, Some(serial)));
+            batch.checks.extend(basis.principal.rests_on());
+            // A snapshot that nobody else holds need not wait for the store to be freed.
+            drop(basis);
+            match self.commit_as_system(batch).await {
+                Ok(serial) => return Ok((outcome, Some(serial))),
+                Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
+                    // What is not visible by then, the next decision would not see either.
+                    if !self.wait_for(mismatch.found.serial, patience.max(PATIENCE_MIN)).await {
+                        break;
+                    }
+                }
+                Err(failure) => return Err(failure.into()),
             }
         }
         Err(WriteFailure::Overtaken.into())
-    }
-
-    /// A step of [`Keeper::decided`], for decisions that take waiting: commits what was decided on `basis`, or waits
-    /// for the write that came first to be published, for `patience` at most. None: nothing was written, and it is to
-    /// be decided anew, on a new basis.
-    ///
-    /// # Errors
-    /// [`WriteFailure`]; no mismatch, but [`WriteFailure::Overtaken`] by a write that is not published in time.
-    pub async fn commit_decided(
-        &self,
-        basis: Basis,
-        mut batch: Batch,
-        patience: Duration,
-    ) -> Result<Option<Serial>, WriteFailure> {
-        batch.checks.extend(basis.principal.rests_on());
-        // A snapshot that nobody else holds need not wait for the store to be freed.
-        drop(basis);
-        self.commit_as_system_unless_overtaken(batch, patience).await
     }
 
     /// Writes what Larder itself decided, for nobody's sake: background tasks. Returns once every page of this process
@@ -276,27 +317,6 @@ impl Keeper {
             Ok(serial)
         } else {
             Err(WriteFailure::NotVisible(serial))
-        }
-    }
-
-    /// The same; where another write came first, that is waited for as in [`Keeper::commit_decided`].
-    ///
-    /// # Errors
-    /// As [`Keeper::commit_decided`].
-    pub async fn commit_as_system_unless_overtaken(
-        &self,
-        batch: Batch,
-        patience: Duration,
-    ) -> Result<Option<Serial>, WriteFailure> {
-        match self.commit_as_system(batch).await {
-            Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
-                // What is not visible by then, the next decision would not see either.
-                match self.wait_for(mismatch.found.serial, patience.max(PATIENCE_MIN)).await {
-                    true => Ok(None),
-                    false => Err(WriteFailure::Overtaken),
-                }
-            }
-            outcome => outcome.map(Some),
         }
     }
 

@@ -11,7 +11,7 @@ use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, Records
 
 use super::{Exit, note};
 use crate::config::Config;
-use crate::stored::ATTEMPTS_MAX;
+use crate::stored::{WriteFailure, until_committed};
 use crate::{security, setup};
 
 /// An open store, as of the last look.
@@ -69,6 +69,12 @@ impl Purpose {
 
     fn has_index(self) -> bool {
         !matches!(self, Purpose::Show | Purpose::Change)
+    }
+}
+
+impl From<WriteFailure> for Exit {
+    fn from(failure: WriteFailure) -> Exit {
+        Exit::failure(failure)
     }
 }
 
@@ -171,12 +177,10 @@ impl Directory {
         &mut self,
         mut decide: impl FnMut(&Snapshot, Option<&pypi::Snapshot>) -> Result<(Option<Batch>, T), Exit>,
     ) -> Result<T, Exit> {
-        let mut attempts = 0;
-        loop {
+        until_committed(async || {
             let Seen { accounts, index, .. } = self.follower.state();
             let (batch, said) = decide(accounts, index.as_ref())?;
-            let Some(batch) = batch else { return Ok(said) };
-            attempts += 1;
+            let Some(batch) = batch else { return Ok(Some(said)) };
             self.touch(&batch).await?;
             let changes = security::changes(accounts, index.as_ref(), &batch);
             let changes = changes.by_command();
@@ -186,20 +190,15 @@ impl Directory {
                 Err(CommitError::OutcomeUnknown(_)) => drop(changes),
                 Err(_) => changes.refused(),
             }
-            match committed {
-                Ok(_) => {
-                    self.refresh().await?;
-                    return Ok(said);
-                }
-                Err(CommitError::Mismatch(_)) if attempts < ATTEMPTS_MAX => self.refresh().await?,
-                Err(CommitError::Mismatch(mismatch)) => {
-                    return Err(Exit::failure(format!(
-                        "others wrote first, {attempts} times: {mismatch}; nothing was written"
-                    )));
-                }
+            let is_done = match committed {
+                Ok(_) => true,
+                Err(CommitError::Mismatch(_)) => false,
                 Err(error) => return Err(Exit::failure(error)),
-            }
-        }
+            };
+            self.refresh().await?;
+            Ok(is_done.then_some(said))
+        })
+        .await
     }
 
     /// [`Directory::change_all`], where indexes are what is changed.

@@ -25,7 +25,7 @@ use super::error::HttpError;
 use super::{auth, body, serial};
 use crate::accounts::{self, Expiry};
 use crate::app::App;
-use crate::stored::{Basis, Stored};
+use crate::stored::Stored;
 
 /// Size of the request for a token.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -276,11 +276,11 @@ async fn commit<T>(
     mut decide: impl FnMut(&Stored, &Principal) -> Result<(record::Batch, T), HttpError>,
 ) -> Result<(T, Serial), HttpError> {
     let patience = app.config.store.wait_for_serial;
-    let decide = |basis: &Basis| {
+    let deciding = app.keeper.decided(proved, patience, |basis| {
         let (batch, outcome) = decide(basis.stored(), auth::still(basis)?)?;
         Ok::<_, HttpError>((Some(batch), outcome))
-    };
-    let (outcome, serial) = app.keeper.decided(proved, patience, decide).await?;
+    });
+    let (outcome, serial) = deciding.await?;
     Ok((outcome, serial.unwrap_or_default()))
 }
 

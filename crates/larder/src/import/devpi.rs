@@ -17,7 +17,6 @@ use super::report::Report;
 use super::writer::Writer;
 use crate::config::Config;
 use crate::setup;
-use crate::stored::ATTEMPTS_MAX;
 
 /// What to import, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,19 +54,14 @@ async fn everything(
     let mut report = Report { is_dry_run: import.is_dry_run, ..Report::default() };
     let users = accounts::read(dump, config.python.devpi_defaults, &mut report).await?;
     let stages = stages::read(dump, &mut report);
-    let before = report.clone();
-    for attempt in 1.. {
-        report = before.clone();
-        let mut plan = writer.plan();
-        accounts::plan(&users, &mut plan, &mut report);
-        stages::plan(&stages, &mut plan, &mut report);
-        if writer.commit(plan).await? {
-            break;
-        }
-        if attempt == ATTEMPTS_MAX {
-            bail!("other writes kept coming first; run the import again to continue");
-        }
-    }
+    let before = report;
+    let planning = writer.committed(async |_, plan| {
+        let mut report = before.clone();
+        accounts::plan(&users, plan, &mut report);
+        stages::plan(&stages, plan, &mut report);
+        Ok(report)
+    });
+    let mut report = planning.await?;
     let directory = &import.directory;
     let is_missing_told = !import.is_without_mirrored_files;
     let items = files::items(dump, directory, is_missing_told, writer.stored(), &mut report);

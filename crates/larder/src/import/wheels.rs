@@ -29,7 +29,6 @@ use crate::config::Config;
 use crate::keeping::counted;
 use crate::release_metadata;
 use crate::setup;
-use crate::stored::ATTEMPTS_MAX;
 
 /// Most skipped files that the report names.
 const NAMED_MAX: usize = 5;
@@ -141,17 +140,16 @@ async fn make_stage(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let name = &import.stage;
-    for _ in 0..ATTEMPTS_MAX {
-        if let Some(stage) = writer.stored().index.stage(name.as_str()) {
+    let planning = writer.committed(async |_, plan| {
+        if let Some(stage) = plan.stored().index.stage(name.as_str()) {
             if stage.config().is_mirror() {
                 bail!("`{name}` is a mirror, which takes no files");
             }
-            return Ok(());
+            return Ok(None);
         }
         if !import.is_creating {
             bail!("there is no index `{name}`; `--create` makes it, and its user");
         }
-        let mut plan = writer.plan();
         let user = name.user_name();
         let is_new_user = plan.stored().accounts.user(&user).is_none();
         if is_new_user {
@@ -161,17 +159,17 @@ async fn make_stage(
         }
         let (batch, _) = stage::create(&plan.stored().index, name, &ConfigEdit::nothing())?;
         plan.add(batch);
-        if writer.commit(plan).await? {
-            if is_new_user {
-                report.users.imported += 1;
-                let text = "was made without a password; `larder user password` sets one";
-                report.note(format_args!("user {}", name.user()), text);
-            }
-            report.indexes.imported += 1;
-            return Ok(());
+        Ok(Some(is_new_user))
+    });
+    if let Some(is_new_user) = planning.await? {
+        if is_new_user {
+            report.users.imported += 1;
+            let text = "was made without a password; `larder user password` sets one";
+            report.note(format_args!("user {}", name.user()), text);
         }
+        report.indexes.imported += 1;
     }
-    bail!("other writes kept coming first; run the import again to continue")
+    Ok(())
 }
 
 /// A file that may be imported.
@@ -222,25 +220,18 @@ async fn files(
                 progress.step();
             }
         }
-        let mut attempt = 0;
-        let outcomes = loop {
-            let mut plan = writer.plan();
+        let planning = writer.committed(async |writer, plan| {
             let mut outcomes = Vec::with_capacity(ready.len());
             let mut releases = BTreeMap::new();
             for ready in &ready {
                 outcomes.push(match ready {
-                    Ok(ready) => decide(import, ready, writer, &mut releases, &mut plan).await?,
+                    Ok(ready) => decide(import, ready, writer, &mut releases, plan).await?,
                     Err(error) => Outcome::Failed(format!("{error:#}")),
                 });
             }
-            if writer.commit(plan).await? {
-                break outcomes;
-            }
-            attempt += 1;
-            if attempt == ATTEMPTS_MAX {
-                bail!("other writes kept coming first; run the import again to continue");
-            }
-        };
+            Ok(outcomes)
+        });
+        let outcomes = planning.await?;
         for ((path, ready), outcome) in chunk.iter().zip(ready).zip(outcomes) {
             let subject =
                 path.strip_prefix(&import.directory).unwrap_or(path).display().to_string();

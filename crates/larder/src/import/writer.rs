@@ -1,7 +1,7 @@
 //! [`Writer`]: an import's view of the store, and [`Plan`]: many decided changes that become one commit.
 //!
-//! state -> [`Writer::plan`] -> [`Plan::add`], where each change is decided on the state after the changes before it
-//! -> [`Writer::commit`] -> the next state, read back from the store. A dry run writes nothing, and the plan becomes
+//! state -> a plan -> [`Plan::add`], where each change is decided on the state after the changes before it
+//! -> [`Writer::committed`] -> the next state, read back from the store. A dry run writes nothing, and the plan becomes
 //! the state.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use record::{Batch, Digest, Expected, Key, Record, Serial, Write};
 use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, State as _, Store};
 
 use crate::config::Config;
-use crate::stored::{self, Stored};
+use crate::stored::{self, Stored, WriteFailure, until_committed};
 use crate::{keeping, security, setup};
 
 /// The store, and its state when it was last read.
@@ -29,6 +29,9 @@ enum State {
     /// That of a dry run.
     Trial(Stored),
 }
+
+/// What is said where the store takes nothing more.
+const STOPPED: &str = "the import stopped; run it again to continue";
 
 /// Changes to be committed together.
 pub(super) struct Plan {
@@ -104,8 +107,28 @@ impl Writer {
         })
     }
 
+    /// Makes a plan and commits it, and makes it anew where another process wrote first; returns what `decide` says
+    /// of the plan that was committed.
+    ///
+    /// # Errors
+    /// Those of `decide` and of the store.
+    pub(super) async fn committed<T>(
+        &mut self,
+        mut decide: impl AsyncFnMut(&Writer, &mut Plan) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let outcome = until_committed(async || {
+            let mut plan = self.plan();
+            let outcome = decide(self, &mut plan).await?;
+            Ok(self.commit(plan).await?.then_some(outcome))
+        });
+        outcome.await.map_err(|error: anyhow::Error| match error.is::<WriteFailure>() {
+            true => error.context(STOPPED),
+            false => error,
+        })
+    }
+
     /// Begins a plan on the present state.
-    pub(super) fn plan(&self) -> Plan {
+    fn plan(&self) -> Plan {
         Plan { stored: self.stored().clone(), writes: BTreeMap::new(), checks: BTreeMap::new() }
     }
 
@@ -114,7 +137,7 @@ impl Writer {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) async fn commit(&mut self, plan: Plan) -> anyhow::Result<bool> {
+    async fn commit(&mut self, plan: Plan) -> anyhow::Result<bool> {
         if plan.writes.is_empty() {
             return Ok(true);
         }
@@ -142,7 +165,7 @@ impl Writer {
                 false
             }
             Err(error) => {
-                return Err(error).context("the import stopped; run it again to continue");
+                return Err(error).context(STOPPED);
             }
         };
         self.refresh().await?;
@@ -153,7 +176,7 @@ impl Writer {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) async fn refresh(&mut self) -> anyhow::Result<()> {
+    async fn refresh(&mut self) -> anyhow::Result<()> {
         if let State::Real(follower) = &mut self.state {
             stored::log(&follower.catch_up().await?.troubles);
         }

@@ -6,17 +6,16 @@
 //! What a rule would remove, `+retention?dry_run` tells; it never runs here before it is in a stage's
 //! configuration.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context;
 use jiff::Timestamp;
-use pypi::change::retention::{self, Removal, RetentionRule};
+use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
 use pypi::{ChangeError, StageName};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::stored::{ATTEMPTS_MAX, WriteFailure};
+use crate::stored::WriteFailure;
 
 /// The longest pause before the first run: a process that is restarted daily applies rules as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(600);
@@ -74,9 +73,11 @@ pub async fn apply(app: &App) {
 
 /// What was removed from one stage by the rule that it has by now.
 async fn apply_to(app: &App, name: &StageName) -> anyhow::Result<Vec<Removal>> {
-    for _ in 0..ATTEMPTS_MAX {
-        let stored = app.keeper.live.snapshot_full().context("the store has not been read")?;
-        let name = name.clone();
+    let removals = Mutex::new(Vec::new());
+    let removed = &removals;
+    let patience = app.config.store.wait_for_serial;
+    let deciding = app.keeper.decided_as_system(patience, |basis| async move {
+        let (stored, name) = (basis.stored().clone(), name.clone());
         // A large stage takes its time.
         let planned = tokio::task::spawn_blocking(move || {
             let Some(stage) = stored.index.stage(name.as_str()) else { return Ok(None) };
@@ -88,19 +89,20 @@ async fn apply_to(app: &App, name: &StageName) -> anyhow::Result<Vec<Removal>> {
         });
         let plan = match planned.await? {
             Ok(Some(plan)) => plan,
-            Ok(None) | Err(ChangeError::NoStage(_) | ChangeError::Mirror(_)) => return Ok(vec![]),
+            Ok(None) | Err(ChangeError::NoStage(_) | ChangeError::Mirror(_)) => {
+                RetentionPlan { removals: Vec::new(), batch: None }
+            }
             Err(error) => return Err(error.into()),
         };
-        let Some(batch) = plan.batch else { return Ok(vec![]) };
-        let patience = app.config.store.wait_for_serial;
-        match app.keeper.commit_as_system_unless_overtaken(batch, patience).await {
-            // Kept as well, and shown as soon as the store can be read again.
-            Ok(Some(_)) | Err(WriteFailure::NotVisible(_)) => return Ok(plan.removals),
-            Ok(None) => {}
-            Err(error) => return Err(error.into()),
-        }
+        *removed.lock().unwrap_or_else(PoisonError::into_inner) = plan.removals;
+        Ok::<_, anyhow::Error>((plan.batch, ()))
+    });
+    match deciding.await {
+        // Kept as well, and shown as soon as the store can be read again.
+        Err(error) if matches!(error.downcast_ref(), Some(WriteFailure::NotVisible(_))) => {}
+        outcome => _ = outcome?,
     }
-    Err(WriteFailure::Overtaken.into())
+    Ok(removals.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// `foo 1.0, foo 1.1 and 3 more`

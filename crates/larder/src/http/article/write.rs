@@ -5,7 +5,7 @@
 //! a proposal of both changes merged.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use account::{Object, Principal, Scope};
 use article::{
@@ -36,7 +36,7 @@ use crate::bodies::{Held, Holder};
 use crate::contents::Content;
 use crate::http::error::HttpError;
 use crate::http::{auth, body, negotiation, serial};
-use crate::stored::{ATTEMPTS_MAX, Basis, Stored, WriteFailure};
+use crate::stored::{Basis, Stored, WriteFailure};
 
 /// What is escaped in a path, besides what is not ASCII.
 const PATH: &AsciiSet = &CONTROLS
@@ -419,9 +419,12 @@ async fn commit(
     change: impl Fn(Revision) -> Change,
     mut received: Option<Received>,
 ) -> Result<Written, Undone> {
-    let mut staged = received.as_mut().and_then(|received| received.staged.take());
-    for _ in 0..ATTEMPTS_MAX {
-        let basis = app.keeper.basis(writer)?;
+    let staged = received.as_mut().and_then(|received| received.staged.take());
+    // The first decision that holds keeps it.
+    let staged = Mutex::new(staged);
+    let (staged, received, change) = (&staged, received.as_ref(), &change);
+    let patience = app.config.store.wait_for_serial;
+    let deciding = app.keeper.decided_async(writer, patience, |basis| async move {
         let may_read = read::may_read(app, check_writer(app, &basis, name)?, name);
         let stored = basis.stored();
         let checked = base.resolve(stored, name);
@@ -429,15 +432,16 @@ async fn commit(
         let checked = match checked {
             Ok(checked) => checked,
             Err(error) => {
-                return Err(overtaken(app, stored, error, received.as_ref(), may_read).await);
+                return Err(overtaken(app, stored, error, received, may_read).await);
             }
         };
         let latest = stored.articles.latest(name).and_then(|facts| facts.content());
         let is_hot = latest.is_some_and(|it| app.contents.at_hand(&it.digest).is_some());
-        if let Some(staged) = staged.take() {
+        let staged = staged.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(staged) = staged {
             let digest = staged.digest;
             staged.keep().await.map_err(unwritable)?;
-            let text = received.as_ref().and_then(|received| received.bytes.clone());
+            let text = received.and_then(|received| received.bytes.clone());
             if let Some(text) = text.filter(|text| is_hot && app.contents.keeps(text.len() as u64))
             {
                 // Whoever reads the article reads the new text presently: it need not come from the store.
@@ -447,13 +451,10 @@ async fn commit(
                 });
             }
         }
-        let patience = app.config.store.wait_for_serial;
-        let committed = app.keeper.commit_decided(basis, checked.batch, patience).await?;
-        if let Some(serial) = committed {
-            return written(app, name, checked.revision, serial, may_read);
-        }
-    }
-    Err(WriteFailure::Overtaken.into())
+        Ok::<_, Undone>((Some(checked.batch), (checked.revision, may_read)))
+    });
+    let ((revision, may_read), serial) = deciding.await?;
+    written(app, name, revision, serial.unwrap_or_default(), may_read)
 }
 
 /// A write that is kept and visible.

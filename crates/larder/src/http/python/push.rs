@@ -23,11 +23,11 @@ use super::ask::Ask;
 use super::reply;
 use super::rights::{About, cause, no_replacing, not_listed, readable};
 use super::stages::{refused, status};
-use super::write::{Refused, commit, json_body, rule};
+use super::write::{Refused, decided, json_body, rule};
 use crate::http::auth;
 use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
-use crate::stored::{ATTEMPTS_MAX, Stored, WriteFailure};
+use crate::stored::Stored;
 
 /// An order: names, and a URL with a user and a password.
 const BOUND: JsonBound = JsonBound { bytes_max: 32 << 10, values_max: 100 };
@@ -74,8 +74,7 @@ async fn internal(
     content: PushContent,
 ) -> Result<Response, Refused> {
     auth::admit_to_disk(&ask.app, &ask.principal().await?).await?;
-    for _ in 0..ATTEMPTS_MAX {
-        let basis = ask.basis().await?;
+    let deciding = decided(ask, |basis| async move {
         let (stored, principal) = (basis.stored(), basis.principal());
         let project = about.of(readable(stored, principal, source.as_str(), about)?);
         check_target(ask, stored, principal, target, project.portion())?;
@@ -96,15 +95,12 @@ async fn internal(
             return Err(rule(StatusCode::FORBIDDEN, no_replacing(&filename)));
         }
         let (batch, actions) = push(&stored.index, &pushed).map_err(told)?;
-        let Some(batch) = batch else {
-            return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
-        };
-        touch(ask, &batch).await?;
-        if commit(ask, basis, batch).await? {
-            return Ok(reply::result(StatusCode::OK, "actionlog", actions, None));
+        if let Some(batch) = &batch {
+            touch(ask, batch).await?;
         }
-    }
-    Err(WriteFailure::Overtaken.into())
+        Ok::<_, Refused>((batch, actions))
+    });
+    Ok(reply::result(StatusCode::OK, "actionlog", deciding.await?, None))
 }
 
 /// Refuses whoever may not push into the stage.

@@ -27,14 +27,14 @@ use self::form::Form;
 use super::ask::Ask;
 use super::rights::{About, cause, no_replacing, not_listed};
 use super::route::Route;
-use super::write::commit;
+use super::write::decided;
 use super::{reply, stages};
 use crate::bodies::{Held, Holder};
 use crate::http::auth;
 use crate::http::body::{self, BodyError, announced, client};
 use crate::http::error::HttpError;
 use crate::release_metadata;
-use crate::stored::{ATTEMPTS_MAX, Basis, Stored, WriteFailure};
+use crate::stored::{Basis, Stored, WriteFailure};
 
 /// Text fields in one form, and their bytes together: a long description and hundreds of classifiers fit.
 const FIELDS_MAX: usize = 10_000;
@@ -165,10 +165,10 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     auth::admit_to_disk(&ask.app, &principal).await?;
     let arrived = arrive(ask, principal.user_name().cloned(), body).await?;
     // Nothing is looked into for somebody who has lost the right while the body came.
-    basis(ask, &name, About::NotYetKnown).await?;
+    admitted(ask, &name, About::NotYetKnown).await?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let form = UploadForm::read(fields, arrived.content.is_some()).map_err(bad)?;
-    basis(ask, &name, About::Project(Some(&form.project))).await?;
+    admitted(ask, &name, About::Project(Some(&form.project))).await?;
     match form.action {
         UploadAction::Submit => submit(ask, &name, &form).await,
         UploadAction::FileUpload | UploadAction::DocUpload => {
@@ -179,9 +179,20 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     }
 }
 
-/// What an upload into that stage is decided on, for somebody who may.
-async fn basis(ask: &Ask, stage: &StageName, about: About<'_>) -> Result<Basis, Refused> {
+/// What is there now, for somebody who may upload into that stage.
+async fn admitted(ask: &Ask, stage: &StageName, about: About<'_>) -> Result<Basis, Refused> {
     let basis = ask.basis().await?;
+    admit(ask, &basis, stage, about).await?;
+    Ok(basis)
+}
+
+/// Refuses whoever may not upload into that stage, as of `basis`.
+async fn admit(
+    ask: &Ask,
+    basis: &Basis,
+    stage: &StageName,
+    about: About<'_>,
+) -> Result<(), Refused> {
     // A stage that is gone is the decision's business.
     if let Some(stage) = basis.stored().index.stage(stage.as_str()) {
         let lost = basis.refusal().map(ToString::to_string);
@@ -189,7 +200,7 @@ async fn basis(ask: &Ask, stage: &StageName, about: About<'_>) -> Result<Basis, 
         let reason = lost.as_ref().or(never).map(String::as_str);
         check_uploader(ask, stage, basis.principal(), about, reason)?;
     }
-    Ok(basis)
+    Ok(())
 }
 
 /// Refuses whoever may not upload. Credentials that do not hold, for this `reason`, are those of nobody, whom some
@@ -324,16 +335,14 @@ async fn submit(ask: &Ask, stage: &StageName, form: &UploadForm) -> Result<Respo
     let version = form.version.as_ref().ok_or_else(|| bad("invalid metadata: no version"))?;
     let metadata = form.metadata.clone().with_empty_fields();
     let digest = put_json(ask, &metadata).await?;
-    for _ in 0..ATTEMPTS_MAX {
-        let basis = basis(ask, stage, About::Project(Some(&form.project))).await?;
+    decided(ask, |basis| async move {
+        admit(ask, &basis, stage, About::Project(Some(&form.project))).await?;
         let index = &basis.stored().index;
         let decision = change::submit(index, stage, &form.project, version, digest);
-        let Some(batch) = decision.map_err(refused)?.batch() else { return Ok(accepted()) };
-        if commit(ask, basis, batch).await? {
-            return Ok(accepted());
-        }
-    }
-    Err(WriteFailure::Overtaken.into())
+        Ok::<_, Refused>((decision.map_err(refused)?.batch(), ()))
+    })
+    .await?;
+    Ok(accepted())
 }
 
 /// Adds a release file, or documentation.
@@ -348,7 +357,7 @@ async fn file(
     let version = match &form.version {
         Some(version) => version.clone(),
         None => {
-            let basis = basis(ask, stage, about).await?;
+            let basis = admitted(ask, stage, about).await?;
             latest(basis.stored(), stage, form.project.as_str()).ok_or_else(|| {
                 let name = form.metadata.text("name");
                 bad(format_args!(
@@ -400,7 +409,7 @@ async fn file(
         log: &[],
     };
     // A conflict is told before anything is kept; by what is there now, since the body may have taken its time.
-    let first = basis(ask, stage, about).await?;
+    let first = admitted(ask, stage, about).await?;
     check_adding(&first, &upload)?;
     if change::is_kept(&first.stored().index, &upload).map_err(refused)? {
         return Ok(identical());
@@ -410,25 +419,22 @@ async fn file(
     if let Some(bytes) = core_metadata {
         put(ask, bytes).await?;
     }
-    for _ in 0..ATTEMPTS_MAX {
-        let basis = basis(ask, stage, about).await?;
+    let version = &version;
+    let deciding = decided(ask, |basis| async move {
+        admit(ask, &basis, stage, about).await?;
         let stored = basis.stored();
         let metadata = match registers {
-            true => Some(merged(ask, stored, stage, form, &version).await?),
+            true => Some(merged(ask, stored, stage, form, version).await?),
             false => None,
         };
         let who = basis.principal().user_name();
         let upload = change::FileUpload { metadata, who, ..upload };
         check_adding(&basis, &upload)?;
-        let decision = change::file(&stored.index, &upload).map_err(refused)?;
-        let Some(batch) = decision.batch() else {
-            return Ok(if is_volatile(stored, stage) { accepted() } else { identical() });
-        };
-        if commit(ask, basis, batch).await? {
-            return Ok(accepted());
-        }
-    }
-    Err(WriteFailure::Overtaken.into())
+        let batch = change::file(&stored.index, &upload).map_err(refused)?.batch();
+        let is_identical = batch.is_none() && !is_volatile(stored, stage);
+        Ok::<_, Refused>((batch, is_identical))
+    });
+    Ok(if deciding.await? { identical() } else { accepted() })
 }
 
 /// Refuses credentials that may add, and would replace. Where the stage keeps what it has, nobody replaces anything:

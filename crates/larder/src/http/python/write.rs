@@ -1,6 +1,9 @@
 //! What every write of this surface does: a body read within bounds, a change decided, committed, and decided
 //! again where another write came first.
 
+use std::future::{Future, ready};
+use std::sync::Arc;
+
 use account::Principal;
 use axum::body::Body;
 use axum::response::Response;
@@ -113,30 +116,30 @@ pub(super) async fn whole_body(
     Ok(body::whole(&ask.app, &ask.head, principal, body, bytes_max).await?)
 }
 
-/// Decides on the state as it is, commits, and returns what was decided once everybody sees it. `decide` judges
-/// whether the sender may, and gives what to commit, if anything.
+/// [`decided`], for a decision that waits for nothing.
 pub(super) async fn committed<T>(
     ask: &Ask,
-    decide: impl FnMut(&Basis) -> Result<(Option<Batch>, T), Refused>,
+    mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, T), Refused>,
 ) -> Result<T, Refused> {
+    decided(ask, |basis| ready(decide(&basis))).await
+}
+
+/// Decides on the state as it is, commits, and returns what was decided once everybody sees it. `decide` judges
+/// whether the sender may, and gives what to commit, if anything; it is called again where another write came first.
+pub(super) async fn decided<T, E: From<HttpError> + From<WriteFailure>, D>(
+    ask: &Ask,
+    decide: impl FnMut(Arc<Basis>) -> D,
+) -> Result<T, E>
+where
+    D: Future<Output = Result<(Option<Batch>, T), E>>,
+{
     let proved = ask.principal().await?;
     let patience = ask.app.config.store.wait_for_serial;
-    let (outcome, serial) = ask.app.keeper.decided(&proved, patience, decide).await?;
+    let (outcome, serial) = ask.app.keeper.decided_async(&proved, patience, decide).await?;
     if let Some(serial) = serial {
         ask.wrote(serial);
     }
     Ok(outcome)
-}
-
-/// A step of [`committed`], for decisions that take waiting: commits what was decided on `basis`. False if another write
-/// came first, and all is to be decided again, the right as well, on a new [`Ask::basis`].
-pub(super) async fn commit(ask: &Ask, basis: Basis, batch: Batch) -> Result<bool, WriteFailure> {
-    let patience = ask.app.config.store.wait_for_serial;
-    let committed = ask.app.keeper.commit_decided(basis, batch, patience).await?;
-    if let Some(serial) = committed {
-        ask.wrote(serial);
-    }
-    Ok(committed.is_some())
 }
 
 #[cfg(test)]

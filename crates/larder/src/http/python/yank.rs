@@ -21,10 +21,10 @@ use super::reply;
 use super::rights::{About, remover, retainer};
 use super::route::{FilePath, Project};
 use super::stages::refused;
-use super::write::{Refused, commit, committed, optional_json_body, rule};
+use super::write::{self, Refused, committed, optional_json_body, rule};
 use crate::http::auth;
 use crate::http::body::JsonBound;
-use crate::stored::{ATTEMPTS_MAX, Basis, WriteFailure};
+use crate::stored::Basis;
 
 /// A reason, every character of it escaped, and the words around it.
 const BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
@@ -260,8 +260,7 @@ async fn retained(
     own: Option<RetentionRule>,
     is_dry: bool,
 ) -> Result<(RetentionRule, Vec<Removal>), Refused> {
-    for _ in 0..ATTEMPTS_MAX {
-        let basis = ask.basis().await?;
+    write::decided(ask, |basis| async move {
         retainer(ask, basis.stored(), basis.principal(), name.as_str())?;
         let (stored, name) = (basis.stored().clone(), name.clone());
         // A large stage takes its time.
@@ -270,12 +269,9 @@ async fn retained(
             Ok(planned) => planned?,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
-        let Some(batch) = plan.batch.filter(|_| !is_dry) else { return Ok((rule, plan.removals)) };
-        if commit(ask, basis, batch).await? {
-            return Ok((rule, plan.removals));
-        }
-    }
-    Err(WriteFailure::Overtaken.into())
+        Ok((plan.batch.filter(|_| !is_dry), (rule, plan.removals)))
+    })
+    .await
 }
 
 /// The stage's rule, or the one that was sent, and what it removes.

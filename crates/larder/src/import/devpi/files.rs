@@ -27,7 +27,7 @@ use crate::import::writer::{Plan, Writer};
 use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::keeping::counted;
 use crate::release_metadata;
-use crate::stored::{ATTEMPTS_MAX, Stored};
+use crate::stored::Stored;
 
 /// A release or a file that has to be imported.
 pub(super) struct Item {
@@ -515,20 +515,11 @@ pub(super) async fn import(
                 progress.step();
             }
         }
-        let mut attempt = 0;
-        let outcomes = loop {
-            let mut plan = writer.plan();
-            let decided =
-                chunk.iter().zip(&ready).map(|(item, ready)| decide(item, ready, &mut plan));
-            let outcomes: Vec<Outcome> = decided.collect();
-            if writer.commit(plan).await? {
-                break outcomes;
-            }
-            attempt += 1;
-            if attempt == ATTEMPTS_MAX {
-                bail!("other writes kept coming first; run the import again to continue");
-            }
-        };
+        let planning = writer.committed(async |_, plan| {
+            let decided = chunk.iter().zip(&ready).map(|(item, ready)| decide(item, ready, plan));
+            Ok(decided.collect::<Vec<Outcome>>())
+        });
+        let outcomes = planning.await?;
         for ((item, outcome), note) in chunk.iter().zip(outcomes).zip(notes) {
             if let Some(note) = note {
                 report.note(&item.subject, note);
