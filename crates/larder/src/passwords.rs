@@ -1,6 +1,6 @@
 //! Checks passwords without a hash for each request, and without letting anybody guess them.
 //!
-//! check + client -> result known? -> [`throttle`] -> a place to hash ([`places`], [`mod@line`]) -> right or wrong.
+//! check + client -> result known? -> [`throttle`] -> a slot to hash in ([`slots`], [`fair_queue`]) -> right or wrong.
 //!
 //! A hash is slow on purpose, and clients send their password with every request. So a password that was found right
 //! is remembered for a while, under a fingerprint that includes the stored hash: a changed password is forgotten at
@@ -9,13 +9,13 @@
 //! is stored. Requests that send the same password at the same time share one hash.
 //!
 //! For longer than that, it is remembered for which client an account's password was right, and which password it
-//! was. Such a client goes first in the line, and passes where others are throttled. Accounts that do not exist are
+//! was. Such a client goes first in the queue, and passes where others are throttled. Accounts that do not exist are
 //! treated like those that do.
 
 mod budget;
 mod episodes;
-mod line;
-mod places;
+mod fair_queue;
+mod slots;
 mod throttle;
 
 use std::collections::HashMap;
@@ -31,11 +31,11 @@ use tokio::sync::watch;
 
 pub(crate) use budget::Budgets;
 use episodes::Episodes;
-pub(crate) use episodes::{Ended, Subject};
-pub use line::Rank;
-use places::Places;
+pub(crate) use episodes::{Subject, ThrottlingEnded};
+pub use fair_queue::Priority;
+use slots::HashSlots;
+use throttle::{Attempt, PriorResult, Throttle};
 pub use throttle::{Bound, Bounds, Throttled};
-use throttle::{Past, Throttle, Try};
 
 /// Most right passwords that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
@@ -78,16 +78,16 @@ struct Inner {
     /// Passwords that were found wrong, and whether the account could log in then: once it can, they are checked
     /// again.
     wrong: Cache<(Fingerprint, bool), ()>,
-    /// By [`Try::pair`]: the last right password of the pair, and when it was found right.
+    /// By [`Attempt::pair`]: the last right password of the pair, and when it was found right.
     known: Cache<u64, (Fingerprint, Instant)>,
     /// The hashes in progress, each with the requests that wait for it.
-    flights: Mutex<HashMap<Fingerprint, watch::Sender<Option<Outcome>>>>,
+    flights: Mutex<HashMap<Fingerprint, watch::Sender<Option<CheckResult>>>>,
     throttle: Mutex<Throttle>,
     episodes: Mutex<Episodes>,
     /// A random secret that makes the fingerprints worthless elsewhere.
     secret: [u8; 32],
     remembered_for: Duration,
-    places: Arc<Places>,
+    slots: Arc<HashSlots>,
     /// Milliseconds are counted from this instant.
     epoch: Instant,
     hashed: AtomicU64,
@@ -95,7 +95,7 @@ struct Inner {
 }
 
 /// The result of a check.
-type Outcome = Result<Result<Principal, Refusal>, TooMany>;
+type CheckResult = Result<Result<Principal, Refusal>, TooMany>;
 
 /// Too many passwords are being hashed, to check them or to store them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,7 +104,7 @@ pub struct TooMany;
 
 /// Why a password was not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unchecked {
+pub enum CheckRefused {
     /// Too many passwords are waiting.
     TooMany,
     /// Too many wrong passwords were tried.
@@ -112,17 +112,17 @@ pub enum Unchecked {
         /// The bound that was reached, and how long it lasts.
         throttled: Throttled,
         /// Who is throttled, if that has just begun.
-        began: Option<Box<Begun>>,
+        began: Option<Box<ThrottlingBegan>>,
     },
 }
 
 /// Who is throttled from now on, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun(pub(crate) Subject);
+pub struct ThrottlingBegan(pub(crate) Subject);
 
-impl From<TooMany> for Unchecked {
-    fn from(_: TooMany) -> Unchecked {
-        Unchecked::TooMany
+impl From<TooMany> for CheckRefused {
+    fn from(_: TooMany) -> CheckRefused {
+        CheckRefused::TooMany
     }
 }
 
@@ -148,7 +148,7 @@ impl Passwords {
             episodes: Mutex::default(),
             secret,
             remembered_for,
-            places: Places::new(at_once, counters.waiting.clone()),
+            slots: HashSlots::new(at_once, counters.waiting.clone()),
             epoch: Instant::now(),
             hashed: AtomicU64::new(0),
             counters,
@@ -163,35 +163,37 @@ impl Passwords {
     /// Runs the check for `client`, or skips it if the result is known.
     ///
     /// # Errors
-    /// [`Unchecked`], with the reason why it was not run.
+    /// [`CheckRefused`], with the reason why it was not run.
     pub async fn check(
         &self,
         check: PasswordCheck,
         client: ClientKey,
-    ) -> Result<Result<Principal, Refusal>, Unchecked> {
+    ) -> Result<Result<Principal, Refusal>, CheckRefused> {
         let inner = &self.0;
         let now = inner.now();
         let fingerprint = check.fingerprint(&inner.secret);
         let may_pass = check.passed();
-        let it = inner.throttle().try_of(check.user_name().as_str(), client);
+        let attempt = inner.throttle().attempt_of(check.user_name().as_str(), client);
         let user = check.user_name().clone();
         let mut outcome = {
             // The lock is held from here on. A check stores its result before it leaves the flights, so a request
             // that finds no flight finds the result, and one password is not hashed twice.
             let mut flights = inner.flights();
-            let known = inner.known.get(&it.pair).filter(|(_, at)| at.elapsed() < KNOWN_FOR);
+            let known = inner.known.get(&attempt.pair).filter(|(_, at)| at.elapsed() < KNOWN_FOR);
             let is_remembered = may_pass.is_ok()
                 && inner
                     .right
                     .get(&fingerprint)
                     .is_some_and(|at| at.elapsed() < inner.remembered_for);
-            let past = match known {
-                Some((known, _)) if known == fingerprint && may_pass.is_ok() => Past::RightHere,
-                Some(_) if !is_remembered => Past::AnotherWasRightHere,
-                _ if is_remembered => Past::RightElsewhere,
-                _ => Past::Nothing,
+            let prior = match known {
+                Some((known, _)) if known == fingerprint && may_pass.is_ok() => {
+                    PriorResult::RightHere
+                }
+                Some(_) if !is_remembered => PriorResult::AnotherWasRightHere,
+                _ if is_remembered => PriorResult::RightElsewhere,
+                _ => PriorResult::Nothing,
             };
-            let is_right = matches!(past, Past::RightHere | Past::RightElsewhere);
+            let is_right = matches!(prior, PriorResult::RightHere | PriorResult::RightElsewhere);
             if !is_right && inner.wrong.get(&(fingerprint, may_pass.is_ok())).is_some() {
                 inner.counters.wrong_again.inc();
                 return Ok(Err(Refusal::Password { user }));
@@ -199,8 +201,8 @@ impl Passwords {
             let flight = flights.get(&fingerprint).filter(|_| !is_remembered);
             let mut throttle = inner.throttle();
             let admitted = match flight {
-                Some(_) => throttle.may_follow(it, past, now),
-                None => throttle.admit(it, past, now),
+                Some(_) => throttle.may_follow(attempt, prior, now),
+                None => throttle.admit(attempt, prior, now),
             };
             drop(throttle);
             if let Err(throttled) = admitted {
@@ -209,7 +211,7 @@ impl Passwords {
             }
             if is_remembered {
                 drop(flights);
-                inner.known.insert(it.pair, (fingerprint, Instant::now()));
+                inner.known.insert(attempt.pair, (fingerprint, Instant::now()));
                 return Ok(may_pass);
             }
             match flight {
@@ -217,7 +219,7 @@ impl Passwords {
                 None => {
                     let (sender, outcome) = watch::channel(None);
                     flights.insert(fingerprint, sender);
-                    let flight = Flight { inner: inner.clone(), fingerprint, it, past };
+                    let flight = Flight { inner: inner.clone(), fingerprint, attempt, prior };
                     tokio::spawn(flight.run(check, client));
                     outcome
                 }
@@ -229,7 +231,7 @@ impl Passwords {
             Err(_) => Err(TooMany),
         };
         match &outcome {
-            Ok(Ok(_)) => inner.known.insert(it.pair, (fingerprint, Instant::now())),
+            Ok(Ok(_)) => inner.known.insert(attempt.pair, (fingerprint, Instant::now())),
             Ok(Err(_)) => inner.counters.wrong.inc(),
             Err(TooMany) => inner.counters.refused.inc(),
         }
@@ -240,35 +242,35 @@ impl Passwords {
     /// opens, in place of an account.
     ///
     /// # Errors
-    /// [`Unchecked::Throttled`] if it may not.
+    /// [`CheckRefused::Throttled`] if it may not.
     pub fn check_key(
         &self,
         what: &str,
         given: &[u8],
         client: ClientKey,
         is_right: impl FnOnce() -> bool,
-    ) -> Result<bool, Unchecked> {
+    ) -> Result<bool, CheckRefused> {
         let inner = &self.0;
         let now = inner.now();
         let fingerprint = inner.fingerprint_of(what, given);
         let mut throttle = inner.throttle();
-        let it = throttle.try_of(what, client);
-        let known = inner.known.get(&it.pair).filter(|(_, since)| since.elapsed() < KNOWN_FOR);
-        let past = match known {
-            Some((known, _)) if known == fingerprint => Past::RightHere,
-            Some(_) => Past::AnotherWasRightHere,
-            None => Past::Nothing,
+        let attempt = throttle.attempt_of(what, client);
+        let known = inner.known.get(&attempt.pair).filter(|(_, since)| since.elapsed() < KNOWN_FOR);
+        let prior = match known {
+            Some((known, _)) if known == fingerprint => PriorResult::RightHere,
+            Some(_) => PriorResult::AnotherWasRightHere,
+            None => PriorResult::Nothing,
         };
-        if past != Past::RightHere && inner.wrong.get(&(fingerprint, true)).is_some() {
+        if prior != PriorResult::RightHere && inner.wrong.get(&(fingerprint, true)).is_some() {
             return Ok(false);
         }
-        if let Err(throttled) = throttle.admit(it, past, now) {
+        if let Err(throttled) = throttle.admit(attempt, prior, now) {
             drop(throttle);
             return Err(inner.refused(throttled, what, client, now));
         }
         if is_right() {
-            throttle.give_back(it, past);
-            inner.known.insert(it.pair, (fingerprint, Instant::now()));
+            throttle.give_back(attempt, prior);
+            inner.known.insert(attempt.pair, (fingerprint, Instant::now()));
             return Ok(true);
         }
         inner.wrong.insert((fingerprint, true), ());
@@ -284,14 +286,14 @@ impl Passwords {
         password: Password,
         salt: [u8; 16],
         client: ClientKey,
-        rank: Rank,
+        priority: Priority,
     ) -> Result<PasswordHash, TooMany> {
-        let place = self.0.places.enter(rank, client).await;
-        let place = place.inspect_err(|_| self.0.counters.refused.inc())?;
+        let slot = self.0.slots.enter(priority, client).await;
+        let slot = slot.inspect_err(|_| self.0.counters.refused.inc())?;
         self.0.hashed.fetch_add(1, Relaxed);
         let running = tokio::task::spawn_blocking(move || {
             let hash = password.hash(salt);
-            drop(place);
+            drop(slot);
             hash
         });
         match running.await {
@@ -301,7 +303,7 @@ impl Passwords {
     }
 
     /// The episodes of throttling that have ended. Call this regularly, for the log.
-    pub(crate) fn ended(&self) -> Vec<Ended> {
+    pub(crate) fn ended(&self) -> Vec<ThrottlingEnded> {
         let now = self.0.now();
         let mut episodes = self.0.episodes();
         let ended = episodes.ended(now);
@@ -310,7 +312,7 @@ impl Passwords {
     }
 
     /// Ends all episodes of throttling, however recent, at the end of the process.
-    pub(crate) fn end(&self) -> Vec<Ended> {
+    pub(crate) fn end(&self) -> Vec<ThrottlingEnded> {
         self.0.episodes().ended(u64::MAX)
     }
 }
@@ -319,8 +321,8 @@ impl Passwords {
 struct Flight {
     inner: Arc<Inner>,
     fingerprint: Fingerprint,
-    it: Try,
-    past: Past,
+    attempt: Attempt,
+    prior: PriorResult,
 }
 
 impl Flight {
@@ -329,18 +331,19 @@ impl Flight {
     /// skipped.
     async fn run(self, check: PasswordCheck, client: ClientKey) {
         let inner = self.inner.clone();
-        let rank = if self.past == Past::RightHere { Rank::Known } else { Rank::Other };
-        let place = inner.places.enter(rank, client).await;
+        let priority =
+            if self.prior == PriorResult::RightHere { Priority::Known } else { Priority::Other };
+        let slot = inner.slots.enter(priority, client).await;
         let is_abandoned = || {
             let mut flights = inner.flights();
             let is_alone =
                 flights.get(&self.fingerprint).is_some_and(|it| it.receiver_count() == 0);
             is_alone && flights.remove(&self.fingerprint).is_some()
         };
-        let place = match place {
-            Ok(place) if !is_abandoned() => place,
+        let slot = match slot {
+            Ok(slot) if !is_abandoned() => slot,
             _ => {
-                inner.throttle().give_back(self.it, self.past);
+                inner.throttle().give_back(self.attempt, self.prior);
                 self.land(Err(TooMany));
                 return;
             }
@@ -349,9 +352,9 @@ impl Flight {
         let running = tokio::task::spawn_blocking(move || {
             let may_pass = check.passed().is_ok();
             let outcome = check.run();
-            drop(place);
+            drop(slot);
             if outcome.is_ok() {
-                self.inner.throttle().give_back(self.it, self.past);
+                self.inner.throttle().give_back(self.attempt, self.prior);
                 if !self.inner.remembered_for.is_zero() {
                     self.inner.right.insert(self.fingerprint, Instant::now());
                 }
@@ -366,7 +369,7 @@ impl Flight {
     }
 
     /// Wakes the requests that wait.
-    fn land(&self, outcome: Outcome) {
+    fn land(&self, outcome: CheckResult) {
         if let Some(flight) = self.inner.flights().remove(&self.fingerprint) {
             flight.send_replace(Some(outcome));
         }
@@ -391,7 +394,7 @@ impl Inner {
         self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn flights(&self) -> MutexGuard<'_, HashMap<Fingerprint, watch::Sender<Option<Outcome>>>> {
+    fn flights(&self) -> MutexGuard<'_, HashMap<Fingerprint, watch::Sender<Option<CheckResult>>>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -417,7 +420,7 @@ impl Inner {
         account: &str,
         client: ClientKey,
         now: u64,
-    ) -> Unchecked {
+    ) -> CheckRefused {
         self.counters.throttled[throttled.by as usize].inc();
         let names_client = throttled.by != Bound::Account;
         let names_account = throttled.by != Bound::Client;
@@ -427,9 +430,10 @@ impl Inner {
             client: names_client.then(|| client.to_string()),
         };
         let mut episodes = self.episodes();
-        let began = episodes.refused(subject, now).map(|subject| Box::new(Begun(subject)));
+        let began =
+            episodes.refused(subject, now).map(|subject| Box::new(ThrottlingBegan(subject)));
         self.counters.episodes.set(i64::try_from(episodes.len()).unwrap_or(i64::MAX));
-        Unchecked::Throttled { throttled, began }
+        CheckRefused::Throttled { throttled, began }
     }
 }
 

@@ -17,7 +17,7 @@ use account::{Means, Principal};
 use net::{ClientAddress, ClientKey};
 
 use crate::config::Config;
-use crate::passwords::{Budgets, Ended, Subject};
+use crate::passwords::{Budgets, Subject, ThrottlingEnded};
 
 pub(crate) use changes::changes;
 
@@ -57,20 +57,20 @@ impl Kind {
 pub struct SecurityLog {
     epoch: Instant,
     hasher: RandomState,
-    state: Mutex<Flow>,
+    state: Mutex<LineBudgets>,
 }
 
 /// The lines written recently.
-struct Flow {
+struct LineBudgets {
     kinds: [(Budgets, u64); Kind::ALL.len()],
     clients: Budgets,
 }
 
-impl Flow {
-    fn new() -> Flow {
+impl LineBudgets {
+    fn new() -> LineBudgets {
         let kind = |_| (Budgets::new(Kind::LINES, WINDOW_MILLISECONDS, 1), 0);
         let clients = Budgets::new(CLIENT_LINES, WINDOW_MILLISECONDS, CLIENTS_MAX);
-        Flow { kinds: Kind::ALL.map(kind), clients }
+        LineBudgets { kinds: Kind::ALL.map(kind), clients }
     }
 
     /// Whether a line of this kind may be written now; if so, how many were left out before it.
@@ -91,7 +91,7 @@ impl Flow {
 
 impl Default for SecurityLog {
     fn default() -> SecurityLog {
-        let state = Mutex::new(Flow::new());
+        let state = Mutex::new(LineBudgets::new());
         SecurityLog { epoch: Instant::now(), hasher: RandomState::new(), state }
     }
 }
@@ -147,7 +147,7 @@ impl SecurityLog {
     }
 
     /// Logs that throttling of a client or an account has ended.
-    pub(crate) fn throttling_ended(&self, ended: &Ended) {
+    pub(crate) fn throttling_ended(&self, ended: &ThrottlingEnded) {
         let Some(left_out) = self.line(Kind::ThrottlingEnded, None) else { return };
         tracing::info!(
             target: TARGET,
@@ -180,12 +180,12 @@ fn shown(text: &str) -> String {
 #[derive(Clone)]
 struct Origin {
     client: ClientAddress,
-    who: Arc<Mutex<Option<Who>>>,
+    who: Arc<Mutex<Option<Sender>>>,
 }
 
 /// Who carries out the actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Who {
+struct Sender {
     name: String,
     means: String,
 }
@@ -208,7 +208,7 @@ pub(crate) fn identified(principal: &Principal) {
         Means::Token(id) => format!("token {id}"),
         Means::Machine => "machine".to_owned(),
     };
-    let who = Who { name: identity.user.name.to_string(), means };
+    let who = Sender { name: identity.user.name.to_string(), means };
     // Outside of a request there is nothing to remember.
     let _ = ORIGIN.try_with(|origin| {
         *origin.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(who);
@@ -220,7 +220,7 @@ pub(crate) fn is_identified() -> bool {
     who().is_some()
 }
 
-fn who() -> Option<Who> {
+fn who() -> Option<Sender> {
     let who =
         ORIGIN.try_with(|origin| origin.who.lock().unwrap_or_else(PoisonError::into_inner).clone());
     who.ok().flatten()
@@ -233,27 +233,27 @@ pub(crate) fn client() -> ClientAddress {
 
 /// Who did something, from where, and how the server knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Doer {
+struct Actor {
     by: String,
     means: String,
     client: Option<String>,
 }
 
-impl Doer {
+impl Actor {
     /// The sender of the current request; without a request, the server itself.
-    fn of_now() -> Doer {
+    fn of_now() -> Actor {
         let client = ORIGIN.try_with(|origin| origin.client.to_string()).ok();
         match (who(), &client) {
-            (Some(who), _) => Doer { by: who.name, means: who.means, client },
-            (None, Some(_)) => Doer { by: "anonymous".into(), means: "none".into(), client },
-            (None, None) => Doer { by: "server".into(), means: "machine".into(), client },
+            (Some(who), _) => Actor { by: who.name, means: who.means, client },
+            (None, Some(_)) => Actor { by: "anonymous".into(), means: "none".into(), client },
+            (None, None) => Actor { by: "server".into(), means: "machine".into(), client },
         }
     }
 
     /// The user who runs this command.
-    fn of_command() -> Doer {
+    fn of_command() -> Actor {
         let by = format!("uid {}", rustix::process::getuid().as_raw());
-        Doer { by, means: "command line".into(), client: None }
+        Actor { by, means: "command line".into(), client: None }
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_kind_and_a_client_have_so_many_lines() {
-        let mut flow = Flow::new();
+        let mut flow = LineBudgets::new();
         let mut lines = |kind, client, now, count: u32| {
             let lines = (0..count).filter_map(|_| flow.line(kind, client, now));
             let lines: Vec<u64> = lines.collect();
@@ -305,14 +305,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_has_an_origin() {
-        assert_eq!(Doer::of_now().by, "server");
+        assert_eq!(Actor::of_now().by, "server");
         let address = ClientAddress::Ip("192.0.2.1".parse().expect("an address"));
         of_request(address, async {
-            assert_eq!(Doer::of_now().by, "anonymous");
+            assert_eq!(Actor::of_now().by, "anonymous");
             assert!(!is_identified());
             let user = account::User::new("alice".parse().expect("a name"), jiff::Timestamp::now());
             identified(&Principal::on_the_machine(Arc::new(user)));
-            let doer = Doer::of_now();
+            let doer = Actor::of_now();
             assert_eq!((doer.by.as_str(), doer.client.as_deref()), ("alice", Some("192.0.2.1")));
             assert_eq!(client(), address);
         })

@@ -59,7 +59,7 @@ async fn check_key(State(app): State<Arc<App>>, request: Request, next: Next) ->
             auth::failed(&app, Some("admin key"), "admin_key");
             text(StatusCode::UNAUTHORIZED, "Unauthorized")
         }
-        Err(error) => auth::unchecked(&app, error).into_response(),
+        Err(error) => auth::check_refused(&app, error).into_response(),
     }
 }
 

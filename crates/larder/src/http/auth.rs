@@ -17,7 +17,7 @@ use store::CommitError;
 
 use super::error::HttpError;
 use crate::app::App;
-use crate::passwords::Unchecked;
+use crate::passwords::CheckRefused;
 use crate::security;
 use crate::stored::{Basis, Stored, WriteFailure};
 
@@ -82,7 +82,7 @@ pub(super) async fn proved(
         Identified::NeedsPasswordCheck(check) => {
             drop(stored);
             let checking = app.passwords.check(check, security::client().key()).await;
-            checking.map_err(|error| unchecked(app, error))?
+            checking.map_err(|error| check_refused(app, error))?
         }
     };
     match outcome {
@@ -127,10 +127,10 @@ pub(super) fn failed(app: &App, account: Option<&str>, reason: &'static str) {
 }
 
 /// The answer to somebody whose password was not looked at.
-pub(super) fn unchecked(app: &App, error: Unchecked) -> HttpError {
+pub(super) fn check_refused(app: &App, error: CheckRefused) -> HttpError {
     match error {
-        Unchecked::TooMany => HttpError::unavailable(crate::passwords::TooMany.to_string(), 1),
-        Unchecked::Throttled { throttled, began } => {
+        CheckRefused::TooMany => HttpError::unavailable(crate::passwords::TooMany.to_string(), 1),
+        CheckRefused::Throttled { throttled, began } => {
             let seconds = throttled.wait_milliseconds.div_ceil(1000).max(1);
             if let Some(began) = began {
                 app.security.throttling_began(&began.0, seconds);

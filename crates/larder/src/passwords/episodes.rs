@@ -24,7 +24,7 @@ pub(crate) struct Subject {
 
 /// An episode that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct ThrottlingEnded {
     pub(crate) subject: Subject,
     /// Requests that were refused.
     pub(crate) refused: u64,
@@ -61,11 +61,11 @@ impl Episodes {
     }
 
     /// Removes the episodes that have ended, and returns them.
-    pub(super) fn ended(&mut self, now: u64) -> Vec<Ended> {
+    pub(super) fn ended(&mut self, now: u64) -> Vec<ThrottlingEnded> {
         let is_over = |_: &Subject, episode: &mut Episode| {
             now.saturating_sub(episode.last) >= QUIET_MILLISECONDS
         };
-        let ended = self.0.extract_if(is_over).map(|(subject, episode)| Ended {
+        let ended = self.0.extract_if(is_over).map(|(subject, episode)| ThrottlingEnded {
             subject,
             refused: episode.refused,
             seconds: (episode.last - episode.began) / 1000,
@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(episodes.refused(subject("alice"), now), None);
         }
         assert_eq!(episodes.ended(5_000 + QUIET_MILLISECONDS - 1), []);
-        let ended = Ended { subject: subject("alice"), refused: 5_001, seconds: 5 };
+        let ended = ThrottlingEnded { subject: subject("alice"), refused: 5_001, seconds: 5 };
         assert_eq!(episodes.ended(5_000 + QUIET_MILLISECONDS), [ended]);
         assert_eq!(episodes.ended(u64::MAX), []);
         assert_eq!(episodes.refused(subject("alice"), 99_999), Some(subject("alice")), "anew");

@@ -6,7 +6,7 @@ use account::{Credentials, Identified, Snapshot, User, change, identify};
 use jiff::Timestamp;
 use record::{Record, Serial};
 
-use super::line::PER_CLIENT_MAX;
+use super::fair_queue::PER_CLIENT_MAX;
 use super::*;
 
 const BOUNDS: Bounds = Bounds { pair: 3, client: 8, account: 12 };
@@ -50,8 +50,8 @@ async fn tried(passwords: &Passwords, user: &str, password: &str, number: u32) -
     match passwords.check(check_of(user, password), client(number)).await {
         Ok(Ok(_)) => "right",
         Ok(Err(_)) => "wrong",
-        Err(Unchecked::TooMany) => "too many",
-        Err(Unchecked::Throttled { throttled, .. }) => throttled.by.name(),
+        Err(CheckRefused::TooMany) => "too many",
+        Err(CheckRefused::Throttled { throttled, .. }) => throttled.by.name(),
     }
 }
 
@@ -61,7 +61,7 @@ fn new_passwords_wait_in_the_queue() {
     let passwords = passwords(Duration::ZERO, 0);
     let hash = |number| {
         let password = Password::new("p").expect("a password");
-        Box::pin(passwords.hash(password, [0; 16], client(number), Rank::Other))
+        Box::pin(passwords.hash(password, [0; 16], client(number), Priority::Other))
     };
     let mut context = Context::from_waker(Waker::noop());
     let mut waiting: Vec<_> = (0..PER_CLIENT_MAX).map(|_| hash(1)).collect();
@@ -169,8 +169,8 @@ async fn keys_are_throttled_like_passwords() {
             .check_key("admin key", given, client(number), || given == b"key")
         {
             Ok(is_right) => is_right.to_string(),
-            Err(Unchecked::Throttled { throttled, .. }) => throttled.by.name().to_owned(),
-            Err(Unchecked::TooMany) => "too many".to_owned(),
+            Err(CheckRefused::Throttled { throttled, .. }) => throttled.by.name().to_owned(),
+            Err(CheckRefused::TooMany) => "too many".to_owned(),
         };
     assert_eq!(tried(b"key", 2), "true");
     for given in [b"1", b"2", b"3"] {

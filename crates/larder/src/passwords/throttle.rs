@@ -1,6 +1,6 @@
 //! [`Throttle`]: whether a password may be tried now.
 //!
-//! (account, client) -> [`Throttle::try_of`] -> [`Throttle::admit`] -> hashed -> [`Throttle::give_back`] if it was
+//! (account, client) -> [`Throttle::attempt_of`] -> [`Throttle::admit`] -> hashed -> [`Throttle::give_back`] if it was
 //! right. Only different wrong passwords count, against three bounds: those of one client for one account, those of
 //! one client for all accounts, and those of all clients for one account. The last bound is wide, and does not apply
 //! to clients where the account's password was right recently, so nobody can lock the owner of an account out from
@@ -71,7 +71,7 @@ pub struct Throttled {
 
 /// A client's try for an account, as hashes that no client can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Try {
+pub(super) struct Attempt {
     pub(super) pair: u64,
     client: u64,
     account: u64,
@@ -79,7 +79,7 @@ pub(super) struct Try {
 
 /// What is known about a password before it is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Past {
+pub(super) enum PriorResult {
     /// Nothing.
     Nothing,
     /// This password is known to be right, but not from this client.
@@ -113,8 +113,8 @@ impl Throttle {
     }
 
     /// The try of `client` for `account`.
-    pub(super) fn try_of(&self, account: &str, client: ClientKey) -> Try {
-        Try {
+    pub(super) fn attempt_of(&self, account: &str, client: ClientKey) -> Attempt {
+        Attempt {
             pair: self.hasher.hash_one((0_u8, account, client)),
             client: self.hasher.hash_one((1_u8, client)),
             account: self.hasher.hash_one((2_u8, account)),
@@ -123,30 +123,41 @@ impl Throttle {
 
     /// Whether a password may be hashed, which takes a try; or, if it is remembered as right, whether it may be used
     /// without hashing, which takes none.
-    pub(super) fn admit(&mut self, it: Try, past: Past, now: u64) -> Result<(), Throttled> {
-        let was_right_here = matches!(past, Past::RightHere | Past::AnotherWasRightHere);
+    pub(super) fn admit(
+        &mut self,
+        attempt: Attempt,
+        prior: PriorResult,
+        now: u64,
+    ) -> Result<(), Throttled> {
+        let was_right_here =
+            matches!(prior, PriorResult::RightHere | PriorResult::AnotherWasRightHere);
         let waits = [
-            (Bound::Pair, self.pairs.wait(it.pair, now)),
-            (Bound::Client, self.clients.wait(it.client, now)),
-            (Bound::Account, if was_right_here { 0 } else { self.accounts.wait(it.account, now) }),
+            (Bound::Pair, self.pairs.wait(attempt.pair, now)),
+            (Bound::Client, self.clients.wait(attempt.client, now)),
+            (
+                Bound::Account,
+                if was_right_here { 0 } else { self.accounts.wait(attempt.account, now) },
+            ),
         ];
         // Of equal waits, the first one names the narrowest bound.
         let longest = waits.into_iter().rev().max_by_key(|(_, wait)| *wait);
         let throttled = longest.filter(|(_, wait)| *wait > 0);
-        match (throttled, past) {
-            (None, Past::RightHere | Past::RightElsewhere) => Ok(()),
-            (None, Past::Nothing | Past::AnotherWasRightHere) => {
-                self.pairs.take(it.pair, now);
-                self.clients.take(it.client, now);
+        match (throttled, prior) {
+            (None, PriorResult::RightHere | PriorResult::RightElsewhere) => Ok(()),
+            (None, PriorResult::Nothing | PriorResult::AnotherWasRightHere) => {
+                self.pairs.take(attempt.pair, now);
+                self.clients.take(attempt.client, now);
                 if !was_right_here {
-                    self.accounts.take(it.account, now);
+                    self.accounts.take(attempt.account, now);
                 }
                 Ok(())
             }
-            (Some(_), Past::RightHere) if self.neighbours.wait(it.pair, now) == 0 => Ok(()),
-            (Some((by, wait_milliseconds)), past) => {
-                if past == Past::AnotherWasRightHere {
-                    self.neighbours.take(it.pair, now);
+            (Some(_), PriorResult::RightHere) if self.neighbours.wait(attempt.pair, now) == 0 => {
+                Ok(())
+            }
+            (Some((by, wait_milliseconds)), prior) => {
+                if prior == PriorResult::AnotherWasRightHere {
+                    self.neighbours.take(attempt.pair, now);
                 }
                 Err(Throttled { by, wait_milliseconds })
             }
@@ -154,22 +165,27 @@ impl Throttle {
     }
 
     /// Whether a request may wait for the result of another request with the same password.
-    pub(super) fn may_follow(&mut self, it: Try, past: Past, now: u64) -> Result<(), Throttled> {
-        let admitted = self.admit(it, past, now);
+    pub(super) fn may_follow(
+        &mut self,
+        attempt: Attempt,
+        prior: PriorResult,
+        now: u64,
+    ) -> Result<(), Throttled> {
+        let admitted = self.admit(attempt, prior, now);
         if admitted.is_ok() {
-            self.give_back(it, past);
+            self.give_back(attempt, prior);
         }
         admitted
     }
 
     /// Returns what [`Throttle::admit`] took, for a password that was right or was not checked.
-    pub(super) fn give_back(&mut self, it: Try, past: Past) {
-        if matches!(past, Past::Nothing | Past::AnotherWasRightHere) {
-            self.pairs.give_back(it.pair);
-            self.clients.give_back(it.client);
+    pub(super) fn give_back(&mut self, attempt: Attempt, prior: PriorResult) {
+        if matches!(prior, PriorResult::Nothing | PriorResult::AnotherWasRightHere) {
+            self.pairs.give_back(attempt.pair);
+            self.clients.give_back(attempt.client);
         }
-        if past == Past::Nothing {
-            self.accounts.give_back(it.account);
+        if prior == PriorResult::Nothing {
+            self.accounts.give_back(attempt.account);
         }
     }
 
@@ -198,12 +214,12 @@ mod tests {
         throttle: &mut Throttle,
         account: &str,
         number: u32,
-        past: Past,
+        prior: PriorResult,
         now: u64,
     ) -> (u32, Option<Bound>) {
-        let it = throttle.try_of(account, client(number));
+        let attempt = throttle.attempt_of(account, client(number));
         for count in 0..10_000 {
-            if let Err(throttled) = throttle.admit(it, past, now) {
+            if let Err(throttled) = throttle.admit(attempt, prior, now) {
                 assert!(throttled.wait_milliseconds > 0);
                 return (count, Some(throttled.by));
             }
@@ -212,24 +228,33 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(throttle: &mut Throttle, account: &str, number: u32, past: Past, expected: bool) {
-        let it = throttle.try_of(account, client(number));
-        let admitted = throttle.admit(it, past, 0);
+    fn check(
+        throttle: &mut Throttle,
+        account: &str,
+        number: u32,
+        prior: PriorResult,
+        expected: bool,
+    ) {
+        let attempt = throttle.attempt_of(account, client(number));
+        let admitted = throttle.admit(attempt, prior, 0);
         assert_eq!(admitted.is_ok(), expected, "{admitted:?}");
         if admitted.is_ok() {
-            throttle.give_back(it, past);
+            throttle.give_back(attempt, prior);
         }
     }
 
     #[test]
     fn a_guesser_has_few_tries_and_then_one_a_minute() {
         let mut throttle = Throttle::new(BOUNDS);
-        assert_eq!(guess(&mut throttle, "alice", 1, Past::Nothing, 0), (10, Some(Bound::Pair)));
-        assert_eq!(guess(&mut throttle, "alice", 1, Past::Nothing, 59_999).0, 0);
-        assert_eq!(guess(&mut throttle, "alice", 1, Past::Nothing, 60_000).0, 1);
+        assert_eq!(
+            guess(&mut throttle, "alice", 1, PriorResult::Nothing, 0),
+            (10, Some(Bound::Pair))
+        );
+        assert_eq!(guess(&mut throttle, "alice", 1, PriorResult::Nothing, 59_999).0, 0);
+        assert_eq!(guess(&mut throttle, "alice", 1, PriorResult::Nothing, 60_000).0, 1);
         // Tries for a whole day.
         let tries: u32 = (2..=1440)
-            .map(|minute| guess(&mut throttle, "alice", 1, Past::Nothing, minute * 60_000).0)
+            .map(|minute| guess(&mut throttle, "alice", 1, PriorResult::Nothing, minute * 60_000).0)
             .sum();
         assert_eq!(tries, 1439);
     }
@@ -237,10 +262,10 @@ mod tests {
     #[test]
     fn the_owner_can_log_in_from_elsewhere() {
         let mut throttle = Throttle::new(BOUNDS);
-        guess(&mut throttle, "alice", 1, Past::Nothing, 0);
-        check(&mut throttle, "alice", 1, Past::Nothing, false);
-        check(&mut throttle, "alice", 2, Past::Nothing, true);
-        check(&mut throttle, "bob", 1, Past::Nothing, true);
+        guess(&mut throttle, "alice", 1, PriorResult::Nothing, 0);
+        check(&mut throttle, "alice", 1, PriorResult::Nothing, false);
+        check(&mut throttle, "alice", 2, PriorResult::Nothing, true);
+        check(&mut throttle, "bob", 1, PriorResult::Nothing, true);
     }
 
     #[test]
@@ -248,71 +273,75 @@ mod tests {
         let mut throttle = Throttle::new(BOUNDS);
         let mut tries = 0;
         for number in 0..100 {
-            tries += guess(&mut throttle, &format!("user-{number}"), 1, Past::Nothing, 0).0;
+            tries += guess(&mut throttle, &format!("user-{number}"), 1, PriorResult::Nothing, 0).0;
         }
         assert_eq!(tries, 50);
-        assert_eq!(guess(&mut throttle, "zoe", 1, Past::Nothing, 0), (0, Some(Bound::Client)));
+        assert_eq!(
+            guess(&mut throttle, "zoe", 1, PriorResult::Nothing, 0),
+            (0, Some(Bound::Client))
+        );
         // A neighbour behind the same address whose password was right there, and a user of another address.
-        check(&mut throttle, "bob", 1, Past::RightHere, true);
-        check(&mut throttle, "bob", 1, Past::RightElsewhere, false);
-        check(&mut throttle, "bob", 2, Past::Nothing, true);
+        check(&mut throttle, "bob", 1, PriorResult::RightHere, true);
+        check(&mut throttle, "bob", 1, PriorResult::RightElsewhere, false);
+        check(&mut throttle, "bob", 2, PriorResult::Nothing, true);
     }
 
     #[test]
     fn many_clients_share_the_tries_for_an_account() {
         let mut throttle = Throttle::new(BOUNDS);
-        let tries: u32 =
-            (0..1000).map(|number| guess(&mut throttle, "alice", number, Past::Nothing, 0).0).sum();
+        let tries: u32 = (0..1000)
+            .map(|number| guess(&mut throttle, "alice", number, PriorResult::Nothing, 0).0)
+            .sum();
         assert_eq!(tries, 100);
         assert_eq!(
-            guess(&mut throttle, "alice", 5000, Past::Nothing, 0),
+            guess(&mut throttle, "alice", 5000, PriorResult::Nothing, 0),
             (0, Some(Bound::Account))
         );
-        let it = throttle.try_of("alice", client(5000));
-        let throttled = throttle.admit(it, Past::Nothing, 0).expect_err("a refusal");
+        let attempt = throttle.attempt_of("alice", client(5000));
+        let throttled = throttle.admit(attempt, PriorResult::Nothing, 0).expect_err("a refusal");
         assert_eq!(throttled.wait_milliseconds, 6_000, "and never long");
         // Where her password was right recently nothing has changed, not even after a typo.
-        check(&mut throttle, "alice", 6000, Past::RightHere, true);
-        check(&mut throttle, "alice", 6000, Past::AnotherWasRightHere, true);
-        check(&mut throttle, "bob", 5000, Past::Nothing, true);
+        check(&mut throttle, "alice", 6000, PriorResult::RightHere, true);
+        check(&mut throttle, "alice", 6000, PriorResult::AnotherWasRightHere, true);
+        check(&mut throttle, "bob", 5000, PriorResult::Nothing, true);
     }
 
     #[test]
     fn a_neighbour_who_guesses_does_not_keep_the_owner_out_nor_guess_for_ever() {
         let mut throttle = Throttle::new(BOUNDS);
-        assert_eq!(guess(&mut throttle, "alice", 1, Past::AnotherWasRightHere, 0).0, 10);
-        check(&mut throttle, "alice", 1, Past::RightHere, true);
-        let it = throttle.try_of("alice", client(1));
+        assert_eq!(guess(&mut throttle, "alice", 1, PriorResult::AnotherWasRightHere, 0).0, 10);
+        check(&mut throttle, "alice", 1, PriorResult::RightHere, true);
+        let attempt = throttle.attempt_of("alice", client(1));
         for _ in 0..500 {
-            assert!(throttle.admit(it, Past::AnotherWasRightHere, 0).is_err());
+            assert!(throttle.admit(attempt, PriorResult::AnotherWasRightHere, 0).is_err());
         }
-        check(&mut throttle, "alice", 1, Past::RightHere, true);
+        check(&mut throttle, "alice", 1, PriorResult::RightHere, true);
         for _ in 0..500 {
-            assert!(throttle.admit(it, Past::AnotherWasRightHere, 0).is_err());
+            assert!(throttle.admit(attempt, PriorResult::AnotherWasRightHere, 0).is_err());
         }
-        check(&mut throttle, "alice", 1, Past::RightHere, false);
-        assert!(throttle.admit(it, Past::RightHere, WINDOW_MILLISECONDS).is_ok());
+        check(&mut throttle, "alice", 1, PriorResult::RightHere, false);
+        assert!(throttle.admit(attempt, PriorResult::RightHere, WINDOW_MILLISECONDS).is_ok());
     }
 
     #[test]
     fn without_bounds_nothing_is_refused() {
         let mut throttle = Throttle::new(Bounds { pair: 0, client: 0, account: 0 });
-        assert_eq!(guess(&mut throttle, "alice", 1, Past::Nothing, 0), (10_000, None));
+        assert_eq!(guess(&mut throttle, "alice", 1, PriorResult::Nothing, 0), (10_000, None));
         assert_eq!(throttle.bytes(), 0);
     }
 
     #[test]
     fn a_million_clients_and_accounts_take_no_more_memory() {
         let mut throttle = Throttle::new(BOUNDS);
-        guess(&mut throttle, "alice", 1, Past::Nothing, 0);
+        guess(&mut throttle, "alice", 1, PriorResult::Nothing, 0);
         let bytes = throttle.bytes();
         assert!(bytes <= 4 << 20, "{bytes}");
         for number in 0..1_000_000_u32 {
             let key = ClientKey::Ipv6Network(number.into());
-            let it = throttle.try_of(&number.to_string(), key);
-            let _ = throttle.admit(it, Past::Nothing, 0);
+            let attempt = throttle.attempt_of(&number.to_string(), key);
+            let _ = throttle.admit(attempt, PriorResult::Nothing, 0);
         }
         assert!(throttle.bytes() <= 4 << 20, "{}", throttle.bytes());
-        check(&mut throttle, "alice", 1, Past::Nothing, false);
+        check(&mut throttle, "alice", 1, PriorResult::Nothing, false);
     }
 }

@@ -11,7 +11,7 @@ use account::{GroupName, Snapshot, User};
 use pypi::StageConfig;
 use record::{Batch, Record, Serial, Write};
 
-use super::{Doer, TARGET};
+use super::{Actor, TARGET};
 
 /// A change of a user, a token or a right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ struct Change {
 /// The changes of a batch during its commit. If this is dropped before the outcome is known, they are logged as such.
 pub(crate) struct Changes {
     changes: Vec<Change>,
-    doer: Option<Doer>,
+    doer: Option<Actor>,
 }
 
 /// The changes that `batch` makes to these snapshots.
@@ -176,17 +176,17 @@ impl Changes {
     /// Attributes the changes to the user who runs this command.
     #[must_use]
     pub(crate) fn by_command(self) -> Changes {
-        self.by(Doer::of_command())
+        self.by(Actor::of_command())
     }
 
     /// Attributes the changes to the sender of the current request.
     #[must_use]
     pub(crate) fn by_request(self) -> Changes {
         // Most writes change no rights.
-        if self.changes.is_empty() { self } else { self.by(Doer::of_now()) }
+        if self.changes.is_empty() { self } else { self.by(Actor::of_now()) }
     }
 
-    fn by(mut self, doer: Doer) -> Changes {
+    fn by(mut self, doer: Actor) -> Changes {
         self.doer = Some(doer);
         self
     }

@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;
-use crate::passwords::Rank;
+use crate::passwords::Priority;
 use crate::security;
 use crate::stored::Basis;
 
@@ -135,8 +135,8 @@ async fn hashed(ask: &Ask, edit: &UserEdit) -> Result<Option<PasswordHash>, Refu
         tracing::error!(%error, "the system has no random numbers");
         HttpError::unavailable("the system has no random numbers", 5)
     })?;
-    let rank = if security::is_identified() { Rank::Known } else { Rank::Other };
-    let hash = ask.app.passwords.hash(password, salt, security::client().key(), rank).await;
+    let priority = if security::is_identified() { Priority::Known } else { Priority::Other };
+    let hash = ask.app.passwords.hash(password, salt, security::client().key(), priority).await;
     Ok(Some(hash.map_err(|error| HttpError::unavailable(error.to_string(), 1))?))
 }
 

@@ -1,4 +1,4 @@
-//! [`Line`]: a queue that is fair between clients.
+//! [`FairQueue`]: a queue that is fair between clients.
 //!
 //! Clients with a recent right password have a queue of their own, which goes first except on every fifth turn. In
 //! each queue the clients take turns, no matter how many requests each of them has. A client's share of a queue is
@@ -20,7 +20,7 @@ const KNOWN_IN_A_ROW: u32 = 4;
 
 /// Which queue a request waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rank {
+pub enum Priority {
     /// The client sent the account's right password recently.
     Known,
     /// Any other client.
@@ -29,37 +29,42 @@ pub enum Rank {
 
 /// Both queues.
 #[derive(Debug)]
-pub(super) struct Line<T> {
-    known: Turns<T>,
-    others: Turns<T>,
+pub(super) struct FairQueue<T> {
+    known: ClientTurns<T>,
+    others: ClientTurns<T>,
     known_in_a_row: u32,
 }
 
 /// One of the queues.
 #[derive(Debug)]
-struct Turns<T> {
+struct ClientTurns<T> {
     /// Clients with waiting requests, each once, the next one first.
     clients: VecDeque<ClientKey>,
     waiting: HashMap<ClientKey, VecDeque<T>>,
     count: usize,
 }
 
-impl<T> Default for Line<T> {
-    fn default() -> Line<T> {
-        let turns = || Turns { clients: VecDeque::new(), waiting: HashMap::new(), count: 0 };
-        Line { known: turns(), others: turns(), known_in_a_row: 0 }
+impl<T> Default for FairQueue<T> {
+    fn default() -> FairQueue<T> {
+        let turns = || ClientTurns { clients: VecDeque::new(), waiting: HashMap::new(), count: 0 };
+        FairQueue { known: turns(), others: turns(), known_in_a_row: 0 }
     }
 }
 
-impl<T> Line<T> {
+impl<T> FairQueue<T> {
     /// Adds `item` at the end of its client's share; returns the item that lost its place, if any.
     ///
     /// # Errors
     /// The item itself, if it gets no place.
-    pub(super) fn push(&mut self, rank: Rank, client: ClientKey, item: T) -> Result<Option<T>, T> {
-        match rank {
-            Rank::Known => self.known.push(client, item),
-            Rank::Other => self.others.push(client, item),
+    pub(super) fn push(
+        &mut self,
+        priority: Priority,
+        client: ClientKey,
+        item: T,
+    ) -> Result<Option<T>, T> {
+        match priority {
+            Priority::Known => self.known.push(client, item),
+            Priority::Other => self.others.push(client, item),
         }
     }
 
@@ -92,7 +97,7 @@ impl<T> Line<T> {
     }
 }
 
-impl<T> Turns<T> {
+impl<T> ClientTurns<T> {
     fn push(&mut self, client: ClientKey, item: T) -> Result<Option<T>, T> {
         let own = self.waiting.get(&client).map_or(0, VecDeque::len);
         if own >= PER_CLIENT_MAX {
@@ -145,91 +150,96 @@ mod tests {
     }
 
     #[track_caller]
-    fn fill(line: &mut Line<(u32, u32)>, rank: Rank, number: u32, count: u32) {
+    fn fill(queue: &mut FairQueue<(u32, u32)>, priority: Priority, number: u32, count: u32) {
         for item in 0..count {
-            assert_eq!(line.push(rank, client(number), (number, item)), Ok(None), "{item}");
+            assert_eq!(queue.push(priority, client(number), (number, item)), Ok(None), "{item}");
         }
     }
 
-    fn order(line: &mut Line<(u32, u32)>, count: usize) -> Vec<u32> {
-        (0..count).filter_map(|_| line.pop()).map(|(number, _)| number).collect()
+    fn order(queue: &mut FairQueue<(u32, u32)>, count: usize) -> Vec<u32> {
+        (0..count).filter_map(|_| queue.pop()).map(|(number, _)| number).collect()
     }
 
     #[test]
     fn clients_take_turns() {
-        let mut line = Line::default();
-        fill(&mut line, Rank::Other, 1, 50);
-        fill(&mut line, Rank::Other, 2, 2);
-        fill(&mut line, Rank::Other, 3, 1);
-        assert_eq!(order(&mut line, 7), [1, 2, 3, 1, 2, 1, 1]);
-        assert_eq!(line.len(), 46);
+        let mut queue = FairQueue::default();
+        fill(&mut queue, Priority::Other, 1, 50);
+        fill(&mut queue, Priority::Other, 2, 2);
+        fill(&mut queue, Priority::Other, 3, 1);
+        assert_eq!(order(&mut queue, 7), [1, 2, 3, 1, 2, 1, 1]);
+        assert_eq!(queue.len(), 46);
     }
 
     #[test]
     fn known_clients_go_first_but_not_for_ever() {
-        let mut line = Line::default();
-        fill(&mut line, Rank::Other, 1, 2);
-        fill(&mut line, Rank::Known, 2, 9);
-        assert_eq!(order(&mut line, 20), [2, 2, 2, 2, 1, 2, 2, 2, 2, 1, 2]);
+        let mut queue = FairQueue::default();
+        fill(&mut queue, Priority::Other, 1, 2);
+        fill(&mut queue, Priority::Known, 2, 9);
+        assert_eq!(order(&mut queue, 20), [2, 2, 2, 2, 1, 2, 2, 2, 2, 1, 2]);
     }
 
     #[test]
     fn a_flood_loses_places_to_clients_with_fewer_requests() {
-        let mut line = Line::default();
+        let mut queue = FairQueue::default();
         for number in 0..4 {
-            fill(&mut line, Rank::Other, number, 64);
+            fill(&mut queue, Priority::Other, number, 64);
         }
-        assert_eq!(line.push(Rank::Other, client(0), (0, 64)), Err((0, 64)), "its part is full");
+        assert_eq!(
+            queue.push(Priority::Other, client(0), (0, 64)),
+            Err((0, 64)),
+            "its part is full"
+        );
         for number in 10..20 {
-            let displaced = line.push(Rank::Other, client(number), (number, 0)).expect("a place");
+            let displaced =
+                queue.push(Priority::Other, client(number), (number, 0)).expect("a place");
             assert!(displaced.is_some_and(|(number, _)| number < 4));
-            assert_eq!(line.len(), WAITING_MAX);
+            assert_eq!(queue.len(), WAITING_MAX);
         }
-        let first = order(&mut line, 14);
+        let first = order(&mut queue, 14);
         assert!((10..20).all(|number| first.contains(&number)), "{first:?}");
         // All 256 clients have one request, so none loses its place.
-        let mut line = Line::default();
+        let mut queue = FairQueue::default();
         for number in 0..256 {
-            fill(&mut line, Rank::Other, number, 1);
+            fill(&mut queue, Priority::Other, number, 1);
         }
-        assert_eq!(line.push(Rank::Other, client(999), (999, 0)), Err((999, 0)));
-        fill(&mut line, Rank::Known, 999, 1);
+        assert_eq!(queue.push(Priority::Other, client(999), (999, 0)), Err((999, 0)));
+        fill(&mut queue, Priority::Known, 999, 1);
     }
 
     #[test]
     fn an_item_that_no_longer_waits_frees_its_place() {
-        let mut line = Line::default();
-        fill(&mut line, Rank::Other, 1, 64);
-        line.retain(|(_, item)| *item != 63);
-        assert_eq!((line.len(), line.push(Rank::Other, client(1), (1, 64))), (63, Ok(None)));
-        line.retain(|_| false);
-        assert_eq!((line.len(), line.pop()), (0, None));
+        let mut queue = FairQueue::default();
+        fill(&mut queue, Priority::Other, 1, 64);
+        queue.retain(|(_, item)| *item != 63);
+        assert_eq!((queue.len(), queue.push(Priority::Other, client(1), (1, 64))), (63, Ok(None)));
+        queue.retain(|_| false);
+        assert_eq!((queue.len(), queue.pop()), (0, None));
     }
 
     proptest! {
         /// No item is lost or returned twice, for any sequence of pushes and pops.
         #[test]
         fn what_goes_in_comes_out_once(steps in prop::collection::vec((0_u32..6, 0_u32..3), 1..2000)) {
-            let mut line = Line::default();
+            let mut queue = FairQueue::default();
             let mut inside = std::collections::BTreeSet::new();
             for (number, (who, what)) in steps.into_iter().enumerate() {
                 match what {
-                    0 => match line.pop() {
+                    0 => match queue.pop() {
                         Some(item) => prop_assert!(inside.remove(&item)),
                         None => prop_assert!(inside.is_empty()),
                     },
                     _ => {
-                        let rank = if what == 1 { Rank::Other } else { Rank::Known };
-                        if let Ok(displaced) = line.push(rank, client(who), number) {
+                        let priority = if what == 1 { Priority::Other } else { Priority::Known };
+                        if let Ok(displaced) = queue.push(priority, client(who), number) {
                             inside.insert(number);
                             displaced.map(|it| inside.remove(&it));
                         }
                     }
                 }
-                prop_assert_eq!(line.len(), inside.len());
-                prop_assert!(line.len() <= 2 * WAITING_MAX);
+                prop_assert_eq!(queue.len(), inside.len());
+                prop_assert!(queue.len() <= 2 * WAITING_MAX);
             }
-            while let Some(item) = line.pop() {
+            while let Some(item) = queue.pop() {
                 prop_assert!(inside.remove(&item));
             }
             prop_assert!(inside.is_empty());
