@@ -1,6 +1,6 @@
 //! All that a request may touch.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -106,7 +106,7 @@ pub struct App {
     /// Most packages in one answer; can be changed while running.
     pub results_max: AtomicUsize,
     /// How often a URL is asked, in seconds; can be changed while running.
-    pub refresh_seconds: AtomicUsize,
+    pub refresh_seconds: AtomicU64,
     /// By how many percent a dump may be smaller than the one that is served; can be changed while running.
     pub shrink_percent_max: AtomicU8,
     /// Whether the AUR's surface is off for want of a source, rather than because somebody switched it off.
@@ -179,9 +179,7 @@ impl App {
             trusted: config.proxies(),
             egress: Egress::new(config.egress_allow.iter().copied()),
             results_max: AtomicUsize::new(aur.results_max),
-            refresh_seconds: AtomicUsize::new(
-                usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX),
-            ),
+            refresh_seconds: AtomicU64::new(aur.refresh.as_secs()),
             shrink_percent_max: AtomicU8::new(aur.shrink_percent_max),
             lacks_aur_source: false,
             aur_trouble: Mutex::new(None),

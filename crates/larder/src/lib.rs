@@ -18,6 +18,7 @@ pub mod identity;
 pub mod import;
 pub mod keeping;
 pub mod live;
+pub mod live_settings;
 pub mod logging;
 pub mod memory;
 pub mod metrics;
@@ -35,7 +36,6 @@ pub mod version;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -44,8 +44,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, RefreshRequest};
+use crate::app::App;
 use crate::config::{AurSource, Config, Loaded};
+use crate::live_settings::LiveSetting;
 use crate::source::{DataDirLock, Kept, Source, SourceOptions, SourceSpec};
 
 /// A server that is bound and about to serve.
@@ -217,33 +218,18 @@ impl Running {
 
     /// Takes over what can be changed while running, and names what needs a restart.
     async fn apply(&self, before: &Loaded, next: &Loaded) {
-        let aur = &next.config.aur;
         for key in before.changed_keys(next) {
             let key = key.path();
-            match key.as_str() {
-                "aur.rate_limit" => self.app.rate_limiter.set_limit(aur.rate_limit),
-                "aur.rate_limit_window_seconds" => {
-                    self.app.rate_limiter.set_window(aur.rate_limit_window)
-                }
-                "aur.results_max" => self.app.results_max.store(aur.results_max, Relaxed),
-                "aur.shrink_percent_max" => {
-                    self.app.shrink_percent_max.store(aur.shrink_percent_max, Relaxed)
-                }
-                "aur.refresh_seconds" => {
-                    let seconds = usize::try_from(aur.refresh.as_secs()).unwrap_or(usize::MAX);
-                    self.app.refresh_seconds.store(seconds, Relaxed);
-                    // The task has ended only if the server is stopping.
-                    let _ = self.app.refresh.send(RefreshRequest::SetInterval(aur.refresh)).await;
-                }
-                _ => {
-                    tracing::warn!(
-                        key,
-                        "this setting has changed and takes effect at the next start"
-                    );
-                    continue;
+            let Some(setting) = LiveSetting::of_path(&key) else {
+                tracing::warn!(key, "this setting has changed and takes effect at the next start");
+                continue;
+            };
+            match setting.set(&self.app, setting.configured(&next.config.aur)).await {
+                Ok(()) => tracing::info!(key, "this setting has changed"),
+                Err(reason) => {
+                    tracing::warn!(key, reason, "this setting has changed, to no effect")
                 }
             }
-            tracing::info!(key, "this setting has changed");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Everything that is counted, in one place; the help texts are the documentation.
+//! Every metric, in one table; the doc comments are the help texts.
 //!
-//! goaurrpc's names are kept to the letter, as dashboards ask for them; names of ours begin with
-//! `larder_`. What a request counts is looked up beforehand: no label is hashed on the hot path.
+//! goaurrpc's names stay as they are, because dashboards ask for them; Larder's own names begin with `larder_`. The counters
+//! of requests are looked up beforehand: no label is hashed on the hot path.
 
 mod times;
 
@@ -19,12 +19,6 @@ use crate::endpoint::{Endpoint, Surface};
 use crate::{cpu_pool, passwords, stored};
 
 pub use self::times::{SAMPLED_OF, Stopwatch};
-
-/// goaurrpc's buckets for `rpc_request_duration_seconds`, in seconds.
-const DURATION_BUCKETS: &[f64] = &[
-    0.0001, 0.0003, 0.0005, 0.0007, 0.0009, 0.001, 0.003, 0.005, 0.01, 0.03, 0.05, 0.07, 0.1, 0.5,
-    1.0, 10.0,
-];
 
 /// goaurrpc's buckets for `rpc_response_size_bytes`, in bytes.
 const SIZE_BUCKETS: &[f64] = &[500.0, 1e3, 5e3, 1e4, 5e4, 1e5, 1e6, 2e6];
@@ -46,76 +40,216 @@ pub enum RefreshResult {
     Failed,
 }
 
-/// All metrics of one server.
-pub struct Metrics {
-    registry: Registry,
-    rpc_requests: IntCounterVec,
-    /// Of [`Metrics::rpc_requests`]: by method, type and field.
-    rpc_requests_known: Vec<OnceLock<IntCounter>>,
-    rpc_errors: IntCounterVec,
-    /// Requests refused by the rate limit.
-    pub rpc_rate_limited: IntCounter,
-    /// Time from a request's arrival to its finished answer.
-    pub rpc_duration: Histogram,
-    rpc_sizes: ResponseSizes,
-    rpc_data_last_refresh: Gauge,
-    http_requests: IntCounterVec,
-    http_requests_known: Vec<OnceLock<IntCounter>>,
-    http_times: times::Times,
-    /// Connections, as the network layer counts them.
-    pub connections: net::Counters,
-    /// 1 where the AUR's surface is served.
-    pub aur_enabled: IntGauge,
-    /// Packages in the served snapshot.
-    pub aur_packages: IntGauge,
-    /// Package bases in the served snapshot.
-    pub aur_package_bases: IntGauge,
-    aur_snapshot_timestamp: Gauge,
-    /// Time to read a dump and build its snapshot.
-    pub aur_refresh_seconds: Histogram,
-    aur_refresh_total: IntCounterVec,
-    /// 1 while the last look at the source failed.
-    pub aur_refresh_failing: IntGauge,
-    /// Failures to keep a dump in the data directory.
-    pub aur_keep_failures: IntCounter,
-    /// The last commit that is served.
-    pub store_serial: IntGauge,
-    /// Writes, as they are committed.
-    pub commits: stored::Commits,
-    /// Since when the served state is known to be whole, in seconds, as `/metrics` brings it up to date.
-    pub store_lag_seconds: Gauge,
-    /// Failures to read the store.
-    pub store_read_failures: IntCounter,
-    /// 1 while the store lacks commits that were read from it.
-    pub store_is_rewound: IntGauge,
-    /// Blobs that nothing named, and that this process deleted.
-    pub blobs_swept: IntCounter,
-    /// What they held, in bytes.
-    pub blobs_swept_bytes: IntCounter,
-    /// Sweeps that failed or were refused.
-    pub blob_sweep_failures: IntCounter,
-    /// Blobs that were compared with their digest in the background.
-    pub blobs_verified: IntCounter,
-    /// Blobs that were found missing or damaged, as `/metrics` brings it up to date.
-    pub blobs_damaged: IntGauge,
-    /// Bytes free on the disk that has the fewest, as `/metrics` brings it up to date.
-    pub store_free_bytes: IntGauge,
-    /// The floor of that, as `/metrics` brings it up to date.
-    pub store_free_bytes_min: IntGauge,
-    /// Bytes of request bodies in memory, as `/metrics` brings it up to date.
-    pub body_memory_bytes: IntGauge,
-    /// Requests refused because that memory was taken.
-    pub bodies_refused: IntCounter,
-    /// Clients that the rate limit remembers.
-    pub rate_limit_clients: IntGauge,
-    /// Pages of the Python index, as `/metrics` brings them up to date.
-    pub python: PythonMetrics,
-    login_failures: IntCounterVec,
-    /// Passwords, as they are checked.
-    pub passwords: passwords::Counters,
-    actions: IntCounterVec,
-    /// Computations, as their threads count them.
-    pub cpu_pool: cpu_pool::Counters,
+/// A metric that the table below makes.
+trait Metric: Collector + Clone + Sized + 'static {
+    /// A label, or the bound of a bucket.
+    type Part;
+
+    fn new(opts: Opts, parts: &[Self::Part]) -> prometheus::Result<Self>;
+}
+
+macro_rules! kinds {
+    ($($Kind:ty: $Part:ty = |$opts:ident, $parts:pat_param| $made:expr;)+) => {
+        $(impl Metric for $Kind {
+            type Part = $Part;
+
+            fn new($opts: Opts, $parts: &[$Part]) -> prometheus::Result<Self> {
+                $made
+            }
+        })+
+    };
+}
+
+kinds! {
+    IntCounter: () = |opts, _| IntCounter::with_opts(opts);
+    IntGauge: () = |opts, _| IntGauge::with_opts(opts);
+    Gauge: () = |opts, _| Gauge::with_opts(opts);
+    Histogram: f64 = |opts, bounds| {
+        Histogram::with_opts(HistogramOpts::from(opts).buckets(bounds.to_vec()))
+    };
+    IntCounterVec: &'static str = |opts, labels| IntCounterVec::new(opts, labels);
+    IntGaugeVec: &'static str = |opts, labels| IntGaugeVec::new(opts, labels);
+}
+
+/// Makes metrics, and registers them.
+struct Maker(Registry);
+
+impl Maker {
+    fn metric<M: Metric>(&self, name: &str, help: &str, parts: &[M::Part]) -> M {
+        self.registered(M::new(Opts::new(name, help.trim_start()), parts))
+    }
+
+    fn registered<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
+        let metric = metric.expect("metric names and labels are valid");
+        self.0.register(Box::new(metric.clone())).expect("metric names are unique");
+        metric
+    }
+}
+
+/// A struct of metrics, which are made in the order of the table.
+///
+/// A line is `field: Type = "name" [labels or bounds of buckets];` and its doc comment is the help text; or
+/// `field: Type => expression;`, where the expression may use the maker and the fields above it.
+macro_rules! metrics {
+    (
+        $(#[doc = $struct_doc:literal])+
+        pub struct $Struct:ident, made by $make:ident {
+            $(
+                $(#[doc = $doc:literal])+
+                $vis:vis $field:ident: $Type:ty
+                    $(= $name:literal $([$($part:expr),+ $(,)?])?)? $(=> $made:expr)?;
+            )+
+        }
+    ) => {
+        $(#[doc = $struct_doc])+
+        pub struct $Struct {
+            $($(#[doc = $doc])+ $vis $field: $Type,)+
+        }
+
+        impl $Struct {
+            fn made($make: &Maker) -> Self {
+                $(let $field: $Type =
+                    value!($make, concat!($($doc),+), $(= $name [$($($part),+)?])? $(=> $made)?);)+
+                Self { $($field,)+ }
+            }
+        }
+    };
+}
+
+/// The value of a line of the table.
+macro_rules! value {
+    ($make:ident, $help:expr, = $name:literal [$($part:expr),*]) => {
+        $make.metric($name, $help, &[$($part),*])
+    };
+    ($make:ident, $help:expr, => $made:expr) => { $made };
+}
+
+metrics! {
+    /// All metrics of one server.
+    pub struct Metrics, made by make {
+        /// Where they are registered.
+        registry: Registry => make.0.clone();
+        /// Questions with nothing wrong in them, by method, type and field.
+        rpc_requests: IntCounterVec = "rpc_requests" ["method", "type", "by"];
+        /// Of [`Metrics::rpc_requests`]: by method, type and field.
+        rpc_requests_known: Vec<OnceLock<IntCounter>>
+            => empty_slots(METHODS.len() * TYPES_COUNT * By::ALL.len());
+        /// Refused questions by the text of the error.
+        rpc_errors: IntCounterVec = "rpc_requests_error" ["error"];
+        /// Questions refused by the rate limit.
+        pub rpc_rate_limited: IntCounter = "rpc_requests_rate_limited";
+        /// Time from a question to its finished answer.
+        pub rpc_duration: Histogram = "rpc_request_duration_seconds" [
+            // goaurrpc's buckets.
+            0.0001, 0.0003, 0.0005, 0.0007, 0.0009, 0.001, 0.003, 0.005, 0.01, 0.03, 0.05, 0.07, 0.1, 0.5, 1.0, 10.0,
+        ];
+        /// `rpc_response_size_bytes` by its label.
+        rpc_sizes: ResponseSizes => ResponseSizes::made(make);
+        /// When the data of the served snapshot was last modified at its source, in Unix seconds.
+        rpc_data_last_refresh: Gauge = "rpc_data_last_refresh";
+        /// Responses by surface and status.
+        http_requests: IntCounterVec = "larder_http_requests_total" ["surface", "status"];
+        /// Of [`Metrics::http_requests`]: by surface and status.
+        http_requests_known: Vec<OnceLock<IntCounter>> => empty_slots(Surface::COUNT * STATUS_COUNT);
+        /// How long requests take.
+        http_times: times::Times => make.registered(Ok(times::Times::new(
+            "larder_http_request_seconds",
+            &format!(
+                "Time from a request to the head of its answer, by surface and route; of answers that are ready in memory one in {SAMPLED_OF} is timed, and counts for {SAMPLED_OF}."
+            ),
+        )));
+        /// Connections, as the network layer counts them.
+        pub connections: net::Counters => connections(make);
+        /// 1 where packages of the AUR are served, 0 where there is no source or they are switched off.
+        pub aur_enabled: IntGauge = "larder_aur_enabled";
+        /// Packages in the served snapshot.
+        pub aur_packages: IntGauge = "larder_aur_packages";
+        /// Package bases in the served snapshot.
+        pub aur_package_bases: IntGauge = "larder_aur_package_bases";
+        /// As rpc_data_last_refresh, under a name of Larder's own and with fractions of a second.
+        aur_snapshot_timestamp: Gauge = "larder_aur_snapshot_timestamp_seconds";
+        /// Time to read a dump and build its snapshot.
+        pub aur_refresh_seconds: Histogram = "larder_aur_refresh_seconds"
+            [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0, 30.0];
+        /// Looks at the source by result.
+        aur_refresh_total: IntCounterVec = "larder_aur_refresh_total" ["result"];
+        /// 1 while the last look at the source failed.
+        pub aur_refresh_failing: IntGauge = "larder_aur_refresh_failing";
+        /// Dumps that could not be kept in the data directory; they are served all the same.
+        pub aur_keep_failures: IntCounter = "larder_aur_keep_failures_total";
+        /// The last commit that is served.
+        pub store_serial: IntGauge = "larder_store_serial";
+        /// Writes, as they are committed.
+        pub commits: stored::Commits => commits(make);
+        /// Time since a look at the store whose outcome is served: what was written before it is seen, what was written
+        /// since may not be.
+        pub store_lag_seconds: Gauge = "larder_store_lag_seconds";
+        /// Failures to read the store; what was read before is served.
+        pub store_read_failures: IntCounter = "larder_store_read_failures_total";
+        /// 1 while the store lacks commits that were read from it, or is damaged; nothing is written then.
+        pub store_is_rewound: IntGauge = "larder_store_is_rewound";
+        /// Blobs that no record named, deleted by this process.
+        pub blobs_swept: IntCounter = "larder_blobs_swept_total";
+        /// Bytes of the blobs that this process deleted.
+        pub blobs_swept_bytes: IntCounter = "larder_blobs_swept_bytes_total";
+        /// Sweeps of unnamed blobs that failed, or were refused because too much would have gone.
+        pub blob_sweep_failures: IntCounter = "larder_blob_sweep_failures_total";
+        /// Blobs that were read in the background and compared with their digest.
+        pub blobs_verified: IntCounter = "larder_blobs_verified_total";
+        /// Blobs that records name and that were found missing or damaged.
+        pub blobs_damaged: IntGauge = "larder_blobs_damaged";
+        /// Bytes free on the disk of the database or the blobs that has fewer.
+        pub store_free_bytes: IntGauge = "larder_store_free_bytes";
+        /// Bytes of free space below which only administrators write; 0 where there is no such bound.
+        pub store_free_bytes_min: IntGauge = "larder_store_free_bytes_min";
+        /// Memory that the bodies of requests take now.
+        pub body_memory_bytes: IntGauge = "larder_http_body_memory_bytes";
+        /// Requests refused because the memory for bodies was taken.
+        pub bodies_refused: IntCounter = "larder_http_bodies_refused_total";
+        /// Clients that the rate limit remembers.
+        pub rate_limit_clients: IntGauge = "larder_rate_limit_clients";
+        /// The Python index.
+        pub python: PythonMetrics => PythonMetrics::made(make);
+        /// Credentials that were refused, by what they were: wrong_password, wrong_password_again (known to be wrong),
+        /// token, login, disabled, malformed, no_password, admin_key.
+        login_failures: IntCounterVec = "larder_login_failures_total" ["reason"];
+        /// Passwords, as they are checked.
+        pub passwords: passwords::Counters => passwords(make, &login_failures);
+        /// Actions by name and outcome: ok, refused, unavailable, failed.
+        actions: IntCounterVec = "larder_actions_total" ["action", "outcome"];
+        /// Computations, as their threads count them.
+        pub cpu_pool: cpu_pool::Counters => computations(make);
+    }
+}
+
+metrics! {
+    /// What the Python index counts.
+    pub struct PythonMetrics, made by make {
+        /// Simple pages that were made, because what they show had changed or was not in memory.
+        pages_rendered: IntCounter = "larder_python_pages_rendered_total";
+        /// Lists of projects that were made.
+        lists_rendered: IntCounter = "larder_python_lists_rendered_total";
+        /// Finished simple pages in memory.
+        pages: IntGauge = "larder_python_pages";
+        /// What finished simple pages take, in bytes, with room for their encodings.
+        page_bytes: IntGauge = "larder_python_page_bytes";
+        /// Finished lists of projects in memory.
+        lists: IntGauge = "larder_python_lists";
+        /// What finished lists of projects take, in bytes, with room for their encodings.
+        list_bytes: IntGauge = "larder_python_list_bytes";
+        /// Uploads by outcome: stored, refused.
+        uploads: IntCounterVec = "larder_python_uploads_total" ["outcome"];
+        /// Bytes of uploaded files that have come, stored or not.
+        upload_bytes: IntCounter = "larder_python_upload_bytes_total";
+        /// Old versions that this process removed by the rules of indexes.
+        retention_versions: IntCounter = "larder_python_retention_versions_total";
+        /// Bytes of the files of those versions.
+        retention_bytes: IntCounter = "larder_python_retention_bytes_total";
+        /// Indexes whose rule could not be applied.
+        retention_failures: IntCounter = "larder_python_retention_failures_total";
+        /// Held while the counters are brought up to date.
+        updating: Mutex<()> => Mutex::new(());
+    }
 }
 
 /// `rpc_response_size_bytes` by its label.
@@ -126,21 +260,129 @@ struct ResponseSizes {
     error: Histogram,
 }
 
-/// What the Python index counts.
-pub struct PythonMetrics {
-    pages_rendered: IntCounter,
-    lists_rendered: IntCounter,
-    pages: IntGauge,
-    page_bytes: IntGauge,
-    lists: IntGauge,
-    list_bytes: IntGauge,
-    uploads: IntCounterVec,
-    upload_bytes: IntCounter,
-    retention_versions: IntCounter,
-    retention_bytes: IntCounter,
-    retention_failures: IntCounter,
-    /// Whoever brings the counters up to date.
-    updating: Mutex<()>,
+impl ResponseSizes {
+    fn made(make: &Maker) -> ResponseSizes {
+        let help = "Size of answers before compression, by the type that they name; suggestions name none.";
+        let opts =
+            HistogramOpts::new("rpc_response_size_bytes", help).buckets(SIZE_BUCKETS.to_vec());
+        let sizes = make.registered(HistogramVec::new(opts, &["type"]));
+        ResponseSizes {
+            info: sizes.with_label_values(&["multiinfo"]),
+            search: sizes.with_label_values(&["search"]),
+            maintainer_search: sizes.with_label_values(&["msearch"]),
+            error: sizes.with_label_values(&["error"]),
+        }
+    }
+}
+
+fn connections(make: &Maker) -> net::Counters {
+    net::Counters {
+        connections_open: make.metric("larder_http_connections_open", "Connections open now.", &[]),
+        connections_accepted: make.metric(
+            "larder_http_connections_accepted_total",
+            "Connections let in.",
+            &[],
+        ),
+        connections_refused: make.metric(
+            "larder_http_connections_refused_total",
+            "Connections closed at once because there are too many, in all or of one client.",
+            &[],
+        ),
+        connections_memory: make.metric(
+            "larder_http_connections_memory_bytes",
+            "Memory that connections take, as limits.connections_memory_bytes_max counts it.",
+            &[],
+        ),
+        connections_out_of_room: make.metric(
+            "larder_http_connections_out_of_memory_total",
+            "Requests refused and connections closed because the memory for connections was taken.",
+            &[],
+        ),
+        connections_cut: make.metric(
+            "larder_http_connections_cut_total",
+            "Connections cut off because a client took too long.",
+            &[],
+        ),
+        http2_floods: make.metric(
+            "larder_http2_floods_total",
+            "HTTP/2 connections closed because their clients reset or broke too many streams.",
+            &[],
+        ),
+        tls_errors: make.metric("larder_tls_errors_total", "TLS handshakes that failed.", &[]),
+        accept_errors: make.metric(
+            "larder_http_accept_errors_total",
+            "Errors of accepting connections.",
+            &[],
+        ),
+    }
+}
+
+fn commits(make: &Maker) -> stored::Commits {
+    let failures: IntCounterVec = make.metric(
+        "larder_store_commit_failures_total",
+        "Writes that the database did not take: overtaken by another one (and decided anew), refused for what they are, failed for its state.",
+        &["reason"],
+    );
+    stored::Commits {
+        seconds: make.metric(
+            "larder_store_commit_seconds",
+            "Time that the database took for a write that it took.",
+            &[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0],
+        ),
+        overtaken: failures.with_label_values(&["overtaken"]),
+        refused: failures.with_label_values(&["refused"]),
+        failed: failures.with_label_values(&["failed"]),
+    }
+}
+
+fn passwords(make: &Maker, login_failures: &IntCounterVec) -> passwords::Counters {
+    let throttled: IntCounterVec = make.metric(
+        "larder_logins_throttled_total",
+        "Passwords that were not checked because too many wrong ones were tried, by what was used up: client_and_account, client, account.",
+        &["by"],
+    );
+    passwords::Counters {
+        waiting: make.metric("larder_passwords_waiting", "Passwords that wait to be hashed.", &[]),
+        refused: make.metric(
+            "larder_passwords_refused_total",
+            "Passwords that were not hashed because too many waited.",
+            &[],
+        ),
+        wrong: login_failures.with_label_values(&["wrong_password"]),
+        wrong_again: login_failures.with_label_values(&["wrong_password_again"]),
+        throttled: passwords::Bound::ALL.map(|bound| throttled.with_label_values(&[bound.name()])),
+        episodes: make.metric(
+            "larder_logins_throttled",
+            "Clients, accounts and pairs of them whose wrong passwords are throttled now.",
+            &[],
+        ),
+    }
+}
+
+fn computations(make: &Maker) -> cpu_pool::Counters {
+    cpu_pool::Counters {
+        queue_length: make.metric(
+            "larder_cpu_pool_queue_length",
+            "Computations that wait for a thread.",
+            &[],
+        ),
+        busy_threads: make.metric("larder_cpu_pool_busy_threads", "Threads that compute.", &[]),
+        seconds: make.metric(
+            "larder_cpu_pool_seconds",
+            "Time that a computation took once it had begun.",
+            &[0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0],
+        ),
+        refused: make.metric(
+            "larder_cpu_pool_refused_total",
+            "Computations refused because too many were waiting.",
+            &[],
+        ),
+        abandoned: make.metric(
+            "larder_cpu_pool_abandoned_total",
+            "Computations given up by their clients before they began.",
+            &[],
+        ),
+    }
 }
 
 impl PythonMetrics {
@@ -184,349 +426,24 @@ impl PythonMetrics {
 impl Metrics {
     /// Makes and registers all metrics.
     pub fn new() -> Metrics {
-        let registry = Registry::new();
-        fn register<C: Collector + Clone + 'static>(
-            registry: &Registry,
-            metric: prometheus::Result<C>,
-        ) -> C {
-            let metric = metric.expect("metric names and labels are valid");
-            registry.register(Box::new(metric.clone())).expect("metric names are unique");
-            metric
-        }
-        let counter = |name: &str, help: &str| register(&registry, IntCounter::new(name, help));
-        let gauge = |name: &str, help: &str| register(&registry, IntGauge::new(name, help));
-        let counters = |name: &str, help: &str, labels: &[&str]| {
-            register(&registry, IntCounterVec::new(Opts::new(name, help), labels))
-        };
-        let rpc_response_size = register(
-            &registry,
-            HistogramVec::new(
-                HistogramOpts::new(
-                    "rpc_response_size_bytes",
-                    "Size of answers before compression, by the type that they name; suggestions name none.",
-                )
-                .buckets(SIZE_BUCKETS.to_vec()),
-                &["type"],
-            ),
+        let make = Maker(Registry::new());
+        let build: IntGaugeVec = make.metric(
+            "larder_build_info",
+            "Which build is running; always 1.",
+            &["version", "commit"],
         );
-        let build_info = register(
-            &registry,
-            IntGaugeVec::new(
-                Opts::new("larder_build_info", "Which build is running; always 1."),
-                &["version", "commit"],
-            ),
-        );
-        build_info.with_label_values(&[crate::version::VERSION, crate::version::COMMIT]).set(1);
+        build.with_label_values(&[crate::version::VERSION, crate::version::COMMIT]).set(1);
         // goaurrpc has a cache of search results; there is none here, and dashboards still ask.
-        counter(
+        let _: IntCounter = make.metric(
             "rpc_cache_hits",
             "Answers from a cache of search results: there is none, so always 0.",
+            &[],
         );
         if cfg!(target_os = "linux") {
             let process = prometheus::process_collector::ProcessCollector::for_self();
-            registry.register(Box::new(process)).expect("metric names are unique");
+            make.0.register(Box::new(process)).expect("metric names are unique");
         }
-        let login_failures = counters(
-            "larder_login_failures_total",
-            "Credentials that did not hold, by what they were: wrong_password, wrong_password_again (known to be wrong), token, login, disabled, malformed, admin_key.",
-            &["reason"],
-        );
-        let throttled = counters(
-            "larder_logins_throttled_total",
-            "Passwords that were not looked at since too many wrong ones were tried, by what was used up: client_and_account, client, account.",
-            &["by"],
-        );
-        let commit_failures = counters(
-            "larder_store_commit_failures_total",
-            "Writes that the database did not take: overtaken by another one (and decided anew), refused for what they are, failed for its state.",
-            &["reason"],
-        );
-        Metrics {
-            rpc_requests: counters(
-                "rpc_requests",
-                "Questions with nothing wrong in them, by method, type and field.",
-                &["method", "type", "by"],
-            ),
-            rpc_requests_known: empty_slots(METHODS.len() * TYPES_COUNT * By::ALL.len()),
-            rpc_errors: counters(
-                "rpc_requests_error",
-                "Refused questions by the text of the error.",
-                &["error"],
-            ),
-            rpc_rate_limited: counter(
-                "rpc_requests_rate_limited",
-                "Questions refused by the rate limit.",
-            ),
-            rpc_duration: register(
-                &registry,
-                Histogram::with_opts(
-                    HistogramOpts::new(
-                        "rpc_request_duration_seconds",
-                        "Time from a question to its finished answer.",
-                    )
-                    .buckets(DURATION_BUCKETS.to_vec()),
-                ),
-            ),
-            rpc_sizes: ResponseSizes {
-                info: rpc_response_size.with_label_values(&["multiinfo"]),
-                search: rpc_response_size.with_label_values(&["search"]),
-                maintainer_search: rpc_response_size.with_label_values(&["msearch"]),
-                error: rpc_response_size.with_label_values(&["error"]),
-            },
-            rpc_data_last_refresh: register(
-                &registry,
-                Gauge::new(
-                    "rpc_data_last_refresh",
-                    "When the data of the served snapshot was last modified at its source, in Unix seconds.",
-                ),
-            ),
-            http_requests: counters(
-                "larder_http_requests_total",
-                "Responses by surface and status.",
-                &["surface", "status"],
-            ),
-            http_requests_known: empty_slots(Surface::COUNT * STATUS_COUNT),
-            http_times: register(
-                &registry,
-                Ok(times::Times::new(
-                    "larder_http_request_seconds",
-                    &format!(
-                        "Time from a request to the head of its answer, by surface and route; of answers that are ready in memory one in {SAMPLED_OF} is timed, and counts for {SAMPLED_OF}."
-                    ),
-                )),
-            ),
-            connections: net::Counters {
-                connections_open: gauge("larder_http_connections_open", "Connections open now."),
-                connections_accepted: counter(
-                    "larder_http_connections_accepted_total",
-                    "Connections let in.",
-                ),
-                connections_refused: counter(
-                    "larder_http_connections_refused_total",
-                    "Connections closed at once because there are too many, in all or of one client.",
-                ),
-                connections_memory: gauge(
-                    "larder_http_connections_memory_bytes",
-                    "Memory that connections take, as limits.connections_memory_bytes_max counts it.",
-                ),
-                connections_out_of_room: counter(
-                    "larder_http_connections_out_of_memory_total",
-                    "Requests refused and connections closed because the memory for connections was taken.",
-                ),
-                connections_cut: counter(
-                    "larder_http_connections_cut_total",
-                    "Connections cut off because a client took too long.",
-                ),
-                http2_floods: counter(
-                    "larder_http2_floods_total",
-                    "HTTP/2 connections closed because their clients reset or broke too many streams.",
-                ),
-                tls_errors: counter("larder_tls_errors_total", "TLS handshakes that failed."),
-                accept_errors: counter(
-                    "larder_http_accept_errors_total",
-                    "Errors of accepting connections.",
-                ),
-            },
-            aur_enabled: gauge(
-                "larder_aur_enabled",
-                "1 where packages of the AUR are served, 0 where there is no source or they are switched off.",
-            ),
-            aur_packages: gauge("larder_aur_packages", "Packages in the served snapshot."),
-            aur_package_bases: gauge(
-                "larder_aur_package_bases",
-                "Package bases in the served snapshot.",
-            ),
-            aur_snapshot_timestamp: register(
-                &registry,
-                Gauge::new(
-                    "larder_aur_snapshot_timestamp_seconds",
-                    "The same as rpc_data_last_refresh, under a name of ours.",
-                ),
-            ),
-            aur_refresh_seconds: register(
-                &registry,
-                Histogram::with_opts(
-                    HistogramOpts::new(
-                        "larder_aur_refresh_seconds",
-                        "Time to read a dump and build its snapshot.",
-                    )
-                    .buckets(vec![0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0, 30.0]),
-                ),
-            ),
-            aur_refresh_total: counters(
-                "larder_aur_refresh_total",
-                "Looks at the source by result.",
-                &["result"],
-            ),
-            aur_refresh_failing: gauge(
-                "larder_aur_refresh_failing",
-                "1 while the last look at the source failed.",
-            ),
-            aur_keep_failures: counter(
-                "larder_aur_keep_failures_total",
-                "Dumps that could not be kept in the data directory; they are served all the same.",
-            ),
-            store_serial: gauge("larder_store_serial", "The last commit that is served."),
-            commits: stored::Commits {
-                seconds: register(
-                    &registry,
-                    Histogram::with_opts(
-                        HistogramOpts::new(
-                            "larder_store_commit_seconds",
-                            "Time that the database took for a write that it took.",
-                        )
-                        .buckets(vec![0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]),
-                    ),
-                ),
-                overtaken: commit_failures.with_label_values(&["overtaken"]),
-                refused: commit_failures.with_label_values(&["refused"]),
-                failed: commit_failures.with_label_values(&["failed"]),
-            },
-            store_lag_seconds: register(
-                &registry,
-                Gauge::new(
-                    "larder_store_lag_seconds",
-                    "Time since a look at the store whose outcome is served: what was written before it is seen, what was written since may not be.",
-                ),
-            ),
-            store_read_failures: counter(
-                "larder_store_read_failures_total",
-                "Failures to read the store; what was read before is served.",
-            ),
-            store_is_rewound: gauge(
-                "larder_store_is_rewound",
-                "1 while the store lacks commits that were read from it, or is damaged; nothing is written then.",
-            ),
-            blobs_swept: counter(
-                "larder_blobs_swept_total",
-                "Blobs that no record named, deleted by this process.",
-            ),
-            blobs_swept_bytes: counter(
-                "larder_blobs_swept_bytes_total",
-                "Bytes of the blobs that this process deleted.",
-            ),
-            blob_sweep_failures: counter(
-                "larder_blob_sweep_failures_total",
-                "Sweeps of unnamed blobs that failed, or were refused because too much would have gone.",
-            ),
-            blobs_verified: counter(
-                "larder_blobs_verified_total",
-                "Blobs that were read in the background and compared with their digest.",
-            ),
-            blobs_damaged: gauge(
-                "larder_blobs_damaged",
-                "Blobs that records name and that were found missing or damaged.",
-            ),
-            store_free_bytes: gauge(
-                "larder_store_free_bytes",
-                "Bytes free on the disk of the database or the blobs that has fewer.",
-            ),
-            store_free_bytes_min: gauge(
-                "larder_store_free_bytes_min",
-                "Bytes of free space below which only administrators write; 0 where there is no such bound.",
-            ),
-            body_memory_bytes: gauge(
-                "larder_http_body_memory_bytes",
-                "Memory that the bodies of requests take now.",
-            ),
-            bodies_refused: counter(
-                "larder_http_bodies_refused_total",
-                "Requests refused because the memory for bodies was taken.",
-            ),
-            rate_limit_clients: gauge(
-                "larder_rate_limit_clients",
-                "Clients that the rate limit remembers.",
-            ),
-            python: PythonMetrics {
-                pages_rendered: counter(
-                    "larder_python_pages_rendered_total",
-                    "Simple pages that were made, since what they show had changed or was not in memory.",
-                ),
-                lists_rendered: counter(
-                    "larder_python_lists_rendered_total",
-                    "Lists of projects that were made.",
-                ),
-                pages: gauge("larder_python_pages", "Finished simple pages in memory."),
-                page_bytes: gauge(
-                    "larder_python_page_bytes",
-                    "What finished simple pages take, in bytes, with room for their encodings.",
-                ),
-                lists: gauge("larder_python_lists", "Finished lists of projects in memory."),
-                list_bytes: gauge(
-                    "larder_python_list_bytes",
-                    "What finished lists of projects take, in bytes, with room for their encodings.",
-                ),
-                uploads: counters(
-                    "larder_python_uploads_total",
-                    "Uploads by outcome: stored, refused.",
-                    &["outcome"],
-                ),
-                upload_bytes: counter(
-                    "larder_python_upload_bytes_total",
-                    "Bytes of uploaded files that have come, stored or not.",
-                ),
-                retention_versions: counter(
-                    "larder_python_retention_versions_total",
-                    "Old versions that this process removed by the rules of indexes.",
-                ),
-                retention_bytes: counter(
-                    "larder_python_retention_bytes_total",
-                    "Bytes of the files of those versions.",
-                ),
-                retention_failures: counter(
-                    "larder_python_retention_failures_total",
-                    "Indexes whose rule could not be applied.",
-                ),
-                updating: Mutex::new(()),
-            },
-            passwords: passwords::Counters {
-                waiting: gauge("larder_passwords_waiting", "Passwords that wait to be hashed."),
-                refused: counter(
-                    "larder_passwords_refused_total",
-                    "Passwords that were not hashed since too many waited.",
-                ),
-                wrong: login_failures.with_label_values(&["wrong_password"]),
-                wrong_again: login_failures.with_label_values(&["wrong_password_again"]),
-                throttled: passwords::Bound::ALL
-                    .map(|bound| throttled.with_label_values(&[bound.name()])),
-                episodes: gauge(
-                    "larder_logins_throttled",
-                    "Clients, accounts and pairs of them whose wrong passwords are throttled now.",
-                ),
-            },
-            login_failures,
-            actions: counters(
-                "larder_actions_total",
-                "Actions by name and outcome: ok, refused, unavailable, failed.",
-                &["action", "outcome"],
-            ),
-            cpu_pool: cpu_pool::Counters {
-                queue_length: gauge(
-                    "larder_cpu_pool_queue_length",
-                    "Computations that wait for a thread.",
-                ),
-                busy_threads: gauge("larder_cpu_pool_busy_threads", "Threads that compute."),
-                seconds: register(
-                    &registry,
-                    Histogram::with_opts(
-                        HistogramOpts::new(
-                            "larder_cpu_pool_seconds",
-                            "Time that a computation took once it had begun.",
-                        )
-                        .buckets(vec![0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
-                    ),
-                ),
-                refused: counter(
-                    "larder_cpu_pool_refused_total",
-                    "Computations refused because too many were waiting.",
-                ),
-                abandoned: counter(
-                    "larder_cpu_pool_abandoned_total",
-                    "Computations given up by their clients before they began.",
-                ),
-            },
-            registry,
-        }
+        Metrics::made(&make)
     }
 
     /// Counts an answered question.

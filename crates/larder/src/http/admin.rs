@@ -8,8 +8,7 @@
 //! Texts are goaurrpc's, as scripts read them. Settings changed here last until the next start.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
@@ -18,11 +17,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::error::{wrong_method, wrong_method_beside_post};
 use super::{auth, pages};
-use crate::app::{App, RefreshRequest};
+use crate::app::App;
+use crate::live_settings::LiveSetting;
 use crate::rescue::rescue;
 use crate::security;
 
@@ -106,8 +106,8 @@ async fn run_job(
 
 async fn all_settings(State(app): State<Arc<App>>) -> Response {
     let mut settings = serde_json::Map::new();
-    for setting in Setting::ALL {
-        settings.insert(setting.title().to_owned(), setting.value(&app));
+    for setting in SETTINGS {
+        settings.insert(setting.title.to_owned(), setting.value(&app));
     }
     settings.insert("AdminAPIKey".to_owned(), json!("********"));
     let body = serde_json::to_string_pretty(&settings).unwrap_or_default();
@@ -119,16 +119,15 @@ async fn setting(
     Path(name): Path<String>,
     request: Request,
 ) -> Response {
-    let Some(setting) = Setting::ALL.into_iter().find(|setting| setting.name() == name) else {
+    let Some(setting) = SETTINGS.into_iter().find(|setting| setting.name == name) else {
         return text(StatusCode::BAD_REQUEST, "Setting not found");
     };
-    let shown =
-        |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let current = shown(&setting.value(&app));
     if request.method() != Method::POST {
         return text(
             StatusCode::OK,
-            format!("Current setting for '{}' is '{current}'", setting.title()),
+            format!("Current setting for '{}' is '{current}'", setting.title),
         );
     }
     let pairs = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
@@ -139,9 +138,9 @@ async fn setting(
     };
     match setting.change(&app, &value).await {
         Ok(()) => {
-            let changed = format!("Changed '{}' from '{current}' to '{value}'", setting.title());
+            let changed = format!("Changed '{}' from '{current}' to '{value}'", setting.title);
             tracing::info!(
-                setting = setting.title(),
+                setting = setting.title,
                 from = current,
                 to = value,
                 "changed a setting"
@@ -161,121 +160,94 @@ fn text(status: StatusCode, body: impl Into<String>) -> Response {
         .into_response()
 }
 
-/// goaurrpc's settings.
-#[derive(Clone, Copy)]
-enum Setting {
-    AurFileLocation,
-    MaxResults,
-    RefreshInterval,
-    RateLimit,
-    RateLimitCleanupInterval,
-    RateLimitTimeWindow,
-    CacheCleanupInterval,
-    CacheExpirationTime,
-    EnableSearchCache,
+/// One of goaurrpc's settings.
+struct Setting {
+    /// In a path.
+    name: &'static str,
+    /// In goaurrpc's configuration.
+    title: &'static str,
+    kind: Kind,
 }
 
+enum Kind {
+    /// Can be changed, to 0 only if the flag says so.
+    Live(LiveSetting, bool),
+    /// Cannot be changed: what is shown, and why.
+    Fixed(fn(&App) -> Value, &'static str),
+}
+
+const NO_CACHE: Kind =
+    Kind::Fixed(|_| json!(0), "there is nothing to set: searches are fast enough without a cache");
+
+/// goaurrpc's settings, in its order.
+const SETTINGS: [Setting; 9] = [
+    Setting {
+        name: "aur-file-location",
+        title: "AurFileLocation",
+        kind: Kind::Fixed(
+            |app| {
+                app.config.aur.source.as_ref().map_or_else(String::new, ToString::to_string).into()
+            },
+            "the source is set in the configuration, as aur.source, and needs a restart",
+        ),
+    },
+    Setting {
+        name: "max-results",
+        title: "MaxResults",
+        kind: Kind::Live(LiveSetting::ResultsMax, false),
+    },
+    Setting {
+        name: "refresh-interval",
+        title: "RefreshInterval",
+        kind: Kind::Live(LiveSetting::Refresh, false),
+    },
+    Setting {
+        name: "rate-limit",
+        title: "RateLimit",
+        kind: Kind::Live(LiveSetting::RateLimit, true),
+    },
+    Setting {
+        name: "rate-limit-cleanup-interval",
+        title: "RateLimitCleanupInterval",
+        kind: Kind::Fixed(
+            |_| json!(0),
+            "there is nothing to set: the memory of the rate limit is bounded without cleaning",
+        ),
+    },
+    Setting {
+        name: "rate-limit-time-window",
+        title: "RateLimitTimeWindow",
+        kind: Kind::Live(LiveSetting::RateLimitWindow, false),
+    },
+    Setting { name: "cache-cleanup-interval", title: "CacheCleanupInterval", kind: NO_CACHE },
+    Setting { name: "cache-expiration-time", title: "CacheExpirationTime", kind: NO_CACHE },
+    Setting {
+        name: "enable-search-cache",
+        title: "EnableSearchCache",
+        kind: Kind::Fixed(
+            |_| json!(false),
+            "there is nothing to set: searches are fast enough without a cache",
+        ),
+    },
+];
+
 impl Setting {
-    const ALL: [Setting; 9] = [
-        Setting::AurFileLocation,
-        Setting::MaxResults,
-        Setting::RefreshInterval,
-        Setting::RateLimit,
-        Setting::RateLimitCleanupInterval,
-        Setting::RateLimitTimeWindow,
-        Setting::CacheCleanupInterval,
-        Setting::CacheExpirationTime,
-        Setting::EnableSearchCache,
-    ];
-
-    /// In a path.
-    const fn name(self) -> &'static str {
-        match self {
-            Setting::AurFileLocation => "aur-file-location",
-            Setting::MaxResults => "max-results",
-            Setting::RefreshInterval => "refresh-interval",
-            Setting::RateLimit => "rate-limit",
-            Setting::RateLimitCleanupInterval => "rate-limit-cleanup-interval",
-            Setting::RateLimitTimeWindow => "rate-limit-time-window",
-            Setting::CacheCleanupInterval => "cache-cleanup-interval",
-            Setting::CacheExpirationTime => "cache-expiration-time",
-            Setting::EnableSearchCache => "enable-search-cache",
+    fn value(&self, app: &App) -> Value {
+        match self.kind {
+            Kind::Live(setting, _) => setting.value(app).into(),
+            Kind::Fixed(value, _) => value(app),
         }
     }
 
-    /// In goaurrpc's configuration.
-    const fn title(self) -> &'static str {
-        match self {
-            Setting::AurFileLocation => "AurFileLocation",
-            Setting::MaxResults => "MaxResults",
-            Setting::RefreshInterval => "RefreshInterval",
-            Setting::RateLimit => "RateLimit",
-            Setting::RateLimitCleanupInterval => "RateLimitCleanupInterval",
-            Setting::RateLimitTimeWindow => "RateLimitTimeWindow",
-            Setting::CacheCleanupInterval => "CacheCleanupInterval",
-            Setting::CacheExpirationTime => "CacheExpirationTime",
-            Setting::EnableSearchCache => "EnableSearchCache",
-        }
-    }
-
-    fn value(self, app: &App) -> serde_json::Value {
-        match self {
-            Setting::AurFileLocation => {
-                json!(app.config.aur.source.as_ref().map_or_else(String::new, ToString::to_string))
-            }
-            Setting::MaxResults => json!(app.results_max.load(Relaxed)),
-            Setting::RefreshInterval => json!(app.refresh_seconds.load(Relaxed)),
-            Setting::RateLimit => json!(app.rate_limiter.limit()),
-            Setting::RateLimitTimeWindow => json!(app.rate_limiter.window().as_secs()),
-            Setting::RateLimitCleanupInterval
-            | Setting::CacheCleanupInterval
-            | Setting::CacheExpirationTime => json!(0),
-            Setting::EnableSearchCache => json!(false),
-        }
-    }
-
-    async fn change(self, app: &App, value: &str) -> Result<(), String> {
-        let number = || {
-            value
-                .parse::<u32>()
-                .map_err(|_| format!("'{value}' is not a whole number from 0 to {}", u32::MAX))
+    async fn change(&self, app: &App, value: &str) -> Result<(), String> {
+        let (setting, may_be_0) = match self.kind {
+            Kind::Live(setting, may_be_0) => (setting, may_be_0),
+            Kind::Fixed(_, reason) => return Err(reason.to_owned()),
         };
-        let positive = || match number()? {
-            0 => Err("Value can not be 0".to_owned()),
-            number => Ok(number),
-        };
-        match self {
-            Setting::MaxResults => app.results_max.store(positive()? as usize, Relaxed),
-            Setting::RateLimit => app.rate_limiter.set_limit(number()?),
-            Setting::RateLimitTimeWindow => {
-                app.rate_limiter.set_window(Duration::from_secs(positive()?.into()));
-            }
-            Setting::RefreshInterval => {
-                let seconds = positive()?;
-                let wish = RefreshRequest::SetInterval(Duration::from_secs(seconds.into()));
-                app.refresh
-                    .send(wish)
-                    .await
-                    .map_err(|_| "the data is not refreshed: there is no source".to_owned())?;
-                app.refresh_seconds.store(seconds as usize, Relaxed);
-            }
-            Setting::AurFileLocation => {
-                return Err(
-                    "the source is set in the configuration, as aur.source, and needs a restart"
-                        .to_owned(),
-                );
-            }
-            Setting::RateLimitCleanupInterval => {
-                return Err("there is nothing to set: the memory of the rate limit is bounded without cleaning".to_owned());
-            }
-            Setting::CacheCleanupInterval
-            | Setting::CacheExpirationTime
-            | Setting::EnableSearchCache => {
-                return Err(
-                    "there is nothing to set: searches are fast enough without a cache".to_owned()
-                );
-            }
+        match value.parse::<u32>() {
+            Ok(0) if !may_be_0 => Err("Value can not be 0".to_owned()),
+            Ok(number) => setting.set(app, number.into()).await,
+            Err(_) => Err(format!("'{value}' is not a whole number from 0 to {}", u32::MAX)),
         }
-        Ok(())
     }
 }

@@ -1,0 +1,99 @@
+//! [`LiveSetting`]: the settings that change while the server runs.
+//!
+//! SIGHUP reads them from the configuration again, the admin API gets them as numbers; both set them here.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::app::{App, RefreshRequest};
+use crate::config::Aur;
+
+/// A setting that takes effect at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveSetting {
+    /// Results in one answer.
+    ResultsMax,
+    /// How often the source is asked, in seconds.
+    Refresh,
+    /// By how many percent a dump may be smaller than the served one.
+    ShrinkPercentMax,
+    /// Requests per client within one window.
+    RateLimit,
+    /// Length of a client's window, in seconds.
+    RateLimitWindow,
+}
+
+impl LiveSetting {
+    const ALL: [LiveSetting; 5] = [
+        LiveSetting::ResultsMax,
+        LiveSetting::Refresh,
+        LiveSetting::ShrinkPercentMax,
+        LiveSetting::RateLimit,
+        LiveSetting::RateLimitWindow,
+    ];
+
+    /// The setting with this path in the configuration.
+    pub fn of_path(path: &str) -> Option<LiveSetting> {
+        LiveSetting::ALL.into_iter().find(|setting| setting.path() == path)
+    }
+
+    const fn path(self) -> &'static str {
+        match self {
+            LiveSetting::ResultsMax => "aur.results_max",
+            LiveSetting::Refresh => "aur.refresh_seconds",
+            LiveSetting::ShrinkPercentMax => "aur.shrink_percent_max",
+            LiveSetting::RateLimit => "aur.rate_limit",
+            LiveSetting::RateLimitWindow => "aur.rate_limit_window_seconds",
+        }
+    }
+
+    /// Its value in a configuration.
+    pub fn configured(self, aur: &Aur) -> u64 {
+        match self {
+            LiveSetting::ResultsMax => aur.results_max as u64,
+            LiveSetting::Refresh => aur.refresh.as_secs(),
+            LiveSetting::ShrinkPercentMax => aur.shrink_percent_max.into(),
+            LiveSetting::RateLimit => aur.rate_limit.into(),
+            LiveSetting::RateLimitWindow => aur.rate_limit_window.as_secs(),
+        }
+    }
+
+    /// Its value now.
+    pub fn value(self, app: &App) -> u64 {
+        match self {
+            LiveSetting::ResultsMax => app.results_max.load(Relaxed) as u64,
+            LiveSetting::Refresh => app.refresh_seconds.load(Relaxed),
+            LiveSetting::ShrinkPercentMax => app.shrink_percent_max.load(Relaxed).into(),
+            LiveSetting::RateLimit => app.rate_limiter.limit().into(),
+            LiveSetting::RateLimitWindow => app.rate_limiter.window().as_secs(),
+        }
+    }
+
+    /// Gives it another value. Who asks has checked the bounds; a value beyond those of its type becomes the largest.
+    ///
+    /// # Errors
+    /// The interval of a refresh, where nothing is refreshed: there is no source, or the server is stopping.
+    pub async fn set(self, app: &App, value: u64) -> Result<(), String> {
+        match self {
+            LiveSetting::ResultsMax => {
+                app.results_max.store(usize::try_from(value).unwrap_or(usize::MAX), Relaxed);
+            }
+            LiveSetting::Refresh => {
+                let interval = RefreshRequest::SetInterval(Duration::from_secs(value));
+                let sent = app.refresh.send(interval).await;
+                sent.map_err(|_| "the data is not refreshed: there is no source".to_owned())?;
+                app.refresh_seconds.store(value, Relaxed);
+            }
+            LiveSetting::ShrinkPercentMax => {
+                app.shrink_percent_max.store(u8::try_from(value).unwrap_or(u8::MAX), Relaxed);
+            }
+            LiveSetting::RateLimit => {
+                app.rate_limiter.set_limit(u32::try_from(value).unwrap_or(u32::MAX));
+            }
+            LiveSetting::RateLimitWindow => {
+                app.rate_limiter.set_window(Duration::from_secs(value));
+            }
+        }
+        Ok(())
+    }
+}
