@@ -8,6 +8,7 @@
 mod arguments;
 mod article;
 mod aur;
+pub mod cpu_pool;
 mod example;
 pub mod request;
 mod server;
@@ -25,11 +26,11 @@ use serde_json::json;
 
 use crate::app::{App, AurPublished};
 use crate::config::Config;
-use crate::cpu_pool::PoolError;
 use crate::stored::Stored;
 
 pub use arguments::{Argument, ArgumentKind, Arguments};
 
+use cpu_pool::PoolError;
 use request::Call;
 
 /// Seconds after which a client may retry if the queue was full.

@@ -11,10 +11,10 @@ use store::Store;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::action::Catalogue;
+use crate::action::cpu_pool::CpuPool;
 use crate::bodies::Bodies;
 use crate::config::Config;
 use crate::contents::Contents;
-use crate::cpu_pool::CpuPool;
 use crate::free_space::FreeSpace;
 use crate::http::Example;
 use crate::http::dumps::Dumps;

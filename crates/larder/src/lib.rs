@@ -9,7 +9,6 @@ pub mod bodies;
 pub mod cli;
 pub mod config;
 pub mod contents;
-pub mod cpu_pool;
 pub mod demo;
 pub mod endpoint;
 pub mod free_space;

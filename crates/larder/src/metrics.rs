@@ -15,8 +15,9 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use crate::action::cpu_pool;
 use crate::endpoint::{Endpoint, Surface};
-use crate::{cpu_pool, passwords, stored};
+use crate::{passwords, stored};
 
 pub use self::times::{SAMPLED_OF, Stopwatch};
 
