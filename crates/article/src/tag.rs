@@ -7,7 +7,7 @@
 use std::fmt;
 
 use ::record::Digest;
-use reply::{Encoding, listed_tags};
+use reply::{Encoding, is_listed};
 
 use crate::{Content, Revision};
 
@@ -54,10 +54,8 @@ impl RevisionTag {
     }
 
     /// Whether an `If-None-Match` header with this value says that the client has this revision, in any encoding.
-    /// Tags are compared weakly, as RFC 9110 requires here.
     pub fn is_known_by(&self, if_none_match: &str) -> bool {
-        listed_tags(if_none_match)
-            .any(|listed| listed.tag == "*" || RevisionTag::parse(listed.tag) == Some(*self))
+        is_listed(if_none_match, |tag| RevisionTag::parse(tag) == Some(*self))
     }
 }
 

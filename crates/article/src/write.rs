@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ::record::{Batch, Expected, Key};
 use jiff::Timestamp;
-use reply::{ListedTag, listed_tags};
+use reply::{ListedTag, is_listed, listed_tags};
 
 use crate::record::{key, render};
 use crate::tag::RevisionTag;
@@ -302,8 +302,7 @@ pub fn resolve_base(
     if_none_match: Option<&str>,
 ) -> Result<Revision, WriteError> {
     let latest = snapshot.latest(name);
-    let is_creation =
-        if_none_match.is_some_and(|value| listed_tags(value).any(|listed| listed.tag == "*"));
+    let is_creation = if_none_match.is_some_and(|value| is_listed(value, |_| false));
     let refused = |latest: &Arc<RevisionFacts>, base| {
         let stale =
             Stale { name: name.clone(), base, latest: latest.clone(), has_same_content: false };

@@ -2,7 +2,8 @@
 //!
 //! digest -> (memory, else the blob store, once for all concurrent requests) -> [`Content`]. Contents never change,
 //! since their digest is their name. So nothing in the cache is ever out of date, only evicted for contents that are
-//! requested more often.
+//! requested more often. [`crate::small_blobs`] is another cache, with another budget and without compressed forms: what
+//! people read must not be evicted by a fleet that installs packages.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use article::RevisionFacts;
 use bytes::Bytes;
 use http::HeaderMap;
 use record::{Digest, Serial};
-use reply::Encoding;
+use reply::{EncodedBody, Encoding, PerEncoding};
 use store::{BlobError, BlobStore};
 
 /// The cache is divided into parts, so that requests for different contents do not wait for each other's lock. A part
@@ -22,20 +23,15 @@ const PART_BYTES_MIN: u64 = 32 << 20;
 /// it takes at most three times its size, and there must be room for others beside it.
 const PART_SHARE: u64 = 4;
 
-/// Shorter contents are sent uncompressed: they fit into a packet anyway.
-const ENCODED_BYTES_MIN: usize = 256;
-
 /// Approximate cost of an entry besides its bytes: the headers of one or two forms.
 const ENTRY_BYTES: u64 = 2_048;
 
 /// A blob, with its compressed forms if they are worth sending.
 #[derive(Debug)]
 pub struct Content {
-    identity: Bytes,
-    gzip: Option<Bytes>,
-    zstd: Option<Bytes>,
+    body: EncodedBody,
     /// The headers that each form was last sent with.
-    heads: [ArcSwapOption<Head>; 3],
+    heads: PerEncoding<ArcSwapOption<Head>>,
 }
 
 /// The finished headers of a response, and what they depend on.
@@ -52,51 +48,24 @@ pub struct Head {
 }
 
 impl Content {
-    /// Compresses `identity`; a compressed form is used only if it is shorter by at least a tenth.
+    /// Compresses `identity`.
     pub fn new(identity: Bytes) -> Content {
-        let encoded = |encoding: Encoding| {
-            if identity.len() < ENCODED_BYTES_MIN {
-                return None;
-            }
-            let encoded = encoding.encode(&identity);
-            (encoded.len() < identity.len() / 10 * 9).then_some(encoded)
-        };
-        Content {
-            gzip: encoded(Encoding::Gzip),
-            zstd: encoded(Encoding::Zstd),
-            identity,
-            heads: Default::default(),
-        }
+        Content { body: EncodedBody::compressed(identity), heads: PerEncoding::default() }
+    }
+
+    /// The body.
+    pub fn body(&self) -> &EncodedBody {
+        &self.body
     }
 
     /// The headers that this form was last sent with. A request that finds different ones replaces them.
     pub fn head(&self, encoding: Encoding) -> &ArcSwapOption<Head> {
-        let [identity, gzip, zstd] = &self.heads;
-        match encoding {
-            Encoding::Identity => identity,
-            Encoding::Gzip => gzip,
-            Encoding::Zstd => zstd,
-        }
+        self.heads.get(encoding)
     }
 
     /// Whether there is any compressed form.
     pub fn has_forms(&self) -> bool {
-        self.gzip.is_some() || self.zstd.is_some()
-    }
-
-    /// The bytes for a client that accepts `wanted`, and their encoding.
-    pub fn encoded(&self, wanted: Encoding) -> (Encoding, &Bytes) {
-        let found = match wanted {
-            Encoding::Gzip => self.gzip.as_ref(),
-            Encoding::Zstd => self.zstd.as_ref(),
-            Encoding::Identity => None,
-        };
-        found.map_or((Encoding::Identity, &self.identity), |bytes| (wanted, bytes))
-    }
-
-    fn weight_bytes(&self) -> u64 {
-        let encoded = [&self.gzip, &self.zstd].into_iter().flatten().map(Bytes::len).sum::<usize>();
-        (self.identity.len() + encoded) as u64 + ENTRY_BYTES
+        self.body.has(Encoding::Gzip) || self.body.has(Encoding::Zstd)
     }
 }
 
@@ -105,7 +74,7 @@ struct Weight;
 
 impl quick_cache::Weighter<Digest, Arc<Content>> for Weight {
     fn weight(&self, _: &Digest, content: &Arc<Content>) -> u64 {
-        content.weight_bytes()
+        content.body.memory_bytes() as u64 + ENTRY_BYTES
     }
 }
 
@@ -191,31 +160,6 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_form_is_kept_where_it_is_shorter() {
-        let text = Content::new(Bytes::from("word ".repeat(1_000)));
-        assert_eq!(text.encoded(Encoding::Gzip).0, Encoding::Gzip);
-        assert_eq!(text.encoded(Encoding::Zstd).0, Encoding::Zstd);
-        assert_eq!(text.encoded(Encoding::Identity).1.len(), 5_000);
-        let short = Content::new(Bytes::from_static(b"short"));
-        assert_eq!(
-            short.encoded(Encoding::Gzip),
-            (Encoding::Identity, &Bytes::from_static(b"short"))
-        );
-        // A fixed xorshift sequence: compressors find nothing to shorten in it.
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as u8
-        };
-        let noise: Vec<u8> = std::iter::repeat_with(next).take(4_096).collect();
-        let noise = Content::new(noise.into());
-        assert_eq!(noise.encoded(Encoding::Zstd).0, Encoding::Identity);
-        assert!(!noise.has_forms());
-    }
 
     #[track_caller]
     fn check_budget(memory_bytes_max: u64) {

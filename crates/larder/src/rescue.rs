@@ -11,7 +11,6 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Key, Record, Serial};
-use reply::Encoding;
 use store::{BlobStore, Records, RecordsOptions, StoreIdentity};
 
 use crate::app::App;
@@ -142,7 +141,7 @@ async fn write(stored: &Stored, name: &StoreIdentity, target: &Records) -> anyho
 /// Brings one blob over, from memory if it is there.
 async fn copy(app: &App, target: &BlobStore, digest: Digest) -> anyhow::Result<()> {
     if let Some(content) = app.contents.at_hand(&digest) {
-        let bytes = content.encoded(Encoding::Identity).1.clone();
+        let bytes = content.body().identity().clone();
         target.put(bytes).await?;
         return Ok(());
     }

@@ -1,7 +1,8 @@
 //! [`SmallBlobs`]: a cache of small uncompressed blobs: release files and metadata that whole fleets request at once.
 //!
 //! digest -> (memory, else the blob store, once for all concurrent requests) -> bytes. Larger blobs are streamed from
-//! the store; the system's own cache has those.
+//! the store; the system's own cache has those. Such files are compressed already, so an entry is nothing but bytes: that
+//! is why this is not the cache of [`crate::contents`].
 
 use bytes::Bytes;
 use record::Digest;

@@ -162,9 +162,9 @@ fn main() {
     let page = pages.page(&store.snapshot, slow).expect("a page");
     println!(
         "255 files over 28 bases: {} bytes, gzip {}, zstd {}",
-        page.body(Encoding::Identity).len(),
-        page.body(Encoding::Gzip).len(),
-        page.body(Encoding::Zstd).len()
+        page.body().form(Encoding::Identity).len(),
+        page.body().form(Encoding::Gzip).len(),
+        page.body().form(Encoding::Zstd).len()
     );
     timed("a page that is ready", 200_000, || {
         std::hint::black_box(pages.ready(&store.snapshot, slow).expect("a page"));

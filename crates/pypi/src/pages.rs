@@ -8,14 +8,13 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use account::{Acl, Object, Portion, Principal, Scope};
-use bytes::Bytes;
 use quick_cache::sync::Cache;
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
 use record::Serial;
-use reply::{Encoding, Reply};
+use reply::{EncodedBody, Encoding, PerEncoding, Reply};
 
 use crate::inherit::ResolutionOrder;
 use crate::simple::{self, Links, PageForm};
@@ -49,9 +48,8 @@ pub struct Page {
     /// The newest serial of a snapshot for which the stamp is known to be valid.
     checked_at: AtomicU64,
     reply: Reply,
-    gzip: OnceLock<Bytes>,
-    zstd: OnceLock<Bytes>,
-    tags: [Box<str>; 3],
+    body: EncodedBody,
+    tags: PerEncoding<Box<str>>,
     readers: Box<[Acl]>,
 }
 
@@ -288,9 +286,8 @@ impl Page {
         let page = Page {
             stamp: stamp(&order, request),
             checked_at: AtomicU64::new(snapshot.serial().0),
-            gzip: OnceLock::new(),
-            zstd: OnceLock::new(),
-            tags: [tag(Encoding::Identity), tag(Encoding::Gzip), tag(Encoding::Zstd)],
+            body: EncodedBody::new(reply.body.clone()),
+            tags: PerEncoding::from_fn(tag),
             readers: order.readers().into(),
             reply,
         };
@@ -308,33 +305,14 @@ impl Page {
         &self.reply
     }
 
-    /// The body in `encoding`, which is computed once, when it is first requested.
-    pub fn body(&self, encoding: Encoding) -> &Bytes {
-        let made = match encoding {
-            Encoding::Identity => return &self.reply.body,
-            Encoding::Gzip => &self.gzip,
-            Encoding::Zstd => &self.zstd,
-        };
-        made.get_or_init(|| encoding.encode(&self.reply.body))
-    }
-
-    /// Whether [`Page::body`] in `encoding` is computed already: computing it takes time in proportion to the page.
-    pub fn has_body(&self, encoding: Encoding) -> bool {
-        match encoding {
-            Encoding::Identity => true,
-            Encoding::Gzip => self.gzip.get().is_some(),
-            Encoding::Zstd => self.zstd.get().is_some(),
-        }
+    /// The body, whose compressed forms are made when they are first requested.
+    pub fn body(&self) -> &EncodedBody {
+        &self.body
     }
 
     /// The tag of the body in `encoding`, with quotes, as it is sent.
     pub fn tag(&self, encoding: Encoding) -> &str {
-        let position = match encoding {
-            Encoding::Identity => 0,
-            Encoding::Gzip => 1,
-            Encoding::Zstd => 2,
-        };
-        &self.tags[position]
+        self.tags.get(encoding)
     }
 
     /// Whether everybody may read it.

@@ -4,13 +4,15 @@
 //! ([`Reply::is_known_by`]), which encoding it gets ([`Encoding::negotiate`]) and sends it.
 //! Nothing here knows a header map, a status or a socket.
 
+mod encoded;
 mod encoding;
 mod etag;
 
 use bytes::Bytes;
 
+pub use encoded::{ENCODED_BYTES_MIN, EncodedBody, PerEncoding};
 pub use encoding::Encoding;
-pub use etag::{Etag, ListedTag, listed_tags};
+pub use etag::{Etag, ListedTag, is_listed, listed_tags};
 
 /// A finished answer. Cloning it copies no bytes.
 #[derive(Clone, Debug)]
@@ -60,9 +62,7 @@ impl Reply {
     pub fn is_known_by(&self, if_none_match: &str) -> bool {
         let named = self.core.as_ref().unwrap_or(&self.body);
         self.etag.as_ref().is_some_and(|etag| {
-            listed_tags(if_none_match).any(|ListedTag { tag, .. }| {
-                tag == "*" || etag.names(tag) || etag::is_md5_of(tag, named)
-            })
+            is_listed(if_none_match, |tag| etag.names(tag) || etag::is_md5_of(tag, named))
         })
     }
 }

@@ -15,7 +15,7 @@ use super::negotiation::listed;
 pub(super) fn is_current(request: &HeaderMap, etag: &str, modified_at: SystemTime) -> bool {
     if let Some(tags) = listed(request, IF_NONE_MATCH) {
         let etag = etag.trim_matches('"');
-        return reply::listed_tags(&tags).any(|listed| listed.tag == "*" || listed.tag == etag);
+        return reply::is_listed(&tags, |tag| tag == etag);
     }
     header_date(request, IF_MODIFIED_SINCE).is_some_and(|since| whole_seconds(modified_at) <= since)
 }

@@ -8,12 +8,9 @@ use http::header::{
     CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use reply::{Encoding, Reply};
+use reply::{ENCODED_BYTES_MIN, Encoding, Reply};
 
 use super::negotiation::{accepted_encoding, listed};
-
-/// Shorter bodies are sent as they are: a packet holds them anyway.
-const ENCODED_BYTES_MIN: usize = 256;
 
 /// Longer bodies are encoded on a thread of their own, so that no other request waits for them.
 const ENCODED_INLINE_BYTES_MAX: usize = 64 << 10;

@@ -256,7 +256,7 @@ async fn body(
     let mut response = match (&content, part) {
         (Some(content), None) => return Ok(shown.whole(request, content, stored.serial)),
         (Some(content), Some((start, end))) => {
-            let bytes = content.encoded(Encoding::Identity).1;
+            let bytes = content.body().identity();
             Body::from(bytes.slice(start as usize..end as usize)).into_response()
         }
         (None, part) => {
@@ -317,7 +317,7 @@ async fn load(app: &App, facts: &Facts) -> Result<Arc<Content>, HttpError> {
 /// All bytes of a content, which the caller knows to be few enough.
 pub(super) async fn bytes(app: &App, facts: &Facts) -> Result<Bytes, HttpError> {
     if app.contents.keeps(facts.size_bytes) {
-        return Ok(load(app, facts).await?.encoded(Encoding::Identity).1.clone());
+        return Ok(load(app, facts).await?.body().identity().clone());
     }
     let bytes = app.store.blobs.bytes(facts.digest, facts.size_bytes).await.map_err(unreadable)?;
     bytes.ok_or_else(|| lost(app, facts))
@@ -360,7 +360,7 @@ impl Shown<'_> {
         if has_known_tag(request, |tags| self.facts.tag.is_known_by(tags)) {
             return self.not_modified(request, Some(content), serial);
         }
-        let (encoding, bytes) = content.encoded(accepted_encoding(request));
+        let (encoding, bytes) = content.body().best(accepted_encoding(request));
         let mut response = Response::new(Body::from(bytes.clone()));
         *response.headers_mut() = self.headers(encoding, content, serial);
         response
@@ -397,7 +397,7 @@ impl Shown<'_> {
         serial: Serial,
     ) -> Response {
         let encoding = match content {
-            Some(content) => content.encoded(accepted_encoding(request)).0,
+            Some(content) => content.body().best(accepted_encoding(request)).0,
             // The client has the form whose tag it sent.
             None => {
                 let tags = listed(request, IF_NONE_MATCH).unwrap_or_default();

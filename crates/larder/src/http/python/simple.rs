@@ -60,7 +60,7 @@ impl Shortcut for Pages {
         let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
         let page = app.pages.ready(&stored.index, request).filter(|page| page.is_public())?;
         let encoding = accepted_encoding(&head.headers);
-        if !page.has_body(encoding) {
+        if !page.body().has(encoding) {
             return None;
         }
         let mut response = respond(&head.headers, &page, &wanted, encoding);
@@ -236,8 +236,8 @@ async fn page(
         return Ok(absolute(ask, &page, request, &wanted));
     }
     let encoding = accepted_encoding(&ask.head.headers);
-    if !page.has_body(encoding) {
-        tokio::task::block_in_place(|| page.body(encoding));
+    if !page.body().has(encoding) {
+        tokio::task::block_in_place(|| page.body().form(encoding));
     }
     Ok(respond(&ask.head.headers, &page, &wanted, encoding))
 }
@@ -264,7 +264,7 @@ fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding
     let mut response = if has_known_tag(request, |tags| page.reply().is_known_by(tags)) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        let mut response = Response::new(Body::from(page.body(encoding).clone()));
+        let mut response = Response::new(Body::from(page.body().form(encoding).clone()));
         if let Some(name) = encoding.header_value() {
             response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
         }
