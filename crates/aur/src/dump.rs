@@ -84,7 +84,22 @@ const WINDOW_BYTES: usize = 256 << 10;
 ///
 /// [`DumpError`], with a position if one is known. An incomplete dump never becomes a snapshot.
 pub fn read<'a>(source: impl Read + Send + 'a, limits: &DumpLimits) -> Result<Snapshot, DumpError> {
+    read_with_bases(source, limits, std::iter::empty())
+}
+
+/// Reads a whole dump and builds its snapshot, with these names of package bases beside those of its packages: a dump
+/// lacks bases that have no package.
+///
+/// # Errors
+///
+/// Those of [`read`].
+pub fn read_with_bases<'a>(
+    source: impl Read + Send + 'a,
+    limits: &DumpLimits,
+    bases: impl IntoIterator<Item = String>,
+) -> Result<Snapshot, DumpError> {
     let mut builder = SnapshotBuilder::default();
+    bases.into_iter().for_each(|name| builder.add_base(name));
     let mut input = Input::new(inflate(source)?, limits);
     input.expect(b'[', "`[`, the start of the list of packages")?;
     let mut next = Next::FirstRecord;

@@ -23,6 +23,7 @@ pub(crate) enum Field {
     OutOfDate,
     PackageBase,
     PackageBaseId,
+    PendingRequests,
     Popularity,
     Provides,
     Replaces,
@@ -34,7 +35,7 @@ pub(crate) enum Field {
 
 impl Field {
     /// All fields, in order.
-    pub(crate) const ALL: [Field; 26] = [
+    pub(crate) const ALL: [Field; 27] = [
         Field::CheckDepends,
         Field::CoMaintainers,
         Field::Conflicts,
@@ -54,6 +55,7 @@ impl Field {
         Field::OutOfDate,
         Field::PackageBase,
         Field::PackageBaseId,
+        Field::PendingRequests,
         Field::Popularity,
         Field::Provides,
         Field::Replaces,
@@ -65,7 +67,7 @@ impl Field {
 
     /// All fields in the order in which a record stores their values. Those of a search record come first, so that a
     /// search touches few cache lines. [`Field::place`] gives a field's position in it.
-    pub(crate) const KEPT: [Field; 26] = {
+    pub(crate) const KEPT: [Field; 27] = {
         let mut kept = Field::ALL;
         let mut at = 0;
         while at < kept.len() {
@@ -125,6 +127,7 @@ impl Field {
             Field::OutOfDate => ",\"OutOfDate\":",
             Field::PackageBase => ",\"PackageBase\":",
             Field::PackageBaseId => ",\"PackageBaseID\":",
+            Field::PendingRequests => ",\"PendingRequests\":",
             Field::Popularity => ",\"Popularity\":",
             Field::Provides => ",\"Provides\":",
             Field::Replaces => ",\"Replaces\":",
@@ -162,6 +165,7 @@ impl Field {
                 | Field::License
                 | Field::MakeDepends
                 | Field::OptDepends
+                | Field::PendingRequests
                 | Field::Provides
                 | Field::Replaces
                 | Field::Submitter

@@ -48,9 +48,8 @@ impl Snapshot {
             List::Packages => {
                 self.docs().try_for_each(|doc| write_line(&mut out, self.record(doc).name()))
             }
-            List::Bases => (0..self.package_base_count()).try_for_each(|base| {
-                write_line(&mut out, self.record(self.package_of_base(base)).package_base())
-            }),
+            List::Bases => (0..self.package_base_count())
+                .try_for_each(|base| write_line(&mut out, self.base_name(base))),
             List::Users => self.users().iter().try_for_each(|user| writeln!(out, "{user}")),
             List::Metadata => self.write_metadata(&mut out),
         };

@@ -68,6 +68,9 @@ pub(crate) struct Package<'a> {
     pub keywords: Texts<'a>,
     #[serde(borrow, default)]
     pub co_maintainers: Texts<'a>,
+    /// Open requests about the base. aurweb's own dumps do not have it.
+    #[serde(borrow, default)]
+    pub pending_requests: Option<Integer<'a, u64>>,
 }
 
 /// A string of the dump.

@@ -74,6 +74,7 @@ impl RecordWriter {
         self.texts(Field::License, &package.license);
         self.texts(Field::MakeDepends, &package.make_depends);
         self.texts(Field::OptDepends, &package.opt_depends);
+        self.integer(Field::PendingRequests, package.pending_requests.as_ref());
         self.texts(Field::Provides, &package.provides);
         self.texts(Field::Replaces, &package.replaces);
         self.text(Field::Submitter, package.submitter.as_ref());
@@ -284,6 +285,7 @@ impl<'a> Record<'a> {
         pen.member(Field::OutOfDate);
         pen.member(Field::PackageBase);
         pen.member(Field::PackageBaseId);
+        pen.member(Field::PendingRequests);
         pen.member(Field::Popularity);
         pen.member(Field::Provides);
         pen.member(Field::Replaces);

@@ -41,6 +41,7 @@ pub(crate) fn record(text: &str) -> Option<(Package<'_>, usize)> {
         license: scanner.list(",\"License\":")?,
         keywords: scanner.list(",\"Keywords\":")?,
         co_maintainers: scanner.list(",\"CoMaintainers\":")?,
+        pending_requests: scanner.integer_or_null(",\"PendingRequests\":")?,
     };
     scanner.constant("}").then_some((package, scanner.at))
 }

@@ -44,10 +44,16 @@ pub struct Snapshot {
     /// The positions in `bases` of names that are the lower case of their folded form.
     plain_bases: DocSet,
     packages_of_bases: Box<[DocId]>,
+    /// The names, as JSON, of bases that have no package; their places are in `packages_of_bases`, from
+    /// [`EMPTY_BASES`] on.
+    empty_bases: Box<[Box<[u8]>]>,
     /// Exact terms: one namespace for each [`By`].
     terms: TermIndex,
     duplicate_count: u32,
 }
+
+/// The first number that stands for a base without packages, and not for a package: no dump has half as many.
+const EMPTY_BASES: u32 = 1 << 31;
 
 /// The place of a package's record.
 struct Placed {
@@ -179,7 +185,17 @@ impl Snapshot {
         if self.plain_bases.has(DocId(base)) {
             write_lower(self.bases.text(DocId(base)), out);
         } else {
-            out.extend_from_slice(self.record(self.package_of_base(base)).package_base());
+            out.extend_from_slice(self.base_name(base));
+        }
+    }
+
+    /// The JSON string of the base's name at this position in [`Snapshot::bases`].
+    pub(crate) fn base_name(&self, base: u32) -> &[u8] {
+        match self.packages_of_bases[base as usize] {
+            DocId(empty) if empty >= EMPTY_BASES => {
+                &self.empty_bases[(empty - EMPTY_BASES) as usize]
+            }
+            package => self.record(package).package_base(),
         }
     }
 
@@ -198,11 +214,6 @@ impl Snapshot {
     /// Folded names of package bases, ascending.
     pub(crate) fn bases(&self) -> &TextColumn {
         &self.bases
-    }
-
-    /// A package of the base at this position in [`Snapshot::bases`].
-    pub(crate) fn package_of_base(&self, base: u32) -> DocId {
-        self.packages_of_bases[base as usize]
     }
 }
 
@@ -244,6 +255,8 @@ pub struct SnapshotBuilder {
     descriptions: Texts32,
     bases: Texts32,
     plain_bases: Vec<bool>,
+    /// Names of bases that may have no package.
+    named_bases: Vec<String>,
     terms: TermIndexBuilder,
 }
 
@@ -309,6 +322,7 @@ impl SnapshotBuilder {
             descriptions: Texts32::default(),
             bases: Texts32::default(),
             plain_bases: Vec::new(),
+            named_bases: Vec::new(),
             terms: TermIndexBuilder::with_capacity(packages),
         };
         builder.reserve(packages);
@@ -373,6 +387,11 @@ impl SnapshotBuilder {
         self.terms.end_document();
     }
 
+    /// Adds a package base by its name. It has an effect only if no package of that base is added.
+    pub(crate) fn add_base(&mut self, name: String) {
+        self.named_bases.push(name);
+    }
+
     /// Adds terms as [`SnapshotBuilder::add_terms`] does, for lists that several packages share unchanged, such as
     /// the packages of one base, which follow each other in a dump.
     #[inline(always)]
@@ -405,7 +424,7 @@ impl SnapshotBuilder {
         self.records.is_empty()
     }
 
-    pub(crate) fn build(self) -> Snapshot {
+    pub(crate) fn build(mut self) -> Snapshot {
         let mut order = self.names.sorted();
         // Names that differ only in accents: their order must not depend on the dump. Equal names come side by side,
         // the later record last.
@@ -454,6 +473,16 @@ impl SnapshotBuilder {
         for (doc, &place) in (0_u32..).zip(&order) {
             docs[place as usize] = doc;
         }
+        // Bases that were only named come after those of packages: of equal names the first one counts.
+        let empty_bases: Box<[Box<[u8]>]> = (0..)
+            .zip(&self.named_bases)
+            .map(|(number, name)| {
+                self.bases.push_folded(name.as_bytes());
+                self.plain_bases.push(is_plain(name.as_bytes()));
+                docs.push(EMPTY_BASES + number);
+                serde_json::to_vec(name).expect("strings serialize into memory").into()
+            })
+            .collect();
         let mut bases = self.bases.sorted();
         bases.retain(|&place| docs[place as usize] != u32::MAX);
         bases.dedup_by(|later, earlier| {
@@ -482,6 +511,7 @@ impl SnapshotBuilder {
             bases,
             plain_bases,
             packages_of_bases,
+            empty_bases,
             terms,
             duplicate_count,
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
+use arc_swap::ArcSwapOption;
 use aur::Snapshot;
 use net::{Egress, TrustedProxies};
 use store::Store;
@@ -38,11 +39,27 @@ pub struct AurPublished {
     /// When this snapshot was published.
     pub published_at: SystemTime,
     /// The dump itself, once it is kept.
-    pub kept: OnceLock<KeptFile>,
+    pub kept: KeptCell,
     /// The lists made of it, each when it is first asked for.
     pub dumps: Dumps,
     /// What people may try with it, found when a page first shows it.
     pub example: OnceLock<Example>,
+}
+
+/// The dump that is downloaded beside a snapshot: none until the first one is kept.
+#[derive(Default)]
+pub struct KeptCell(ArcSwapOption<KeptFile>);
+
+impl KeptCell {
+    /// The latest one.
+    pub fn get(&self) -> Option<KeptFile> {
+        self.0.load().as_deref().cloned()
+    }
+
+    /// From now on this one.
+    pub fn set(&self, file: KeptFile) {
+        self.0.store(Some(Arc::new(file)));
+    }
 }
 
 impl AurPublished {

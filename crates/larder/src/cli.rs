@@ -135,6 +135,9 @@ struct DemoData {
     /// Where to: - is stdout; a file whose name ends in .gz is compressed
     #[arg(long, value_name = "FILE")]
     out: Output,
+    /// Also write the same catalogue as SQL: aurweb's tables for an empty MariaDB database
+    #[arg(long, value_name = "FILE")]
+    sql: Option<PathBuf>,
 }
 
 /// Where generated data goes.
@@ -363,8 +366,8 @@ impl Request {
             None => store_of(&inputs).map(Place::Store),
         };
         let text = match *command {
-            Command::DemoData(DemoData { packages, seed, out }) => {
-                let written = demo::write(&::demo::Recipe { packages, seed }, &out);
+            Command::DemoData(DemoData { packages, seed, out, sql }) => {
+                let written = demo::write(&::demo::Recipe { packages, seed }, &out, sql.as_deref());
                 return written.map_err(|error| {
                     Exit::failure(format!("cannot write the catalogue: {error}"))
                 });

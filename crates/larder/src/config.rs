@@ -205,10 +205,12 @@ section! {
         /// Whether the surface is served. auto serves it where there is a source, or an earlier dump in the data
         /// directory; true refuses to start without either.
         enabled: bool = "enabled", Kind::SwitchOrAuto, default "auto";
-        /// Where the packages come from: path or http(s) URL of a packages-meta-ext-v1.json(.gz). Without it the last
-        /// good dump in the data directory is served.
+        /// Where the packages come from: path or http(s) URL of a packages-meta-ext-v1.json(.gz), or aurweb's own
+        /// database, such as mysql://larder@localhost/aur?socket=/run/mysqld/mysqld.sock. Without it the last good dump
+        /// in the data directory is served.
         source: Option<AurSource> = "source", Kind::Source, default "";
-        /// How often a URL is asked whether it has changed; files are noticed within a second.
+        /// How often a URL is asked whether it has changed; files and changes of a database are noticed within a second.
+        /// A database is read at least this often, and its dump is kept in the data directory at most this often.
         refresh: Duration = "refresh_seconds", Kind::seconds(1, 604_800), default "300";
         /// Time to connect to the URL.
         connect_timeout: Duration = "connect_timeout_seconds", Kind::seconds(1, 3_600), default "10";

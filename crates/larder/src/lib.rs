@@ -371,6 +371,7 @@ async fn open_source(config: &Config, kept: &Kept) -> anyhow::Result<Option<Sour
             None => return Ok(None),
             Some(AurSource::File(path)) => SourceSpec::File(path.clone()),
             Some(AurSource::Url(url)) => SourceSpec::parse(url)?,
+            Some(AurSource::Database(url)) => SourceSpec::Database(Box::new(url.clone())),
         }
     };
     let options = SourceOptions {

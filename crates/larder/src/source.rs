@@ -1,4 +1,4 @@
-//! Where an AUR dump comes from: a file that is watched or a URL that is polled, and the copy of the last good dump
+//! Where an AUR dump comes from: a file that is watched, a URL that is polled or a database that is followed, and the copy of the last good dump
 //! in the data directory.
 //!
 //! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`Kept`].
@@ -35,6 +35,7 @@ use net::Egress;
 use tokio::time::{Instant, sleep_until};
 
 mod arrival;
+mod database;
 mod error;
 mod file;
 mod kept;
@@ -44,6 +45,7 @@ mod spec;
 mod url;
 
 pub use arrival::{Arrival, FileReader};
+pub use database::DatabaseUrl;
 pub use error::SourceError;
 pub use kept::{KEPT_FILE_NAME, Kept, KeptFile};
 pub use lock::DataDirLock;
@@ -51,19 +53,24 @@ pub use spec::SourceSpec;
 pub use url::{REDIRECTS_MAX, RETRY_AFTER_MAX};
 
 use arrival::ArrivalKind;
+use database::DatabaseWatch;
+use database::POLL_INTERVAL;
 use file::FileWatch;
 use schedule::Jitter;
 use url::UrlFetch;
 
 /// Shorter intervals are raised to this.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// While a database cannot be read, it is asked again this often.
+const DATABASE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Longer intervals are lowered to this.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The bounds and intervals of a source.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
-    /// How often a URL is polled, before jitter. From 1 s to a year. Default 5 minutes.
+    /// How often a URL is polled, before jitter, and the longest time between two reads of a database. From 1 s to a
+    /// year. Default 5 minutes.
     pub interval: Duration,
     /// How often a file is looked at. Default 500 ms.
     pub file_look_interval: Duration,
@@ -122,6 +129,7 @@ pub struct Source {
 enum Kind {
     File(Box<FileWatch>),
     Url(Box<UrlFetch>),
+    Database(Box<DatabaseWatch>),
 }
 
 impl Source {
@@ -151,6 +159,12 @@ impl Source {
                 options,
                 spool_dir.to_owned(),
             )?)),
+            SourceSpec::Database(url) => Kind::Database(Box::new(DatabaseWatch::new(
+                (**url).clone(),
+                fingerprint,
+                SourceOptions { interval, ..options },
+                spool_dir.to_owned(),
+            ))),
         };
         let now = Instant::now();
         Ok(Source {
@@ -192,6 +206,7 @@ impl Source {
         let outcome = match &mut self.kind {
             Kind::File(watch) => watch.poll(force).await,
             Kind::Url(fetch) => fetch.poll().await,
+            Kind::Database(watch) => watch.poll(force).await,
         };
         self.polled_at = Instant::now();
         match (&outcome, &self.kind) {
@@ -228,6 +243,7 @@ impl Source {
         match &mut self.kind {
             Kind::File(watch) if is_ours && !is_kept => watch.accepted(),
             Kind::Url(fetch) if is_ours => fetch.accepted(&arrival.validators),
+            Kind::Database(watch) if is_ours && !is_kept => watch.accepted(),
             _ => {}
         }
         if !is_kept {
@@ -239,8 +255,10 @@ impl Source {
     /// Reports that no snapshot could be built from the last arrival, and why. A URL is polled again as after a
     /// failed download, a file when it changes or when forced.
     pub fn rejected(&mut self, reason: &str) {
-        if let Kind::File(watch) = &mut self.kind {
-            watch.rejected();
+        match &mut self.kind {
+            Kind::File(watch) => watch.rejected(),
+            Kind::Database(watch) => watch.rejected(),
+            Kind::Url(_) => {}
         }
         self.failed(reason.to_owned(), None);
         self.schedule();
@@ -256,7 +274,7 @@ impl Source {
         self.failures
     }
 
-    /// How often a URL is polled, before jitter.
+    /// How often a URL is polled, before jitter; how often at least a database is read.
     pub fn interval(&self) -> Duration {
         self.interval
     }
@@ -264,6 +282,9 @@ impl Source {
     /// Changes the interval, which counts from the last poll; the next one may be due at once. No effect on files.
     pub fn set_interval(&mut self, interval: Duration) {
         self.interval = interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+        if let Kind::Database(watch) = &mut self.kind {
+            watch.set_interval(self.interval);
+        }
         self.schedule();
     }
 
@@ -287,6 +308,13 @@ impl Source {
     fn schedule(&mut self) {
         let wait = match &self.kind {
             Kind::File(watch) => watch.next_look(),
+            // It is near, and its tables may be as they should be again at any moment.
+            Kind::Database(_) => schedule::delay(
+                self.failures,
+                if self.failures == 0 { POLL_INTERVAL } else { DATABASE_RETRY_INTERVAL },
+                None,
+                self.jitter.chance(),
+            ),
             Kind::Url(_) => schedule::delay(
                 self.failures,
                 self.interval,

@@ -1,9 +1,10 @@
-//! Real things for tests: a PostgreSQL, an S3-type server, an nginx, a small disk. Each belongs to one test, lives in
+//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a small disk. Each belongs to one test, lives in
 //! a temporary directory, and ends with the test's process at the latest, however that ends.
 //!
 //! If a program is not installed, or this user lacks a right, the test is skipped with a line that says so; under
 //! `CI=true` it fails instead. Only tests depend on this crate: none of it is in the binary.
 
+mod mariadb;
 mod nginx;
 mod postgres;
 mod s3;
@@ -11,6 +12,7 @@ mod small_disk;
 
 use std::io::Write as _;
 
+pub use mariadb::{MariaDb, MariaDbSession};
 pub use nginx::Nginx;
 pub use postgres::{Frozen, Postgres};
 pub use s3::S3;

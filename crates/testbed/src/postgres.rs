@@ -137,7 +137,7 @@ impl Postgres {
 
 /// A frozen server; dropping this lets it continue.
 pub struct Frozen {
-    processes: Vec<i32>,
+    pub(crate) processes: Vec<i32>,
 }
 
 impl Drop for Frozen {
@@ -146,7 +146,7 @@ impl Drop for Frozen {
     }
 }
 
-fn signal(pid: i32, signal: Signal) {
+pub(crate) fn signal(pid: i32, signal: Signal) {
     // It may have ended on its own.
     let _ = kill_process(Pid::from_raw(pid).expect("a process"), signal);
 }
@@ -183,7 +183,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// PostgreSQL refuses to run as root.
-fn as_user(program: &Path) -> Command {
+pub(crate) fn as_user(program: &Path) -> Command {
     let mut command = if rustix::process::geteuid().is_root() {
         let exists =
             |user: &&str| Command::new("id").arg(user).output().is_ok_and(|it| it.status.success());
@@ -199,7 +199,7 @@ fn as_user(program: &Path) -> Command {
     command
 }
 
-fn said(command: &mut Command) -> String {
+pub(crate) fn said(command: &mut Command) -> String {
     let output = command.output().expect("a program that runs");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")

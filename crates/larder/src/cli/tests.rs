@@ -131,14 +131,16 @@ fn a_bad_configuration_is_exit_code_78() {
 fn demo_data_goes_to_stdout_or_a_file() {
     let out = |line: &str| {
         let Ok(Invocation::Other(request)) = parsed(line) else { panic!("`{line}` is a command") };
-        let Command::DemoData(DemoData { packages, seed, out }) = *request.command else {
+        let Command::DemoData(DemoData { packages, seed, out, sql }) = *request.command else {
             panic!("`{line}` writes data")
         };
+        assert_eq!(sql, line.contains("--sql").then(|| "a.sql".into()));
         (packages, seed, out)
     };
     assert_eq!(out("demo-data --out -"), (100_000, 1, Output::Stdout));
     let file = |path: &str, gzip| Output::File { path: path.into(), gzip };
     assert_eq!(out("demo-data --packages 7 --seed 9 --out a.json"), (7, 9, file("a.json", false)));
+    assert_eq!(out("demo-data --out - --sql a.sql"), (100_000, 1, Output::Stdout));
     assert_eq!(out("demo-data --out a.json.gz"), (100_000, 1, file("a.json.gz", true)));
 }
 

@@ -124,7 +124,7 @@ impl Kind {
             Self::Networks => "a list of IP addresses or networks, such as 10.0.0.0/8".to_owned(),
             Self::Header => "the name of a header, such as x-forwarded-for".to_owned(),
             Self::Source => {
-                "a path or an http(s) URL of a packages-meta-ext-v1.json(.gz)".to_owned()
+                "a path or an http(s) URL of a packages-meta-ext-v1.json(.gz), or the mysql:// URL of aurweb's database".to_owned()
             }
             Self::Database => "sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE".to_owned(),
             Self::Blobs => "a directory or s3://BUCKET/PREFIX".to_owned(),

@@ -238,7 +238,7 @@ impl Loaded {
         }
         let message = format!(
             "aur.enabled = true ({origin}): expected aur.source, which is not set, or an earlier dump in `{}`, which \
-             is not there; set aur.source to the path or URL of a packages-meta-ext-v1.json(.gz), or leave aur.enabled \
+             is not there; set aur.source to the path or URL of a packages-meta-ext-v1.json(.gz) or to a database, or leave aur.enabled \
              at auto, to serve without packages of the AUR",
             kept.display()
         );

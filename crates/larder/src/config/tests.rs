@@ -248,11 +248,18 @@ fn listening_nowhere_or_twice_is_refused() {
 
 #[test]
 fn a_database_is_refused_without_repeating_its_password() {
-    let expected = "aur.source = \"mysql://********@db/aur\" (environment LARDER_AUR_SOURCE): this version of larder does not \
-        read databases yet; give the path or http(s) URL of a packages-meta-ext-v1.json(.gz), which aurweb's mkpkglists writes";
-    check_refused("", &[], &[("LARDER_AUR_SOURCE", "mysql://aur:hunter2@db/aur")], 78, expected);
+    let expected = "aur.source = \"mysql://********@db/aur?x=y\" (environment LARDER_AUR_SOURCE): the parameter `x` is not \
+        one of socket, ssl-mode, ssl-ca; expected mysql://USER:PASSWORD@HOST/DATABASE or \
+        mysql://USER@localhost/DATABASE?socket=/PATH";
+    check_refused(
+        "",
+        &[],
+        &[("LARDER_AUR_SOURCE", "mysql://aur:hunter2@db/aur?x=y")],
+        78,
+        expected,
+    );
     let expected = "aur.source = \"ftp://host/x\" (flag --aur-source): expected a path or an http(s) URL of a \
-        packages-meta-ext-v1.json(.gz)";
+        packages-meta-ext-v1.json(.gz), or the mysql:// URL of aurweb's database";
     check_refused("", &[("aur.source", "ftp://host/x")], &[], 2, expected);
 }
 
@@ -265,6 +272,9 @@ fn a_source_is_a_path_or_a_url() {
     let secret = source("https://me:hunter2@a.example/x?y=@").unwrap();
     assert_eq!(secret.to_string(), "https://********@a.example/x?y=@");
     assert!(!format!("{secret:?}").contains("hunter2"));
+    let database = source("mysql://me:hunter2@db/aur").unwrap();
+    assert_eq!(database.to_string(), "mysql://********@db/aur");
+    assert!(!format!("{database:?}").contains("hunter2"));
     assert!(source("http://").is_err());
 }
 

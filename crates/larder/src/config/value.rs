@@ -14,6 +14,7 @@ use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
 use super::key::{FromText, FromTexts, Kind, expected};
+use crate::source::DatabaseUrl;
 
 impl FromText for ListenAddress {
     fn from_text(text: &str, _: Kind) -> Result<Self, String> {
@@ -53,6 +54,8 @@ pub enum AurSource {
     File(PathBuf),
     /// An http or https URL, asked at an interval. It may hold a password: log it through `Display`.
     Url(String),
+    /// The database of an aurweb, followed. It may hold a password: log it through `Display`.
+    Database(DatabaseUrl),
 }
 
 impl FromStr for AurSource {
@@ -72,11 +75,7 @@ impl FromStr for AurSource {
                 Err(error) => Err(format!("{error}; {}", expected(Kind::Source))),
             },
             "file" if rest.starts_with('/') => Ok(Self::File(rest.into())),
-            "mysql" | "mariadb" => Err(
-                "this version of larder does not read databases yet; give the path or http(s) URL \
-                of a packages-meta-ext-v1.json(.gz), which aurweb's mkpkglists writes"
-                    .to_owned(),
-            ),
+            "mysql" | "mariadb" => DatabaseUrl::parse(text).map(Self::Database),
             _ => Err(expected(Kind::Source)),
         }
     }
@@ -88,6 +87,7 @@ impl fmt::Display for AurSource {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Url(url) => f.write_str(&without_password(url)),
+            Self::Database(url) => f.write_str(&without_password(url.text())),
         }
     }
 }
@@ -97,6 +97,7 @@ impl fmt::Debug for AurSource {
         match self {
             Self::File(path) => f.debug_tuple("File").field(path).finish(),
             Self::Url(url) => f.debug_tuple("Url").field(&without_password(url)).finish(),
+            Self::Database(url) => f.debug_tuple("Database").field(url).finish(),
         }
     }
 }

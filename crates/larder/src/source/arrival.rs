@@ -32,6 +32,8 @@ pub struct Arrival {
     /// SHA-256 of the stored bytes, if they were hashed on their way.
     pub(crate) sha256: Option<String>,
     pub(crate) kind: ArrivalKind,
+    /// Names of package bases that no package of the dump has, as far as the source knows them.
+    pub(crate) bases: Vec<String>,
 }
 
 /// The owner of the file behind an arrival, which decides how it becomes the kept copy.
@@ -77,6 +79,7 @@ impl Arrival {
             validators: Validators::default(),
             sha256: None,
             kind: ArrivalKind::Foreign,
+            bases: Vec::new(),
         })
     }
 

@@ -98,6 +98,14 @@ pub enum SourceError {
         /// How the end was noticed.
         cause: String,
     },
+    /// The database cannot be reached or read, or its tables are not aurweb's.
+    #[error("cannot read the database `{url}`: {cause}")]
+    Database {
+        /// The configured URL, masked.
+        url: String,
+        /// What the database or the connection said.
+        cause: String,
+    },
     /// The HTTP client could not be built, for example because the system has no CA certificates.
     #[error("cannot prepare a client for `{url}`: {cause}")]
     Client {
@@ -149,6 +157,7 @@ impl SourceError {
             SourceError::Transfer { .. } => "transfer",
             SourceError::TimedOut { .. } => "timeout",
             SourceError::Truncated { .. } => "truncated",
+            SourceError::Database { .. } => "database",
             SourceError::Client { .. } => "client",
             SourceError::Write { .. } => "write",
             SourceError::TooManyLayers { .. } => "layers",

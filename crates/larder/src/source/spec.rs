@@ -7,9 +7,9 @@ use std::str::FromStr;
 use reqwest::Url;
 use sha2::{Digest, Sha256};
 
-use super::SourceError;
+use super::{DatabaseUrl, SourceError};
 
-const ACCEPTED: &str = "expected a path, or a URL that begins with http:// or https://";
+const ACCEPTED: &str = "expected a path, or a URL that begins with http://, https:// or mysql://";
 
 /// Where a dump comes from. `Display` and `Debug` mask credentials, so either may be logged.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,10 +18,12 @@ pub enum SourceSpec {
     File(PathBuf),
     /// An `http` or `https` URL with a host; it may hold credentials.
     Url(Url),
+    /// A MariaDB with aurweb's tables; its URL may hold a password.
+    Database(Box<DatabaseUrl>),
 }
 
 impl SourceSpec {
-    /// Parses a path, an `http(s)://` URL, or a `file://` URL (which becomes its path).
+    /// Parses a path, an `http(s)://` URL, a `file://` URL (which becomes its path), or the `mysql://` URL of a database.
     ///
     /// # Errors
     /// [`SourceError::Spec`] if the text is empty, has another scheme, or is a URL without a host.
@@ -45,6 +47,9 @@ impl SourceSpec {
                 .and_then(|url| url.to_file_path().ok())
                 .map(SourceSpec::File)
                 .ok_or_else(|| refuse(format!("a file:// URL needs an absolute path; {ACCEPTED}"))),
+            "mysql" | "mariadb" => DatabaseUrl::parse(text)
+                .map(|url| SourceSpec::Database(Box::new(url)))
+                .map_err(refuse),
             other => Err(refuse(format!("the scheme `{other}` is not supported; {ACCEPTED}"))),
         }
     }
@@ -53,7 +58,7 @@ impl SourceSpec {
     pub fn path(&self) -> Option<&Path> {
         match self {
             SourceSpec::File(path) => Some(path),
-            SourceSpec::Url(_) => None,
+            SourceSpec::Url(_) | SourceSpec::Database(_) => None,
         }
     }
 
@@ -65,6 +70,9 @@ impl SourceSpec {
                 sha256_hex(&[b"file:", path.as_os_str().as_encoded_bytes()].concat())
             }
             SourceSpec::Url(url) => sha256_hex(&[b"url:", url.as_str().as_bytes()].concat()),
+            SourceSpec::Database(url) => {
+                sha256_hex(&[b"database:", url.text().as_bytes()].concat())
+            }
         }
     }
 }
@@ -82,13 +90,18 @@ impl fmt::Display for SourceSpec {
         match self {
             SourceSpec::File(path) => path.display().fmt(out),
             SourceSpec::Url(url) => out.write_str(&mask_url(url)),
+            SourceSpec::Database(url) => url.fmt(out),
         }
     }
 }
 
 impl fmt::Debug for SourceSpec {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.path().is_some() { "File" } else { "Url" };
+        let kind = match self {
+            SourceSpec::File(_) => "File",
+            SourceSpec::Url(_) => "Url",
+            SourceSpec::Database(_) => "Database",
+        };
         write!(out, "{kind}({self})")
     }
 }
@@ -160,6 +173,7 @@ mod tests {
         let found = match SourceSpec::parse(text) {
             Ok(spec @ SourceSpec::File(_)) => format!("file {spec}"),
             Ok(spec @ SourceSpec::Url(_)) => format!("url {spec}"),
+            Ok(spec @ SourceSpec::Database(_)) => format!("database {spec}"),
             Err(error) => error.to_string(),
         };
         assert_eq!(found, expected);
@@ -186,6 +200,11 @@ mod tests {
     }
 
     #[test]
+    fn databases() {
+        check("mysql://aur:secret@localhost/aur", "database mysql://***@localhost/aur");
+    }
+
+    #[test]
     fn secrets_are_masked() {
         check("https://user:secret@example.org/a", "url https://***@example.org/a");
         check("https://token@example.org/a", "url https://***@example.org/a");
@@ -197,12 +216,12 @@ mod tests {
 
     #[test]
     fn others_are_refused() {
-        let accepted = "expected a path, or a URL that begins with http:// or https://";
+        let accepted = "expected a path, or a URL that begins with http://, https:// or mysql://";
         check("", &format!("`` is not a source of a dump: it is empty; {accepted}"));
         check(
-            "mysql://aur:secret@localhost/aur",
+            "mongodb://aur:secret@localhost/aur",
             &format!(
-                "`mysql://***@localhost/aur` is not a source of a dump: the scheme `mysql` is not supported; {accepted}"
+                "`mongodb://***@localhost/aur` is not a source of a dump: the scheme `mongodb` is not supported; {accepted}"
             ),
         );
         check(

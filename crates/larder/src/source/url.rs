@@ -192,6 +192,7 @@ impl UrlFetch {
             validators,
             sha256: Some(hex(&hasher.finalize())),
             kind: ArrivalKind::Spooled(path),
+            bases: Vec::new(),
             origin,
         })
     }
@@ -247,7 +248,7 @@ fn redirects(egress: Egress) -> Policy {
 
 /// A file next to the kept copy, so that it can be linked to it. If no file can be created there, it is in the
 /// system's temporary directory: a read-only data directory is no reason to serve an old dump.
-fn spool_file(directory: &Path) -> io::Result<NamedTempFile> {
+pub(super) fn spool_file(directory: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     // The umask decides, as for any new file, since the spool file may become the kept copy.
     builder.prefix(SPOOL_PREFIX).permissions(Permissions::from_mode(0o666));

@@ -11,13 +11,13 @@ use aur::{DumpLimits, Snapshot};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, AurPublished, RefreshRequest, ReloadOutcome};
+use crate::app::{App, AurPublished, KeptCell, RefreshRequest, ReloadOutcome};
 use crate::http::dumps::Dumps;
 use crate::memory;
 use crate::metrics::RefreshResult;
 use crate::source::{Arrival, Kept, Source, SourceError, SourceSpec};
 
-/// Runs until `shutdown`. Without a source the last good dump of the data directory is served.
+/// Runs until `shutdown`, and then keeps what is to be kept. Without a source the last good dump of the data directory is served.
 pub async fn run(
     app: Arc<App>,
     mut kept: Kept,
@@ -25,64 +25,80 @@ pub async fn run(
     mut requests: mpsc::Receiver<RefreshRequest>,
     shutdown: CancellationToken,
 ) {
-    let mut refresh = Refresh { app, kept_failed: false };
-    // A file is at hand, so it comes first; a URL may take its time or be down, so what is kept does.
-    let is_file =
-        source.as_ref().is_some_and(|source| matches!(source.spec(), SourceSpec::File(_)));
-    if is_file && let Some(source) = &mut source {
-        let _ = shutdown.run_until_cancelled(refresh.look(source, &mut kept, false)).await;
-    }
-    if refresh.app.aur.snapshot().is_none() {
-        refresh.load_kept(&mut kept, source.as_mut()).await;
-    }
-    loop {
-        let due = async {
-            match &source {
-                Some(source) => source.wait().await,
-                None => std::future::pending().await,
-            }
-        };
-        let request = tokio::select! {
-            () = shutdown.cancelled() => return,
-            () = due => None,
-            request = requests.recv() => match request {
-                Some(request) => Some(request),
-                None => return,
-            },
-        };
-        match (request, &mut source) {
-            (Some(RefreshRequest::SetInterval(interval)), source) => {
-                if let Some(source) = source {
-                    source.set_interval(interval);
-                }
-            }
-            (Some(RefreshRequest::Reload(outcome)), None) => {
-                // Nobody may wait for the outcome.
-                let _ = outcome.send(Err("no source is configured".to_owned()));
-            }
-            (request, Some(source)) => {
-                let outcome: Option<oneshot::Sender<ReloadOutcome>> = match request {
-                    Some(RefreshRequest::Reload(outcome)) => Some(outcome),
-                    _ => None,
-                };
-                let looking = refresh.look(source, &mut kept, outcome.is_some());
-                let Some(result) = shutdown.run_until_cancelled(looking).await else { return };
-                if let Some(outcome) = outcome {
-                    let _ = outcome.send(result);
-                }
-            }
-            (None, None) => {}
-        }
-    }
+    let mut refresh = Refresh { app, kept_failed: false, kept_at: None, unkept: None };
+    refresh.run(&mut kept, &mut source, &mut requests, &shutdown).await;
+    refresh.keep_late(&mut kept, true);
 }
 
 struct Refresh {
     app: Arc<App>,
     /// Whether the last dump could not be kept; each spell of that is logged once.
     kept_failed: bool,
+    /// When a dump was last kept.
+    kept_at: Option<Instant>,
+    /// What is served of a database and not kept yet: it may change every second, and a dump is large.
+    unkept: Option<(Arrival, Arc<AurPublished>)>,
 }
 
 impl Refresh {
+    async fn run(
+        &mut self,
+        kept: &mut Kept,
+        source: &mut Option<Source>,
+        requests: &mut mpsc::Receiver<RefreshRequest>,
+        shutdown: &CancellationToken,
+    ) {
+        // A file is at hand, so it comes first; a URL may take its time or be down, so what is kept does.
+        let is_file =
+            source.as_ref().is_some_and(|source| matches!(source.spec(), SourceSpec::File(_)));
+        if is_file && let Some(source) = source {
+            let _ = shutdown.run_until_cancelled(self.look(source, kept, false)).await;
+        }
+        if self.app.aur.snapshot().is_none() {
+            self.load_kept(kept, source.as_mut()).await;
+        }
+        loop {
+            let due = async {
+                match &*source {
+                    Some(source) => source.wait().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let request = tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = due => None,
+                request = requests.recv() => match request {
+                    Some(request) => Some(request),
+                    None => return,
+                },
+            };
+            match (request, &mut *source) {
+                (Some(RefreshRequest::SetInterval(interval)), source) => {
+                    if let Some(source) = source {
+                        source.set_interval(interval);
+                    }
+                }
+                (Some(RefreshRequest::Reload(outcome)), None) => {
+                    // Nobody may wait for the outcome.
+                    let _ = outcome.send(Err("no source is configured".to_owned()));
+                }
+                (request, Some(source)) => {
+                    let outcome: Option<oneshot::Sender<ReloadOutcome>> = match request {
+                        Some(RefreshRequest::Reload(outcome)) => Some(outcome),
+                        _ => None,
+                    };
+                    let looking = self.look(source, kept, outcome.is_some());
+                    let Some(result) = shutdown.run_until_cancelled(looking).await else { return };
+                    self.keep_late(kept, false);
+                    if let Some(outcome) = outcome {
+                        let _ = outcome.send(result);
+                    }
+                }
+                (None, None) => {}
+            }
+        }
+    }
+
     /// Asks the source, and publishes what it has. True if a new snapshot is served.
     async fn look(
         &mut self,
@@ -118,7 +134,13 @@ impl Refresh {
                 source.accepted(&arrival);
                 self.app.set_aur_trouble(None);
                 self.app.metrics.refreshed(RefreshResult::Published);
-                self.keep(kept, arrival, &published).await;
+                match kept.current().filter(|_| self.is_kept_later(source)).cloned() {
+                    Some(earlier) => {
+                        published.kept.set(earlier);
+                        self.unkept = Some((arrival, published));
+                    }
+                    None => self.keep(kept, arrival, &published),
+                }
                 Ok(true)
             }
             Err(problem) => {
@@ -147,8 +169,7 @@ impl Refresh {
         match self.take(arrival).await {
             Ok((published, arrival)) => {
                 if let Some(file) = kept.current() {
-                    // It is set once, here.
-                    let _ = published.kept.set(file.clone());
+                    published.kept.set(file.clone());
                 }
                 if let Some(source) = source {
                     source.accepted(&arrival);
@@ -176,8 +197,9 @@ impl Refresh {
         let started_at = Instant::now();
         let building = tokio::task::spawn_blocking(move || {
             memory::give_back();
-            let snapshot =
-                aur::dump::read(arrival.reader(), &limits).map_err(|error| error.to_string())?;
+            let bases = arrival.bases.iter().cloned();
+            let snapshot = aur::dump::read_with_bases(arrival.reader(), &limits, bases)
+                .map_err(|error| error.to_string())?;
             arrival.check_unchanged().map_err(|error| error.to_string())?;
             memory::give_back();
             Ok::<_, String>((snapshot, arrival))
@@ -191,7 +213,7 @@ impl Refresh {
             origin: arrival.origin.clone(),
             modified_at: arrival.modified_at.unwrap_or(published_at),
             published_at,
-            kept: std::sync::OnceLock::new(),
+            kept: KeptCell::default(),
             dumps: Dumps::default(),
             example: std::sync::OnceLock::new(),
             snapshot,
@@ -238,12 +260,13 @@ impl Refresh {
     }
 
     /// Keeps the dump for the next start, and for those who download it.
-    async fn keep(&mut self, kept: &mut Kept, arrival: Arrival, published: &AurPublished) {
+    fn keep(&mut self, kept: &mut Kept, arrival: Arrival, published: &AurPublished) {
+        self.kept_at = Some(Instant::now());
+        self.unkept = None;
         let result: Result<_, SourceError> = tokio::task::block_in_place(|| kept.keep(&arrival));
         match result {
             Ok(file) => {
-                // It is set once, here.
-                let _ = published.kept.set(file);
+                published.kept.set(file);
                 self.kept_failed = false;
             }
             Err(error) => {
@@ -253,6 +276,23 @@ impl Refresh {
                 }
                 self.kept_failed = true;
             }
+        }
+    }
+
+    /// Whether a dump from this source waits, since another one was kept a short time ago.
+    fn is_kept_later(&self, source: &Source) -> bool {
+        let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
+        matches!(source.spec(), SourceSpec::Database(_))
+            && self.kept_at.is_some_and(|at| at.elapsed() < interval)
+    }
+
+    /// Keeps what has waited for its time, or `at_once`.
+    fn keep_late(&mut self, kept: &mut Kept, at_once: bool) {
+        let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
+        if (at_once || self.kept_at.is_none_or(|at| at.elapsed() >= interval))
+            && let Some((arrival, published)) = self.unkept.take()
+        {
+            self.keep(kept, arrival, &published);
         }
     }
 

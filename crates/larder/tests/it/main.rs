@@ -11,6 +11,7 @@ mod attacks;
 mod catalogue;
 mod client;
 mod commands;
+mod database;
 mod dumps;
 mod health;
 mod import;

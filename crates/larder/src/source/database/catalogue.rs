@@ -1,0 +1,281 @@
+//! [`Catalogue`]: what one consistent snapshot of the database says about packages, compactly.
+//!
+//! A dozen plain selects, each over one table or with the table of its names, are read row by row; rows are put together
+//! here, and not by the server. Lists keep the order of their rows, which is that of the recipe.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aur::fold;
+use futures_util::TryStreamExt;
+use sqlx::mysql::MySqlRow;
+use sqlx::{MySqlConnection, Row};
+use tokio::time::timeout;
+
+const BASES: &str = "SELECT CAST(b.ID AS SIGNED), b.Name, CAST(b.NumVotes AS SIGNED), CAST(b.Popularity AS DOUBLE), \
+     CAST(UNIX_TIMESTAMP(b.PopularityUpdated) AS SIGNED), CAST(b.OutOfDateTS AS SIGNED), CAST(b.SubmittedTS AS SIGNED), \
+     CAST(b.ModifiedTS AS SIGNED), m.Username, s.Username FROM PackageBases b \
+     LEFT JOIN Users m ON m.ID = b.MaintainerUID LEFT JOIN Users s ON s.ID = b.SubmitterUID";
+const PACKAGES: &str = "SELECT CAST(ID AS SIGNED), CAST(PackageBaseID AS SIGNED), Name, Version, Description, URL \
+     FROM Packages ORDER BY ID";
+const DEPENDS: &str = "SELECT CAST(PackageID AS SIGNED), CAST(DepTypeID AS SIGNED), \
+     CONCAT(DepName, COALESCE(DepCondition, '')) FROM PackageDepends";
+const RELATIONS: &str = "SELECT CAST(PackageID AS SIGNED), CAST(RelTypeID AS SIGNED), \
+     CONCAT(RelName, COALESCE(RelCondition, '')) FROM PackageRelations";
+const GROUPS: &str = "SELECT CAST(p.PackageID AS SIGNED), g.Name FROM PackageGroups p \
+     JOIN `Groups` g ON g.ID = p.GroupID ORDER BY p.PackageID, p.GroupID";
+const LICENSES: &str = "SELECT CAST(p.PackageID AS SIGNED), l.Name FROM PackageLicenses p \
+     JOIN Licenses l ON l.ID = p.LicenseID ORDER BY p.PackageID, p.LicenseID";
+const KEYWORDS: &str = "SELECT CAST(PackageBaseID AS SIGNED), Keyword FROM PackageKeywords ORDER BY PackageBaseID, Keyword";
+const COMAINTAINERS: &str = "SELECT CAST(c.PackageBaseID AS SIGNED), u.Username FROM PackageComaintainers c \
+     JOIN Users u ON u.ID = c.UsersID ORDER BY c.PackageBaseID, c.Priority";
+const REQUESTS: &str = "SELECT CAST(PackageBaseID AS SIGNED), COUNT(*) FROM PackageRequests \
+     WHERE Status = 0 AND ClosedTS IS NULL AND PackageBaseID IS NOT NULL GROUP BY PackageBaseID";
+
+/// The lists of a package, in the order of a dump.
+pub(super) const LISTS: [&str; 9] = [
+    "Depends",
+    "MakeDepends",
+    "CheckDepends",
+    "OptDepends",
+    "Conflicts",
+    "Provides",
+    "Replaces",
+    "Groups",
+    "License",
+];
+const DEPENDS_LIST: u8 = 0;
+const RELATIONS_LIST: u8 = 4;
+const GROUPS_LIST: u8 = 7;
+const LICENSES_LIST: u8 = 8;
+/// The lists of a base.
+pub(super) const BASE_LISTS: [&str; 2] = ["Keywords", "CoMaintainers"];
+
+/// A package base.
+pub(super) struct Base {
+    pub(super) name: String,
+    pub(super) votes: i64,
+    pub(super) popularity: f64,
+    /// When that was computed, in Unix seconds.
+    pub(super) popularity_updated: i64,
+    pub(super) out_of_date: Option<i64>,
+    pub(super) submitted: i64,
+    pub(super) modified: i64,
+    pub(super) maintainer: Option<String>,
+    pub(super) submitter: Option<String>,
+}
+
+/// A package.
+pub(super) struct Package {
+    pub(super) id: i64,
+    pub(super) base: i64,
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) description: Option<String>,
+    pub(super) url: Option<String>,
+}
+
+/// Lists of texts, by the number of their owner and the number of the list.
+#[derive(Default)]
+pub(super) struct Lists {
+    text: String,
+    /// Owner, list, and where the text starts and ends.
+    items: Vec<(u32, u8, u32, u32)>,
+}
+
+impl Lists {
+    fn push(&mut self, owner: i64, list: u8, text: &str) -> Result<(), sqlx::Error> {
+        let refuse =
+            || sqlx::Error::Decode("a list has more than 4 GiB, or a number 32 bits".into());
+        let start = u32::try_from(self.text.len()).map_err(|_| refuse())?;
+        self.text.push_str(text);
+        let end = u32::try_from(self.text.len()).map_err(|_| refuse())?;
+        self.items.push((u32::try_from(owner).map_err(|_| refuse())?, list, start, end));
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        self.items.sort_by_key(|&(owner, list, ..)| (owner, list));
+    }
+
+    /// The texts of this list of this owner, each once: the collation ignores case, and so does a `DISTINCT` of aurweb.
+    pub(super) fn of(&self, owner: i64, list: u8) -> Vec<&str> {
+        let Ok(owner) = u32::try_from(owner) else { return Vec::new() };
+        let start = self.items.partition_point(|&(of, at, ..)| (of, at) < (owner, list));
+        let mut seen: Vec<String> = Vec::new();
+        let mut texts = Vec::new();
+        for &(of, at, start, end) in &self.items[start..] {
+            if (of, at) != (owner, list) {
+                break;
+            }
+            let text = &self.text[start as usize..end as usize];
+            let folded = fold(text.trim_end_matches(' '));
+            if !seen.contains(&folded) {
+                seen.push(folded);
+                texts.push(text);
+            }
+        }
+        texts
+    }
+}
+
+/// All of it.
+pub(super) struct Catalogue {
+    pub(super) bases: HashMap<i64, Base>,
+    /// By rising number.
+    pub(super) packages: Vec<Package>,
+    pub(super) package_lists: Lists,
+    pub(super) base_lists: Lists,
+    /// Open requests by the number of their base.
+    pub(super) requests: HashMap<i64, i64>,
+    /// The database's clock, in Unix seconds.
+    pub(super) now: i64,
+}
+
+impl Catalogue {
+    /// The highest number of a package.
+    pub(super) fn last_package(&self) -> i64 {
+        self.packages.last().map_or(0, |package| package.id)
+    }
+
+    /// Names of bases without a package.
+    pub(super) fn empty_bases(&self) -> Vec<String> {
+        let mut empty: HashMap<i64, &str> =
+            self.bases.iter().map(|(id, base)| (*id, base.name.as_str())).collect();
+        for package in &self.packages {
+            empty.remove(&package.base);
+        }
+        empty.into_values().map(str::to_owned).collect()
+    }
+
+    /// Reads all tables as of one moment. The next row may take up to `stall`.
+    pub(super) async fn read(
+        connection: &mut MySqlConnection,
+        stall: Duration,
+    ) -> Result<Catalogue, sqlx::Error> {
+        sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            .execute(&mut *connection)
+            .await?;
+        let catalogue = Catalogue::read_tables(connection, stall).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut *connection).await?;
+        Ok(catalogue)
+    }
+
+    async fn read_tables(
+        connection: &mut MySqlConnection,
+        stall: Duration,
+    ) -> Result<Catalogue, sqlx::Error> {
+        let now = "SELECT CAST(UNIX_TIMESTAMP() AS SIGNED)";
+        let now: i64 = sqlx::query_scalar(now).fetch_one(&mut *connection).await?;
+        let mut catalogue = Catalogue {
+            bases: HashMap::new(),
+            packages: Vec::new(),
+            package_lists: Lists::default(),
+            base_lists: Lists::default(),
+            requests: HashMap::new(),
+            now,
+        };
+        each(connection, BASES, stall, |row| {
+            let base = Base {
+                name: row.try_get(1)?,
+                votes: row.try_get(2)?,
+                popularity: row.try_get(3)?,
+                popularity_updated: row.try_get::<Option<i64>, _>(4)?.unwrap_or(0),
+                out_of_date: row.try_get(5)?,
+                submitted: row.try_get(6)?,
+                modified: row.try_get(7)?,
+                maintainer: row.try_get(8)?,
+                submitter: row.try_get(9)?,
+            };
+            catalogue.bases.insert(row.try_get(0)?, base);
+            Ok(())
+        })
+        .await?;
+        each(connection, PACKAGES, stall, |row| {
+            catalogue.packages.push(Package {
+                id: row.try_get(0)?,
+                base: row.try_get(1)?,
+                name: row.try_get(2)?,
+                version: row.try_get(3)?,
+                description: row.try_get(4)?,
+                url: row.try_get(5)?,
+            });
+            Ok(())
+        })
+        .await?;
+        let lists = &mut catalogue.package_lists;
+        for (query, first, types) in [(DEPENDS, DEPENDS_LIST, 4), (RELATIONS, RELATIONS_LIST, 3)] {
+            each(connection, query, stall, |row| match row.try_get::<i64, _>(1)? {
+                // Types that a later aurweb may add.
+                kind if !(1..=types).contains(&kind) => Ok(()),
+                kind => lists.push(row.try_get(0)?, first + kind as u8 - 1, row.try_get(2)?),
+            })
+            .await?;
+        }
+        for (query, list) in [(GROUPS, GROUPS_LIST), (LICENSES, LICENSES_LIST)] {
+            each(connection, query, stall, |row| {
+                lists.push(row.try_get(0)?, list, row.try_get(1)?)
+            })
+            .await?;
+        }
+        lists.sort();
+        let lists = &mut catalogue.base_lists;
+        for (query, list) in [(KEYWORDS, 0), (COMAINTAINERS, 1)] {
+            each(connection, query, stall, |row| {
+                lists.push(row.try_get(0)?, list, row.try_get(1)?)
+            })
+            .await?;
+        }
+        lists.sort();
+        each(connection, REQUESTS, stall, |row| {
+            catalogue.requests.insert(row.try_get(0)?, row.try_get(1)?);
+            Ok(())
+        })
+        .await?;
+        Ok(catalogue)
+    }
+}
+
+/// Hands the rows of `query` to `take`, one after another.
+async fn each(
+    connection: &mut MySqlConnection,
+    query: &'static str,
+    stall: Duration,
+    mut take: impl FnMut(&MySqlRow) -> Result<(), sqlx::Error>,
+) -> Result<(), sqlx::Error> {
+    let mut rows = sqlx::query(query).fetch(connection);
+    loop {
+        let next = timeout(stall, rows.try_next()).await.map_err(|_| {
+            sqlx::Error::Protocol(format!("the next row took longer than {stall:?} in: {query}"))
+        })?;
+        match next? {
+            Some(row) => take(&row)?,
+            None => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_keep_their_order_and_have_each_text_once() {
+        let mut lists = Lists::default();
+        for (owner, list, text) in [
+            (2, 0, "zlib"),
+            (1, 1, "x"),
+            (2, 0, "GLIBC>=2"),
+            (2, 0, "glibc>=2"),
+            (2, 1, "y"),
+            (2, 0, "a "),
+        ] {
+            lists.push(owner, list, text).unwrap();
+        }
+        lists.sort();
+        assert_eq!(lists.of(2, 0), ["zlib", "GLIBC>=2", "a "]);
+        assert_eq!(lists.of(2, 1), ["y"]);
+        assert_eq!(lists.of(1, 0), [""; 0]);
+        assert_eq!(lists.of(3, 0), [""; 0]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Writes a [`Catalogue`] as a dump: `packages-meta-ext-v1.json` as aurweb's exporter writes it, with the popularity of
+//! today and the number of open requests.
+
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use super::catalogue::{BASE_LISTS, Base, Catalogue, LISTS, Package};
+use crate::source::SourceError;
+use crate::source::arrival::{Arrival, ArrivalKind, Stamp, Validators};
+use crate::source::spec::hex;
+use crate::source::url::spool_file;
+
+/// Each whole day takes two percent of a popularity.
+const DECAY: f64 = 0.98;
+const DAY_SECONDS: i64 = 86_400;
+
+/// Writes the dump to a spool file in `directory`; returns it with a digest of all that it says.
+pub(super) fn write(
+    catalogue: &Catalogue,
+    directory: &Path,
+    bytes_max: u64,
+    origin: String,
+    source_fingerprint: String,
+) -> Result<(Arrival, String), SourceError> {
+    let unwritten = |cause| SourceError::Write { path: directory.to_owned(), cause };
+    let spool = spool_file(directory).map_err(unwritten)?;
+    let (file, path) = spool.into_parts();
+    let mut out = BufWriter::with_capacity(256 << 10, &file);
+    let mut hasher = Sha256::new();
+    let mut bytes = 0;
+    let mut record = Vec::new();
+    let mut tails = HashMap::new();
+    let mut separator: &[u8] = b"[\n";
+    for package in &catalogue.packages {
+        // The foreign key sees to it that there is one.
+        let Some(base) = catalogue.bases.get(&package.base) else { continue };
+        record.clear();
+        record.extend_from_slice(separator);
+        separator = b",\n";
+        write_record(catalogue, package, base, &mut tails, &mut record).map_err(unwritten)?;
+        bytes += record.len() as u64;
+        if bytes > bytes_max {
+            return Err(SourceError::TooLarge { origin, bytes_max });
+        }
+        hasher.update(&record);
+        out.write_all(&record).map_err(unwritten)?;
+    }
+    let end: &[u8] = if catalogue.packages.is_empty() { b"[\n]" } else { b"\n]" };
+    out.write_all(end).map_err(unwritten)?;
+    bytes += end.len() as u64;
+    hasher.update(end);
+    let bases = catalogue.empty_bases();
+    // They are not in the dump, and a change among them counts all the same.
+    let mut sorted: Vec<&String> = bases.iter().collect();
+    sorted.sort();
+    sorted.iter().for_each(|name| hasher.update(format!("\n{name}")));
+    out.flush().map_err(unwritten)?;
+    drop(out);
+    let metadata = file.metadata().map_err(unwritten)?;
+    let arrival = Arrival {
+        origin,
+        bytes,
+        // Of most changes the tables do not say when they were made.
+        modified_at: u64::try_from(catalogue.now)
+            .ok()
+            .and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))),
+        path: path.to_path_buf(),
+        file: Arc::new(file),
+        stamp: Stamp::of(&metadata),
+        source_fingerprint,
+        validators: Validators::default(),
+        sha256: None,
+        kind: ArrivalKind::Spooled(path),
+        bases,
+    };
+    Ok((arrival, hex(&hasher.finalize())))
+}
+
+/// Writes one record; `tails` has what the packages of a base have in common at their end.
+fn write_record(
+    catalogue: &Catalogue,
+    package: &Package,
+    base: &Base,
+    tails: &mut HashMap<i64, Vec<u8>>,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    write!(out, "{{\"ID\":{},\"Name\":", package.id)?;
+    serde_json::to_writer(&mut *out, &package.name)?;
+    write!(out, ",\"PackageBaseID\":{},\"PackageBase\":", package.base)?;
+    serde_json::to_writer(&mut *out, &base.name)?;
+    for (key, text) in [
+        ("Version", Some(&package.version)),
+        ("Description", package.description.as_ref()),
+        ("URL", package.url.as_ref()),
+    ] {
+        write!(out, ",\"{key}\":")?;
+        serde_json::to_writer(&mut *out, &text)?;
+    }
+    write!(out, ",\"NumVotes\":{},\"Popularity\":", base.votes)?;
+    let popularity = popularity(base.popularity, base.popularity_updated, catalogue.now);
+    serde_json::to_writer(&mut *out, &popularity)?;
+    out.extend_from_slice(b",\"OutOfDate\":");
+    serde_json::to_writer(&mut *out, &base.out_of_date)?;
+    for (key, text) in [("Maintainer", &base.maintainer), ("Submitter", &base.submitter)] {
+        write!(out, ",\"{key}\":")?;
+        serde_json::to_writer(&mut *out, text)?;
+    }
+    write!(
+        out,
+        ",\"FirstSubmitted\":{},\"LastModified\":{},\"URLPath\":",
+        base.submitted, base.modified
+    )?;
+    serde_json::to_writer(&mut *out, &format!("/cgit/aur.git/snapshot/{}.tar.gz", package.name))?;
+    for (list, key) in (0..).zip(LISTS) {
+        write_list(key, &catalogue.package_lists.of(package.id, list), out)?;
+    }
+    if let Some(tail) = tails.get(&package.base) {
+        out.extend_from_slice(tail);
+        return Ok(());
+    }
+    let mut tail = Vec::new();
+    for (list, key) in (0..).zip(BASE_LISTS) {
+        write_list(key, &catalogue.base_lists.of(package.base, list), &mut tail)?;
+    }
+    let requests = catalogue.requests.get(&package.base).copied().unwrap_or(0);
+    write!(tail, ",\"PendingRequests\":{requests}}}")?;
+    out.extend_from_slice(&tail);
+    tails.insert(package.base, tail);
+    Ok(())
+}
+
+fn write_list(key: &str, texts: &[&str], out: &mut Vec<u8>) -> io::Result<()> {
+    if texts.is_empty() {
+        return Ok(());
+    }
+    write!(out, ",\"{key}\":")?;
+    serde_json::to_writer(out, texts)?;
+    Ok(())
+}
+
+/// What aurweb's interface shows: it decays by whole days, and has six decimal places.
+fn popularity(stored: f64, updated: i64, now: i64) -> f64 {
+    let days = (now - updated) / DAY_SECONDS;
+    let decayed = stored * DECAY.powf(days.max(0) as f64);
+    format!("{decayed:.6}").parse().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn popularity_decays_by_whole_days() {
+        const START: i64 = 1_700_000_000;
+        for (stored, seconds, expected) in [
+            (57.42416, DAY_SECONDS * 10 + DAY_SECONDS / 2, "46.91972"),
+            (57.42416, DAY_SECONDS - 1, "57.42416"),
+            (1.0, DAY_SECONDS, "0.98"),
+            (0.0, DAY_SECONDS * 100, "0.0"),
+            (0.000001, 0, "1e-6"),
+            (0.00001, 0, "0.00001"),
+            (0.000001, DAY_SECONDS * 40, "0.0"),
+            (2.5, -5, "2.5"),
+        ] {
+            let shown = popularity(stored, START, START + seconds);
+            assert_eq!(serde_json::to_string(&shown).unwrap(), expected, "{stored} {seconds}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The AUR from a real MariaDB: the same answers as from a dump, every kind of change, and every kind of trouble.
+
+use std::fs;
+use std::sync::Arc;
+
+use larder::config::AurSource;
+use serde_json::{Value, json};
+use testbed::MariaDb;
+
+use crate::server::TestServer;
+use crate::wait_until;
+
+/// The options of a server as in production: it counts changed rows by table.
+const COUNTING: &[&str] = &["--userstat=1"];
+
+/// A user who may do what docs/aur-database.md says that it must, and no more.
+const READER: &str = "CREATE USER larder@localhost; GRANT SELECT ON aur.* TO larder@localhost;";
+
+/// Three bases, one of them split and one without a package.
+const ROWS: &str = "
+    INSERT INTO Users VALUES (1, 'anna'), (2, 'bert'), (3, 'carl');
+    INSERT INTO PackageBases (ID, Name, NumVotes, Popularity, PopularityUpdated, SubmittedTS, ModifiedTS, SubmitterUID, MaintainerUID)
+        VALUES (1, 'yogurt', 3, 1.5, CURRENT_TIMESTAMP, 100, 200, 1, 1), (2, 'split', 0, 0, CURRENT_TIMESTAMP, 100, 200, 2, NULL),
+        (3, 'empty', 0, 0, CURRENT_TIMESTAMP, 100, 200, 2, 2);
+    INSERT INTO Packages VALUES (11, 1, 'yogurt', '1-1', 'Milk \"and\" \\\\ bacteria', 'https://example.org/'),
+        (12, 2, 'split-a', '1-1', NULL, NULL), (13, 2, 'split-b', '1-1', 'ä', NULL);
+    INSERT INTO PackageDepends VALUES (11, 1, 'zlib', NULL, '>=1', NULL), (11, 1, 'glibc', '', '', NULL),
+        (11, 1, 'glibc', '', '', 'x86_64'), (11, 4, 'spoon', 'to eat it', '', NULL), (13, 2, 'cmake', NULL, NULL, NULL);
+    INSERT INTO PackageRelations VALUES (12, 2, 'SPLIT', '=1', NULL), (12, 1, 'joined', '', NULL);
+    INSERT INTO Licenses VALUES (1, 'MIT'), (2, 'GPL3');
+    INSERT INTO PackageLicenses VALUES (11, 2), (11, 1);
+    INSERT INTO `Groups` VALUES (1, 'dairy');
+    INSERT INTO PackageGroups VALUES (11, 1);
+    INSERT INTO PackageKeywords VALUES (1, 'white'), (1, 'Cow');
+    INSERT INTO PackageComaintainers VALUES (3, 1, 1), (2, 1, 2);
+    INSERT INTO PackageRequests (ReqTypeID, PackageBaseID, Status, ClosedTS) VALUES (1, 2, 0, NULL), (2, 2, 0, NULL), (1, 2, 2, 5);
+";
+
+/// A database with these rows; `None` where MariaDB is not installed.
+fn database(options: &[&str]) -> Option<MariaDb> {
+    let database = MariaDb::start(options)?;
+    database.execute("aur", include_str!("../../src/demo/aurweb.sql"));
+    database.execute("aur", ROWS);
+    database.execute("mysql", READER);
+    Some(database)
+}
+
+fn source(database: &MariaDb) -> AurSource {
+    database.url("larder").parse().expect("a source")
+}
+
+/// A server that follows the database; so seldom does it read it unasked that a test never waits for that.
+fn following(database: &MariaDb) -> TestServer {
+    let source = source(database);
+    let server = TestServer::without_source(|config| {
+        config.aur.source = Some(source);
+        config.aur.refresh = std::time::Duration::from_secs(100_000);
+        config.aur.rate_limit = 0;
+        // A single package may be most of these.
+        config.aur.shrink_percent_max = 100;
+    });
+    server.wait_until_ready();
+    server
+}
+
+fn info(server: &TestServer, name: &str) -> Value {
+    server.get(&format!("/rpc/v5/info/{name}")).json()["results"][0].clone()
+}
+
+/// Waits until the value of `key` of a package, or the package itself for an empty key, is as expected.
+#[track_caller]
+fn check(server: &TestServer, name: &str, key: &str, expected: Value) {
+    wait_until(&format!("`{key}` of `{name}` to be {expected}"), || {
+        let info = info(server, name);
+        (if key.is_empty() { &info } else { &info[key] }) == &expected
+    });
+}
+
+#[test]
+fn a_database_is_served_as_aurweb_serves_it() {
+    let Some(database) = database(COUNTING) else { return };
+    let server = following(&database);
+    assert_eq!(
+        info(&server, "yogurt"),
+        json!({
+            "CoMaintainers": ["carl", "bert"], "Depends": ["zlib>=1", "glibc"],
+            "Description": "Milk \"and\" \\ bacteria", "FirstSubmitted": 100, "Groups": ["dairy"], "ID": 11,
+            "Keywords": ["Cow", "white"], "LastModified": 200, "License": ["MIT", "GPL3"], "Maintainer": "anna",
+            "Name": "yogurt", "NumVotes": 3, "OptDepends": ["spoon"], "OutOfDate": null, "PackageBase": "yogurt",
+            "PackageBaseID": 1, "PendingRequests": 0, "Popularity": 1.5, "Submitter": "anna",
+            "URL": "https://example.org/", "URLPath": "/cgit/aur.git/snapshot/yogurt.tar.gz", "Version": "1-1",
+        })
+    );
+    // Keys come in ascending order, this one too.
+    let text = server.get("/rpc/v5/info/split-a").text();
+    assert!(text.contains("\"PackageBaseID\":2,\"PendingRequests\":2,\"Popularity\":0,"), "{text}");
+    // A search does not have it.
+    let text = server.get("/rpc/v5/search/split").text();
+    assert!(text.contains("\"PackageBaseID\":2,\"Popularity\":0,"), "{text}");
+    assert_eq!(server.get("/rpc/v5/search/split?by=provides").names(), "split-a");
+    assert_eq!(
+        server.get("/rpc?v=5&type=suggest-pkgbase&arg=").text(),
+        r#"["empty","split","yogurt"]"#
+    );
+    assert_eq!(
+        server.get("/rpc?v=5&type=suggest&arg=").text(),
+        r#"["split-a","split-b","yogurt"]"#
+    );
+    let shown = server.get("/readyz?verbose").text();
+    assert!(!shown.contains("larder@localhost"), "{shown}");
+}
+
+#[test]
+fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
+    let Some(database) = MariaDb::start(COUNTING) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let (dump, sql) = (directory.path().join("dump.json"), directory.path().join("dump.sql"));
+    let recipe = demo::Recipe { packages: 1500, seed: 7 };
+    let out = larder::cli::Output::File { path: dump.clone(), gzip: false };
+    larder::demo::write(&recipe, &out, Some(&sql)).expect("a catalogue");
+    database.execute("aur", &fs::read_to_string(&sql).expect("the statements"));
+    database.execute("mysql", READER);
+    let dump = fs::read(&dump).expect("the dump");
+    let from_dump = TestServer::serving_with(&dump, |config| config.aur.rate_limit = 0);
+    let from_database = following(&database);
+
+    let records: Vec<Value> = serde_json::from_slice(&dump).expect("a dump");
+    let mut pending = 0;
+    for names in records.chunks(100) {
+        let names: Vec<String> = names
+            .iter()
+            .map(|record| format!("arg[]={}", record["Name"].as_str().unwrap_or_default()))
+            .collect();
+        let body = names.join("&").replace('+', "%2B");
+        let ask = |server: &TestServer| server.client.form("/rpc/v5/info", &body).json();
+        let (mut one, mut other) = (ask(&from_dump), ask(&from_database));
+        for record in other["results"].as_array_mut().expect("records") {
+            pending += record["PendingRequests"].as_u64().expect("a number");
+            record.as_object_mut().expect("a record").remove("PendingRequests");
+        }
+        // The database has licences and groups by their number, and keywords in alphabetical order.
+        for results in [&mut one, &mut other] {
+            for record in results["results"].as_array_mut().expect("records") {
+                for key in ["License", "Keywords", "Groups"] {
+                    let list = record[key].as_array_mut();
+                    list.into_iter().for_each(|list| list.sort_by_key(Value::to_string));
+                }
+            }
+        }
+        let records = |answer: &Value| answer["results"].as_array().expect("records").clone();
+        assert_eq!(records(&one).len(), records(&other).len());
+        for (one, other) in records(&one).into_iter().zip(records(&other)) {
+            assert_eq!(one, other);
+        }
+    }
+    assert!(pending > 10, "{pending}");
+    for target in [
+        "/rpc/v5/search/python",
+        "/rpc/v5/search/attest",
+        "/rpc/v5/search/glibc?by=depends",
+        "/rpc/v5/search/cmake?by=makedepends",
+        "/rpc/v5/search/?by=maintainer",
+        "/rpc/v5/suggest/p",
+        "/packages.gz",
+    ] {
+        let (one, other) = (from_dump.get(target), from_database.get(target));
+        assert_eq!(one.body, other.body, "{target}");
+    }
+    let empty = from_database.get("/rpc?v=5&type=suggest-pkgbase&arg=empty-base-").json();
+    assert!(empty.as_array().is_some_and(|names| names.len() >= 20), "{empty}");
+}
+
+/// Every kind of change, one after another, each seen in the answers.
+fn check_changes(options: &[&str]) {
+    let Some(database) = database(options) else { return };
+    let server = following(&database);
+    let sql = |statements: &str| database.execute("aur", statements);
+
+    // A push, as aurweb does it: with a commit after each statement.
+    sql("UPDATE PackageBases SET ModifiedTS = 300, PackagerUID = 1, OutOfDateTS = NULL WHERE ID = 1;
+        DELETE FROM Packages WHERE PackageBaseID = 1;
+        INSERT INTO Packages VALUES (21, 1, 'yogurt', '2-1', 'Thicker', NULL);
+        INSERT INTO PackageDepends VALUES (21, 1, 'milk', NULL, '>=3.5', NULL);
+        INSERT INTO PackageLicenses VALUES (21, 1)");
+    check(&server, "yogurt", "Version", json!("2-1"));
+    check(&server, "yogurt", "Depends", json!(["milk>=3.5"]));
+    check(&server, "yogurt", "License", json!(["MIT"]));
+    check(&server, "yogurt", "ID", json!(21));
+    // A vote on the page, and one by ssh.
+    sql("INSERT INTO PackageVotes VALUES (2, 1, 300);
+        UPDATE PackageBases SET NumVotes = 4, Popularity = 2.25, PopularityUpdated = CURRENT_TIMESTAMP WHERE ID = 1");
+    check(&server, "yogurt", "Popularity", json!(2.25));
+    sql("UPDATE PackageBases SET NumVotes = NumVotes + 1 WHERE ID = 1");
+    check(&server, "yogurt", "NumVotes", json!(5));
+    sql("UPDATE PackageBases SET OutOfDateTS = 400, FlaggerUID = 2 WHERE ID = 1");
+    check(&server, "yogurt", "OutOfDate", json!(400));
+    sql("UPDATE PackageBases SET OutOfDateTS = NULL WHERE ID = 1");
+    check(&server, "yogurt", "OutOfDate", Value::Null);
+    sql("UPDATE PackageBases SET MaintainerUID = NULL WHERE ID = 1");
+    check(&server, "yogurt", "Maintainer", Value::Null);
+    sql("UPDATE PackageBases SET MaintainerUID = 2 WHERE ID = 1");
+    check(&server, "yogurt", "Maintainer", json!("bert"));
+    sql("DELETE FROM PackageComaintainers WHERE PackageBaseID = 1 AND UsersID = 2");
+    check(&server, "yogurt", "CoMaintainers", json!(["carl"]));
+    sql("INSERT INTO PackageComaintainers VALUES (1, 1, 2)");
+    check(&server, "yogurt", "CoMaintainers", json!(["carl", "anna"]));
+    sql("DELETE FROM PackageKeywords WHERE PackageBaseID = 1");
+    check(&server, "yogurt", "Keywords", json!([]));
+    sql("INSERT INTO PackageKeywords VALUES (1, 'breakfast')");
+    check(&server, "yogurt", "Keywords", json!(["breakfast"]));
+    sql("INSERT INTO PackageRequests (ID, ReqTypeID, PackageBaseID) VALUES (77, 1, 1)");
+    check(&server, "yogurt", "PendingRequests", json!(1));
+    sql("UPDATE PackageRequests SET Status = 2, ClosedTS = 500 WHERE ID = 77");
+    check(&server, "yogurt", "PendingRequests", json!(0));
+    sql("UPDATE Users SET Username = 'berta' WHERE ID = 2");
+    check(&server, "yogurt", "Maintainer", json!("berta"));
+    // Gone with all that refers to it, by cascades.
+    sql("DELETE FROM PackageBases WHERE ID = 2");
+    check(&server, "split-a", "", Value::Null);
+    check(&server, "split-b", "", Value::Null);
+    sql("DELETE FROM Users WHERE ID = 2");
+    check(&server, "yogurt", "Maintainer", Value::Null);
+    // A new base, before and after its first package.
+    let suggested = || server.get("/rpc?v=5&type=suggest-pkgbase&arg=").text();
+    sql("INSERT INTO PackageBases (ID, Name, SubmittedTS, ModifiedTS) VALUES (4, 'new', 600, 600)");
+    wait_until("a new base", || suggested() == r#"["empty","new","yogurt"]"#);
+    sql("INSERT INTO Packages VALUES (31, 4, 'new', '1-1', NULL, NULL)");
+    check(&server, "new", "Version", json!("1-1"));
+    sql("DELETE FROM PackageBases WHERE ID = 3");
+    wait_until("an empty base to go", || suggested() == r#"["new","yogurt"]"#);
+    // A merge: votes move, then the base goes.
+    sql(
+        "START TRANSACTION; UPDATE PackageBases SET NumVotes = 9 WHERE ID = 1; DELETE FROM PackageBases WHERE ID = 4; COMMIT",
+    );
+    check(&server, "new", "", Value::Null);
+    assert_eq!(info(&server, "yogurt")["NumVotes"], json!(9));
+    assert_eq!(server.metric("larder_aur_refresh_failing"), 0.0);
+}
+
+#[test]
+fn every_kind_of_change_is_seen() {
+    check_changes(COUNTING);
+}
+
+#[test]
+fn every_kind_of_change_is_seen_where_the_database_does_not_count() {
+    check_changes(&["--userstat=0"]);
+}
+
+#[test]
+fn a_change_is_seen_when_it_is_committed_and_not_before() {
+    let Some(database) = database(COUNTING) else { return };
+    let server = following(&database);
+    let (mut long, mut undone) = (database.session("aur"), database.session("aur"));
+    long.execute("START TRANSACTION; UPDATE PackageBases SET NumVotes = 50 WHERE ID = 1");
+    undone.execute("START TRANSACTION; UPDATE PackageBases SET MaintainerUID = 3 WHERE ID = 2");
+    // The tables are read after both statements.
+    for votes in [7, 8] {
+        database
+            .execute("aur", &format!("UPDATE PackageBases SET OutOfDateTS = {votes} WHERE ID = 3"));
+        database.execute("aur", &format!("UPDATE Packages SET Version = '{votes}' WHERE ID = 13"));
+        check(&server, "split-b", "Version", json!(votes.to_string()));
+        assert_eq!(info(&server, "yogurt")["NumVotes"], json!(3));
+    }
+    long.execute("COMMIT");
+    check(&server, "yogurt", "NumVotes", json!(50));
+    undone.execute("ROLLBACK");
+    database.execute("aur", "UPDATE Packages SET Version = '9' WHERE ID = 13");
+    check(&server, "split-b", "Version", json!("9"));
+    assert_eq!(info(&server, "split-b")["Maintainer"], Value::Null);
+}
+
+#[test]
+fn a_database_in_trouble_changes_nothing_and_recovers() {
+    let Some(database) = database(COUNTING) else { return };
+    let server = following(&database);
+    let check_trouble = |trouble: &str| {
+        wait_until("the trouble to show", || {
+            server.app.aur_trouble().is_some_and(|text| text.contains(trouble))
+        });
+        assert_eq!(server.metric("larder_aur_refresh_failing"), 1.0);
+        assert_eq!(info(&server, "yogurt")["Name"], json!("yogurt"));
+        assert!(server.app.obstacles().is_empty());
+    };
+    let check_well = |version: &str| {
+        let statement = format!("UPDATE Packages SET Version = '{version}' WHERE ID = 11");
+        database.execute("aur", &statement);
+        check(&server, "yogurt", "Version", json!(version));
+        wait_until("the trouble to be over", || server.app.aur_trouble().is_none());
+    };
+    database.crash();
+    check_trouble("cannot read the database `mysql://***@localhost/aur?socket=");
+    database.resume();
+    check_well("2-1");
+    database.stop();
+    check_trouble("cannot read the database");
+    database.resume();
+    check_well("3-1");
+    // A migration that takes its time.
+    database.execute("aur", "RENAME TABLE PackageKeywords TO KeywordsOfPackages");
+    check_trouble("PackageKeywords");
+    database.execute("aur", "RENAME TABLE KeywordsOfPackages TO PackageKeywords");
+    check_well("4-1");
+    // A right that is missing, and is given later. A connection that is open keeps it.
+    database.execute("mysql", "REVOKE SELECT ON aur.* FROM larder@localhost; GRANT SELECT ON aur.Users TO larder@localhost");
+    database.execute("aur", "UPDATE Users SET Username = 'annika' WHERE ID = 1");
+    database.stop();
+    database.resume();
+    check_trouble("denied");
+    database.execute("mysql", "GRANT SELECT ON aur.* TO larder@localhost");
+    check_well("5-1");
+    assert_eq!(info(&server, "yogurt")["Maintainer"], json!("annika"));
+    // All packages are gone: more likely an accident than the truth.
+    database.execute("aur", "START TRANSACTION; UPDATE Users SET Username = 'anna' WHERE ID = 1; \
+        CREATE TABLE Away AS SELECT * FROM Packages; SET FOREIGN_KEY_CHECKS = 0; DELETE FROM Packages");
+    check_trouble("the dump has no packages");
+    database.execute("aur", "INSERT INTO Packages SELECT * FROM Away; DROP TABLE Away");
+    check_well("6-1");
+}
+
+#[test]
+fn the_last_state_of_a_database_is_served_after_a_restart_without_it() {
+    let Some(database) = database(COUNTING) else { return };
+    let server = following(&database);
+    // The dump of the start is kept, and this change is not, until the server stops.
+    database.execute("aur", "UPDATE PackageBases SET NumVotes = 77 WHERE ID = 1");
+    check(&server, "yogurt", "NumVotes", json!(77));
+    let directory = server.stop();
+    database.crash();
+    let source = source(&database);
+    let server = TestServer::start_in(Arc::clone(&directory), |config, _| {
+        config.aur.source = Some(source);
+        config.aur.rate_limit = 0;
+    });
+    server.wait_until_ready();
+    check(&server, "yogurt", "NumVotes", json!(77));
+    assert_eq!(info(&server, "split-a")["PendingRequests"], json!(2));
+    database.resume();
+    database.execute("aur", "UPDATE PackageBases SET NumVotes = 78 WHERE ID = 1");
+    check(&server, "yogurt", "NumVotes", json!(78));
+}
