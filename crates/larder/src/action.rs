@@ -142,7 +142,7 @@ pub struct Context {
 impl Context {
     /// Takes the current snapshots.
     pub fn new(app: Arc<App>, client: ClientKey, headers: HeaderMap, may_write: bool) -> Context {
-        let (aur, stored) = (app.aur.snapshot_full(), app.keeper.live.snapshot_full());
+        let (aur, stored) = (app.aur.snapshot_full(), app.live_store.snapshot_full());
         Context { app, aur, stored, client, headers, may_write, written: AtomicU64::new(0) }
     }
 

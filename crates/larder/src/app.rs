@@ -26,7 +26,7 @@ use crate::rate_limit::RateLimiter;
 use crate::security::SecurityLog;
 use crate::small_blobs::SmallBlobs;
 use crate::source::KeptFile;
-use crate::stored::Keeper;
+use crate::stored::LiveStore;
 
 /// What is served of the AUR: one snapshot and what was made of it, replaced together.
 pub struct AurPublished {
@@ -89,7 +89,7 @@ pub struct App {
     /// Users, articles and indexes, durable: records and blobs.
     pub store: Store,
     /// What is published of the store, and the way of a write into it.
-    pub keeper: Keeper,
+    pub live_store: LiveStore,
     /// Contents in memory.
     pub contents: Contents,
     /// Small release files and metadata in memory.
@@ -159,7 +159,7 @@ impl App {
                 .context("cannot start the threads for computations")?;
         let app = App {
             aur: Live::default(),
-            keeper: Keeper::new(store.records.clone(), metrics.commits.clone()),
+            live_store: LiveStore::new(store.records.clone(), metrics.commits.clone()),
             store,
             contents: Contents::new(config.article.memory_bytes_max),
             files: SmallBlobs::new(config.python.small_file_bytes_max),
@@ -224,9 +224,11 @@ impl App {
                 self.aur_trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
             obstacles.push(format!("aur: no snapshot has been published yet{trouble}"));
         }
-        if self.keeper.live.snapshot().is_none() {
-            let trouble =
-                self.keeper.trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
+        if self.live_store.snapshot().is_none() {
+            let trouble = self
+                .live_store
+                .trouble()
+                .map_or_else(String::new, |trouble| format!(": {trouble}"));
             obstacles.push(format!("store: it is not loaded yet{trouble}"));
         }
         obstacles

@@ -9,7 +9,7 @@ mod directory;
 mod import;
 mod index;
 mod init;
-mod keeping;
+mod maintenance;
 mod offline;
 mod password;
 mod release;
@@ -101,7 +101,7 @@ enum Command {
     #[command(subcommand)]
     Release(release::Command),
     #[command(flatten)]
-    Keeping(keeping::Command),
+    Maintenance(maintenance::Command),
     #[command(flatten)]
     Import(import::Command),
     /// Tell pip, uv, twine and poetry of an index, in their own files; the old files are kept beside the new ones
@@ -377,7 +377,7 @@ impl Request {
             Command::Token(command) => command.run(&store_of(&inputs)?.config)?,
             Command::Index(command) => command.run(place)?,
             Command::Release(command) => command.run(place)?,
-            Command::Keeping(command) => return command.run(&loaded(&inputs)?.config, out),
+            Command::Maintenance(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Import(command) => return command.run(&store_of(&inputs)?.config, out),
             Command::Use(command) => return command.run(&inputs.environment, out),
             Command::Config(command) => command.run(&inputs)?,

@@ -14,7 +14,7 @@ use store::{
 };
 
 use crate::accounts;
-use crate::keeping::{Named, counted};
+use crate::maintenance::{Named, counted};
 use crate::stored::{IDENTITY_KEY, until_committed};
 
 /// What to do where the records and the blobs are not known to belong together.

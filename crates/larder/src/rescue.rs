@@ -15,7 +15,7 @@ use store::{BlobStore, Records, RecordsOptions, StoreIdentity};
 
 use crate::app::App;
 use crate::identity;
-use crate::keeping::{self, Named, counted};
+use crate::maintenance::{self, Named, counted};
 use crate::source::DataDirLock;
 use crate::stored::{IDENTITY_KEY, Stored};
 
@@ -62,7 +62,7 @@ impl std::fmt::Display for Rescued {
 /// # Errors
 /// Nothing was loaded yet; what cannot be written. Blobs that cannot be had are no error but [`Rescued::lost`].
 pub async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Result<Rescued> {
-    let stored = app.keeper.live.snapshot_full().context("the store was never loaded")?;
+    let stored = app.live_store.snapshot_full().context("the store was never loaded")?;
     let directory = directory.unwrap_or_else(|| free(&app.config.data_dir, stored.serial));
     if !directory.is_absolute() && !directory.starts_with(&app.config.data_dir) {
         bail!("`{}` is a relative path: an absolute one was expected", directory.display());
@@ -70,7 +70,7 @@ pub async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Result<Res
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
     made.with_context(|| format!("cannot create `{}`", directory.display()))?;
     let _lock = DataDirLock::acquire(&directory)?;
-    let (database, location) = keeping::locations(&directory);
+    let (database, location) = maintenance::locations(&directory);
     if directory.join("records.db").exists() {
         bail!("`{}` has records already: another directory is needed", directory.display());
     }
@@ -159,6 +159,6 @@ async fn copy(app: &App, target: &BlobStore, digest: Digest) -> anyhow::Result<(
     if staged.digest != digest {
         bail!("its bytes have the digest {}", staged.digest);
     }
-    staged.keep().await?;
+    staged.persist().await?;
     Ok(())
 }

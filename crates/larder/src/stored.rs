@@ -1,10 +1,10 @@
 //! Everything that comes out of the store, as of one serial, and the way of a write.
 //!
-//! who asks -> [`Basis`] -> a change, decided on it -> [`Keeper::decided`] -> the store -> its serial -> the tail
+//! who asks -> [`Basis`] -> a change, decided on it -> [`LiveStore::decided`] -> the store -> its serial -> the tail
 //! ([`crate::tasks::store_tail`], a [`store::Follower`]) -> [`Stored`] published -> the write is acknowledged.
 //! Rights are judged on the basis as well, and the store refuses what it rests on where that has changed: so a right
 //! that is taken away while a body arrives, or between the decision and the commit, is gone for that write.
-//! Larder's own tasks write by [`Keeper::decided_as_system`] and [`Keeper::commit_as_system`], the command line to
+//! Larder's own tasks write by [`LiveStore::decided_as_system`] and [`LiveStore::commit_as_system`], the command line to
 //! [`Records`] itself ([`until_committed`]).
 //! A write is never applied by the request that made it: it returns through the tail as those of other
 //! processes do, so that what is served cannot differ from what is kept.
@@ -21,7 +21,7 @@ use record::{Batch, Record, Serial, Trouble};
 use store::{CommitError, Records};
 use tokio::sync::watch;
 
-use crate::live::Live;
+use crate::live::{Guarded, Live};
 use crate::security;
 
 /// What a store is called, in its records.
@@ -131,11 +131,11 @@ pub async fn until_committed<T, E: From<WriteFailure>>(
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
 
 /// What is published of the store, and the way of a write into it.
-pub struct Keeper {
+pub struct LiveStore {
     /// Where writes go.
     records: Records,
     /// The published state.
-    pub live: Live<Stored>,
+    live: Live<Stored>,
     /// The serial of the published state, to wait for.
     published: watch::Sender<Serial>,
     /// When the published state was first seen here.
@@ -193,10 +193,10 @@ pub enum WriteFailure {
     NotLoaded,
 }
 
-impl Keeper {
-    /// A keeper that has published nothing yet, and counts its writes in `commits`.
-    pub fn new(records: Records, commits: Commits) -> Keeper {
-        Keeper {
+impl LiveStore {
+    /// A store that has published nothing yet, and counts its writes in `commits`.
+    pub fn new(records: Records, commits: Commits) -> LiveStore {
+        LiveStore {
             records,
             live: Live::default(),
             published: watch::Sender::new(Serial::ZERO),
@@ -205,6 +205,16 @@ impl Keeper {
             looked_at: Mutex::new(None),
             commits,
         }
+    }
+
+    /// The published state, for use within one request; none before the first.
+    pub fn snapshot(&self) -> Option<Guarded<Stored>> {
+        self.live.snapshot()
+    }
+
+    /// The published state as an `Arc`, for a longer use; none before the first.
+    pub fn snapshot_full(&self) -> Option<Arc<Stored>> {
+        self.live.snapshot_full()
     }
 
     /// What a request's write is decided on now. `proved`: who its credentials were proved to be when it came.
@@ -220,10 +230,10 @@ impl Keeper {
         Ok(Basis { stored, principal, refusal })
     }
 
-    /// [`Keeper::decided_async`], for a decision that waits for nothing.
+    /// [`LiveStore::decided_async`], for a decision that waits for nothing.
     ///
     /// # Errors
-    /// As [`Keeper::decided_async`].
+    /// As [`LiveStore::decided_async`].
     pub async fn decided<T, E: From<WriteFailure>>(
         &self,
         proved: &Principal,
@@ -233,10 +243,10 @@ impl Keeper {
         self.decided_async(proved, patience, |basis| ready(decide(&basis))).await
     }
 
-    /// [`Keeper::decided_async`] for Larder's own tasks, which need no right.
+    /// [`LiveStore::decided_async`] for Larder's own tasks, which need no right.
     ///
     /// # Errors
-    /// As [`Keeper::decided_async`].
+    /// As [`LiveStore::decided_async`].
     pub async fn decided_as_system<T, E: From<WriteFailure>, D>(
         &self,
         patience: Duration,

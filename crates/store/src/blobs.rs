@@ -3,7 +3,7 @@
 //! chunks -> [`Upload`] (hashed, spooled) -> [`Staged`] (complete, can be looked into) -> [`Blob`]
 //! (durable, so that a record may name it) -> [`BlobReader`]. What no record names is swept.
 //!
-//! - A blob that [`Staged::keep`] or [`BlobStore::put`] has returned survives `kill -9` and power loss.
+//! - A blob that [`Staged::persist`] or [`BlobStore::put`] has returned survives `kill -9` and power loss.
 //! - A blob is there whole or not at all; an upload that fails or is dropped leaves nothing.
 //! - Putting bytes that are there already is fine, and makes their age new; so does
 //!   [`BlobStore::touch`], which is for records that name a blob without its bytes being at hand.
@@ -292,7 +292,7 @@ impl BlobStore {
                     spool.write(&bytes)?;
                     let spooled = spool.finish();
                     let blob = Blob { digest: spooled.digest, size_bytes: spooled.size_bytes };
-                    directory.keep(spooled)?;
+                    directory.persist(spooled)?;
                     Ok(blob)
                 })
                 .await
@@ -301,7 +301,7 @@ impl BlobStore {
                 let hashed = bytes.clone();
                 let digest = blocking(move || Ok(Digest::of(&hashed))).await?;
                 let size_bytes = bytes.len() as u64;
-                keep_object(objects, digest, object::Upload::Memory(bytes)).await?;
+                persist_object(objects, digest, object::Upload::Memory(bytes)).await?;
                 Ok(Blob { digest, size_bytes })
             }
         }
@@ -451,12 +451,12 @@ impl BlobStore {
 
 /// Uploads in a task of its own: if the caller goes away, the upload still ends or is aborted, and
 /// leaves no parts in the object store.
-async fn keep_object(
+async fn persist_object(
     objects: &Arc<Objects>,
     digest: Digest,
     upload: object::Upload,
 ) -> Result<(), BlobError> {
-    let task = tokio::spawn(Arc::clone(objects).keep(digest, upload));
+    let task = tokio::spawn(Arc::clone(objects).persist(digest, upload));
     task.await.unwrap_or_else(|error| Err(BlobError::task(error)))
 }
 
@@ -591,12 +591,12 @@ impl Staged {
     ///
     /// # Errors
     /// What the disk or the object store says; nothing is left behind.
-    pub async fn keep(self) -> Result<Blob, BlobError> {
+    pub async fn persist(self) -> Result<Blob, BlobError> {
         let Staged { digest, size_bytes, store, file } = self;
         match &store.backend {
             Backend::Directory(directory) => {
                 let directory = Arc::clone(directory);
-                blocking(move || directory.keep(file)).await?;
+                blocking(move || directory.persist(file)).await?;
             }
             Backend::Objects(objects) => {
                 // Opened anew: the upload may go on after the spool's name is gone.
@@ -605,7 +605,7 @@ impl Staged {
                     File::open(&path).map_err(|error| BlobError::io("open", &path, error))
                 });
                 let upload = object::Upload::File(Arc::new(opened.await?), size_bytes);
-                keep_object(objects, digest, upload).await?;
+                persist_object(objects, digest, upload).await?;
             }
         }
         Ok(Blob { digest, size_bytes })

@@ -40,13 +40,12 @@ const ARTICLES: [(&str, &str); 20] = articles![
 /// # Errors
 /// Those of the store.
 pub(super) async fn write(app: &App) -> anyhow::Result<()> {
-    let are_there =
-        |app: &App| app.keeper.live.snapshot().map(|stored| !stored.articles.is_empty());
+    let are_there = |app: &App| app.live_store.snapshot().map(|stored| !stored.articles.is_empty());
     if are_there(app) != Some(false) {
         return Ok(());
     }
     for (name, text) in ARTICLES {
-        let Some(stored) = app.keeper.live.snapshot_full() else { return Ok(()) };
+        let Some(stored) = app.live_store.snapshot_full() else { return Ok(()) };
         let put = Put {
             name: name.parse()?,
             base: Revision::NONE,
@@ -57,7 +56,7 @@ pub(super) async fn write(app: &App) -> anyhow::Result<()> {
         };
         let checked = Change::Put(put).check(&stored.articles, &Limits::default())?;
         app.store.blobs.put(text.into()).await?;
-        app.keeper.commit_as_system(checked.batch).await?;
+        app.live_store.commit_as_system(checked.batch).await?;
     }
     Ok(())
 }

@@ -138,16 +138,16 @@ impl Release {
 /// Those of the store.
 pub(super) async fn write(app: &App) -> anyhow::Result<()> {
     let (stable, dev): (StageName, StageName) = (STABLE.parse()?, DEV.parse()?);
-    let Some(stored) = app.keeper.live.snapshot_full() else { return Ok(()) };
+    let Some(stored) = app.live_store.snapshot_full() else { return Ok(()) };
     if [&stable, &dev].iter().any(|name| stored.index.stage(name.as_str()).is_some()) {
         return Ok(());
     }
     drop(stored);
     for (name, bases) in [(&stable, json!([])), (&dev, json!([STABLE]))] {
         let edit = ConfigEdit::parse(&json!({ "bases": bases }))?;
-        let stored = app.keeper.live.snapshot_full().context("the store is not loaded")?;
+        let stored = app.live_store.snapshot_full().context("the store is not loaded")?;
         let (batch, _) = stage::create(&stored.index, name, &edit)?;
-        app.keeper.commit_as_system(batch).await?;
+        app.live_store.commit_as_system(batch).await?;
     }
     for release in &RELEASES {
         let what = || format!("{} {}", release.name, release.version);
@@ -183,10 +183,10 @@ async fn upload(app: &App, release: &Release) -> anyhow::Result<()> {
         at: Timestamp::now(),
         log: &[],
     };
-    let stored = app.keeper.live.snapshot_full().context("the store is not loaded")?;
+    let stored = app.live_store.snapshot_full().context("the store is not loaded")?;
     if let Some(batch) = upload::file(&stored.index, &upload)?.batch() {
         drop(stored);
-        app.keeper.commit_as_system(batch).await?;
+        app.live_store.commit_as_system(batch).await?;
     }
     Ok(())
 }

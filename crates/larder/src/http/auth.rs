@@ -31,8 +31,7 @@ pub(super) const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-aut
 /// # Errors
 /// 503 until the store has been read for the first time.
 pub(super) fn stored(app: &App) -> Result<Arc<Stored>, HttpError> {
-    app.keeper
-        .live
+    app.live_store
         .snapshot_full()
         .ok_or_else(|| HttpError::unavailable("the store is not loaded yet", 1))
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use store::blobs::Verdict;
 
 use crate::app::App;
-use crate::keeping::counted;
+use crate::maintenance::counted;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -66,9 +66,9 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
                 counted(count as u64, "blob")
             );
         }
-        if let Some(stored) = app.keeper.live.snapshot() {
+        if let Some(stored) = app.live_store.snapshot() {
             let _ = writeln!(body, "[+] store: serial {}", stored.serial);
-            if let Some(trouble) = app.keeper.trouble() {
+            if let Some(trouble) = app.live_store.trouble() {
                 let _ = writeln!(
                     body,
                     "[!] store: it is not read on, what was read before is served: {trouble}"
@@ -114,7 +114,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
         app.metrics.store_free_bytes.set(bytes(free.bytes));
         app.metrics.store_free_bytes_min.set(bytes(app.free_space.bytes_min));
     }
-    let lag = app.keeper.lag().unwrap_or_else(|| app.started_at.elapsed());
+    let lag = app.live_store.lag().unwrap_or_else(|| app.started_at.elapsed());
     app.metrics.store_lag_seconds.set(lag.as_secs_f64());
     app.metrics.body_memory_bytes.set(app.bodies.held_bytes() as i64);
     app.metrics.python.update(app.pages.counts());

@@ -87,7 +87,7 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Res
     if written > 0 {
         headers.insert(X_DEVPI_SERIAL, HeaderValue::from(written));
     }
-    if let Some(stored) = app.keeper.live.snapshot() {
+    if let Some(stored) = app.live_store.snapshot() {
         insert_headers(headers, &stored);
     }
     // Its paths have no prefix that would tell.

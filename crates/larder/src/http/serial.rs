@@ -24,10 +24,10 @@ pub(super) async fn wait_for_seen(app: &App, request: &HeaderMap) -> Result<(), 
     let seen: Serial = text.parse().map_err(|error| {
         HttpError::new(StatusCode::BAD_REQUEST, format!("X-Larder-Serial: {error}"))
     })?;
-    if app.keeper.wait_for(seen, app.config.store.wait_for_serial).await {
+    if app.live_store.wait_for(seen, app.config.store.wait_for_serial).await {
         return Ok(());
     }
-    let current = app.keeper.live.snapshot().map_or(Serial::ZERO, |stored| stored.serial);
+    let current = app.live_store.snapshot().map_or(Serial::ZERO, |stored| stored.serial);
     let detail = format!("this process is at serial {current}, and serial {seen} was asked for");
     Err(HttpError::unavailable(detail, 1))
 }

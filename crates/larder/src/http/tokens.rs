@@ -276,7 +276,7 @@ async fn commit<T>(
     mut decide: impl FnMut(&Stored, &Principal) -> Result<(record::Batch, T), HttpError>,
 ) -> Result<(T, Serial), HttpError> {
     let patience = app.config.store.wait_for_serial;
-    let deciding = app.keeper.decided(proved, patience, |basis| {
+    let deciding = app.live_store.decided(proved, patience, |basis| {
         let (batch, outcome) = decide(basis.stored(), auth::still(basis)?)?;
         Ok::<_, HttpError>((Some(batch), outcome))
     });

@@ -110,9 +110,9 @@ impl Arrival {
     ///
     /// # Errors
     /// Those of the blob store.
-    pub(super) async fn keep(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn persist(&mut self) -> anyhow::Result<()> {
         if let Some(staged) = self.staged.take() {
-            staged.keep().await?;
+            staged.persist().await?;
         }
         Ok(())
     }

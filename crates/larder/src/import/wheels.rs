@@ -26,7 +26,7 @@ use super::stored_blobs::{self, Look};
 use super::writer::{self, Plan, Writer};
 use super::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::config::Config;
-use crate::keeping::counted;
+use crate::maintenance::counted;
 use crate::release_metadata;
 use crate::setup;
 
@@ -298,7 +298,7 @@ async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<Ready> {
         }
         _ => None,
     };
-    arrival.keep().await?;
+    arrival.persist().await?;
     Ok(Ready {
         requires_python: metadata.requires_python().map(str::to_owned),
         digest: arrival.digest(),

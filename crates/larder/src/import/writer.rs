@@ -13,7 +13,7 @@ use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, State a
 
 use crate::config::Config;
 use crate::stored::{self, Stored, WriteFailure, until_committed};
-use crate::{keeping, security, setup};
+use crate::{maintenance, security, setup};
 
 /// The store, and its state when it was last read.
 pub(super) struct Writer {
@@ -60,7 +60,7 @@ impl Writer {
             if is_missing(config) {
                 return Ok(Writer { store: None, state: State::Trial(Stored::default()) });
             }
-            let store = keeping::open_existing(config).await?;
+            let store = maintenance::open_existing(config).await?;
             let stored = setup::load(&store.records).await?.into_state();
             return Ok(Writer { store: Some(store), state: State::Trial(stored) });
         }

@@ -1,6 +1,6 @@
 //! Clears the store of records that belong to no stage, and of blobs that no record names, every now and then.
 //!
-//! a pause of `store.sweep_seconds`, more or less -> what a deleted stage left behind -> [`keeping::sweep`] ->
+//! a pause of `store.sweep_seconds`, more or less -> what a deleted stage left behind -> [`maintenance::sweep`] ->
 //! metrics and a log line. Any number of processes may do so on one store: the sweep is safe beside writers and
 //! other sweeps, and the pauses differ, so that they seldom meet.
 
@@ -11,7 +11,7 @@ use store::CommitError;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::keeping::{self, Known, SweepPlan};
+use crate::maintenance::{self, Known, SweepPlan};
 use crate::source::schedule::Jitter;
 use crate::stored::WriteFailure;
 
@@ -48,7 +48,7 @@ pub async fn sweep(app: &App) {
     sweep_leftovers(app).await;
     let plan =
         SweepPlan { grace: app.config.store.sweep_grace, is_dry_run: false, is_forced: false };
-    let Some(stored) = app.keeper.live.snapshot_full() else { return };
+    let Some(stored) = app.live_store.snapshot_full() else { return };
     let listing = tokio::task::spawn_blocking(move || Known {
         serial: stored.serial,
         digests: stored.records().flat_map(|record| record.blobs).collect(),
@@ -57,7 +57,7 @@ pub async fn sweep(app: &App) {
         Ok(known) => known,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
-    let swept = keeping::sweep(&app.store, plan, &known).await;
+    let swept = maintenance::sweep(&app.store, plan, &known).await;
     if let Ok(vanished @ 1..) = swept.as_ref().map(|outcome| outcome.vanished) {
         app.metrics.blob_sweep_failures.inc();
         tracing::error!(
@@ -96,7 +96,7 @@ pub async fn sweep(app: &App) {
 /// names its blobs any more.
 async fn sweep_leftovers(app: &App) {
     // Not read yet, or never: then there is nothing to decide on.
-    let Some(stored) = app.keeper.live.snapshot_full() else { return };
+    let Some(stored) = app.live_store.snapshot_full() else { return };
     // It looks at every stage that ever was.
     let looking =
         tokio::task::spawn_blocking(move || pypi::change::stage::sweep_leftovers(&stored.index));
@@ -106,7 +106,7 @@ async fn sweep_leftovers(app: &App) {
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
     let records = batch.writes.len();
-    match app.keeper.commit_as_system(batch).await {
+    match app.live_store.commit_as_system(batch).await {
         // Kept as well, and shown as soon as the store can be read again.
         Ok(_) | Err(WriteFailure::NotVisible(_)) => {
             tracing::info!(records, "deleted records that a deleted index left behind");

@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let mut noted = Serial::ZERO;
     while shutdown.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {
-        let serial = app.keeper.live.snapshot().map_or(Serial::ZERO, |stored| stored.serial);
+        let serial = app.live_store.snapshot().map_or(Serial::ZERO, |stored| stored.serial);
         if serial > noted {
             note(&app).await;
             noted = serial;
@@ -30,10 +30,10 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 
 /// Notes the serial that is published, unless the store is in trouble.
 pub async fn note(app: &App) {
-    if app.keeper.trouble().is_some() {
+    if app.live_store.trouble().is_some() {
         return;
     }
-    if let Some(stored) = app.keeper.live.snapshot_full() {
+    if let Some(stored) = app.live_store.snapshot_full() {
         note_up_to(app, stored.serial).await;
     }
 }

@@ -46,7 +46,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 /// being changed.
 pub async fn apply(app: &App) {
     // Not read yet, or never: then there is nothing to decide on.
-    let Some(stored) = app.keeper.live.snapshot_full() else { return };
+    let Some(stored) = app.live_store.snapshot_full() else { return };
     let is_ruled = |rule: RetentionRule| !rule.is_empty() && !rule.keeps_nothing();
     let stages = stored.index.stages().filter(|stage| is_ruled(RetentionRule::of(stage)));
     let names: Vec<StageName> = stages.map(|stage| stage.name().clone()).collect();
@@ -76,7 +76,7 @@ async fn apply_to(app: &App, name: &StageName) -> anyhow::Result<Vec<Removal>> {
     let removals = Mutex::new(Vec::new());
     let removed = &removals;
     let patience = app.config.store.wait_for_serial;
-    let deciding = app.keeper.decided_as_system(patience, |basis| async move {
+    let deciding = app.live_store.decided_as_system(patience, |basis| async move {
         let (stored, name) = (basis.stored().clone(), name.clone());
         // A large stage takes its time.
         let planned = tokio::task::spawn_blocking(move || {

@@ -2,7 +2,7 @@
 //!
 //! The first look loads everything; each later one takes what was committed since, by this process or by
 //! another. A store that cannot be read changes nothing but a log line, a metric and
-//! [`Keeper::trouble`](stored::Keeper::trouble); nor does one that fell back behind what was read of it, until this process is started again.
+//! [`LiveStore::trouble`](stored::LiveStore::trouble); nor does one that fell back behind what was read of it, until this process is started again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
-    let keeper = &app.keeper;
+    let live_store = &app.live_store;
     let mut first = Stored::default();
     if app.config.python.devpi_defaults {
         first.index = pypi::Snapshot::with_strangers_adding_test_results();
@@ -45,7 +45,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 retry = RETRY.0;
                 is_rewound = false;
                 app.metrics.store_is_rewound.set(0);
-                if keeper.set_trouble(None) {
+                if live_store.set_trouble(None) {
                     tracing::info!("the store can be read again");
                 }
                 if is_first {
@@ -55,9 +55,9 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 }
                 if is_first || serial > before {
                     app.metrics.store_serial.set(i64::try_from(serial.0).unwrap_or(i64::MAX));
-                    keeper.publish(follower.state().clone());
+                    live_store.publish(follower.state().clone());
                 }
-                keeper.looked(started_at);
+                live_store.looked(started_at);
                 is_first = false;
                 if follower.state().articles.wants_index() && indexing.is_none() {
                     let articles = follower.state().articles.clone();
@@ -77,7 +77,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                             Ok(index) => {
                                 let current = follower.state_mut();
                                 current.articles = current.articles.with_index(index);
-                                keeper.publish(current.clone());
+                                live_store.publish(current.clone());
                             }
                             Err(error) => tracing::error!(%error, "the articles cannot be indexed"),
                         }
@@ -107,7 +107,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                     highest_serial::note_up_to(&app, before).await;
                 }
                 app.metrics.store_is_rewound.set(is_rewound.into());
-                let is_news = keeper.set_trouble(Some(error.to_string()));
+                let is_news = live_store.set_trouble(Some(error.to_string()));
                 if is_rewound && !was_rewound {
                     tracing::error!(
                         %error,

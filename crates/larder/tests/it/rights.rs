@@ -102,7 +102,7 @@ impl World {
     }
 
     fn stored(&self) -> std::sync::Arc<Stored> {
-        self.server.app.keeper.live.snapshot_full().expect("a state")
+        self.server.app.live_store.snapshot_full().expect("a state")
     }
 
     fn serial(&self) -> Serial {
@@ -111,7 +111,7 @@ impl World {
 
     #[track_caller]
     fn commit(&self, batch: Batch) {
-        wait_for(self.server.app.keeper.commit_as_system(batch)).expect("a commit");
+        wait_for(self.server.app.live_store.commit_as_system(batch)).expect("a commit");
     }
 
     /// Somebody in these groups, without a password.

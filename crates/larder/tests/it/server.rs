@@ -68,7 +68,7 @@ impl TestServer {
     pub(crate) fn without_source(change: impl FnOnce(&mut Config)) -> TestServer {
         let directory = Arc::new(tempfile::tempdir().expect("a directory"));
         let server = TestServer::start_in(directory, |config, _| change(config));
-        wait_until("the store", || server.app.keeper.live.snapshot().is_some());
+        wait_until("the store", || server.app.live_store.snapshot().is_some());
         server
     }
 

@@ -306,7 +306,7 @@ impl Directory {
     }
 
     /// Puts a complete file in place, durably; if the blob is there already, only its age is made new.
-    pub(super) fn keep(&self, spooled: SpooledFile) -> Result<(), BlobError> {
+    pub(super) fn persist(&self, spooled: SpooledFile) -> Result<(), BlobError> {
         let SpooledFile { file, digest, size_bytes } = spooled;
         self.check_identity()?;
         if !self.refresh(&digest, Some(size_bytes))? {

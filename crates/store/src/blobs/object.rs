@@ -268,7 +268,7 @@ impl Objects {
     }
 
     /// Uploads a blob, durably.
-    pub(super) async fn keep(
+    pub(super) async fn persist(
         self: Arc<Objects>,
         digest: Digest,
         upload: Upload,
@@ -313,7 +313,7 @@ impl Objects {
                 // What else the store refuses it for, it says again.
                 tracing::debug!(%error, size_bytes, "a blob is uploaded again");
                 let upload = Upload::Object(Arc::clone(&self), digest, size_bytes);
-                return self.keep(digest, upload).await.map(|()| true);
+                return self.persist(digest, upload).await.map(|()| true);
             }
         }
         let result = self.touch_from(&aside, &digest).await;

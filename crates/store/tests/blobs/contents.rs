@@ -78,7 +78,7 @@ async fn a_large_blob_streams(place: Place) {
     let digest = hasher.finish();
     assert_eq!(staged.digest, digest);
     assert_eq!(staged.size_bytes, pieces * piece_bytes as u64);
-    staged.keep().await.expect("to keep");
+    staged.persist().await.expect("to persist");
 
     let reader = place.store.open_blob(digest).await.expect("to open").expect("the blob");
     let mut hasher = record::Hasher::new();
@@ -201,13 +201,13 @@ async fn what_is_dropped_leaves_nothing(place: Place) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 
-    // A keep that is abandoned: it may go on, and leaves the blob or nothing.
+    // Persisting that is abandoned: it may go on, and leaves the blob or nothing.
     let mut upload = place.store.begin(ALL);
     upload.write(sample(7, 9 << 20)).await.expect("to write");
     let staged = upload.stage().await.expect("to stage");
     {
-        let mut keep = Box::pin(staged.keep());
-        let _ = futures_util::poll!(keep.as_mut());
+        let mut persisting = Box::pin(staged.persist());
+        let _ = futures_util::poll!(persisting.as_mut());
     }
     while !place.leftovers().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -232,7 +232,7 @@ async fn a_staged_file_can_be_looked_into(place: Place) {
     file.read_to_end(&mut all).expect("all");
     assert!(all == bytes);
     assert!(file.write_all(b"x").is_err(), "it is for reading");
-    staged.keep().await.expect("to keep");
+    staged.persist().await.expect("to persist");
     file.read_exact_at(&mut tail, 0).expect("the head, even now");
     assert_eq!(tail, bytes[..10]);
 }
@@ -248,7 +248,7 @@ async fn another_process_sees_the_same(place: Place) {
     let swept = other.sweep(|_| true, HOUR, SystemTime::now(), |_| true).await.expect("to sweep");
     assert_eq!(swept.temporaries_removed, 0);
     under_way.write(sample(11, CHUNK)).await.expect("to write");
-    let kept = under_way.stage().await.expect("to stage").keep().await.expect("to keep");
+    let kept = under_way.stage().await.expect("to stage").persist().await.expect("to persist");
     assert_eq!(other.verify(kept.digest).await.expect("a verdict"), Verdict::Whole);
 }
 

@@ -245,7 +245,7 @@ pub(crate) async fn upload(
     let staged = upload.stage().await?;
     assert_eq!(staged.size_bytes, bytes.len() as u64);
     let digest = staged.digest;
-    let blob = staged.keep().await?;
+    let blob = staged.persist().await?;
     assert_eq!((blob.digest, blob.size_bytes), (digest, bytes.len() as u64));
     Ok(digest)
 }

@@ -74,7 +74,7 @@ impl Shortcut for Reads {
             return None;
         }
         let rest = percent_decode_str(rest).decode_utf8().ok()?;
-        let stored = app.keeper.live.snapshot()?;
+        let stored = app.live_store.snapshot()?;
         let (facts, is_latest) = found(&stored, &rest)?;
         let content_facts = facts.content()?;
         let content = app.contents.at_hand(&content_facts.digest)?;

@@ -253,7 +253,7 @@ pub(super) async fn store(
     let guessed = article::of_name(&name).filter(|_| known.is_none());
     let received = receive(app, holder, known, guessed.as_ref(), body).await?;
     if let Some(error) = failed {
-        let basis = app.keeper.basis(writer)?;
+        let basis = app.live_store.basis(writer)?;
         let may_read = read::may_read(app, check_writer(app, &basis, &name)?, &name);
         return Err(overtaken(app, basis.stored(), error, Some(&received), may_read).await);
     }
@@ -424,7 +424,7 @@ async fn commit(
     let staged = Mutex::new(staged);
     let (staged, received, change) = (&staged, received.as_ref(), &change);
     let patience = app.config.store.wait_for_serial;
-    let deciding = app.keeper.decided_async(writer, patience, |basis| async move {
+    let deciding = app.live_store.decided_async(writer, patience, |basis| async move {
         let may_read = read::may_read(app, check_writer(app, &basis, name)?, name);
         let stored = basis.stored();
         let checked = base.resolve(stored, name);
@@ -440,7 +440,7 @@ async fn commit(
         let staged = staged.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(staged) = staged {
             let digest = staged.digest;
-            staged.keep().await.map_err(unwritable)?;
+            staged.persist().await.map_err(unwritable)?;
             let text = received.and_then(|received| received.bytes.clone());
             if let Some(text) = text.filter(|text| is_hot && app.contents.keeps(text.len() as u64))
             {

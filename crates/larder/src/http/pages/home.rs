@@ -181,7 +181,7 @@ struct Article {
 /// `/`
 pub(in crate::http) async fn home(app: &App, head: &Parts) -> Response {
     let config = &app.config;
-    let stored = app.keeper.live.snapshot_full();
+    let stored = app.live_store.snapshot_full();
     let page = Home {
         site: Site::of(app, head),
         script: SCRIPT,

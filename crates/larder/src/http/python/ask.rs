@@ -137,7 +137,7 @@ impl Ask {
     /// # Errors
     /// 503 while too many passwords are being checked.
     pub(super) async fn basis(&self) -> Result<Basis, HttpError> {
-        Ok(self.app.keeper.basis(&self.principal().await?)?)
+        Ok(self.app.live_store.basis(&self.principal().await?)?)
     }
 }
 

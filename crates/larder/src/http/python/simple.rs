@@ -55,7 +55,7 @@ impl Shortcut for Pages {
             return None;
         }
         let app = &self.0;
-        let stored = app.keeper.live.snapshot()?;
+        let stored = app.live_store.snapshot()?;
         let wanted = Wanted::of(&head.headers).ok()?;
         let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
         let page = app.pages.ready(&stored.index, request).filter(|page| page.is_public())?;

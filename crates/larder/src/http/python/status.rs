@@ -35,7 +35,7 @@ pub(super) async fn show_server_status(ask: &Ask) -> Result<Response, Refused> {
     let identity = ask.stored.identity.as_ref().and_then(|value| value.to_str().ok());
     let counts = app.pages.counts();
     // A write is seen once it is in every page: what devpi's plugins are told later, is told at once here.
-    let seen_at = app.keeper.seen_at().map(seconds);
+    let seen_at = app.live_store.seen_at().map(seconds);
     let result = json!({
         // Where it lies on the disk is nobody's business out here.
         "serverdir": "",

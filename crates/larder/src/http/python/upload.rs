@@ -415,7 +415,7 @@ async fn file(
         return Ok(identical());
     }
     drop(first);
-    staged.keep().await.map_err(|error| unwritable(error, 0))?;
+    staged.persist().await.map_err(|error| unwritable(error, 0))?;
     if let Some(bytes) = core_metadata {
         put(ask, bytes).await?;
     }

@@ -135,7 +135,7 @@ where
 {
     let proved = ask.principal().await?;
     let patience = ask.app.config.store.wait_for_serial;
-    let (outcome, serial) = ask.app.keeper.decided_async(&proved, patience, decide).await?;
+    let (outcome, serial) = ask.app.live_store.decided_async(&proved, patience, decide).await?;
     if let Some(serial) = serial {
         ask.wrote(serial);
     }

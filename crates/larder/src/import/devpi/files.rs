@@ -25,7 +25,7 @@ use crate::import::report::{Report, Tally};
 use crate::import::stored_blobs::{self, Look};
 use crate::import::writer::{Plan, Writer};
 use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
-use crate::keeping::counted;
+use crate::maintenance::counted;
 use crate::release_metadata;
 use crate::stored::Stored;
 
@@ -617,7 +617,7 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<
     } else if let Some(Err(error)) = &arrival.facts {
         note = Some(format!("would be refused as an upload: {error}"));
     }
-    arrival.keep().await?;
+    arrival.persist().await?;
     let ready = ReadyFile {
         digest: arrival.digest(),
         size_bytes: arrival.digests.size_bytes,

@@ -18,17 +18,17 @@ fn basic(user: &str, password: &str) -> String {
 
 /// Makes a user with this password.
 fn make_user(server: &TestServer, name: &str, password: &str) {
-    let stored = server.app.keeper.live.snapshot_full().expect("a state");
+    let stored = server.app.live_store.snapshot_full().expect("a state");
     let user = User::new(name.parse().expect("a name"), Timestamp::now());
     let hash = Password::new(password).expect("a password").hash([7; 16]);
     let user = User { password_hash: Some(hash), ..user };
     let batch = change::create_user(&stored.accounts, &user).expect("a new user");
-    wait_for(server.app.keeper.commit_as_system(batch)).expect("a commit");
+    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
 }
 
 /// Makes a token of this user, good for these.
 fn make_token(server: &TestServer, user: &str, scopes: &[Scope]) -> String {
-    let stored = server.app.keeper.live.snapshot_full().expect("a state");
+    let stored = server.app.live_store.snapshot_full().expect("a state");
     let new = NewToken {
         user: user.parse().expect("a name"),
         comment: String::new(),
@@ -39,7 +39,7 @@ fn make_token(server: &TestServer, user: &str, scopes: &[Scope]) -> String {
     let secret = [scopes.len() as u8; 32];
     let made = change::create_token(&stored.accounts, new, secret, Timestamp::now());
     let (text, _, batch) = made.expect("a new token");
-    wait_for(server.app.keeper.commit_as_system(batch)).expect("a commit");
+    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
     format!("Bearer {}", text.reveal())
 }
 

@@ -72,7 +72,7 @@ fn a_write_is_decided_anew() {
     use record::{Batch, Expected, Key, Serial};
 
     let server = wiki();
-    let (keeper, patience) = (&server.app.keeper, server.app.config.store.wait_for_serial);
+    let (live_store, patience) = (&server.app.live_store, server.app.config.store.wait_for_serial);
     let batch = |expected| {
         let key = Key::new("note/decided").expect("a key");
         Batch::new().put(key, expected, "{}", Vec::new())
@@ -81,7 +81,7 @@ fn a_write_is_decided_anew() {
     let check = |wrong: u32, decisions: u32| {
         let mut decided = 0;
         let mut serials = Vec::new();
-        let outcome = wait_for(keeper.decided(&Principal::Anonymous, patience, |basis| {
+        let outcome = wait_for(live_store.decided(&Principal::Anonymous, patience, |basis| {
             decided += 1;
             serials.push(basis.stored().serial);
             let never = Expected::At(Serial(u64::MAX));
@@ -94,7 +94,7 @@ fn a_write_is_decided_anew() {
     assert_eq!(check(0, 1).expect("a commit"), (1, true));
     assert_eq!(check(2, 3).expect("a commit"), (3, true));
     assert!(matches!(check(u32::MAX, ATTEMPTS_MAX), Err(WriteFailure::Overtaken)));
-    let nothing = keeper.decided(&Principal::Anonymous, patience, |_| {
+    let nothing = live_store.decided(&Principal::Anonymous, patience, |_| {
         Ok::<_, WriteFailure>((Some(Batch::new()), ()))
     });
     assert_eq!(wait_for(nothing).expect("nothing to commit"), ((), None));

@@ -11,7 +11,7 @@ use crate::server::wait_for;
 fn what_a_deleted_stage_left_behind_is_swept() {
     let index = Index::start();
     let app = &index.server.app;
-    let state = || app.keeper.live.snapshot_full().expect("a state").index.clone();
+    let state = || app.live_store.snapshot_full().expect("a state").index.clone();
     index.stage("alice/dev", json!({}));
     index.stage("alice/other", json!({}));
     index.upload("alice/other", "p-1.zip", &sdist("1"));
@@ -19,7 +19,7 @@ fn what_a_deleted_stage_left_behind_is_swept() {
     let deletion = stage::delete(&state(), &name, false).expect("a stage");
     // Decided on, and not committed yet.
     index.upload("alice/dev", "p-1.zip", &sdist("1"));
-    wait_for(app.keeper.commit_as_system(deletion)).expect("no conflict");
+    wait_for(app.live_store.commit_as_system(deletion)).expect("no conflict");
     assert!(stage::sweep_leftovers(&state()).is_some());
     wait_for(sweep(app));
     assert_eq!(stage::sweep_leftovers(&state()), None);

@@ -9,13 +9,13 @@ use crate::server::wait_for;
 #[test]
 fn a_stage_that_cannot_be_read_stays_as_it_is() {
     let index = Index::start();
-    let keeper = &index.server.app.keeper;
+    let live_store = &index.server.app.live_store;
     index.stage("alice/dev", json!({}));
     index.upload("alice/dev", "p-1.zip", &sdist("1"));
     let write = |body: &'static str| {
         let key = pypi::stage_key(&"alice/dev".parse().expect("a name"));
         let batch = Batch::new().put(key, Expected::Anything, body, Vec::new());
-        wait_for(keeper.commit_as_system(batch)).expect("a commit");
+        wait_for(live_store.commit_as_system(batch)).expect("a commit");
     };
     write(r#"{"v":2,"settings":[]}"#);
     assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);

@@ -28,10 +28,10 @@ fn check(world: &World, means: fn(TokenId) -> Means, meanwhile: Meanwhile, part:
     let case = world.case(Role::Administrator);
     let (token, _) = case.token(Scopes::ALL, None);
     let proved = proved(&case, means(token));
-    let keeper = &world.server.app.keeper;
+    let live_store = &world.server.app.live_store;
     let patience = world.server.app.config.store.wait_for_serial;
     let mut decisions = Vec::new();
-    let deciding = keeper.decided(&proved, patience, |basis| {
+    let deciding = live_store.decided(&proved, patience, |basis| {
         decisions.push(match basis.refusal() {
             None => format!("in {} groups", basis.principal().groups().count()),
             Some(refusal) => refusal.to_string(),
@@ -42,7 +42,7 @@ fn check(world: &World, means: fn(TokenId) -> Means, meanwhile: Meanwhile, part:
         let batch = meanwhile(&case, token);
         // Another thread, for this one drives the decision.
         std::thread::scope(|scope| {
-            scope.spawn(|| wait_for(keeper.commit_as_system(batch)).expect("it is first"));
+            scope.spawn(|| wait_for(live_store.commit_as_system(batch)).expect("it is first"));
         });
         let key = Key::new("note/decided").expect("a key");
         Ok((Some(Batch::new().put(key, Expected::Anything, "{}", Vec::new())), ()))

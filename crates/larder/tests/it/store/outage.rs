@@ -94,10 +94,10 @@ fn a_lost_database() {
         for writer in 0..2 {
             scope.spawn(move || read(client, writer, reads, is_over));
         }
-        assert_eq!(server.app.keeper.trouble(), None);
+        assert_eq!(server.app.live_store.trouble(), None);
         postgres.crash();
         everybody(|account| &account.refused, 3);
-        wait_until("the trouble", || server.app.keeper.trouble().is_some());
+        wait_until("the trouble", || server.app.live_store.trouble().is_some());
         let before = reads.load(SeqCst);
         wait_until("readers", || reads.load(SeqCst) > before + 50);
         for target in ["/readyz", "/readyz?verbose", "/article/a/1-x/1", "/articles", "/+api"] {
@@ -105,7 +105,7 @@ fn a_lost_database() {
         }
         postgres.resume();
         everybody(|account| &account.acknowledged, 5);
-        wait_until("no trouble", || server.app.keeper.trouble().is_none());
+        wait_until("no trouble", || server.app.live_store.trouble().is_none());
     });
     check(&client, &accounts);
     // And after a start from nothing but the database.
@@ -145,10 +145,10 @@ fn a_lost_database_shows_without_writes() {
     let failures = || server.metric("larder_store_read_failures_total");
     assert_eq!(failures(), 0.0);
     postgres.crash();
-    wait_until("the trouble", || server.app.keeper.trouble().is_some() && failures() > 0.0);
+    wait_until("the trouble", || server.app.live_store.trouble().is_some() && failures() > 0.0);
     assert_eq!(server.get("/readyz").status, 200);
     postgres.resume();
-    wait_until("no trouble", || server.app.keeper.trouble().is_none());
+    wait_until("no trouble", || server.app.live_store.trouble().is_none());
 }
 
 /// A database that stands still closes no connection: writers wait, but not for ever, and readers not at all.
@@ -187,12 +187,12 @@ fn a_database_that_stands_still() {
         }
         let made = send(&client, "PUT", "/alice", r#"{"password":"first"}"#);
         assert_eq!(made.status, 503, "{}", made.text());
-        wait_until("the trouble", || server.app.keeper.trouble().is_some());
+        wait_until("the trouble", || server.app.live_store.trouble().is_some());
         // Readers do not wait for it.
         wait_until("reads", || reads.load(SeqCst) > 100);
     });
     drop(frozen);
-    wait_until("no trouble", || server.app.keeper.trouble().is_none());
+    wait_until("no trouble", || server.app.live_store.trouble().is_none());
     wait_until("a write", || write("b/1-x", 0).0 == 201);
     assert_eq!(client.get("/article/b/1-x").text(), "b/1-x");
     for target in ["/article/b/2-x", "/article/b/3-x", "/alice"] {

@@ -244,7 +244,7 @@ async fn copy(
     if staged.digest != *digest {
         return Ok(Outcome::Lost(damaged(&staged.digest)));
     }
-    staged.keep().await?;
+    staged.persist().await?;
     Ok(Outcome::Copied { size_bytes })
 }
 

@@ -189,8 +189,7 @@ fn a_backup_is_one_moment_of_a_busy_store() {
     check_article(&restored.client, "a", last + 1);
     check_article(&restored.client, "b", last);
     let original = place.serve("data", |_| ());
-    let serial =
-        |server: &TestServer| server.app.keeper.live.snapshot().map(|stored| stored.serial);
+    let serial = |server: &TestServer| server.app.live_store.snapshot().map(|stored| stored.serial);
     assert_eq!(serial(&restored), serial(&original));
     let tag = |server: &TestServer| server.get("/article/a").header("etag").to_owned();
     assert_eq!(tag(&restored), tag(&original));

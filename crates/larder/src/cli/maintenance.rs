@@ -1,6 +1,6 @@
 //! `larder backup`, `restore`, `verify`, `migrate`, `sweep`, `adopt` and `rescue`: the store as a whole, by hand.
 //!
-//! arguments -> [`Command::run`] -> [`crate::keeping`] -> what was done, or every fault.
+//! arguments -> [`Command::run`] -> [`crate::maintenance`] -> what was done, or every fault.
 //! Servers may run meanwhile, except on a store that is restored into.
 
 use std::fmt::Write as _;
@@ -14,8 +14,8 @@ use net::ListenAddress;
 
 use super::{Exit, print, runtime};
 use crate::config::Config;
-use crate::keeping::{self, BackupReport, Layout, Loss, Progress, RestoreReport, counted};
-use crate::keeping::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
+use crate::maintenance::{self, BackupReport, Layout, Loss, Progress, RestoreReport, counted};
+use crate::maintenance::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
 use crate::source::DataDirLock;
 
 #[derive(Subcommand)]
@@ -103,22 +103,22 @@ async fn act(config: &Config, command: Command) -> anyhow::Result<Answer> {
     let progress = Progress::on_terminal();
     match command {
         Command::Backup { directory, verify } => {
-            let report = keeping::backup(config, &directory, verify, &progress).await?;
+            let report = maintenance::backup(config, &directory, verify, &progress).await?;
             Ok(of_backup(&report, &directory.display().to_string()))
         }
         Command::Restore { directory, allow_loss } => {
-            let report = keeping::restore(config, &directory, allow_loss, &progress).await?;
+            let report = maintenance::restore(config, &directory, allow_loss, &progress).await?;
             Ok(of_restore(&report, config))
         }
         Command::Verify { quick, answer } => {
-            let store = keeping::open_existing(config).await?;
-            let report = keeping::verify(&store, quick, &progress).await;
+            let store = maintenance::open_existing(config).await?;
+            let report = maintenance::verify(&store, quick, &progress).await;
             store.close().await;
             of_verify(&report?, answer.is_json)
         }
         Command::Migrate { check } => migrate(config, check).await,
         Command::Rescue { directory } => rescue(config, &directory).await,
-        Command::Adopt => Ok(of_adoption(&keeping::adopt(config).await?, config)),
+        Command::Adopt => Ok(of_adoption(&maintenance::adopt(config).await?, config)),
         Command::Sweep { dry_run, grace, force } => {
             let grace = grace.map_or(config.store.sweep_grace, Duration::from_secs);
             // What it keeps out is a server that has put a blob and not yet committed its record.
@@ -126,9 +126,9 @@ async fn act(config: &Config, command: Command) -> anyhow::Result<Answer> {
                 true => Some(DataDirLock::acquire(&config.data_dir)?),
                 false => None,
             };
-            let store = keeping::open_existing(config).await?;
+            let store = maintenance::open_existing(config).await?;
             let plan = SweepPlan { grace, is_dry_run: dry_run, is_forced: force };
-            let outcome = keeping::sweep(&store, plan, &Known::default()).await;
+            let outcome = maintenance::sweep(&store, plan, &Known::default()).await;
             store.close().await;
             Ok(of_sweep(&outcome?, plan))
         }
@@ -265,8 +265,8 @@ fn of_verify(report: &VerifyReport, is_json: bool) -> anyhow::Result<Answer> {
 async fn migrate(config: &Config, is_check: bool) -> anyhow::Result<Answer> {
     let place = config.database();
     let layout = match is_check {
-        true => keeping::layout(config).await?,
-        false => keeping::migrate(config).await?,
+        true => maintenance::layout(config).await?,
+        false => maintenance::migrate(config).await?,
     };
     Ok(match layout {
         Layout::Current => {
