@@ -21,6 +21,7 @@ use crate::http::Example;
 use crate::http::dumps::Dumps;
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::mirrors::Mirrors;
 use crate::passwords::{Bounds, Passwords};
 use crate::rate_limit::RateLimiter;
 use crate::security::SecurityLog;
@@ -96,6 +97,8 @@ pub struct App {
     pub files: SmallBlobs,
     /// Finished pages of the Python index.
     pub pages: pypi::Pages,
+    /// Mirrors of the Python index, and the cache of what their upstreams said.
+    pub(crate) mirrors: Arc<Mirrors>,
     /// Documentation of the Python index that is read now.
     pub documentation: crate::http::OpenZips,
     /// Checks passwords.
@@ -167,6 +170,15 @@ impl App {
                 page_bytes_max: config.python.page_bytes_max,
                 list_bytes_max: config.python.list_bytes_max,
             }),
+            mirrors: Arc::new(Mirrors::open(
+                &config.data_dir.join("mirrors"),
+                crate::mirrors::Budget {
+                    memory_bytes_max: config.python.mirror_memory_bytes_max,
+                    disk_bytes_max: config.python.mirror_disk_bytes_max,
+                    expiry: config.python.mirror_cache_expiry,
+                },
+                Egress::new(config.egress_allow.iter().copied()),
+            )?),
             documentation: crate::http::OpenZips::default(),
             passwords: Passwords::new(
                 config.users.remember,

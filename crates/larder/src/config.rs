@@ -122,9 +122,9 @@ section! {
         client_address_header: HeaderName = "client_address_header", Kind::Header, default "x-forwarded-for";
         /// URL under which users reach this server, for links and documentation.
         public_url: Option<String> = "public_url", Kind::Url, default "";
-        /// Networks that others may have this server connect to, beside public addresses: users by pushes to an index inside,
-        /// and the server of `aur.source` by redirects to another host. Pushes do not go through a proxy of the environment.
-        /// What this file names itself needs no entry.
+        /// Networks that others may have this server connect to, beside public addresses: users by pushes to an index inside
+        /// and by mirrors of one, and the server of `aur.source` by redirects to another host. Pushes and mirrors do not go
+        /// through a proxy of the environment. What this file names itself needs no entry.
         egress_allow: Vec<Network> = "egress_allow", Kind::Networks, default "";
         /// Worker threads; 0 means one per core.
         workers: usize = "workers", Kind::whole(0, 1024, "threads"), default "0";
@@ -298,6 +298,14 @@ section! {
         page_bytes_max: u64 = "page_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
         /// Finished lists of projects kept in memory, compressed forms included.
         list_bytes_max: u64 = "list_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
+        /// How long a page of a mirror's upstream stays fresh, where the mirror itself does not say
+        /// (`mirror_cache_expiry`).
+        mirror_cache_expiry: Duration = "mirror_cache_expiry_seconds", Kind::seconds(0, 31_536_000), default "1800";
+        /// Disk for what mirrors have of their upstreams, in the directory `mirrors` of the data directory; what was not
+        /// used for longest goes first. A file larger than half of it is not mirrored.
+        mirror_disk_bytes_max: u64 = "mirror_disk_bytes_max", Kind::whole(1_048_576, 1_125_899_906_842_624, "bytes"), default "21474836480";
+        /// Memory for pages of mirrors, finished ones included; the lists of projects of their upstreams come on top.
+        mirror_memory_bytes_max: u64 = "mirror_memory_bytes_max", Kind::whole(1_048_576, 1_099_511_627_776, "bytes"), default "268435456";
     }
 }
 

@@ -195,6 +195,8 @@ endpoints! {
             DELETE ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}", "/{user}/{index}/+f/{*}"];
         // Files without a digest are those of mirrors.
         FindExternalFile = Python "file": GET ["/{user}/{index}/+e/{*}"];
+        FindUpstreamFile = Python "file":
+            GET ["/{user}/{index}/+upstream/{host}/{path}", "/{user}/{index}/+upstream/{*}"];
         ListProjects = Python "simple_list": GET ["/{user}/{index}/+simple"];
         ShowSimplePage = Python "simple_page": GET ["/{user}/{index}/+simple/{project}"];
         ShowProject = Python "project": GET ["/{user}/{index}/{project}"];

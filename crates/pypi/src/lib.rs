@@ -29,12 +29,13 @@ mod snapshot;
 mod stage_config;
 mod stage_name;
 mod upload_form;
+pub mod upstream;
 mod version;
 
 pub use change::Decision;
 pub use error::{ChangeError, Refusal};
 pub use filename::{FileKind, Filename, FilenameError, FilenameParts, WheelTags, check_segment};
-pub use inherit::{FileView, Part, ProjectView, ResolutionOrder, VersionView};
+pub use inherit::{FileView, Mirrors, Part, ProjectView, ResolutionOrder, VersionView};
 pub use metadata::{Metadata, MetadataError};
 pub use pages::{NoPage, Page, PageBudget, PageCounts, PageRequest, Pages, render};
 pub use permission::may_own;
@@ -42,6 +43,7 @@ pub use project::{Project, ProjectStatus, Release, StatusMarker};
 pub use project_name::{ProjectName, ProjectNameError};
 pub use record::{KIND, stage_key, stage_of_key};
 pub use release_file::{Directory, FileRole, LogEntry, ReleaseFile};
+pub use simple::merged::{FromUpstream, MergedPage, merged_list, merged_page};
 pub use simple::{Links, PageForm};
 pub use snapshot::{Applied, FileLookup, Snapshot, Stage};
 pub use stage_config::{

@@ -236,6 +236,7 @@ fn hash(request: PageRequest<'_>) -> u64 {
     hasher.finish()
 }
 
+/// The newest commit that touched what these stages show of what is requested.
 fn stamp(order: &ResolutionOrder<'_>, request: PageRequest<'_>) -> Serial {
     if request.is_list() { order.list_stamp() } else { order.project_stamp(request.project) }
 }
@@ -279,18 +280,8 @@ impl Page {
         let reply = render(snapshot, stage, project, form, Links::Depth(depth))?;
         let no_stage = || NoPage::NoStage(stage.to_owned());
         let order = ResolutionOrder::of(snapshot, stage).ok_or_else(no_stage)?;
-        let tag = |encoding| {
-            let etag = reply.etag.map(|etag| etag.header_value(encoding));
-            etag.unwrap_or_default().into_boxed_str()
-        };
-        let page = Page {
-            stamp: stamp(&order, request),
-            checked_at: AtomicU64::new(snapshot.serial().0),
-            body: EncodedBody::new(reply.body.clone()),
-            tags: PerEncoding::from_fn(tag),
-            readers: order.readers().into(),
-            reply,
-        };
+        let page = Page::finished(reply, &order, request);
+        page.checked_at.store(snapshot.serial().0, Ordering::Relaxed);
         let key = PageKey {
             stage: stage.parse().map_err(|_| no_stage())?,
             project: ProjectName::normalize(project).ok(),
@@ -298,6 +289,22 @@ impl Page {
             depth,
         };
         Ok((key, page))
+    }
+
+    /// A page of `order` with this content, which is the answer to `request`.
+    pub fn finished(reply: Reply, order: &ResolutionOrder<'_>, request: PageRequest<'_>) -> Page {
+        let tag = |encoding| {
+            let etag = reply.etag.map(|etag| etag.header_value(encoding));
+            etag.unwrap_or_default().into_boxed_str()
+        };
+        Page {
+            stamp: stamp(order, request),
+            checked_at: AtomicU64::new(0),
+            body: EncodedBody::new(reply.body.clone()),
+            tags: PerEncoding::from_fn(tag),
+            readers: order.readers().into(),
+            reply,
+        }
     }
 
     /// The page without an encoding, and its tag.

@@ -4,6 +4,8 @@
 //! A [`ResolutionOrder`] and a project -> the bytes of a page. Links are relative, so that a page is the same under
 //! every host name and path prefix; the caller says how many `../` lead to the root.
 
+pub(crate) mod merged;
+
 use std::fmt::Write as _;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -136,7 +138,8 @@ pub(crate) fn project_page(
         PageForm::Json => project_json(view, project, &files, &prefixes),
         PageForm::Html => project_html(stage, view, project, &files, &prefixes, ""),
         PageForm::Human => {
-            let lead = human_lead(order, view, &links.to_stage(stage, stage), project);
+            let blocked = view.blocked_mirrors();
+            let lead = human_lead(order, blocked, &links.to_stage(stage, stage), project);
             let files = newest_first(files);
             project_html(stage, view, project, &files, &prefixes, &lead)
         }
@@ -156,7 +159,7 @@ fn newest_first(files: Vec<FileView<'_>>) -> Vec<FileView<'_>> {
 /// The text for people before the links.
 fn human_lead(
     order: &ResolutionOrder<'_>,
-    view: &ProjectView<'_>,
+    blocked_mirrors: &[&StageName],
     prefix: &str,
     project: &str,
 ) -> String {
@@ -165,7 +168,7 @@ fn human_lead(
         "<form action=\"{prefix}+simple/{project}/refresh\" method=\"post\">\
          <input name=\"refresh\" type=\"submit\" value=\"{value}\"></form>\n"
     );
-    for mirror in view.blocked_mirrors() {
+    for mirror in blocked_mirrors {
         lead.push_str(
             "<p><strong>INFO:</strong> Because this project isn't in the \
              <code>mirror_whitelist</code>, no releases from <strong>",

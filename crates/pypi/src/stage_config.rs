@@ -245,7 +245,10 @@ impl StageConfig {
                 own("retention_days", settings.retention_days.map(Value::from));
             }
             StageKind::Mirror(settings) => {
-                own("mirror_url", settings.mirror_url.clone().map(Value::from));
+                let url = settings.mirror_url.as_deref();
+                // A record has the credentials; nobody is shown them.
+                let shown = |url: &str| if all { url.to_owned() } else { without_credentials(url) };
+                own("mirror_url", url.map(shown).map(Value::from));
                 own("mirror_cache_expiry", settings.mirror_cache_expiry.map(Value::from));
                 for (key, value) in [
                     ("mirror_ignore_serial_header", settings.mirror_ignore_serial_header),
@@ -273,6 +276,16 @@ impl StageConfig {
             object.insert(TOX_RESULTS_NAMED.to_owned(), json!(true));
         }
         Value::Object(object)
+    }
+}
+
+/// A URL as it is shown: three asterisks stand for its credentials, if it has any.
+pub(crate) fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://***{}", &rest[at..]),
+        None => url.to_owned(),
     }
 }
 

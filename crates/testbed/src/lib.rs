@@ -1,4 +1,5 @@
-//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a small disk. Each belongs to one test, lives in
+//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a small disk; and a scripted upstream of
+//! a Python index. Each belongs to one test, lives in
 //! a temporary directory, and ends with the test's process at the latest, however that ends.
 //!
 //! If a program is not installed, or this user lacks a right, the test is skipped with a line that says so; under
@@ -9,6 +10,7 @@ mod nginx;
 mod postgres;
 mod s3;
 mod small_disk;
+mod upstream;
 
 use std::io::Write as _;
 
@@ -17,6 +19,7 @@ pub use nginx::Nginx;
 pub use postgres::{Frozen, Postgres};
 pub use s3::S3;
 pub use small_disk::SmallDisk;
+pub use upstream::{Offer, Request, Upstream};
 
 /// Reports that a test was skipped, even where the output of passing tests is captured.
 ///

@@ -15,7 +15,6 @@ use super::directory::{Directory, Purpose};
 use super::remote::{Place, Remote, refused};
 use super::{Answer, Exit, runtime, table};
 use crate::config::Config;
-use crate::http::NO_MIRRORS;
 
 const SETTINGS: &str = "\
 Settings, as KEY=VALUE; lists are separated by commas, and also take KEY+=VALUE and KEY-=VALUE:
@@ -183,9 +182,6 @@ async fn add(
     settings: &[String],
 ) -> Result<Outcome, Exit> {
     let edit = edit(settings)?;
-    if edit.is_of_mirror() {
-        return Err(Exit::failure(NO_MIRRORS));
-    }
     let user = stage.user_name();
     directory
         .change_indexes(|accounts, index| {

@@ -75,6 +75,12 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
                 );
             }
         }
+        for (mirror, trouble) in app.mirrors.troubles() {
+            let _ = writeln!(
+                body,
+                "[!] mirror {mirror}: its upstream fails, what is known of it is served: {trouble}"
+            );
+        }
         if let Some(free) = app.free_space.look().await {
             let (bytes, min) = (free.bytes, app.free_space.bytes_min);
             let _ = match bytes < min {
@@ -117,7 +123,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let lag = app.live_store.lag().unwrap_or_else(|| app.started_at.elapsed());
     app.metrics.store_lag_seconds.set(lag.as_secs_f64());
     app.metrics.body_memory_bytes.set(app.bodies.held_bytes() as i64);
-    app.metrics.python.update(app.pages.counts());
+    app.metrics.python.update(app.pages.counts(), app.mirrors.counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
         .into_response()
 }

@@ -28,7 +28,8 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method};
+use pypi::upstream::Place;
 
 use self::ask::Ask;
 use self::route::Route;
@@ -40,7 +41,6 @@ use crate::stored::Stored;
 
 pub use self::documentation::OpenZips;
 pub(super) use self::simple::Pages;
-pub(crate) use self::stages::NO_MIRRORS;
 
 /// Which of devpi's protocols is spoken; its client refuses any other.
 const API_VERSION: HeaderValue = HeaderValue::from_static("2");
@@ -145,7 +145,10 @@ async fn dispatch(
         Endpoint::DownloadFile => files::download_file(ask, stage, file).await,
         // Files without a digest are those of mirrors.
         Endpoint::FindExternalFile => {
-            Ok(reply::refusal(ask, StatusCode::NOT_FOUND, "no such file"))
+            files::mirrored::find(ask, stage, file, Place::of_external(&file.names)).await
+        }
+        Endpoint::FindUpstreamFile => {
+            files::mirrored::find(ask, stage, file, Place::of_upstream(&file.names)).await
         }
         Endpoint::AddToxResult => files::add_tox_result(ask, stage, file, body).await,
         Endpoint::DeleteFile => files::delete_file(ask, stage, file).await,

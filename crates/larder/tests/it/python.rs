@@ -2,6 +2,7 @@
 
 mod documentation;
 mod files;
+mod mirrors;
 mod projects;
 mod push;
 mod quirks;

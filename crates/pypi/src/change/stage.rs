@@ -7,7 +7,7 @@ use record::{Batch, Expected, Serial};
 
 use super::draft::Draft;
 use crate::record::{stage_key, write_stage};
-use crate::{ChangeError, ConfigEdit, Snapshot, Stage, StageConfig, StageName};
+use crate::{ChangeError, ConfigEdit, ConfigError, Snapshot, Stage, StageConfig, StageName};
 
 /// Makes a stage and returns its configuration. Its user must exist when the batch is committed.
 ///
@@ -25,6 +25,11 @@ pub fn create(
     let config =
         StageConfig::create(name, edit, &|base| base != name && exists(snapshot, name, base))?
             .with_strangers_adding_test_results(snapshot.strangers_add_test_results());
+    if config.mirror().is_some_and(|settings| settings.mirror_url.is_none()) {
+        let text =
+            "a mirror needs `mirror_url`: the URL of its upstream's list of projects".to_owned();
+        return Err(ConfigError::Value(text).into());
+    }
     let mut draft = Draft::default();
     let mut expected = Expected::Absent;
     if let Some(former) = snapshot.trace(name.as_str()) {

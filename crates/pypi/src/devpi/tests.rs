@@ -89,14 +89,11 @@ fn private_names_are_shown_to_those_who_may_know_them() {
         let found = config(&principal(who), shows_all);
         assert_eq!(found, (json!(bases), uploaders.clone()), "{who}");
     }
-    let mirror_url = "https://u:p%40w@upstream.example/simple/?at=a@b";
+    let mirror_url = "https://u:p%40w@upstream.example/simple/a@b/";
     world.create("alice/mirror", json!({"type": "mirror", "mirror_url": mirror_url}));
     let stage = world.snapshot.stage("alice/mirror").expect("a stage");
-    for (who, shows_all, url) in [
-        ("carol", false, "https://upstream.example/simple/?at=a@b"),
-        ("alice", false, mirror_url),
-        ("carol", true, mirror_url),
-    ] {
+    for (who, shows_all) in [("carol", false), ("alice", false), ("carol", true)] {
+        let url = "https://***@upstream.example/simple/a@b/";
         let who = principal(who);
         let view = View { shows_all, ..viewed_by(&world, &who) };
         let config = IndexConfig { stage, has_projects: false, view };

@@ -123,11 +123,6 @@ impl ConfigEdit {
         });
     }
 
-    /// Whether the edit asks for a mirror.
-    pub fn is_of_mirror(&self) -> bool {
-        matches!(self.type_(), Ok(Some("mirror")))
-    }
-
     /// The type that the edit asks for, if it names one.
     pub(super) fn type_(&self) -> Result<Option<&str>, ConfigError> {
         let mut found = None;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::edit::Operation;
 use super::{
     ConfigEdit, ConfigError, MirrorSettings, StageConfig, StageKind, UploadSettings,
-    WhitelistInheritance,
+    WhitelistInheritance, without_credentials,
 };
 use crate::{ProjectName, StageName};
 
@@ -131,7 +131,14 @@ pub(super) fn edited(
             .then_some(if settings.strangers_add_test_results { EVERYBODY } else { USERS })
             .map(|everybody| json!([everybody]));
         let slot = own.or(of_server.as_ref());
+        let is_as_shown = |value: &Value| {
+            let own = own.and_then(Value::as_str);
+            form == Form::Url
+                && value.as_str().map(str::trim) == own.map(without_credentials).as_deref()
+        };
         let next = match operation {
+            // A client that sends back the URL as it was shown, without its credentials, does not change it.
+            Operation::Set(_, value) if is_as_shown(value) => continue,
             Operation::Set(_, value) => Some(normal(key, form, value, &base_is_known)?),
             // In an object, null resets a setting to its default. In a list, devpi refuses that.
             Operation::Drop(_) => match defaults.get(key) {
@@ -280,6 +287,23 @@ fn check_bounds(key: &str, value: &Value) -> Result<(), ConfigError> {
         Err(ConfigError::Value(text))
     };
     match value {
+        Value::String(text) if key == "mirror_url" => {
+            let url = url::Url::parse(text).ok().filter(|url| url.has_host());
+            let refused = |what: &str| {
+                let shown = cut(&without_credentials(text));
+                Err(ConfigError::Value(format!("'{key}' cannot be {shown}: {what}")))
+            };
+            match url {
+                None => refused("a URL with a host was expected"),
+                Some(url) if url.query().is_some() || url.fragment().is_some() => {
+                    refused("a URL without a query and a fragment was expected")
+                }
+                Some(url) if url.username() == "***" => refused(
+                    "`***` stands for credentials that are not shown; the credentials themselves were expected",
+                ),
+                Some(_) => Ok(()),
+            }
+        }
         _ if key == "custom_data" => match is_deeper(value, NESTING_MAX) {
             true => too_much("deeply nested", NESTING_MAX, "levels"),
             false => Ok(()),

@@ -1,5 +1,7 @@
 //! Release files, and what else lies under `+f`: by range, for ever, or gone.
 
+pub(super) mod mirrored;
+
 use std::time::SystemTime;
 
 use axum::body::Body;
@@ -73,7 +75,10 @@ pub(super) async fn download_file(
         FileLookup::Gone => {
             Ok(reply::refusal(ask, StatusCode::GONE, "file existed, deleted in later serial"))
         }
-        FileLookup::Absent => none(),
+        FileLookup::Absent => match pypi::upstream::Place::of_digest(&path.names) {
+            Some(place) => Ok(mirrored::answered(ask, stage, place).await?),
+            None => none(),
+        },
     }
 }
 

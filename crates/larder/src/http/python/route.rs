@@ -33,7 +33,10 @@ impl Project {
     }
 }
 
-/// The names after `+f`, `+e`, `+doc` or `+toxresults`.
+/// The names of paths that those of a file follow.
+const ABOVE_FILES: [&str; 6] = ["+f", "+e", "+upstream", "+doc", "+d", "+toxresults"];
+
+/// The names after one of [`ABOVE_FILES`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FilePath {
     pub(super) names: Vec<String>,
@@ -76,8 +79,7 @@ impl Route {
         let (user, index, project) = (name("{user}"), name("{index}"), name("{project}"));
         let stage = if index.is_empty() { String::new() } else { format!("{user}/{index}") };
         let end = names.len() - usize::from(place.path.ends_with("/+yank"));
-        let is_above_file =
-            |name: &String| matches!(name.as_str(), "+f" | "+e" | "+doc" | "+d" | "+toxresults");
+        let is_above_file = |name: &String| ABOVE_FILES.contains(&name.as_str());
         let word = names[..end].iter().position(is_above_file);
         let file = word.map(|at| FilePath::of(&names[at + 1..end]));
         Some(Route {
@@ -152,6 +154,8 @@ mod tests {
         check("POST", "/u/i/+f/a/b/c/+yank", YankFile, "u/i   a/b/c");
         check("DELETE", "/u/i/+f/a", DeleteFile, "u/i   a");
         check("GET", "/u/i/+e/a/b", FindExternalFile, "u/i   a/b");
+        let path = "/u/i/+upstream/files.example:8443/a%20b/p.whl";
+        check("GET", path, FindUpstreamFile, "u/i   files.example:8443/a b/p.whl");
         check("GET", "/u/i/p/1.0/+doc", ShowDocumentation, "u/i p 1.0");
         check("GET", "/u/i/p/1.0/+doc/a/b.html", ShowDocumentation, "u/i p 1.0 a/b.html");
         check("GET", "/u/i/p/1.0/+d/a", ShowDocumentation, "u/i p 1.0 a");
@@ -184,6 +188,8 @@ mod tests {
             "/u/+f/x",
             "/u/i/+f",
             "/u/i/+x",
+            "/u/i/+upstream",
+            "/u/i/+upstream/h/%2e%2e/x",
             "/u/i/../x",
             "/u/%2e%2e/x",
             "/u/a%2Fb",

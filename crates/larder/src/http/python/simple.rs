@@ -1,5 +1,7 @@
 //! The simple pages: from memory where they are finished, and made once where they are not.
 
+pub(super) mod mirrored;
+
 use std::sync::Arc;
 
 use ::reply::Encoding;
@@ -169,7 +171,7 @@ fn no_project(ask: &Ask, project: &Project) -> Response {
     reply::refusal(ask, StatusCode::NOT_FOUND, &text)
 }
 
-/// `POST` of `…/refresh`: to the page; what is in a stage is always fresh.
+/// `POST` of `…/refresh`: to the page; what is in a stage is always fresh, and upstreams of mirrors are asked anew.
 pub(super) async fn refresh_page(
     ask: &Ask,
     stage: &str,
@@ -180,6 +182,7 @@ pub(super) async fn refresh_page(
         return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     }
     let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
+    mirrored::refresh(ask, stage, name).await?;
     let names: Vec<&str> = ask.path.split('/').take(3).collect();
     Ok(redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))))
 }
@@ -211,8 +214,14 @@ async fn page(
     let (pages, index) = (&ask.app.pages, &ask.stored.index);
     let page = match pages.ready(index, request) {
         Some(page) => Ok(page),
-        // Making one may take long: other requests of this thread move on to another.
-        None => tokio::task::block_in_place(|| pages.page(index, request)),
+        None => {
+            // Pages with a mirror among their stages are never among these.
+            if let Some(order) = ResolutionOrder::of(index, stage).filter(|it| it.has_mirror()) {
+                return Ok(mirrored::page(ask, &order, project, request, &wanted).await?);
+            }
+            // Making one may take long: other requests of this thread move on to another.
+            tokio::task::block_in_place(|| pages.page(index, request))
+        }
     };
     let page = match page {
         Ok(page) => page,

@@ -51,10 +51,6 @@ pub(super) fn named(stage: &str) -> Result<StageName, Refused> {
     stage.parse().map_err(|error: pypi::StageNameError| rule(StatusCode::BAD_REQUEST, error))
 }
 
-/// Why no mirror is made.
-pub(crate) const NO_MIRRORS: &str = "an index of `type=mirror` cannot be made: this version fetches nothing from an upstream, so \
-     it would stay empty. Name the upstream in the settings of your installers, beside this index";
-
 /// `GET /{user}/{index}`, as JSON.
 pub(super) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let text = || format!("The stage {stage} could not be found.");
@@ -97,9 +93,6 @@ pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     }
     check_keeper(ask, &principal, &name, "create")?;
     let (edit, _json) = parsed_edit(ask, &principal, body).await?;
-    if edit.is_of_mirror() {
-        return Err(rule(StatusCode::BAD_REQUEST, NO_MIRRORS));
-    }
     let config = committed(ask, |basis| {
         check_keeper(ask, basis.principal(), &name, "create")?;
         let stored = basis.stored();

@@ -120,7 +120,10 @@ async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
     let index = &ask.stored.index;
     let is_file = matches!(
         route.place.first(),
-        Endpoint::DownloadFile | Endpoint::YankFile | Endpoint::FindExternalFile
+        Endpoint::DownloadFile
+            | Endpoint::YankFile
+            | Endpoint::FindExternalFile
+            | Endpoint::FindUpstreamFile
     );
     if is_file {
         return match index.stage(name) {

@@ -46,7 +46,13 @@ fn check_life(running: &Running, way: &Way<'_>) {
     way.fails("index set team/dev colour", 2, "`key=value`, `key+=value`");
     way.fails("index set team/dev", 2, "KEY=VALUE was expected");
     way.fails("index add nobody-here", 2, "nobody-here");
-    way.fails("index add team/pypi type=mirror", 1, "`type=mirror` cannot be made");
+    way.fails("index add team/pypi type=mirror", 1, "a mirror needs `mirror_url`");
+    let url = "mirror_url=https://me:s3cret@upstream.example/simple/";
+    way.prints(&format!("index add team/pypi type=mirror {url}"), "made the index team/pypi");
+    let shown = way.run("index show team/pypi").stdout;
+    assert!(shown.contains("https://***@upstream.example/simple/"), "{shown}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+    way.prints("index remove team/pypi", "removed the index team/pypi");
     way.fails("index remove team/prod", 1, "non-volatile, cannot delete; --force removes it");
     way.prints("index remove team/prod --force", "removed the index team/prod");
     way.prints("index remove team/dev", "removed the index team/dev");

@@ -326,26 +326,6 @@ fn whoever_expects_to_continue_is_told_before_the_body_is_sent() {
     assert_eq!(super::Response::read(&mut stream, false).status, 401);
 }
 
-#[test]
-fn mirrors_are_not_made() {
-    let index = Index::start();
-    let url = "https://upstream.example/simple/";
-    for config in [
-        json!({"type": "mirror", "mirror_url": url}),
-        json!({"type": "mirror"}),
-        json!(["type=mirror"]),
-    ] {
-        let refused = index.alice().json().send("PUT", "/alice/mirror", config);
-        assert_eq!(refused.status, 400, "{}", refused.text());
-        let text = refused.json()["message"].as_str().unwrap_or_default().to_owned();
-        assert!(
-            text.contains("`type=mirror` cannot be made") && text.contains("installers"),
-            "{text}"
-        );
-    }
-    assert_eq!(index.anybody().json().get("/alice/mirror").status, 404);
-}
-
 /// Who learns first that an index is there already.
 #[test]
 fn an_index_that_is_there_is_a_conflict_for_whoever_may_see_it() {

@@ -1,0 +1,128 @@
+//! Files of mirrors: below `+upstream`, and below devpi's `+f` and `+e`.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION};
+use http::{HeaderValue, Method, StatusCode};
+use pypi::Stage;
+use pypi::upstream::Place;
+
+use super::{content_type, insert_headers};
+use crate::http::error::HttpError;
+use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use crate::http::python::ask::Ask;
+use crate::http::python::project::admit_to_file;
+use crate::http::python::reply;
+use crate::http::python::rights::About;
+use crate::http::python::route::FilePath;
+use crate::http::python::simple::mirrored::failed;
+use crate::http::python::write::Refused;
+use crate::mirrors::{Body as Source, FileAnswer, MirroredFile, Trouble};
+
+/// For a file whose digest upstream does not name: it may change under its URL.
+const CHANGING: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
+const CHANGING_PRIVATE: HeaderValue =
+    HeaderValue::from_static("private, max-age=0, must-revalidate");
+
+/// What is at this place below a stage, which may be none or no mirror.
+pub(in crate::http::python) async fn find(
+    ask: &Ask,
+    stage: &str,
+    path: &FilePath,
+    place: Option<Place<'_>>,
+) -> Result<Response, Refused> {
+    let none = || Ok(reply::refusal(ask, StatusCode::NOT_FOUND, "no such file"));
+    let Some(stage) = ask.stored.index.stage(stage) else { return none() };
+    admit_to_file(ask, stage, About::File(path)).await?;
+    match place {
+        Some(place) => Ok(answered(ask, stage, place).await?),
+        None => none(),
+    }
+}
+
+/// What is at this place, for somebody who may read the stage.
+pub(super) async fn answered(
+    ask: &Ask,
+    stage: &Stage,
+    place: Place<'_>,
+) -> Result<Response, HttpError> {
+    let none = || Ok(reply::refusal(ask, StatusCode::NOT_FOUND, "no such file"));
+    let mirrors = &ask.app.mirrors;
+    let Some(mirror) = mirrors.of(stage) else { return none() };
+    let name = stage.name().as_str();
+    let is_head = ask.head.method == Method::HEAD;
+    let failed = |trouble: Trouble| failed(name, &trouble);
+    match mirrors.file(&mirror, place, is_head).await.map_err(failed)? {
+        FileAnswer::Absent => none(),
+        FileAnswer::Elsewhere(url) => {
+            let mut response = StatusCode::FOUND.into_response();
+            if let Ok(url) = HeaderValue::try_from(url) {
+                response.headers_mut().insert(LOCATION, url);
+            }
+            Ok(response)
+        }
+        FileAnswer::File(file) => {
+            send(ask, file, place.filename(), stage.config().is_public()).await.map_err(failed)
+        }
+    }
+}
+
+async fn send(
+    ask: &Ask,
+    mut file: MirroredFile,
+    filename: &str,
+    is_public: bool,
+) -> Result<Response, Trouble> {
+    let request = &ask.head.headers;
+    // A part can be cut out only of a file whose size and digest are known.
+    let is_part_wanted = request.contains_key(http::header::RANGE);
+    if let Source::Arriving(arriving) = &mut file.body
+        && is_part_wanted
+        && (file.size_bytes.is_none() || file.sha256.is_none())
+    {
+        let (size_bytes, sha256) = arriving.whole().await?;
+        (file.size_bytes, file.sha256) = (Some(size_bytes), Some(sha256));
+    }
+    let etag = file.sha256.as_ref().map(|sha256| format!("\"sha256-{sha256}\""));
+    let tag = etag.as_deref().unwrap_or_default();
+    let mut response = match (&etag, file.size_bytes) {
+        (Some(etag), _) if is_current(request, etag, file.modified_at) => {
+            StatusCode::NOT_MODIFIED.into_response()
+        }
+        (Some(etag), Some(size_bytes)) => {
+            let (start, end, status) = match wanted(request, etag, file.modified_at, size_bytes) {
+                Wanted::Whole => (0, size_bytes, StatusCode::OK),
+                Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
+                Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
+            };
+            let body = Body::from_stream(file.body.stream(start, Some(end)));
+            let mut response = (status, [(CONTENT_LENGTH, end - start)], body).into_response();
+            if status == StatusCode::PARTIAL_CONTENT {
+                content_range(response.headers_mut(), start, end, size_bytes);
+            }
+            response
+        }
+        (_, Some(size_bytes)) => {
+            let body = Body::from_stream(file.body.stream(0, Some(size_bytes)));
+            ([(CONTENT_LENGTH, size_bytes)], body).into_response()
+        }
+        (_, None) => Body::from_stream(file.body.stream(0, None)).into_response(),
+    };
+    insert_headers(
+        response.headers_mut(),
+        tag,
+        file.modified_at,
+        content_type(filename),
+        is_public,
+    );
+    let headers = response.headers_mut();
+    if etag.is_some() {
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    } else {
+        headers.remove(ETAG);
+    }
+    if !file.is_immutable {
+        headers.insert(CACHE_CONTROL, if is_public { CHANGING } else { CHANGING_PRIVATE });
+    }
+    Ok(response)
+}

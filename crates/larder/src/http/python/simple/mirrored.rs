@@ -1,0 +1,202 @@
+//! Pages of stages that are mirrors or inherit from some: made of what is known of the upstreams.
+//!
+//! Who may not read the stage has upstream asked nothing. A page is finished once for each state of the stages and of what
+//! their upstreams say.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::header::{CACHE_CONTROL, WARNING};
+use http::{HeaderValue, StatusCode};
+use pypi::{
+    FromUpstream, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
+    ResolutionOrder, Stage, StageName, merged_list, merged_page,
+};
+use reply::Reply;
+
+use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, respond};
+use crate::http::error::HttpError;
+use crate::http::negotiation::accepted_encoding;
+use crate::http::python::ask::Ask;
+use crate::http::python::project::admit;
+use crate::http::python::reply as answer;
+use crate::http::python::rights::{About, refused_reader};
+use crate::http::respond::{Conditions, respond_now};
+use crate::mirrors::{FinishedKey, Found, Known, Trouble};
+
+/// For what upstream has not confirmed in time: nobody keeps it.
+const STALE: HeaderValue =
+    HeaderValue::from_static("max-age=0, must-revalidate, no-cache, no-store");
+const WARNING_STALE: HeaderValue = HeaderValue::from_static("110 larder \"Response is Stale\"");
+
+/// A mirror, and what is known of it.
+type Heard<'stage> = (&'stage Arc<Stage>, Arc<Known>);
+
+/// The error of a mirror whose upstream has never told.
+pub(in crate::http::python) fn failed(stage: &str, trouble: &Trouble) -> HttpError {
+    let text = format!("the mirror {stage} has no answer of its upstream: {trouble}");
+    match trouble.is_busy {
+        true => HttpError::unavailable(text, 2),
+        false => HttpError::new(StatusCode::BAD_GATEWAY, text),
+    }
+}
+
+/// The page of a stage with mirrors in its `order`.
+pub(super) async fn page(
+    ask: &Ask,
+    order: &ResolutionOrder<'_>,
+    project: Option<&ProjectName>,
+    request: PageRequest<'_>,
+    wanted: &Wanted,
+) -> Result<Response, HttpError> {
+    let about = project.map_or(About::Whole, |name| About::Project(Some(name)));
+    admit(ask, order, about).await?;
+    let blocked = order.mirrors_of(request.project).blocked;
+    let (heard, is_stale) = match project {
+        Some(project) => project_of(ask, order, project, false).await?,
+        None => lists_of(ask, order).await?,
+    };
+    let stamp = match request.project {
+        "" => order.list_stamp(),
+        project => order.project_stamp(project),
+    };
+    let versions: Vec<u64> = heard.iter().map(|(_, known)| known.version).collect();
+    let key = FinishedKey {
+        stage: request.stage.into(),
+        project: request.project.into(),
+        form: request.form,
+        depth: request.depth,
+    };
+    let render = |links| rendered(order, project, request.form, &heard, &blocked, links);
+    let missing = || {
+        let none = NoPage::NoProject(request.project.to_owned());
+        Ok(answer::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()))
+    };
+    if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
+        let Some(reply) = tokio::task::block_in_place(|| render(Links::Absolute(&ask.root_url)))
+        else {
+            return missing();
+        };
+        let is_public = order.readers().is_empty();
+        let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
+        let mut response = respond_now(reply, StatusCode::OK, &conditions);
+        let headers = response.headers_mut();
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
+        headers.insert(http::header::VARY, wanted.varies());
+        headers.insert(CACHE_CONTROL, if is_public { PUBLIC } else { PRIVATE });
+        return Ok(marked(response, is_stale));
+    }
+    let mirrors = &ask.app.mirrors;
+    let finished = match mirrors.finished(&key, stamp, &versions) {
+        Some(finished) => finished,
+        None => {
+            let made = tokio::task::block_in_place(|| {
+                let reply = render(Links::Depth(request.depth))?;
+                Some(Page::finished(reply, order, request))
+            });
+            let Some(page) = made else { return missing() };
+            mirrors.finish(key, page, stamp, versions)
+        }
+    };
+    let page = &finished.page;
+    if !page.is_public() {
+        let principal = ask.principal().await?;
+        if !page.admits(&principal, request) {
+            let own = ask.stored.index.stage(request.stage).map(|own| &**own);
+            return Err(refused_reader(&principal, own, request.portion()));
+        }
+    }
+    let encoding = accepted_encoding(&ask.head.headers);
+    if !page.body().has(encoding) {
+        tokio::task::block_in_place(|| page.body().form(encoding));
+    }
+    Ok(marked(respond(&ask.head.headers, page, wanted, encoding), is_stale))
+}
+
+fn marked(mut response: Response, is_stale: bool) -> Response {
+    if is_stale {
+        response.headers_mut().insert(CACHE_CONTROL, STALE);
+        response.headers_mut().insert(WARNING, WARNING_STALE);
+    }
+    response
+}
+
+/// The page; `None` if neither the stages nor the upstreams have the project.
+fn rendered(
+    order: &ResolutionOrder<'_>,
+    project: Option<&ProjectName>,
+    form: PageForm,
+    heard: &[Heard<'_>],
+    blocked: &[&StageName],
+    links: Links<'_>,
+) -> Option<Reply> {
+    let Some(project) = project else {
+        let lists: Vec<_> = heard
+            .iter()
+            .filter_map(|(mirror, known)| Some((mirror.name(), &**known.names()?)))
+            .collect();
+        return Some(merged_list(order, &lists, form, links));
+    };
+    let own = order.project(project.as_str());
+    let upstream: Vec<FromUpstream<'_>> = heard
+        .iter()
+        .filter_map(|(mirror, known)| Some(FromUpstream { mirror, page: known.page()? }))
+        .collect();
+    if own.is_none() && upstream.is_empty() {
+        return None;
+    }
+    let merged = MergedPage { order, own: own.as_ref(), upstream: &upstream, blocked, project };
+    Some(merged_page(&merged, form, links))
+}
+
+/// What the mirrors know of a project, of those that are asked for it.
+async fn project_of<'order>(
+    ask: &Ask,
+    order: &ResolutionOrder<'order>,
+    project: &ProjectName,
+    is_forced: bool,
+) -> Result<(Vec<Heard<'order>>, bool), HttpError> {
+    let mirrors = &ask.app.mirrors;
+    let (mut heard, mut is_any_stale) = (Vec::new(), false);
+    for stage in order.mirrors_of(project.as_str()).asked {
+        let Some(mirror) = mirrors.of(stage) else { continue };
+        let found = mirrors.project(&mirror, project, is_forced).await;
+        let Found { known, is_stale } =
+            found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
+        is_any_stale |= is_stale;
+        heard.push((stage, known));
+    }
+    Ok((heard, is_any_stale))
+}
+
+/// What the mirrors know of the list of projects.
+async fn lists_of<'order>(
+    ask: &Ask,
+    order: &ResolutionOrder<'order>,
+) -> Result<(Vec<Heard<'order>>, bool), HttpError> {
+    let mirrors = &ask.app.mirrors;
+    let (mut heard, mut is_any_stale) = (Vec::new(), false);
+    for stage in order.mirrors() {
+        let Some(mirror) = mirrors.of(stage) else { continue };
+        let found = mirrors.list(&mirror).await;
+        let found = found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
+        let Some(Found { known, is_stale }) = found else { continue };
+        is_any_stale |= is_stale;
+        heard.push((stage, known));
+    }
+    Ok((heard, is_any_stale))
+}
+
+/// Asks the upstreams for the project anew, for somebody who may read it.
+pub(super) async fn refresh(
+    ask: &Ask,
+    stage: &str,
+    project: &ProjectName,
+) -> Result<(), HttpError> {
+    let Some(order) = ResolutionOrder::of(&ask.stored.index, stage) else { return Ok(()) };
+    if order.has_mirror() {
+        admit(ask, &order, About::Project(Some(project))).await?;
+        project_of(ask, &order, project, true).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! Mirrors: indexes whose content comes from an upstream, and the cache of what it said.
+//!
+//! ```text
+//! stage of the type `mirror` ─► Mirror ─► known:    pages and lists ─► memory ─► disk ─► upstream, once
+//!                                    └──► download: files           ─► disk ─► upstream, once, streamed meanwhile
+//! ```
+//!
+//! What is mirrored is a cache and not a record: it is in no log of serials, and may be lost without loss. What is right
+//! to show of it is decided by `pypi::upstream` and `pypi::ResolutionOrder::mirrors_of`; here are clock, disk and network.
+
+mod disk;
+mod download;
+mod flights;
+mod known;
+mod upstream;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pypi::upstream::Breaker;
+use pypi::{Page, PageForm, Stage};
+use record::{Digest, Serial};
+use tokio::sync::Semaphore;
+
+use self::disk::Disk;
+use self::download::Downloads;
+use self::flights::Flights;
+use self::known::Subject;
+use self::upstream::{Origin, Upstream};
+use net::Egress;
+
+pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
+pub(crate) use self::known::{Found, Known};
+pub(crate) use self::upstream::Trouble;
+
+/// Pages and lists that are asked for at once, of all upstreams together; further requests wait.
+const ASKING_MAX: usize = 64;
+
+/// What mirrors may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// Memory for pages, finished and not; half of it is for what upstreams say. In bytes.
+    pub(crate) memory_bytes_max: u64,
+    /// Disk for pages, lists and files, in bytes.
+    pub(crate) disk_bytes_max: u64,
+    /// How long a page is fresh if its mirror does not say.
+    pub(crate) expiry: Duration,
+}
+
+/// All mirrors of this process.
+pub(crate) struct Mirrors {
+    budget: Budget,
+    disk: Disk,
+    upstream: Upstream,
+    mirrors: Mutex<HashMap<String, Arc<Mirror>>>,
+    pages: quick_cache::sync::Cache<Digest, Arc<Known>, KnownWeight>,
+    finished: quick_cache::sync::Cache<FinishedKey, Arc<Finished>, FinishedWeight>,
+    flights: Flights<Arc<Known>>,
+    downloads: Downloads,
+    asking: Semaphore,
+    versions: AtomicU64,
+    started_at: Instant,
+    counters: Counters,
+}
+
+/// What mirrors count.
+#[derive(Default)]
+struct Counters {
+    requests: AtomicU64,
+    failures: AtomicU64,
+    stale: AtomicU64,
+}
+
+/// The counts of [`Mirrors`], for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Requests to upstreams.
+    pub(crate) requests: u64,
+    /// Those that failed.
+    pub(crate) failures: u64,
+    /// Pages and lists that were served although upstream had not confirmed them in time.
+    pub(crate) stale: u64,
+    /// Bytes of the cache on disk.
+    pub(crate) disk_bytes: u64,
+    /// Mirrors whose last request to their upstream failed.
+    pub(crate) failing: u64,
+}
+
+/// A stage of the type `mirror`, as it is configured now.
+pub(crate) struct Mirror {
+    /// Its name.
+    pub(crate) stage: String,
+    /// Whether files are redirected to rather than served.
+    pub(crate) redirects_files: bool,
+    origin: Origin,
+    /// Names the stage, its upstream and what it takes from it: another configuration has another cache.
+    identity: String,
+    expiry: Duration,
+    has_no_list: bool,
+    ignores_serials: bool,
+    provides_metadata: Option<bool>,
+    /// The list is never driven out by pages.
+    names: Mutex<Option<Arc<Known>>>,
+    health: Mutex<Health>,
+}
+
+#[derive(Default)]
+struct Health {
+    breaker: Breaker,
+    trouble: Option<String>,
+}
+
+/// A finished page, and what it was made of.
+pub(crate) struct Finished {
+    /// The page.
+    pub(crate) page: Arc<Page>,
+    stamp: Serial,
+    versions: Box<[u64]>,
+}
+
+/// Which finished page: stage, project (empty: the list), form, depth.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FinishedKey {
+    /// The stage.
+    pub(crate) stage: Box<str>,
+    /// The project; empty for the list.
+    pub(crate) project: Box<str>,
+    /// The form.
+    pub(crate) form: PageForm,
+    /// The depth of its URL.
+    pub(crate) depth: u8,
+}
+
+#[derive(Clone)]
+struct KnownWeight;
+
+impl quick_cache::Weighter<Digest, Arc<Known>> for KnownWeight {
+    fn weight(&self, _: &Digest, known: &Arc<Known>) -> u64 {
+        known.memory_bytes()
+    }
+}
+
+#[derive(Clone)]
+struct FinishedWeight;
+
+impl quick_cache::Weighter<FinishedKey, Arc<Finished>> for FinishedWeight {
+    fn weight(&self, _: &FinishedKey, finished: &Arc<Finished>) -> u64 {
+        // Encodings are added later.
+        finished.page.reply().body.len() as u64 * 19 / 10 + 1024
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn milliseconds(time: std::time::SystemTime) -> i64 {
+    let since = time.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Mirrors {
+    /// Opens the cache in `directory`.
+    ///
+    /// # Errors
+    /// If there can be no client.
+    pub(crate) fn open(
+        directory: &Path,
+        budget: Budget,
+        egress: Egress,
+    ) -> anyhow::Result<Mirrors> {
+        let known_bytes = budget.memory_bytes_max / 2;
+        let finished_bytes = budget.memory_bytes_max - known_bytes;
+        let items =
+            |bytes: u64| usize::try_from(bytes / 16_384).unwrap_or(usize::MAX).clamp(16, 1 << 20);
+        Ok(Mirrors {
+            budget,
+            disk: Disk::open(directory, budget.disk_bytes_max),
+            upstream: Upstream::new(egress)?,
+            mirrors: Mutex::default(),
+            pages: quick_cache::sync::Cache::with_weighter(
+                items(known_bytes),
+                known_bytes,
+                KnownWeight,
+            ),
+            finished: quick_cache::sync::Cache::with_weighter(
+                items(finished_bytes),
+                finished_bytes,
+                FinishedWeight,
+            ),
+            flights: Flights::default(),
+            downloads: Downloads::default(),
+            asking: Semaphore::new(ASKING_MAX),
+            versions: AtomicU64::new(0),
+            started_at: Instant::now(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The mirror of this stage; `None` if it is none, or names no upstream.
+    pub(crate) fn of(&self, stage: &Stage) -> Option<Arc<Mirror>> {
+        let settings = stage.config().mirror()?;
+        let url = settings.mirror_url.as_deref()?;
+        let name = stage.name().as_str();
+        let expiry = settings.mirror_cache_expiry;
+        let expiry =
+            expiry.map_or(self.budget.expiry, |seconds| Duration::from_secs(seconds.into()));
+        let (has_no_list, ignores_serials, redirects_files) = (
+            settings.mirror_no_project_list.unwrap_or_default(),
+            settings.mirror_ignore_serial_header.unwrap_or_default(),
+            settings.mirror_use_external_urls.unwrap_or_default(),
+        );
+        let provides_metadata = settings.mirror_provides_core_metadata;
+        let mut mirrors = lock(&self.mirrors);
+        // Any change makes another mirror. One with the same identity finds what the one before has left on disk.
+        if let Some(mirror) = mirrors.get(name)
+            && mirror.is_of(url, provides_metadata)
+            && mirror.expiry == expiry
+            && mirror.has_no_list == has_no_list
+            && mirror.ignores_serials == ignores_serials
+            && mirror.redirects_files == redirects_files
+        {
+            return Some(mirror.clone());
+        }
+        let mirror = Arc::new(Mirror {
+            stage: name.to_owned(),
+            redirects_files,
+            origin: Origin::parse(url)?,
+            identity: identity(name, url, provides_metadata),
+            expiry,
+            has_no_list,
+            ignores_serials,
+            provides_metadata,
+            names: Mutex::default(),
+            health: Mutex::default(),
+        });
+        mirrors.insert(name.to_owned(), mirror.clone());
+        Some(mirror)
+    }
+
+    /// A finished page that is made of exactly this.
+    pub(crate) fn finished(
+        &self,
+        key: &FinishedKey,
+        stamp: Serial,
+        versions: &[u64],
+    ) -> Option<Arc<Finished>> {
+        let found = self.finished.get(key)?;
+        (found.stamp == stamp && *found.versions == *versions).then_some(found)
+    }
+
+    /// Keeps a finished page that is made of this.
+    pub(crate) fn finish(
+        &self,
+        key: FinishedKey,
+        page: Page,
+        stamp: Serial,
+        versions: Vec<u64>,
+    ) -> Arc<Finished> {
+        let finished = Arc::new(Finished { page: page.into(), stamp, versions: versions.into() });
+        self.finished.insert(key, finished.clone());
+        finished
+    }
+
+    /// The counts, for metrics.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            requests: self.counters.requests.load(Relaxed),
+            failures: self.counters.failures.load(Relaxed),
+            stale: self.counters.stale.load(Relaxed),
+            disk_bytes: self.disk.bytes(),
+            failing: self.troubles().len() as u64,
+        }
+    }
+
+    /// The mirrors whose last request to their upstream failed, and why.
+    pub(crate) fn troubles(&self) -> Vec<(String, String)> {
+        let mirrors = lock(&self.mirrors);
+        let mut troubles: Vec<(String, String)> = mirrors
+            .values()
+            .filter_map(|mirror| Some((mirror.stage.clone(), mirror.trouble()?)))
+            .collect();
+        troubles.sort();
+        troubles
+    }
+
+    fn next_version(&self) -> u64 {
+        self.versions.fetch_add(1, Relaxed) + 1
+    }
+
+    fn in_memory(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<Known>> {
+        match subject {
+            Subject::List => lock(&mirror.names).clone(),
+            Subject::Project(name) => self.pages.get(&mirror.key(&format!("page/{name}"))),
+        }
+    }
+
+    fn remember(&self, mirror: &Mirror, subject: &Subject, known: Arc<Known>) {
+        match subject {
+            Subject::List => *lock(&mirror.names) = Some(known),
+            Subject::Project(name) => self.pages.insert(mirror.key(&format!("page/{name}")), known),
+        }
+    }
+}
+
+fn identity(name: &str, url: &str, provides_metadata: Option<bool>) -> String {
+    // The URL may have credentials, which are not to be found out from names of files.
+    Digest::of(format!("{name}\n{url}\n{provides_metadata:?}").as_bytes()).to_string()
+}
+
+impl Mirror {
+    fn is_of(&self, url: &str, provides_metadata: Option<bool>) -> bool {
+        self.identity == identity(&self.stage, url, provides_metadata)
+    }
+
+    /// What something of this mirror is found by on disk and in memory.
+    fn key(&self, name: &str) -> Digest {
+        Digest::of(format!("{}\n{name}", self.identity).as_bytes())
+    }
+
+    fn may_ask(&self, now: Duration) -> bool {
+        lock(&self.health).breaker.admits(now)
+    }
+
+    fn succeeded(&self) {
+        let mut health = lock(&self.health);
+        health.breaker.succeeded();
+        if health.trouble.take().is_some() {
+            tracing::info!(mirror = self.stage, "the upstream answers again");
+        }
+    }
+
+    fn failed(&self, now: Duration, trouble: &Trouble) {
+        let mut health = lock(&self.health);
+        health.breaker.failed(now);
+        let text = trouble.to_string();
+        // Once for each kind of trouble.
+        if health.trouble.as_ref() != Some(&text) {
+            tracing::warn!(
+                mirror = self.stage,
+                trouble = text,
+                "an upstream has failed; what is known stays"
+            );
+        }
+        health.trouble = Some(text);
+    }
+
+    fn trouble(&self) -> Option<String> {
+        lock(&self.health).trouble.clone()
+    }
+}

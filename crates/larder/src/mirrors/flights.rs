@@ -1,0 +1,101 @@
+//! [`Flights`]: work that is done once for all who wait for it, and goes on when they leave.
+//!
+//! key -> the flight that is under way, or a new one in a task of its own -> its outcome, for everybody.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use super::upstream::Trouble;
+
+/// Most flights at once; further ones are refused.
+const FLIGHTS_MAX: usize = 4096;
+
+/// What a flight brings.
+pub(super) type Outcome<T> = Result<T, Trouble>;
+
+type Landing<T> = watch::Receiver<Option<Outcome<T>>>;
+
+/// All flights that are under way.
+pub(super) struct Flights<T> {
+    under_way: Arc<Mutex<HashMap<Arc<str>, Landing<T>>>>,
+}
+
+/// One that is under way, or has landed already.
+pub(super) enum Flight<T> {
+    Landed(T),
+    Waiting(Landing<T>),
+}
+
+/// Takes a flight out when it has landed, also by a panic.
+struct UnderWay<T> {
+    flights: Arc<Mutex<HashMap<Arc<str>, Landing<T>>>>,
+    key: Arc<str>,
+}
+
+impl<T> Drop for UnderWay<T> {
+    fn drop(&mut self) {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+impl<T> Default for Flights<T> {
+    fn default() -> Flights<T> {
+        Flights { under_way: Arc::default() }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Flights<T> {
+    /// The flight for `key`. `landed` looks once more whether a flight has ended since the caller looked: whatever work
+    /// brings must be where `landed` finds it before `work` ends.
+    pub(super) fn join<W>(
+        &self,
+        key: &Arc<str>,
+        landed: impl FnOnce() -> Option<T>,
+        work: impl FnOnce() -> W,
+    ) -> Outcome<Flight<T>>
+    where
+        W: Future<Output = Outcome<T>> + Send + 'static,
+    {
+        let mut flights = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(flight) = flights.get(key) {
+            return Ok(Flight::Waiting(flight.clone()));
+        }
+        if let Some(found) = landed() {
+            return Ok(Flight::Landed(found));
+        }
+        if flights.len() >= FLIGHTS_MAX {
+            return Err(Trouble::busy("too many requests wait for upstreams"));
+        }
+        let (sender, receiver) = watch::channel(None);
+        flights.insert(key.clone(), receiver.clone());
+        let under_way = UnderWay { flights: self.under_way.clone(), key: key.clone() };
+        let work = work();
+        tokio::spawn(async move {
+            let outcome = work.await;
+            // Whoever comes from now on finds what it brought.
+            drop(under_way);
+            sender.send_replace(Some(outcome));
+        });
+        Ok(Flight::Waiting(receiver))
+    }
+}
+
+impl<T: Clone> Flight<T> {
+    /// Waits for the outcome.
+    pub(super) async fn landed(self) -> Outcome<T> {
+        let mut landing = match self {
+            Flight::Landed(found) => return Ok(found),
+            Flight::Waiting(landing) => landing,
+        };
+        match landing.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(failed())),
+            Err(_) => Err(failed()),
+        }
+    }
+}
+
+fn failed() -> Trouble {
+    Trouble::new("the request to the upstream has ended without an outcome; it has been logged")
+}

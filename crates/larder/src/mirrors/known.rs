@@ -1,0 +1,475 @@
+//! What is known of an upstream: its pages and its list of projects, and how they become known.
+//!
+//! subject -> memory -> disk -> the upstream, once for everybody who waits. What is fresh is served from memory; what
+//! ages is confirmed in the background; what has expired is confirmed first, and served as stale if upstream does not
+//! answer in time or fails. Only what was never known is an error.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use pypi::ProjectName;
+use pypi::upstream::{CoreMetadata, Standing, UpstreamNames, UpstreamPage, standing};
+use record::Digest;
+
+use super::disk::{Head, Key};
+use super::upstream::{Trouble, accepting_gzip, read_body};
+use super::{Mirror, Mirrors};
+
+/// Largest page of a project and largest list of projects, inflated.
+const PAGE_BYTES_MAX: usize = 64 << 20;
+const LIST_BYTES_MAX: usize = 160 << 20;
+
+/// How long a request waits for an upstream that has to confirm what is known, before it gets the known as stale.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for one page or list to arrive.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The upstream's serial of a page; a lower one is an older state.
+const X_PYPI_LAST_SERIAL: HeaderName = HeaderName::from_static("x-pypi-last-serial");
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// The list of projects.
+    List,
+    /// The page of a project.
+    Project(ProjectName),
+}
+
+/// What upstream said.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// The list of projects.
+    Names(Arc<UpstreamNames>),
+    /// The page of a project; `None` if upstream has no such project.
+    Page(Option<Arc<UpstreamPage>>),
+}
+
+/// What upstream said, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) content: Content,
+    /// Changes when the content does; no two contents of this process have the same.
+    pub(crate) version: u64,
+    confirmed_at: SystemTime,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    serial: Option<u64>,
+}
+
+/// Something known, and whether upstream could not confirm it in time.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) known: Arc<Known>,
+    pub(crate) is_stale: bool,
+}
+
+impl Subject {
+    /// Its name within its mirror.
+    fn name(&self) -> String {
+        match self {
+            Subject::List => "list".to_owned(),
+            Subject::Project(name) => format!("page/{name}"),
+        }
+    }
+}
+
+impl Known {
+    /// The project's page, if upstream has it.
+    pub(crate) fn page(&self) -> Option<&Arc<UpstreamPage>> {
+        match &self.content {
+            Content::Page(page) => page.as_ref(),
+            Content::Names(_) => None,
+        }
+    }
+
+    /// The list of projects.
+    pub(crate) fn names(&self) -> Option<&Arc<UpstreamNames>> {
+        match &self.content {
+            Content::Names(names) => Some(names),
+            Content::Page(_) => None,
+        }
+    }
+
+    /// About how much memory it takes, in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        512 + self.page().map_or(0, |page| page.memory_bytes())
+    }
+}
+
+impl Mirrors {
+    /// The mirror's page of a project: a page, or the knowledge that there is none. With `is_forced` upstream is asked
+    /// even if what is known is fresh.
+    ///
+    /// # Errors
+    /// [`Trouble`] if nothing is known and upstream does not tell.
+    pub(crate) async fn project(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        name: &ProjectName,
+        is_forced: bool,
+    ) -> Result<Found, Trouble> {
+        if !mirror.has_no_list {
+            // A name that is not on the list is never sent.
+            let list = self.known(mirror, Subject::List, false).await?;
+            let is_listed = list.known.names().is_some_and(|names| names.contains(name.as_str()));
+            if !is_listed {
+                let known =
+                    Arc::new(Known { content: Content::Page(None), ..(*list.known).clone() });
+                return Ok(Found { known, is_stale: list.is_stale });
+            }
+        }
+        self.known(mirror, Subject::Project(name.clone()), is_forced).await
+    }
+
+    /// The mirror's list of projects; `None` if it has none by its configuration.
+    ///
+    /// # Errors
+    /// [`Trouble`] if nothing is known and upstream does not tell.
+    pub(crate) async fn list(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+    ) -> Result<Option<Found>, Trouble> {
+        if mirror.has_no_list {
+            return Ok(None);
+        }
+        self.known(mirror, Subject::List, false).await.map(Some)
+    }
+
+    /// The page in memory or on disk, however old.
+    pub(super) async fn remembered(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        subject: &Subject,
+    ) -> Option<Arc<Known>> {
+        if let Some(known) = self.in_memory(mirror, subject) {
+            return Some(known);
+        }
+        let (mirrors, mirror, subject) = (self.clone(), mirror.clone(), subject.clone());
+        let loading = tokio::task::spawn_blocking(move || mirrors.load(&mirror, &subject));
+        loading.await.ok().flatten()
+    }
+
+    async fn known(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        subject: Subject,
+        is_forced: bool,
+    ) -> Result<Found, Trouble> {
+        let old = self.remembered(mirror, &subject).await;
+        let fresh = |known: Arc<Known>| Found { known, is_stale: false };
+        let standing = old.as_ref().map(|old| self.standing(mirror, old));
+        match (&old, standing) {
+            (Some(old), Some(Standing::Fresh)) if !is_forced => return Ok(fresh(old.clone())),
+            (Some(old), Some(Standing::Aging)) if !is_forced => {
+                // Nobody waits for it. If it is refused, the next request asks again.
+                _ = self.ask(mirror, subject, Some(old.clone()), false);
+                return Ok(fresh(old.clone()));
+            }
+            _ => {}
+        }
+        let outcome = match self.ask(mirror, subject, old.clone(), is_forced) {
+            Err(trouble) => Err(trouble),
+            Ok(flight) if old.is_none() => flight.landed().await,
+            Ok(flight) => match tokio::time::timeout(PATIENCE, flight.landed()).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(Trouble::new("it has not answered in time")),
+            },
+        };
+        match (outcome, old) {
+            (Ok(known), _) => Ok(fresh(known)),
+            (Err(_), Some(known)) => {
+                self.counters.stale.fetch_add(1, Relaxed);
+                Ok(Found { known, is_stale: true })
+            }
+            (Err(trouble), None) => Err(trouble),
+        }
+    }
+
+    fn standing(&self, mirror: &Mirror, known: &Known) -> Standing {
+        standing(SystemTime::now().duration_since(known.confirmed_at).ok(), mirror.expiry)
+    }
+
+    /// The request to upstream about it: the one that is under way, or a new one.
+    fn ask(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        subject: Subject,
+        old: Option<Arc<Known>>,
+        is_forced: bool,
+    ) -> super::flights::Outcome<super::flights::Flight<Arc<Known>>> {
+        let key: Arc<str> = mirror.key(&subject.name()).to_string().into();
+        let landed = || {
+            let known = self.in_memory(mirror, &subject)?;
+            let is_same = old.as_ref().is_some_and(|old| Arc::ptr_eq(old, &known));
+            let is_fresh = self.standing(mirror, &known) == Standing::Fresh;
+            // A forced request takes what has arrived since it looked.
+            (!is_same && (is_fresh || is_forced)).then_some(known)
+        };
+        let (mirrors, mirror, asked) = (self.clone(), mirror.clone(), subject.clone());
+        let asked_with = old.clone();
+        self.flights.join(&key, landed, move || async move {
+            mirrors.fetch(&mirror, &asked, asked_with).await
+        })
+    }
+
+    async fn fetch(
+        self: Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        subject: &Subject,
+        old: Option<Arc<Known>>,
+    ) -> Result<Arc<Known>, Trouble> {
+        let _permit =
+            self.asking.acquire().await.map_err(|error| Trouble::busy(error.to_string()))?;
+        if !mirror.may_ask(self.started_at.elapsed()) {
+            return Err(Trouble::new(format!(
+                "the upstream of {} is left alone for some seconds, since it failed several times: {}",
+                mirror.stage,
+                mirror.trouble().unwrap_or_default()
+            )));
+        }
+        self.counters.requests.fetch_add(1, Relaxed);
+        let asking = self.request(mirror, subject, old.as_deref());
+        let outcome = tokio::time::timeout(FETCH_TIMEOUT, asking).await;
+        let outcome = outcome.unwrap_or_else(|_| {
+            Err(Trouble::new(format!("no whole answer within {} seconds", FETCH_TIMEOUT.as_secs())))
+        });
+        let outcome = match (outcome, subject) {
+            // Of a project, that is an answer.
+            (Err(trouble), Subject::Project(_)) if trouble.is_absent => Ok(Fetched::absent()),
+            (Err(trouble), Subject::List) if trouble.is_absent => Err(Trouble::new(format!(
+                "{trouble}: it has no list of projects; `mirror_no_project_list=true` asks it for each project instead"
+            ))),
+            (outcome, _) => outcome,
+        };
+        match outcome {
+            Ok(fetched) => {
+                mirror.succeeded();
+                Ok(self.take(mirror, subject, fetched, old).await)
+            }
+            Err(trouble) => {
+                self.counters.failures.fetch_add(1, Relaxed);
+                mirror.failed(self.started_at.elapsed(), &trouble);
+                Err(trouble)
+            }
+        }
+    }
+
+    /// Asks upstream, on a condition if something is known.
+    async fn request(
+        &self,
+        mirror: &Mirror,
+        subject: &Subject,
+        old: Option<&Known>,
+    ) -> Result<Fetched, Trouble> {
+        let (url, bytes_max) = match subject {
+            Subject::List => (Ok(mirror.origin.url.clone()), LIST_BYTES_MAX),
+            Subject::Project(name) => (mirror.origin.url.join(&format!("{name}/")), PAGE_BYTES_MAX),
+        };
+        let url = url.map_err(|error| Trouble::new(error.to_string()))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(pypi::upstream::ACCEPT));
+        let conditions =
+            old.map(|old| [(IF_NONE_MATCH, &old.etag), (IF_MODIFIED_SINCE, &old.last_modified)]);
+        for (name, value) in conditions.into_iter().flatten() {
+            if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok())
+            {
+                headers.insert(name, value);
+            }
+        }
+        let (response, url) =
+            self.upstream.get(&mirror.origin, url, accepting_gzip(headers)).await?;
+        let text = |name: HeaderName| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+            value.filter(|value| value.len() <= 500).map(str::to_owned)
+        };
+        let serial = text(X_PYPI_LAST_SERIAL).and_then(|text| text.parse().ok());
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return match old {
+                Some(_) => Ok(Fetched { content: None, etag: None, last_modified: None, serial }),
+                None => Err(Trouble::new("it answered 304 to an unconditional request")),
+            };
+        }
+        if let (Some(before), Some(now), false) =
+            (old.and_then(|old| old.serial), serial, mirror.ignores_serials)
+            && now < before
+        {
+            return Err(Trouble::new(format!(
+                "it answered with serial {now}, which is older than the known {before}"
+            )));
+        }
+        let (etag, last_modified) = (text(ETAG), text(LAST_MODIFIED));
+        let content_type = text(http::header::CONTENT_TYPE).unwrap_or_default();
+        let body = read_body(response, bytes_max).await?;
+        let subject = subject.clone();
+        let provides_metadata = mirror.provides_metadata;
+        let parsing = tokio::task::spawn_blocking(move || match subject {
+            Subject::List => {
+                UpstreamNames::parse(&content_type, &body).map(|names| Content::Names(names.into()))
+            }
+            Subject::Project(_) => {
+                UpstreamPage::parse(&content_type, &body, &url).map(|mut page| {
+                    say_metadata(&mut page, provides_metadata);
+                    Content::Page(Some(page.into()))
+                })
+            }
+        });
+        let parsed = parsing.await.map_err(|error| Trouble::new(error.to_string()))?;
+        let content = parsed.map_err(|error| Trouble::new(error.to_string()))?;
+        Ok(Fetched { content: Some(content), etag, last_modified, serial })
+    }
+
+    /// Notes what upstream said, in memory and on disk.
+    async fn take(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        subject: &Subject,
+        fetched: Fetched,
+        old: Option<Arc<Known>>,
+    ) -> Arc<Known> {
+        let is_same = match (&fetched.content, old.as_ref().map(|old| &old.content)) {
+            (None, _) => true,
+            (Some(Content::Names(new)), Some(Content::Names(old))) => new == old,
+            (Some(Content::Page(new)), Some(Content::Page(old))) => new == old,
+            _ => false,
+        };
+        let is_confirmed = fetched.content.is_none();
+        let known = match old.filter(|_| is_same) {
+            Some(old) => Known {
+                confirmed_at: SystemTime::now(),
+                etag: if is_confirmed { old.etag.clone() } else { fetched.etag },
+                last_modified: if is_confirmed {
+                    old.last_modified.clone()
+                } else {
+                    fetched.last_modified
+                },
+                serial: fetched.serial.or(old.serial),
+                ..(*old).clone()
+            },
+            None => Known {
+                content: fetched.content.unwrap_or(Content::Page(None)),
+                version: self.next_version(),
+                confirmed_at: SystemTime::now(),
+                etag: fetched.etag,
+                last_modified: fetched.last_modified,
+                serial: fetched.serial,
+            },
+        };
+        let known = Arc::new(known);
+        self.remember(mirror, subject, known.clone());
+        let (mirrors, mirror, subject) = (self.clone(), mirror.clone(), subject.clone());
+        let stored = known.clone();
+        let storing =
+            tokio::task::spawn_blocking(move || mirrors.store(&mirror, &subject, &stored, is_same));
+        if let Ok(Err(error)) = storing.await {
+            tracing::warn!(%error, "what an upstream says cannot be kept on disk; it is served from memory");
+        }
+        known
+    }
+
+    /// Writes it to disk. Blocks.
+    fn store(
+        &self,
+        mirror: &Mirror,
+        subject: &Subject,
+        known: &Known,
+        is_same: bool,
+    ) -> std::io::Result<()> {
+        let key = mirror.key(&subject.name());
+        let content = match &known.content {
+            Content::Names(names) => names.to_lines().into_bytes(),
+            Content::Page(Some(page)) => page.to_json(),
+            // Whoever asks for names at random fills no disk.
+            Content::Page(None) => {
+                self.disk.remove(&key);
+                return Ok(());
+            }
+        };
+        let confirmed_at =
+            known.confirmed_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let head = Head {
+            name: format!("{} {}", mirror.stage, subject.name()),
+            size_bytes: content.len() as u64,
+            sha256: Digest::of(&content).to_string(),
+            confirmed_at: i64::try_from(confirmed_at.as_millis()).unwrap_or(i64::MAX),
+            etag: known.etag.clone(),
+            last_modified: known.last_modified.clone(),
+            serial: known.serial,
+            is_verified: false,
+        };
+        match self.disk.open_entry(&key) {
+            Some((there, _)) if is_same && there.sha256 == head.sha256 => {
+                self.disk.confirm(&key, &head);
+                Ok(())
+            }
+            _ => self.disk.write(key, &head, &content),
+        }
+    }
+
+    /// Reads it from disk into memory. Blocks.
+    fn load(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<Known>> {
+        let key: Key = mirror.key(&subject.name());
+        let (head, content) = self.disk.content(&key)?;
+        let content = match subject {
+            Subject::List => Content::Names(
+                UpstreamNames::from_lines(std::str::from_utf8(&content).ok()?).into(),
+            ),
+            Subject::Project(_) => {
+                let page = UpstreamPage::parse("application/json", &content, &mirror.origin.url);
+                Content::Page(Some(page.ok()?.into()))
+            }
+        };
+        let confirmed_at = Duration::from_millis(u64::try_from(head.confirmed_at).unwrap_or(0));
+        let known = Arc::new(Known {
+            content,
+            version: self.next_version(),
+            confirmed_at: SystemTime::UNIX_EPOCH + confirmed_at,
+            etag: head.etag,
+            last_modified: head.last_modified,
+            serial: head.serial,
+        });
+        // Another request may have been faster, and even have asked upstream meanwhile.
+        match self.in_memory(mirror, subject) {
+            Some(faster) => Some(faster),
+            None => {
+                self.remember(mirror, subject, known.clone());
+                Some(known)
+            }
+        }
+    }
+}
+
+/// What upstream answered; without content it confirmed what is known.
+struct Fetched {
+    content: Option<Content>,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    serial: Option<u64>,
+}
+
+impl Fetched {
+    fn absent() -> Fetched {
+        Fetched {
+            content: Some(Content::Page(None)),
+            etag: None,
+            last_modified: None,
+            serial: None,
+        }
+    }
+}
+
+/// What the operator knows better than the page: whether there is metadata beside the wheels.
+fn say_metadata(page: &mut UpstreamPage, provides_metadata: Option<bool>) {
+    for file in &mut page.files {
+        match provides_metadata {
+            Some(false) => file.core_metadata = None,
+            Some(true) if file.filename.ends_with(".whl") => {
+                file.core_metadata.get_or_insert(CoreMetadata::Unhashed);
+            }
+            _ => {}
+        }
+    }
+}

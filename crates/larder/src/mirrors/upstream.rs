@@ -1,0 +1,244 @@
+//! [`Upstream`]: the client for a mirror's upstream: where it may connect, with which credentials, and how much it reads.
+//!
+//! URL -> [`Upstream::get`] (up to five redirects, each checked) -> status and headers -> [`read_body`], within a bound.
+//! Connections go only where [`Egress`] admits them. Credentials go to the host of the mirror's URL alone. Errors name the
+//! host and the reason, never a URL with credentials.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use percent_encoding::percent_decode_str;
+use reqwest::{Client, Response, Url};
+
+use net::Egress;
+
+/// Time to connect, and time without a byte until a request is given up.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most redirects that are followed for one request.
+const REDIRECTS_MAX: usize = 5;
+
+/// Why upstream has not given what was asked for.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct Trouble {
+    text: String,
+    /// Whether it is this server that has too much to do.
+    pub(crate) is_busy: bool,
+    /// Whether upstream answered that there is no such thing.
+    pub(crate) is_absent: bool,
+}
+
+impl Trouble {
+    pub(super) fn new(text: impl Into<String>) -> Trouble {
+        Trouble { text: text.into(), is_busy: false, is_absent: false }
+    }
+
+    pub(super) fn busy(text: impl Into<String>) -> Trouble {
+        Trouble { is_busy: true, ..Trouble::new(text) }
+    }
+
+    fn absent(text: impl Into<String>) -> Trouble {
+        Trouble { is_absent: true, ..Trouble::new(text) }
+    }
+}
+
+/// Where a mirror's upstream is, and what it is asked with.
+pub(super) struct Origin {
+    /// The URL of its list of projects, with a slash at the end, without credentials.
+    pub(super) url: Url,
+    authorization: Option<HeaderValue>,
+}
+
+impl Origin {
+    /// The origin with this URL, which may have credentials.
+    pub(super) fn parse(text: &str) -> Option<Origin> {
+        let mut url = Url::parse(text).ok()?;
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let (user, password) =
+            (decoded(url.username()), decoded(url.password().unwrap_or_default()));
+        let mut authorization = None;
+        if !user.is_empty() || !password.is_empty() {
+            let value = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
+            let mut value = HeaderValue::from_str(&value).ok()?;
+            value.set_sensitive(true);
+            authorization = Some(value);
+        }
+        url.set_username("").ok()?;
+        url.set_password(None).ok()?;
+        url.set_query(None);
+        url.set_fragment(None);
+        if !url.path().ends_with('/') {
+            url.set_path(&format!("{}/", url.path()));
+        }
+        Some(Origin { url, authorization })
+    }
+
+    /// The credentials, if they may go to this URL.
+    fn authorization_for(&self, url: &Url) -> Option<&HeaderValue> {
+        let is_own = url.scheme() == self.url.scheme()
+            && url.host() == self.url.host()
+            && url.port_or_known_default() == self.url.port_or_known_default();
+        self.authorization.as_ref().filter(|_| is_own)
+    }
+}
+
+/// The client of all mirrors.
+pub(super) struct Upstream {
+    egress: Egress,
+    client: Client,
+}
+
+fn host_of(url: &Url) -> String {
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    format!("{}{port}", url.host_str().unwrap_or_default())
+}
+
+/// What the client says, with its causes, without the URL.
+fn told(url: &Url, error: reqwest::Error) -> Trouble {
+    let error = error.without_url();
+    let mut text = format!("{}: {error}", host_of(url));
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    Trouble::new(text)
+}
+
+impl Upstream {
+    pub(super) fn new(egress: Egress) -> anyhow::Result<Upstream> {
+        let client =
+            egress.client().connect_timeout(CONNECT_TIMEOUT).read_timeout(STALL_TIMEOUT).build()?;
+        Ok(Upstream { egress, client })
+    }
+
+    /// Asks for `url`; follows redirects. The answer is 200, or 304 to a conditional request; and the URL that it came
+    /// from.
+    ///
+    /// # Errors
+    /// [`Trouble`] for every other answer.
+    pub(super) async fn get(
+        &self,
+        origin: &Origin,
+        url: Url,
+        headers: HeaderMap,
+    ) -> Result<(Response, Url), Trouble> {
+        let mut url = url;
+        for _ in 0..=REDIRECTS_MAX {
+            self.egress.check(&url).map_err(|error| Trouble::new(error.to_string()))?;
+            let mut headers = headers.clone();
+            if let Some(authorization) = origin.authorization_for(&url) {
+                headers.insert(AUTHORIZATION, authorization.clone());
+            }
+            let sent = self.client.get(url.clone()).headers(headers).send().await;
+            let response = sent.map_err(|error| told(&url, error))?;
+            let status = response.status();
+            if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+                let location = response.headers().get(LOCATION).and_then(|it| it.to_str().ok());
+                let next = location.and_then(|location| url.join(location).ok());
+                let next = next.filter(|next| {
+                    // What was asked for with encryption is not taken without it.
+                    next.scheme() == "https" || (next.scheme() == "http" && url.scheme() == "http")
+                });
+                let nowhere = || {
+                    Trouble::new(format!(
+                        "{}: it redirects to no URL that is followed",
+                        host_of(&url)
+                    ))
+                };
+                let mut next = next.ok_or_else(nowhere)?;
+                next.set_username("").map_err(|()| nowhere())?;
+                next.set_password(None).map_err(|()| nowhere())?;
+                url = next;
+                continue;
+            }
+            let text = || format!("{}: it answered {status}", host_of(&url));
+            return match status {
+                StatusCode::OK | StatusCode::NOT_MODIFIED => Ok((response, url)),
+                StatusCode::NOT_FOUND | StatusCode::GONE => Err(Trouble::absent(text())),
+                _ => Err(Trouble::new(text())),
+            };
+        }
+        Err(Trouble::new(format!("{}: more than {REDIRECTS_MAX} redirects", host_of(&url))))
+    }
+}
+
+/// The headers of a request for a page.
+pub(super) fn accepting_gzip(mut headers: HeaderMap) -> HeaderMap {
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    headers
+}
+
+/// The next piece of a body.
+pub(super) async fn chunk(response: &mut Response) -> Result<Option<bytes::Bytes>, Trouble> {
+    let url = response.url().clone();
+    response.chunk().await.map_err(|error| told(&url, error))
+}
+
+/// The whole body of a page, inflated, of at most so many bytes.
+pub(super) async fn read_body(
+    mut response: Response,
+    bytes_max: usize,
+) -> Result<Vec<u8>, Trouble> {
+    let host = host_of(response.url());
+    let too_large = || Trouble::new(format!("{host}: the page has more than {bytes_max} bytes"));
+    let encoding = response.headers().get(CONTENT_ENCODING).cloned();
+    let mut body = Vec::new();
+    while let Some(piece) = chunk(&mut response).await? {
+        if body.len() + piece.len() > bytes_max {
+            return Err(too_large());
+        }
+        body.extend_from_slice(&piece);
+    }
+    match encoding.as_ref().map(HeaderValue::as_bytes) {
+        None | Some(b"" | b"identity") => Ok(body),
+        Some(b"gzip" | b"x-gzip") => {
+            let inflating = tokio::task::spawn_blocking(move || {
+                let mut inflated = Vec::new();
+                let decoder = flate2::read::MultiGzDecoder::new(body.as_slice());
+                let read = decoder.take(bytes_max as u64 + 1).read_to_end(&mut inflated);
+                read.map(|_| inflated)
+            });
+            let inflated = inflating.await.map_err(|error| Trouble::new(error.to_string()))?;
+            let inflated = inflated.map_err(|error| {
+                Trouble::new(format!("{host}: the page cannot be inflated: {error}"))
+            })?;
+            if inflated.len() > bytes_max { Err(too_large()) } else { Ok(inflated) }
+        }
+        Some(_) => {
+            Err(Trouble::new(format!("{host}: the page has an encoding that was not asked for")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_stay_with_the_host() {
+        let origin = Origin::parse("https://me:s%40crit@index.example/simple").expect("a URL");
+        assert_eq!(origin.url.as_str(), "https://index.example/simple/");
+        let check = |url: &str, expected: bool| {
+            let url = Url::parse(url).expect("a URL");
+            assert_eq!(origin.authorization_for(&url).is_some(), expected, "{url}");
+        };
+        check("https://index.example/files/x", true);
+        check("https://index.example:443/files/x", true);
+        check("http://index.example/files/x", false);
+        check("https://index.example:8443/files/x", false);
+        check("https://files.example/x", false);
+        let value = origin.authorization.expect("credentials");
+        assert_eq!(
+            value.to_str().expect("text"),
+            format!("Basic {}", STANDARD.encode("me:s@crit"))
+        );
+        assert!(!format!("{value:?}").contains("Basic"), "it is not shown");
+    }
+}

@@ -1,0 +1,145 @@
+//! Merged pages: to the letter those of a stage without mirrors where there is nothing to merge.
+
+use serde_json::json;
+use url::Url;
+
+use super::*;
+use crate::StageName;
+use crate::testing::{World, project_name, stage_name};
+
+const FORMS: [PageForm; 3] = [PageForm::Html, PageForm::Human, PageForm::Json];
+
+fn world() -> World {
+    let mut world = World::new();
+    let mirror = json!({"type": "mirror", "mirror_url": "https://upstream.example/simple/"});
+    world.create("root/pypi", mirror).create("bob/base", json!({}));
+    world.create("alice/dev", json!({"bases": "bob/base,root/pypi"}));
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one");
+    world.upload("bob/base", "foo-1.0.tar.gz", "hidden");
+    world.upload("bob/base", "foo-1.10+x-py3-none-any.whl", "wheel");
+    world.upload("bob/base", "foo-1.9.tar.gz", "nine").register("bob/base", "empty", "1.0");
+    world
+}
+
+fn upstream(body: &str) -> UpstreamPage {
+    let base = Url::parse("https://upstream.example/simple/foo/").expect("a URL");
+    UpstreamPage::parse("application/json", body.as_bytes(), &base).expect("a page")
+}
+
+fn merged(world: &World, project: &str, page: Option<&UpstreamPage>, form: PageForm) -> String {
+    let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
+    let own = order.project(project);
+    let mirror = world.snapshot.stage("root/pypi").expect("a mirror");
+    let upstream: Vec<_> = page.map(|page| FromUpstream { mirror, page }).into_iter().collect();
+    let blocked: Vec<&StageName> = order.mirrors_of(project).blocked;
+    let project = project_name(project);
+    let merged = MergedPage {
+        order: &order,
+        own: own.as_ref(),
+        upstream: &upstream,
+        blocked: &blocked,
+        project: &project,
+    };
+    let reply = merged_page(&merged, form, Links::Depth(4));
+    String::from_utf8(reply.body.to_vec()).expect("text")
+}
+
+#[test]
+fn own_files_look_as_without_a_mirror() {
+    let world = world();
+    for form in FORMS {
+        let plain = crate::render(&world.snapshot, "alice/dev", "foo", form, Links::Depth(4));
+        let plain = String::from_utf8(plain.expect("a page").body.to_vec()).expect("text");
+        assert_eq!(merged(&world, "foo", None, form), plain, "{form:?}");
+    }
+    let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
+    for form in [PageForm::Html, PageForm::Json] {
+        let plain = crate::render(&world.snapshot, "alice/dev", "", form, Links::Depth(3));
+        let list = merged_list(&order, &[], form, Links::Depth(3));
+        assert_eq!(list.body, plain.expect("a list").body, "{form:?}");
+    }
+}
+
+#[test]
+fn the_nearest_file_of_a_name_is_shown() {
+    let world = world();
+    let page = upstream(
+        r#"{"meta": {"api-version": "1.4"}, "project-status": {"status": "archived", "reason": "done"},
+        "versions": ["1.0.0", "1.9", "2.0", "3.0"], "files": [
+        {"filename": "foo-1.0.tar.gz", "url": "https://files.example/evil/foo-1.0.tar.gz", "hashes": {}},
+        {"filename": "foo-2.0.tar.gz", "url": "https://files.example/x/foo-2.0.tar.gz", "hashes": {"md5": "00ff"},
+         "size": 7, "upload-time": "2026-01-01T00:00:00Z", "yanked": "it's \"broken\"", "core-metadata": true,
+         "requires-python": ">=3", "provenance": "https://files.example/p"}]}"#,
+    );
+    let json = merged(&world, "foo", Some(&page), PageForm::Json);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["versions"], json!(["1.0", "1.9", "1.10+x", "2.0", "3.0"]));
+    assert_eq!(json["project-status"], json!({"status": "archived", "reason": "done"}));
+    let names: Vec<&str> = json["files"]
+        .as_array()
+        .expect("files")
+        .iter()
+        .filter_map(|it| it["filename"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["foo-1.0.tar.gz", "foo-1.10+x-py3-none-any.whl", "foo-1.9.tar.gz", "foo-2.0.tar.gz"]
+    );
+    assert!(
+        json["files"][0]["url"].as_str().is_some_and(|url| url.starts_with("../../+f/")),
+        "{json}"
+    );
+    let expected = json!({
+        "filename": "foo-2.0.tar.gz", "url": "../../../../root/pypi/+upstream/files.example/x/foo-2.0.tar.gz",
+        "hashes": {"md5": "00ff"}, "requires-python": ">=3", "size": 7, "upload-time": "2026-01-01T00:00:00Z",
+        "yanked": "it's \"broken\"", "core-metadata": true, "provenance": "https://files.example/p",
+    });
+    assert_eq!(json["files"][3], expected);
+    let html = merged(&world, "foo", Some(&page), PageForm::Html);
+    let expected = "root/pypi <a href=\"../../../../root/pypi/+upstream/files.example/x/foo-2.0.tar.gz#md5=00ff\" \
+        data-requires-python=\"&gt;=3\" data-yanked=\"it&#x27;s &quot;broken&quot;\" data-core-metadata=\"true\" \
+        data-provenance=\"https://files.example/p\">foo-2.0.tar.gz</a><br>\n";
+    assert!(html.contains(expected) && !html.contains("evil"), "{html}");
+    let human = merged(&world, "foo", Some(&page), PageForm::Human);
+    assert!(human.find("foo-2.0.tar.gz") < human.find("foo-1.9.tar.gz"), "newest first: {human}");
+}
+
+#[test]
+fn quarantined_files_are_left_out() {
+    let world = world();
+    let page = upstream(
+        r#"{"meta": {"api-version": "1.4"}, "project-status": {"status": "quarantined"}, "files": [
+        {"filename": "bar-2.0.tar.gz", "url": "https://files.example/bar-2.0.tar.gz", "hashes": {}}]}"#,
+    );
+    for form in FORMS {
+        let text = merged(&world, "bar", Some(&page), form);
+        assert!(text.contains("quarantined") || form == PageForm::Human, "{text}");
+        assert!(!text.contains("bar-2.0"), "{text}");
+    }
+}
+
+#[test]
+fn a_name_of_ours_is_not_asked_upstream() {
+    let mut world = world();
+    let asked = |world: &World, stage: &str, project: &str| {
+        let order = ResolutionOrder::of(&world.snapshot, stage).expect("a stage");
+        let mirrors = order.mirrors_of(project);
+        (mirrors.asked.len(), mirrors.blocked.len())
+    };
+    assert_eq!(asked(&world, "alice/dev", "foo"), (0, 1), "alice and bob have it");
+    assert_eq!(asked(&world, "alice/dev", "bar"), (1, 0), "nobody has it");
+    assert_eq!(asked(&world, "root/pypi", "foo"), (1, 0), "the mirror itself is asked");
+    assert_eq!(asked(&world, "bob/base", "foo"), (0, 0), "it has no mirror");
+    let mut edit = |stage: &str, settings: serde_json::Value| {
+        let edit = crate::ConfigEdit::parse(&settings).expect("an edit");
+        let changed =
+            crate::change::stage::modify(&world.snapshot, &stage_name(stage), &edit, false);
+        world.commit(changed.expect("a change").0.expect("a batch")).expect("no conflict");
+    };
+    edit("alice/dev", json!({"mirror_whitelist": ["foo"]}));
+    assert_eq!(
+        asked(&world, "alice/dev", "foo"),
+        (1, 0),
+        "it is on the list of the stage that was asked"
+    );
+}

@@ -1,0 +1,188 @@
+//! What a mirror's upstream says: its page of a project, its list of projects, and where its files are found here.
+//!
+//! bytes of an answer -> [`UpstreamPage::parse`] or [`UpstreamNames::parse`] -> merged into pages, asked by requests for
+//! files. [`standing`] and [`Breaker`] decide when the upstream is asked again.
+//!
+//! Everything that upstream says about a file is kept and passed on. What could not be served is left out: a file whose
+//! name is no segment of a path, or whose URL is neither http nor https.
+
+mod freshness;
+mod html;
+mod json;
+mod names;
+mod place;
+
+use std::fmt;
+
+use url::Url;
+
+use crate::StatusMarker;
+
+pub use self::freshness::{Breaker, Standing, standing};
+pub use self::names::UpstreamNames;
+pub use self::place::{Place, link_of, projects_of};
+
+/// What to send as `Accept`: JSON first, and HTML in its two names.
+pub const ACCEPT: &str = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1";
+
+/// Upstream's page of one project.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamPage {
+    /// The project's status, with a reason if there is one.
+    pub status: Option<(StatusMarker, Option<Box<str>>)>,
+    /// The versions that upstream names, in its order; empty if it names none.
+    pub versions: Vec<Box<str>>,
+    /// The files, in upstream's order.
+    pub files: Vec<UpstreamFile>,
+}
+
+/// A file on an [`UpstreamPage`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamFile {
+    /// Its name: one segment of a path.
+    pub filename: Box<str>,
+    /// Its absolute URL: http or https, without credentials and without a fragment.
+    pub url: Box<str>,
+    /// Its digests: the algorithm's name and the digits.
+    pub hashes: Vec<(Box<str>, Box<str>)>,
+    /// Its size in bytes.
+    pub size_bytes: Option<u64>,
+    /// When it was uploaded, as upstream writes it.
+    pub upload_time: Option<Box<str>>,
+    /// Its `requires-python`.
+    pub requires_python: Option<Box<str>>,
+    /// Why it was yanked, if it was; empty without a reason.
+    pub yanked: Option<Box<str>>,
+    /// Its metadata, which lies beside it under its URL and `.metadata`.
+    pub core_metadata: Option<CoreMetadata>,
+    /// The URL of its provenance (PEP 740).
+    pub provenance: Option<Box<str>>,
+}
+
+/// Metadata that upstream serves beside a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CoreMetadata {
+    /// Upstream does not say which.
+    Unhashed,
+    /// The SHA-256, in hexadecimal digits.
+    Sha256(Box<str>),
+}
+
+/// An answer that is no page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer is no page of an index: {0}")]
+pub struct PageError(String);
+
+impl PageError {
+    fn new(cause: impl fmt::Display) -> PageError {
+        PageError(cause.to_string())
+    }
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Html,
+}
+
+impl Form {
+    /// The body decides: some servers name another type than they send.
+    fn of(content_type: &str, body: &[u8]) -> Result<Form, PageError> {
+        let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+        match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{') => Ok(Form::Json),
+            Some(b'<') => Ok(Form::Html),
+            _ => {
+                let shown: String = content_type.chars().take(100).collect();
+                Err(PageError(format!(
+                    "neither JSON nor HTML, with the content type `{shown}`; one of both was expected"
+                )))
+            }
+        }
+    }
+}
+
+impl UpstreamPage {
+    /// Reads a project's page. `base` is the URL that it came from, after redirects.
+    ///
+    /// # Errors
+    /// [`PageError`] if it is neither a JSON nor an HTML page of an index.
+    pub fn parse(content_type: &str, body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
+        match Form::of(content_type, body)? {
+            Form::Json => json::page(body, base),
+            Form::Html => html::page(body, base),
+        }
+    }
+
+    /// The page as JSON, with absolute URLs; [`UpstreamPage::parse`] reads it back.
+    pub fn to_json(&self) -> Vec<u8> {
+        json::written(self)
+    }
+
+    /// The file at this place, and whether its metadata is meant rather than itself.
+    pub fn file_at(&self, place: &Place<'_>) -> Option<(&UpstreamFile, bool)> {
+        let found = |is_metadata| {
+            self.files
+                .iter()
+                .find(|file| place.is_of(file, is_metadata))
+                .map(|it| (it, is_metadata))
+        };
+        found(false).or_else(|| found(true))
+    }
+
+    /// About how much memory it takes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        let file = |file: &UpstreamFile| {
+            let hashes: usize =
+                file.hashes.iter().map(|(name, hex)| name.len() + hex.len() + 48).sum();
+            let optional = length(&file.upload_time)
+                + length(&file.requires_python)
+                + length(&file.yanked)
+                + length(&file.provenance);
+            let metadata = if file.core_metadata.is_some() { 64 } else { 0 };
+            size_of::<UpstreamFile>()
+                + file.filename.len()
+                + file.url.len()
+                + hashes
+                + optional
+                + metadata
+        };
+        let versions: usize = self.versions.iter().map(|version| version.len() + 16).sum();
+        (256 + versions + self.files.iter().map(file).sum::<usize>()) as u64
+    }
+}
+
+impl UpstreamFile {
+    /// The SHA-256, if upstream names a valid one.
+    pub fn sha256(&self) -> Option<&str> {
+        self.hash("sha256", 64)
+    }
+
+    /// The digest of this algorithm with so many hexadecimal digits, in lower case.
+    fn hash(&self, algorithm: &str, digits: usize) -> Option<&str> {
+        let found = self.hashes.iter().find(|(name, _)| &**name == algorithm)?;
+        is_hexadecimal(&found.1, digits).then_some(&*found.1)
+    }
+}
+
+fn is_hexadecimal(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The absolute form of a URL on a page: http or https, with neither credentials nor fragment; and the fragment.
+fn absolute(base: &Url, text: &str) -> Option<(Url, Option<String>)> {
+    let mut url = base.join(text.trim()).ok()?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return None;
+    }
+    let fragment = url.fragment().map(str::to_owned);
+    url.set_fragment(None);
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    Some((url, fragment))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! [`Place`]: where a file of an upstream is found below its mirror, and which projects it may be of.
+//!
+//! | path below the mirror | of |
+//! | --- | --- |
+//! | `+upstream/{host}/{path}` | every file: the upstream's URL without its scheme |
+//! | `+f/{3 digits}/{13 digits}/{filename}` | files with a SHA-256, as devpi has them |
+//! | `+e/{scheme_host_path}/{filename}` | files without a digest, as devpi has them |
+//!
+//! Pages link the first form. A file whose URL does not fit into it (a query, a name that differs from the URL's last
+//! segment) is linked by one of the others. `.metadata` after any of them means the file's metadata.
+
+use std::fmt::Write as _;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use super::{UpstreamFile, is_hexadecimal};
+use crate::simple::encoded;
+use crate::{Filename, ProjectName};
+
+/// A path below a mirror, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'path> {
+    /// `+upstream/…`: the host, with the port if it is not the scheme's own, and the segments of the path.
+    Upstream(&'path [String]),
+    /// `+f/{first}/{second}/{filename}`
+    Digest([&'path str; 3]),
+    /// `+e/{directory}/{filename}`
+    External([&'path str; 2]),
+}
+
+const METADATA: &str = ".metadata";
+
+impl<'path> Place<'path> {
+    /// The place below `+f`.
+    pub fn of_digest(path: &'path [String]) -> Option<Place<'path>> {
+        let [first, second, filename] = path else { return None };
+        let is_digest = is_hexadecimal(first, 3) && is_hexadecimal(second, 13);
+        is_digest.then_some(Place::Digest([first, second, filename]))
+    }
+
+    /// The place below `+e`.
+    pub fn of_external(path: &'path [String]) -> Option<Place<'path>> {
+        let [directory, filename] = path else { return None };
+        Some(Place::External([directory, filename]))
+    }
+
+    /// The place below `+upstream`.
+    pub fn of_upstream(path: &'path [String]) -> Option<Place<'path>> {
+        (path.len() >= 2).then_some(Place::Upstream(path))
+    }
+
+    /// The last name of the path, without `.metadata`.
+    pub fn filename(&self) -> &'path str {
+        let last = match self {
+            Place::Upstream(path) => path.last().map_or("", String::as_str),
+            Place::Digest([_, _, filename]) => filename,
+            Place::External([_, filename]) => filename,
+        };
+        last.strip_suffix(METADATA).unwrap_or(last)
+    }
+
+    /// Whether the file, or its metadata, is at this place.
+    pub(super) fn is_of(&self, file: &UpstreamFile, is_metadata: bool) -> bool {
+        let end = if is_metadata { METADATA } else { "" };
+        let is_name =
+            |name: &str| name.strip_suffix(end).is_some_and(|name| *name == *file.filename);
+        match self {
+            Place::Upstream(path) => {
+                let Some((last, start)) = path.split_last() else { return false };
+                is_name(last)
+                    && segments(file).is_some_and(|found| found[..found.len() - 1] == *start)
+            }
+            Place::Digest([first, second, name]) => {
+                let sha256 = file.sha256();
+                is_name(name)
+                    && sha256.is_some_and(|it| it[..3] == **first && it[3..16] == **second)
+            }
+            Place::External([directory, name]) => {
+                is_name(name) && directory_of(file).as_deref() == Some(*directory)
+            }
+        }
+    }
+}
+
+/// The host and the segments of the path, decoded; `None` if no path of ours can hold them.
+fn segments(file: &UpstreamFile) -> Option<Vec<String>> {
+    let url = Url::parse(&file.url).ok()?;
+    if url.query().is_some() {
+        return None;
+    }
+    let mut parts = vec![match url.port() {
+        Some(port) => format!("{}:{port}", url.host_str()?),
+        None => url.host_str()?.to_owned(),
+    }];
+    for segment in url.path_segments()? {
+        let decoded = percent_decode_str(segment).decode_utf8().ok()?;
+        let is_plain = !matches!(&*decoded, "" | "." | "..")
+            && !decoded.contains(['/', '\\'])
+            && !decoded.chars().any(char::is_control);
+        if !is_plain {
+            return None;
+        }
+        parts.push(decoded.into_owned());
+    }
+    (parts.len() >= 2 && parts.last().is_some_and(|last| **last == *file.filename)).then_some(parts)
+}
+
+/// devpi's name for where a file without a digest comes from.
+fn directory_of(file: &UpstreamFile) -> Option<String> {
+    let url = Url::parse(&file.url).ok()?;
+    let host = url.host_str()?;
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    let mut text = format!("{}_{host}{port}", url.scheme());
+    let mut parts: Vec<&str> = url.path_segments()?.collect();
+    parts.pop();
+    for part in parts {
+        text.push('_');
+        text.push_str(part);
+    }
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || matches!(one, '_' | '.' | '-');
+    Some(text.chars().map(|one| if is_plain(one) { one } else { '_' }).collect())
+}
+
+/// The link of the file at this place, or of its metadata, if the place alone tells.
+pub fn link_of(place: &Place<'_>) -> Option<String> {
+    match place {
+        Place::Upstream(path) => Some(joined(path)),
+        Place::Digest(_) | Place::External(_) => None,
+    }
+}
+
+fn joined(parts: &[String]) -> String {
+    let mut link = "+upstream".to_owned();
+    for part in parts {
+        _ = write!(link, "/{}", encoded(part));
+    }
+    link
+}
+
+impl UpstreamFile {
+    /// Where pages link it, below its mirror: a relative URL.
+    pub fn link(&self) -> String {
+        if let Some(parts) = segments(self) {
+            return joined(&parts);
+        }
+        let name = encoded(&self.filename);
+        match (self.sha256(), directory_of(self)) {
+            (Some(digits), _) => format!("+f/{}/{}/{name}", &digits[..3], &digits[3..16]),
+            (None, Some(directory)) => format!("+e/{}/{name}", encoded(&directory)),
+            (None, None) => format!("+e/unknown/{name}"),
+        }
+    }
+}
+
+/// The projects that a file with this name may be of, likeliest first; at most eight. A wheel's name is unambiguous, in
+/// others the version may begin after any hyphen.
+pub fn projects_of(filename: &str) -> Vec<ProjectName> {
+    const PROJECTS_MAX: usize = 8;
+    let Ok(filename) = Filename::parse(filename) else { return Vec::new() };
+    let mut projects: Vec<ProjectName> = Vec::new();
+    let mut add = |text: &str| {
+        if let Ok(name) = ProjectName::normalize(text)
+            && projects.len() < PROJECTS_MAX
+            && !projects.contains(&name)
+        {
+            projects.push(name);
+        }
+    };
+    if let Some(parts) = filename.split(None) {
+        add(parts.project);
+        if parts.tags.is_some() {
+            return projects;
+        }
+    }
+    let stem = filename.stem();
+    for (at, _) in stem.rmatch_indices('-') {
+        add(&stem[..at]);
+    }
+    projects
+}

@@ -1,0 +1,234 @@
+//! Upstream's answers, read and passed on; places of files.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::ProjectName;
+
+const SHA256: &str = "aaaabbbbccccddddeeeeffff0000111122223333444455556666777788889999";
+
+fn base() -> Url {
+    Url::parse("https://index.example/simple/foo/").expect("a URL")
+}
+
+fn page(content_type: &str, body: &str) -> Result<UpstreamPage, PageError> {
+    UpstreamPage::parse(content_type, body.as_bytes(), &base())
+}
+
+fn json_page(files: Value) -> UpstreamPage {
+    let body = json!({"meta": {"api-version": "1.1"}, "name": "foo", "files": files});
+    page("application/vnd.pypi.simple.v1+json", &body.to_string()).expect("a page")
+}
+
+#[test]
+fn json_with_everything() {
+    let page = json_page(json!([
+        {
+            "filename": "foo-1.0-py3-none-any.whl",
+            "url": "https://user:secret@files.example/a/foo-1.0-py3-none-any.whl#frag",
+            "hashes": {"sha256": SHA256.to_uppercase(), "blake2b": "00ff"},
+            "requires-python": ">=3.9",
+            "size": 12,
+            "upload-time": "2026-01-31T12:00:00.000001Z",
+            "yanked": "broken",
+            "core-metadata": {"sha256": SHA256},
+            "provenance": "https://index.example/integrity/foo",
+            "gpg-sig": false,
+        },
+        {"filename": "foo-1.0.tar.gz", "url": "../../files/foo-1.0.tar.gz", "hashes": {}, "yanked": true,
+         "dist-info-metadata": true, "size": null, "provenance": null},
+        {"filename": "foo-2.0.tar.gz", "url": "foo-2.0.tar.gz", "hashes": {}, "yanked": false, "core-metadata": false},
+        {"filename": "../foo.tar.gz", "url": "https://files.example/foo.tar.gz", "hashes": {}},
+        {"filename": "foo-3.0.tar.gz", "url": "file:///etc/passwd", "hashes": {}},
+    ]));
+    let expected = UpstreamFile {
+        filename: "foo-1.0-py3-none-any.whl".into(),
+        url: "https://files.example/a/foo-1.0-py3-none-any.whl".into(),
+        hashes: vec![("blake2b".into(), "00ff".into()), ("sha256".into(), SHA256.into())],
+        size_bytes: Some(12),
+        upload_time: Some("2026-01-31T12:00:00.000001Z".into()),
+        requires_python: Some(">=3.9".into()),
+        yanked: Some("broken".into()),
+        core_metadata: Some(CoreMetadata::Sha256(SHA256.into())),
+        provenance: Some("https://index.example/integrity/foo".into()),
+    };
+    assert_eq!(page.files[0], expected);
+    let second = &page.files[1];
+    assert_eq!(&*second.url, "https://index.example/files/foo-1.0.tar.gz");
+    assert_eq!(
+        (second.yanked.as_deref(), &second.core_metadata),
+        (Some(""), &Some(CoreMetadata::Unhashed))
+    );
+    let third = &page.files[2];
+    assert_eq!(&*third.url, "https://index.example/simple/foo/foo-2.0.tar.gz");
+    assert_eq!((&third.yanked, &third.core_metadata), (&None, &None));
+    assert_eq!(page.files.len(), 3, "what cannot be served is left out");
+}
+
+#[test]
+fn html_with_everything() {
+    let body = format!(
+        r#"<!DOCTYPE html><html><head><meta name="pypi:repository-version" content="1.4">
+        <meta name="pypi:project-status" content="deprecated"><meta name="pypi:project-status-reason" content="use &lt;bar&gt;">
+        <base href="https://files.example/dir/"><script>"<a href='foo-0.0.tar.gz'>"</script></head><body>
+        <!-- <a href="foo-0.1.tar.gz">foo-0.1.tar.gz</a> -->
+        <A HREF='foo-1.0-py3-none-any.whl#sha256={SHA256}' data-requires-python="&gt;=3.9" data-yanked
+           data-core-metadata=sha256={SHA256} data-provenance="/p">foo <b>1.0</b></A>
+        <a href="/x/foo-1.0%2Blocal.tar.gz?x=1&amp;y=2#md5=00ff">foo-1.0+local.tar.gz
+        <a href="mailto:nobody@example.org">mail</a> <a name="top">no link</a>"#
+    );
+    let page = page("text/html; charset=utf-8", &body).expect("a page");
+    assert_eq!(page.status, Some((StatusMarker::Deprecated, Some("use <bar>".into()))));
+    let names: Vec<&str> = page.files.iter().map(|file| &*file.filename).collect();
+    assert_eq!(names, ["foo-1.0-py3-none-any.whl", "foo-1.0+local.tar.gz"]);
+    let [wheel, sdist] = &page.files[..] else { panic!("{page:?}") };
+    assert_eq!(&*wheel.url, "https://files.example/dir/foo-1.0-py3-none-any.whl");
+    assert_eq!(wheel.sha256(), Some(SHA256));
+    assert_eq!(wheel.requires_python.as_deref(), Some(">=3.9"));
+    assert_eq!(wheel.yanked.as_deref(), Some(""));
+    assert_eq!(wheel.core_metadata, Some(CoreMetadata::Sha256(SHA256.into())));
+    assert_eq!(wheel.provenance.as_deref(), Some("https://files.example/p"));
+    assert_eq!(&*sdist.url, "https://files.example/x/foo-1.0%2Blocal.tar.gz?x=1&y=2");
+    assert_eq!(sdist.hashes, [("md5".into(), "00ff".into())]);
+}
+
+#[test]
+fn the_body_decides_what_it_is() {
+    let json = r#"{"meta": {"api-version": "1.0"}, "name": "foo", "files": []}"#;
+    assert!(page("text/html", json).is_ok());
+    assert!(page("", &format!("\u{feff} {json}")).is_ok());
+    assert!(page("application/json", "<a href='foo-1.0.tar.gz'>x</a>").is_ok());
+    let refused = |body: &str, expected: &str| {
+        let error = page("text/plain", body).expect_err(body).to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    refused("", "neither JSON nor HTML");
+    refused("gone fishing", "`text/plain`");
+    refused("{\"meta\": {\"api-version\": \"1.0\"}, \"files\": [", "EOF");
+    refused("{\"meta\": {\"api-version\": \"2.0\"}, \"files\": []}", "`2.0`");
+    refused("<html><body><h1>Down for maintenance</h1></body></html>", "without a link");
+    refused("<meta name='pypi:repository-version' content='2.0'><a href=x.whl>x</a>", "`2.0`");
+    let empty = "<!DOCTYPE html><meta name='pypi:repository-version' content='1.0'>";
+    assert_eq!(page("text/html", empty).expect("an empty page"), UpstreamPage::default());
+}
+
+#[test]
+fn a_list_of_projects() {
+    let json = br#"{"meta": {"api-version": "1.1", "_last-serial": 1},
+        "projects": [{"_last-serial": 7, "name": "Zope.Interface"}, {"name": "a"}, {"name": "a"}, {"name": ""}, {"name": "n\u00e4me"}, {"name": "b\u002dc"}]}"#;
+    let names = UpstreamNames::parse("application/json", json).expect("a list");
+    assert_eq!(names.iter().collect::<Vec<_>>(), ["a", "b-c", "zope-interface"]);
+    let html = "<a href='/simple/zope-interface/'>Zope.Interface</a><a href='a/'>a/</a><a href='b-c/'><img></a>";
+    let of_html = UpstreamNames::parse("text/html", html.as_bytes()).expect("a list");
+    assert_eq!(of_html, names);
+    for (name, expected) in [
+        ("a", true),
+        ("b-c", true),
+        ("zope-interface", true),
+        ("b", false),
+        ("", false),
+        ("zz", false),
+    ] {
+        assert_eq!(names.contains(name), expected, "{name}");
+    }
+    assert_eq!(UpstreamNames::from_lines(&names.to_lines()), names);
+    assert_eq!((names.len(), UpstreamNames::default().is_empty()), (3, true));
+}
+
+fn path(text: &str) -> Vec<String> {
+    text.split('/').map(str::to_owned).collect()
+}
+
+#[test]
+fn places_of_files() {
+    let page = json_page(json!([
+        {"filename": "foo-1.0.tar.gz", "url": "https://files.example/pa%20th/foo-1.0.tar.gz", "hashes": {"sha256": SHA256},
+         "core-metadata": true},
+        {"filename": "foo-2.0.tar.gz", "url": "http://files.example:8080/x//foo-2.0.tar.gz", "hashes": {"sha256": SHA256}},
+        {"filename": "foo-3.0.tar.gz", "url": "https://files.example/get?file=foo-3.0.tar.gz", "hashes": {}},
+        {"filename": "foo-4.0.tar.gz", "url": "https://files.example/a+b/foo-4.0.tar.gz", "hashes": {"md5": "00ff"}},
+    ]));
+    let links: Vec<String> = page.files.iter().map(UpstreamFile::link).collect();
+    let expected = [
+        "+upstream/files.example/pa%20th/foo-1.0.tar.gz",
+        "+f/aaa/abbbbccccdddd/foo-2.0.tar.gz",
+        "+e/https_files.example/foo-3.0.tar.gz",
+        "+upstream/files.example/a+b/foo-4.0.tar.gz",
+    ];
+    assert_eq!(links, expected);
+    let found = |place: Option<Place<'_>>| {
+        let (file, is_metadata) = page.file_at(&place?)?;
+        Some(format!("{}{}", file.filename, if is_metadata { " metadata" } else { "" }))
+    };
+    let upstream = |text: &str| found(Place::of_upstream(&path(text)));
+    let digest = |text: &str| found(Place::of_digest(&path(text)));
+    let external = |text: &str| found(Place::of_external(&path(text)));
+    assert_eq!(upstream("files.example/pa th/foo-1.0.tar.gz").as_deref(), Some("foo-1.0.tar.gz"));
+    assert_eq!(
+        upstream("files.example/pa th/foo-1.0.tar.gz.metadata").as_deref(),
+        Some("foo-1.0.tar.gz metadata")
+    );
+    assert_eq!(upstream("other.example/pa th/foo-1.0.tar.gz"), None);
+    assert_eq!(upstream("files.example/foo-1.0.tar.gz"), None);
+    assert_eq!(digest("aaa/abbbbccccdddd/foo-1.0.tar.gz").as_deref(), Some("foo-1.0.tar.gz"));
+    assert_eq!(digest("aaa/abbbbccccdddd/foo-2.0.tar.gz").as_deref(), Some("foo-2.0.tar.gz"));
+    assert_eq!(digest("aaa/abbbbccccddde/foo-2.0.tar.gz"), None);
+    assert_eq!(
+        external("https_files.example_a_b/foo-4.0.tar.gz").as_deref(),
+        Some("foo-4.0.tar.gz")
+    );
+    assert_eq!(external("https_files.example/foo-3.0.tar.gz").as_deref(), Some("foo-3.0.tar.gz"));
+}
+
+#[test]
+fn projects_of_filenames() {
+    let check = |filename: &str, expected: &[&str]| {
+        let found = projects_of(filename);
+        assert_eq!(
+            found.iter().map(ProjectName::as_str).collect::<Vec<_>>(),
+            expected,
+            "{filename}"
+        );
+    };
+    check("Foo_Bar-1.0-py3-none-any.whl", &["foo-bar"]);
+    check("foo-1.0.tar.gz", &["foo"]);
+    check("foo-bar-1.0.tar.gz", &["foo-bar", "foo"]);
+    check("foo-2-1.0.tar.gz", &["foo-2", "foo"]);
+    check("no archive", &[]);
+    assert!(projects_of("a-b-c-d-e-f-g-h-i-j-k-l-1.tar.gz").len() <= 8);
+}
+
+proptest! {
+    #[test]
+    fn a_page_is_read_back_as_it_was(
+        names in prop::collection::vec(("[a-z]{1,4}", any::<Option<u64>>(), any::<Option<String>>(), any::<bool>()), 0..6),
+        reason in any::<Option<String>>(),
+    ) {
+        let files = names.iter().map(|(name, size_bytes, text, has_metadata)| UpstreamFile {
+            filename: format!("{name}-1.tar.gz").into(),
+            url: format!("https://files.example/{name}").into(),
+            hashes: vec![("sha256".into(), SHA256.into())],
+            size_bytes: *size_bytes,
+            upload_time: text.clone().map(Into::into),
+            requires_python: text.clone().map(Into::into),
+            yanked: text.clone().map(Into::into),
+            core_metadata: has_metadata.then(|| CoreMetadata::Sha256(SHA256.into())),
+            provenance: has_metadata.then(|| "https://files.example/p".into()),
+        });
+        let page = UpstreamPage {
+            status: Some((StatusMarker::Archived, reason.map(Into::into))),
+            versions: vec!["1".into()],
+            files: files.collect(),
+        };
+        prop_assert_eq!(UpstreamPage::parse("", &page.to_json(), &base()), Ok(page));
+    }
+
+    #[test]
+    fn no_answer_breaks_the_reader(body in prop::collection::vec(any::<u8>(), 0..200), start in 0..4_usize) {
+        let start = ["", "{\"meta\":{\"api-version\":\"1.0\"},", "<a href='", "<"][start];
+        let body = [start.as_bytes(), &body].concat();
+        _ = UpstreamPage::parse("", &body, &base());
+        _ = UpstreamNames::parse("", &body);
+    }
+}
