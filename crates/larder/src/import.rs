@@ -11,7 +11,7 @@
 //! records are committed together. An import that was interrupted can be run again: it leaves alone what the store
 //! has already. Nothing in the store is ever replaced; differences are reported as conflicts.
 
-pub mod clients;
+pub(crate) mod clients;
 mod devpi;
 mod intake;
 mod progress;
@@ -20,9 +20,9 @@ mod stored_blobs;
 mod wheels;
 mod writer;
 
-pub use devpi::{DevpiImport, import_devpi};
-pub use report::{Mirrored, Report, Tally, Told};
-pub use wheels::{WheelsImport, import_wheels};
+pub(crate) use devpi::{DevpiImport, import_devpi};
+pub(crate) use report::Report;
+pub(crate) use wheels::{WheelsImport, import_wheels};
 
 /// Most files that are read and stored at once.
 const AT_ONCE_MAX: usize = 8;

@@ -10,7 +10,7 @@ use crate::config::Aur;
 
 /// A setting that takes effect at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LiveSetting {
+pub(crate) enum LiveSetting {
     /// Results in one answer.
     ResultsMax,
     /// How often the source is asked, in seconds.
@@ -33,7 +33,7 @@ impl LiveSetting {
     ];
 
     /// The setting with this path in the configuration.
-    pub fn of_path(path: &str) -> Option<LiveSetting> {
+    pub(crate) fn of_path(path: &str) -> Option<LiveSetting> {
         LiveSetting::ALL.into_iter().find(|setting| setting.path() == path)
     }
 
@@ -48,7 +48,7 @@ impl LiveSetting {
     }
 
     /// Its value in a configuration.
-    pub fn configured(self, aur: &Aur) -> u64 {
+    pub(crate) fn configured(self, aur: &Aur) -> u64 {
         match self {
             LiveSetting::ResultsMax => aur.results_max as u64,
             LiveSetting::Refresh => aur.refresh.as_secs(),
@@ -59,7 +59,7 @@ impl LiveSetting {
     }
 
     /// Its value now.
-    pub fn value(self, app: &App) -> u64 {
+    pub(crate) fn value(self, app: &App) -> u64 {
         match self {
             LiveSetting::ResultsMax => app.results_max.load(Relaxed) as u64,
             LiveSetting::Refresh => app.refresh_seconds.load(Relaxed),
@@ -73,7 +73,7 @@ impl LiveSetting {
     ///
     /// # Errors
     /// The interval of a refresh, where nothing is refreshed: there is no source, or the server is stopping.
-    pub async fn set(self, app: &App, value: u64) -> Result<(), String> {
+    pub(crate) async fn set(self, app: &App, value: u64) -> Result<(), String> {
         match self {
             LiveSetting::ResultsMax => {
                 app.results_max.store(usize::try_from(value).unwrap_or(usize::MAX), Relaxed);

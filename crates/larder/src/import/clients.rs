@@ -16,9 +16,9 @@ use anyhow::{Context, anyhow, bail};
 use reqwest::Url;
 use serde_json::Value;
 
-pub use self::edits::credentials_in_pypirc;
+pub(crate) use self::edits::credentials_in_pypirc;
 use self::edits::{overruled, pip, poetry_project, table, twine, uv, uv_project};
-pub use self::written::{Change, Undo};
+pub(crate) use self::written::{Change, Undo};
 use crate::config::Environment;
 
 /// How long the index may take to answer with its endpoints.
@@ -26,7 +26,7 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tool {
+pub(crate) enum Tool {
     /// pip.
     Pip,
     /// uv.
@@ -39,10 +39,10 @@ pub enum Tool {
 
 impl Tool {
     /// Every client.
-    pub const ALL: [Tool; 4] = [Tool::Pip, Tool::Uv, Tool::Twine, Tool::Poetry];
+    pub(crate) const ALL: [Tool; 4] = [Tool::Pip, Tool::Uv, Tool::Twine, Tool::Poetry];
 
     /// The name of the client.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Tool::Pip => "pip",
             Tool::Uv => "uv",
@@ -54,7 +54,7 @@ impl Tool {
 
 /// A user and their secret, which is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     user: String,
     secret: String,
 }
@@ -64,7 +64,7 @@ impl Credentials {
     ///
     /// # Errors
     /// If the files of clients cannot hold the user or the secret.
-    pub fn new(user: &str, secret: &str) -> anyhow::Result<Credentials> {
+    pub(crate) fn new(user: &str, secret: &str) -> anyhow::Result<Credentials> {
         if user.is_empty() || user.contains(':') || user.chars().any(char::is_control) {
             bail!("`{user}` is not the name of a user");
         }
@@ -85,20 +85,20 @@ impl fmt::Debug for Credentials {
 
 /// The URLs of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoints {
+pub(crate) struct Endpoints {
     /// The name of the index in clients' files: `user-index`.
-    pub name: String,
+    pub(crate) name: String,
     /// Where installers look for packages.
-    pub simple: Url,
+    pub(crate) simple: Url,
     /// Where uploads are sent; `None` for a mirror.
-    pub submit: Option<Url>,
+    pub(crate) submit: Option<Url>,
 }
 
 /// Asks the index at `url` for its endpoints.
 ///
 /// # Errors
 /// If the URL is invalid, if no index answers there, or if the index refuses the credentials.
-pub async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result<Endpoints> {
+pub(crate) async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result<Endpoints> {
     let index = index_url(url)?;
     let api = index.join("+api")?;
     // Uses the proxy of the environment, as the clients do.
@@ -172,7 +172,7 @@ fn endpoints(index: &Url, result: &Value) -> anyhow::Result<Endpoints> {
 
 /// Where the files of clients are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Places {
+pub(crate) enum Places {
     /// Each client's usual place for a person's settings.
     Home {
         /// The home directory.
@@ -189,7 +189,7 @@ impl Places {
     ///
     /// # Errors
     /// If the environment names no home directory.
-    pub fn of(environment: &Environment) -> anyhow::Result<Places> {
+    pub(crate) fn of(environment: &Environment) -> anyhow::Result<Places> {
         let home =
             environment.get("HOME").context("there is no HOME: `--dir` names a directory")?;
         let home = PathBuf::from(home);
@@ -208,7 +208,7 @@ impl Places {
     }
 
     /// How to point a client at its file, if it does not look there on its own.
-    pub fn hint(&self, tool: Tool) -> Option<String> {
+    pub(crate) fn hint(&self, tool: Tool) -> Option<String> {
         let Places::Directory(directory) = self else { return None };
         let directory = directory.display();
         Some(match tool {
@@ -222,22 +222,22 @@ impl Places {
 
 /// What is to become of clients.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub(crate) struct Wish {
     /// Which clients.
-    pub tools: BTreeSet<Tool>,
+    pub(crate) tools: BTreeSet<Tool>,
     /// Where their files are.
-    pub places: Places,
+    pub(crate) places: Places,
     /// A project's `pyproject.toml`, which names the index as well.
-    pub project: Option<PathBuf>,
+    pub(crate) project: Option<PathBuf>,
     /// Whether the index takes the place of the public one, instead of being beside it.
-    pub is_only: bool,
+    pub(crate) is_only: bool,
 }
 
 /// What is to be written for these clients, each file once, and only if it changes.
 ///
 /// # Errors
 /// If a file cannot be read, or if its client could not parse it either.
-pub fn changes(
+pub(crate) fn changes(
     endpoints: &Endpoints,
     credentials: Option<&Credentials>,
     wish: &Wish,
@@ -307,7 +307,7 @@ pub fn changes(
 }
 
 /// What else is to be done by hand for a client: lines to read, and to copy.
-pub fn advice(tool: Tool, endpoints: &Endpoints, wish: &Wish) -> Vec<String> {
+pub(crate) fn advice(tool: Tool, endpoints: &Endpoints, wish: &Wish) -> Vec<String> {
     let name = &endpoints.name;
     let Endpoints { simple, submit, .. } = endpoints;
     let is_beside = !wish.is_only;

@@ -8,68 +8,68 @@ use crate::maintenance::counted;
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// Whether nothing was written.
-    pub is_dry_run: bool,
+    pub(crate) is_dry_run: bool,
     /// Users.
-    pub users: Tally,
+    pub(crate) users: Tally,
     /// Indexes.
-    pub indexes: Tally,
+    pub(crate) indexes: Tally,
     /// Registered releases.
-    pub releases: Tally,
+    pub(crate) releases: Tally,
     /// Wheels, source distributions and other archives.
-    pub files: Tally,
+    pub(crate) files: Tally,
     /// Zips of documentation.
-    pub documentation: Tally,
+    pub(crate) documentation: Tally,
     /// Results of test runs.
-    pub test_results: Tally,
+    pub(crate) test_results: Tally,
     /// The contents of mirrors in the export, which are not imported.
-    pub mirrored: Mirrored,
+    pub(crate) mirrored: Mirrored,
     /// Bytes in all files that this import added.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Files that were looked up in the store at the end and had the right digest.
-    pub verified: u64,
+    pub(crate) verified: u64,
     /// Blobs of those files that were read back and hashed: the ones that this import added.
-    pub hashed: u64,
+    pub(crate) hashed: u64,
     /// Things that were not imported, with the reason.
-    pub failures: Vec<Told>,
+    pub(crate) failures: Vec<Told>,
     /// Things that were not imported because something else is in their place.
-    pub conflicts: Vec<Told>,
+    pub(crate) conflicts: Vec<Told>,
     /// Things that were imported with a change, and other remarks.
-    pub notes: Vec<Told>,
+    pub(crate) notes: Vec<Told>,
 }
 
 /// Counts for one kind of thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Imported now.
-    pub imported: u64,
+    pub(crate) imported: u64,
     /// Already in the store, exactly like this.
-    pub already_there: u64,
+    pub(crate) already_there: u64,
     /// Not imported: see [`Report::failures`] and [`Report::conflicts`].
-    pub not_imported: u64,
+    pub(crate) not_imported: u64,
 }
 
 /// Counts of what mirrors contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Mirrored {
+pub(crate) struct Mirrored {
     /// Mirrors.
-    pub indexes: u64,
+    pub(crate) indexes: u64,
     /// Their projects.
-    pub projects: u64,
+    pub(crate) projects: u64,
     /// Their releases.
-    pub releases: u64,
+    pub(crate) releases: u64,
     /// Their files.
-    pub files: u64,
+    pub(crate) files: u64,
 }
 
 /// A remark about one thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub(crate) struct Told {
     /// The thing: a user, an index, a path.
-    pub subject: String,
+    pub(crate) subject: String,
     /// The remark.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 impl fmt::Display for Told {
@@ -95,13 +95,8 @@ impl Report {
         self.notes.push(told(subject, text));
     }
 
-    /// Whether the store now has everything that should be imported.
-    pub fn is_complete(&self) -> bool {
-        self.failures.is_empty() && self.conflicts.is_empty()
-    }
-
     /// A summary of what was not imported; `None` if the import is complete.
-    pub fn shortfall(&self) -> Option<String> {
+    pub(crate) fn shortfall(&self) -> Option<String> {
         let parts = [(&self.failures, "failure"), (&self.conflicts, "conflict")];
         let parts: Vec<String> = parts
             .iter()

@@ -35,17 +35,17 @@ const NAMED_MAX: usize = 5;
 
 /// What to import, and into which index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WheelsImport {
+pub(crate) struct WheelsImport {
     /// The folder; its subfolders are included.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// The index that gets the files.
-    pub stage: StageName,
+    pub(crate) stage: StageName,
     /// Make the index and its user if they do not exist.
-    pub is_creating: bool,
+    pub(crate) is_creating: bool,
     /// The uploader in the history of the files; `None` means the user that owns the index.
-    pub who: Option<UserName>,
+    pub(crate) who: Option<UserName>,
     /// Only read and check everything; write nothing.
-    pub is_dry_run: bool,
+    pub(crate) is_dry_run: bool,
 }
 
 /// Runs the import. If `root` is made here, its password comes with the report.
@@ -53,7 +53,7 @@ pub struct WheelsImport {
 /// # Errors
 /// If the folder or the index does not exist, and errors of the store. Everything else that goes wrong is in the
 /// report.
-pub async fn import_wheels(
+pub(crate) async fn import_wheels(
     config: &Config,
     import: &WheelsImport,
 ) -> anyhow::Result<(Report, Option<account::Password>)> {

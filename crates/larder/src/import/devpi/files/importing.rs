@@ -1,0 +1,272 @@
+//! The second step: the bytes of each [`Item`] are stored, then a decision about it is committed.
+
+use anyhow::bail;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use pypi::change::upload as change;
+use pypi::{ClaimedDigests, Decision, FileKind, FileRole, Filename, LogEntry};
+use record::Digest;
+
+use super::{Item, NewFile, Outcome, There, What};
+use crate::import::intake::Intake;
+use crate::import::progress::Progress;
+use crate::import::report::Report;
+use crate::import::writer::{Plan, Writer};
+use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
+use crate::release_metadata;
+
+/// The state of an item before the decision about it.
+enum Ready {
+    /// The outcome is known already.
+    Decided(Outcome),
+    Metadata(Digest),
+    File(Box<ReadyFile>),
+}
+
+struct ReadyFile {
+    digest: Digest,
+    size_bytes: u64,
+    requires_python: Option<String>,
+    core_metadata: Option<Digest>,
+}
+
+/// Imports the items. Returns the digest of each item that the store has now; `None` for the others.
+///
+/// # Errors
+/// Errors of the store; everything wrong with a single item is in the report.
+pub(in crate::import::devpi) async fn import(
+    writer: &mut Writer,
+    items: &[Item],
+    report: &mut Report,
+) -> anyhow::Result<Vec<Option<There>>> {
+    let progress = Progress::begin("importing", items.len() as u64);
+    let mut there = Vec::with_capacity(items.len());
+    // The decision about a test result needs its tested file, which may be in the same commit.
+    for chunk in items.chunks(TOGETHER_MAX) {
+        let mut notes = Vec::new();
+        let mut ready = Vec::with_capacity(chunk.len());
+        {
+            let preparing = chunk.iter().map(|item| prepare(writer, item));
+            let mut prepared = futures_util::stream::iter(preparing).buffered(AT_ONCE_MAX);
+            while let Some(next) = prepared.next().await {
+                let (next, note) = next?;
+                ready.push(next);
+                notes.push(note);
+                progress.step();
+            }
+        }
+        let planning = writer.committed(async |_, plan| {
+            let decided = chunk.iter().zip(&ready).map(|(item, ready)| decide(item, ready, plan));
+            Ok(decided.collect::<Vec<Outcome>>())
+        });
+        let outcomes = planning.await?;
+        for ((item, outcome), note) in chunk.iter().zip(outcomes).zip(notes) {
+            if let Some(note) = note {
+                report.note(&item.subject, note);
+            }
+            there.push(match outcome {
+                Outcome::Imported(digest, size_bytes) => {
+                    item.tally(report).imported += 1;
+                    report.bytes += size_bytes;
+                    Some(There { digest, is_new: true })
+                }
+                Outcome::AlreadyThere(digest) => {
+                    item.tally(report).already_there += 1;
+                    Some(There { digest, is_new: false })
+                }
+                Outcome::Conflict(text) => {
+                    item.tally(report).not_imported += 1;
+                    report.conflict(&item.subject, text);
+                    None
+                }
+                Outcome::Failed(text) => {
+                    item.tally(report).not_imported += 1;
+                    report.fail(&item.subject, text);
+                    None
+                }
+            });
+        }
+    }
+    progress.end();
+    Ok(there)
+}
+
+/// Stores the bytes of an item, unless the store has it already or it cannot be imported. May return a note about it.
+async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<String>)> {
+    let file = match &item.what {
+        What::Release(metadata) => {
+            let blob = match release_metadata::blob(metadata) {
+                Ok(blob) => blob,
+                Err(error) => {
+                    return Ok((Ready::Decided(Outcome::Failed(error.to_string())), None));
+                }
+            };
+            if let Some(outcome) = item.found(writer.stored(), Some(Digest::of(&blob))) {
+                return Ok((Ready::Decided(outcome), None));
+            }
+            return Ok((Ready::Metadata(writer.put(blob).await?), None));
+        }
+        What::File(file) => file,
+    };
+    let claimed = file.claimed.sha256.map(Digest::from_bytes);
+    if claimed.is_some()
+        && let Some(outcome) = item.found(writer.stored(), claimed)
+    {
+        return Ok((Ready::Decided(outcome), None));
+    }
+    let archive = match file.role {
+        FileRole::Release => Filename::parse(&file.filename).ok(),
+        FileRole::Docs | FileRole::ToxResult => None,
+    };
+    let intake = Intake { blobs: writer.blobs() };
+    let mut arrival = match intake.read(&file.path, &file.claimed, archive.as_ref()).await {
+        Ok(arrival) => arrival,
+        Err(error) => {
+            return Ok((Ready::Decided(Outcome::Failed(format!("{error:#}"))), None));
+        }
+    };
+    let mut note = None;
+    if file.claimed == ClaimedDigests::default() {
+        let named = file.unchecked.join(", ");
+        let named = if named.is_empty() { "no digest".to_owned() } else { named };
+        note = Some(format!(
+            "was imported without a check of its digest: the export has {named} for it"
+        ));
+    }
+    let mut requires_python = file.requires_python.clone();
+    let mut core_metadata = None;
+    if archive.is_some_and(|archive| archive.kind() == FileKind::Wheel)
+        && let Some(facts) = arrival.facts.take()
+    {
+        let found = facts.map_err(anyhow::Error::from).and_then(|facts| {
+            let metadata = facts.core_metadata()?;
+            Ok((facts.metadata, metadata))
+        });
+        match found {
+            Ok((bytes, metadata)) => {
+                if let Some(metadata) = metadata {
+                    requires_python = metadata.requires_python().map(str::to_owned);
+                }
+                if let Some(bytes) = bytes {
+                    core_metadata = Some(writer.put(Bytes::from(bytes)).await?);
+                }
+            }
+            // devpi has served this file until now, and installers coped with it.
+            Err(error) => note = Some(format!("is served without its metadata: {error:#}")),
+        }
+    } else if let Some(Err(error)) = &arrival.facts {
+        note = Some(format!("would be refused as an upload: {error}"));
+    }
+    arrival.persist().await?;
+    let ready = ReadyFile {
+        digest: arrival.digest(),
+        size_bytes: arrival.digests.size_bytes,
+        requires_python,
+        core_metadata,
+    };
+    Ok((Ready::File(Box::new(ready)), note))
+}
+
+fn decide(item: &Item, ready: &Ready, plan: &mut Plan) -> Outcome {
+    let (index, stage) = (&plan.stored().index, &item.stage);
+    match (&item.what, ready) {
+        (_, Ready::Decided(outcome)) => match outcome {
+            Outcome::Imported(digest, size) => Outcome::Imported(*digest, *size),
+            Outcome::AlreadyThere(digest) => Outcome::AlreadyThere(*digest),
+            Outcome::Conflict(text) => Outcome::Conflict(text.clone()),
+            Outcome::Failed(text) => Outcome::Failed(text.clone()),
+        },
+        (What::Release(_), Ready::Metadata(digest)) => {
+            if let Some(outcome) = item.found(plan.stored(), Some(*digest)) {
+                return outcome;
+            }
+            match change::submit(index, stage, &item.project, &item.version, *digest) {
+                Ok(Decision::Commit(batch)) => {
+                    plan.add(batch);
+                    Outcome::Imported(*digest, 0)
+                }
+                Ok(Decision::AlreadyThere) => Outcome::AlreadyThere(*digest),
+                Err(error) => Outcome::Failed(error.to_string()),
+            }
+        }
+        (What::File(file), Ready::File(ready)) => {
+            if let Some(outcome) = item.found(plan.stored(), Some(ready.digest)) {
+                return outcome;
+            }
+            let decided = match &file.tested {
+                Some(tested) => decide_test_result(item, file, tested, ready, plan),
+                None => decide_file(item, file, ready, plan),
+            };
+            match decided {
+                Ok(Some(batch)) => {
+                    plan.add(batch);
+                    Outcome::Imported(ready.digest, ready.size_bytes)
+                }
+                Ok(None) => Outcome::AlreadyThere(ready.digest),
+                Err(error) => Outcome::Failed(format!("{error:#}")),
+            }
+        }
+        (What::Release(_), Ready::File(_)) | (What::File(_), Ready::Metadata(_)) => {
+            Outcome::Failed("was prepared as something else".to_owned())
+        }
+    }
+}
+
+fn decide_file(
+    item: &Item,
+    file: &NewFile,
+    ready: &ReadyFile,
+    plan: &Plan,
+) -> anyhow::Result<Option<record::Batch>> {
+    let upload = change::FileUpload {
+        stage: &item.stage,
+        project: &item.project,
+        version: &item.version,
+        filename: &Filename::parse(&file.filename)?,
+        role: file.role,
+        digest: ready.digest,
+        size_bytes: ready.size_bytes,
+        requires_python: ready
+            .requires_python
+            .as_deref()
+            .filter(|_| file.role == FileRole::Release),
+        core_metadata: ready.core_metadata,
+        metadata: None,
+        who: file.who.as_ref(),
+        at: file.at,
+        log: unusual_log(item, file),
+    };
+    Ok(change::file(&plan.stored().index, &upload)?.batch())
+}
+
+/// The history to write: empty if it consists of the upload alone.
+fn unusual_log<'file>(item: &Item, file: &'file NewFile) -> &'file [LogEntry] {
+    let usual = LogEntry::Upload { who: file.who.clone(), at: file.at, target: item.stage.clone() };
+    if file.log == [usual] { &[] } else { &file.log }
+}
+
+fn decide_test_result(
+    item: &Item,
+    file: &NewFile,
+    tested: &str,
+    ready: &ReadyFile,
+    plan: &Plan,
+) -> anyhow::Result<Option<record::Batch>> {
+    let Some(found) = item.known(plan.stored()).and_then(|project| project.file(tested)) else {
+        bail!("the file that was tested, `{tested}`, was not imported");
+    };
+    let upload = change::ToxUpload {
+        stage: &item.stage,
+        directory: found.directory(),
+        filename: tested,
+        name: Some(&file.filename),
+        digest: ready.digest,
+        size_bytes: ready.size_bytes,
+        who: file.who.as_ref(),
+        at: file.at,
+        log: unusual_log(item, file),
+        is_bounded: false,
+    };
+    let (batch, _) = change::tox_result(&plan.stored().index, &upload)?;
+    Ok(Some(batch))
+}

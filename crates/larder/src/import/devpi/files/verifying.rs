@@ -1,0 +1,64 @@
+//! The third step: each file is looked up in the store, and the bytes that were added are hashed again.
+
+use std::sync::Arc;
+
+use pypi::{FileLookup, FileRole, ReleaseFile};
+use record::Digest;
+
+use super::{Item, NewFile, There, What};
+use crate::import::report::Report;
+use crate::import::stored_blobs::{self, Look};
+use crate::import::writer::Writer;
+use crate::stored::Stored;
+
+/// Checks that the store has everything that it should have: each file is looked up by its path, and the bytes that
+/// this import added are hashed again.
+///
+/// # Errors
+/// Errors of the store.
+pub(in crate::import::devpi) async fn verify(
+    writer: &Writer,
+    items: &[Item],
+    there: &[Option<There>],
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let Some(blobs) = writer.blobs() else { return Ok(()) };
+    let mut looks = Vec::with_capacity(items.len());
+    for (item, there) in items.iter().zip(there) {
+        let (What::File(file), Some(There { digest, is_new })) = (&item.what, there) else {
+            continue;
+        };
+        let Some(there) = looked_up(writer.stored(), item, file, digest) else {
+            report.fail(&item.subject, "was imported, but is not found in the store");
+            continue;
+        };
+        if item.role() == Some(FileRole::ToxResult) && there.filename() != file.filename {
+            report.note(&item.subject, format_args!("is now called `{}`", there.filename()));
+        }
+        let (digest, size_bytes) = (*digest, there.size_bytes());
+        looks.push(Look { subject: &item.subject, digest, size_bytes, is_new: *is_new });
+    }
+    stored_blobs::check(blobs, &looks, report).await
+}
+
+/// The file that an item became, looked up by its path like a reader would.
+fn looked_up(
+    stored: &Stored,
+    item: &Item,
+    file: &NewFile,
+    digest: &Digest,
+) -> Option<Arc<ReleaseFile>> {
+    let project = item.known(stored)?;
+    let by_name = project.file(&file.filename).filter(|it| it.digest() == digest);
+    let found = match &file.tested {
+        Some(tested) => {
+            by_name.or_else(|| project.tox_results_of(tested).find(|it| it.digest() == digest))
+        }
+        None => by_name,
+    }?;
+    let stage = stored.index.stage(item.stage.as_str())?;
+    match stage.file(found.directory(), found.filename()) {
+        FileLookup::Found { file, .. } => Some(file),
+        FileLookup::CoreMetadata { .. } | FileLookup::Gone | FileLookup::Absent => None,
+    }
+}
