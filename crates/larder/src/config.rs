@@ -92,39 +92,40 @@ section! {
     pub struct Config = "" {
         /// Where to listen for HTTP: ADDRESS:PORT or unix:PATH; several are allowed.
         listen: Vec<ListenAddress> = "listen", Kind::Addresses, default "127.0.0.1:8080";
-        /// Directory that holds everything larder keeps. Without it: $STATE_DIRECTORY, else $XDG_DATA_HOME/larder,
+        /// Directory for everything that larder stores. Without it: $STATE_DIRECTORY, else $XDG_DATA_HOME/larder,
         /// else ~/.local/share/larder; with `demo` a directory larder-demo of its own in the same place.
         data_dir: PathBuf = "data_dir", Kind::Path, default "";
-        /// Where users, articles and indexes are kept: sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE for several
+        /// Where users, articles and indexes are stored: sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE for several
         /// processes. Without it: records.db in the data directory.
         database: Option<DatabaseLocation> = "database", Kind::Database, default "";
-        /// Where the contents of articles and release files are kept: a directory, or s3://BUCKET/PREFIX with the usual
+        /// Where the contents of articles and release files are stored: a directory, or s3://BUCKET/PREFIX with the usual
         /// AWS_… variables. Without it: blobs in the data directory.
         blobs: Option<BlobLocation> = "blobs", Kind::Blobs, default "";
-        /// Serve a generated catalogue, to try things out: other data is left alone and the rate limit is off.
+        /// Serve a generated catalogue, to try things out: real data stays untouched and the rate limit is off.
         demo: bool = "demo", Kind::Switch, default "false";
         /// Packages in the generated catalogue of `demo`.
         demo_packages: usize = "demo_packages", Kind::whole(1, 10_000_000, "packages"), default "100000";
         /// Form of the log on stderr; auto is text on a terminal and JSON otherwise.
         log_format: LogFormat = "log_format", Kind::Choice(LogFormat::NAMES), default "auto";
-        /// Least severity that is logged. $RUST_LOG, where set, wins and may name modules.
+        /// Lowest severity that is logged. $RUST_LOG overrides it, and can name modules.
         log_level: LevelFilter = "log_level", Kind::Choice(value::LEVEL_NAMES), default "info";
-        /// File that the security log is appended to: failed logins, and changes of users, passwords, tokens and rights. It
-        /// is made with the mode 0600 and opened again by SIGHUP. Without it these lines go to stderr with the others.
+        /// File for the security log: failed logins, and changes of users, passwords, tokens and rights. The server creates it
+        /// with mode 0600, appends to it, and opens it again on SIGHUP. Without it these lines go to stderr with the others.
         security_log: Option<PathBuf> = "security_log", Kind::Path, default "";
-        /// Proxies that are believed: who their client is (`client_address_header`), and under which URL they were asked
-        /// (X-Outside-URL, X-Forwarded-Proto). IP addresses or networks. With the default every program on this machine is
-        /// believed.
+        /// Proxies whose headers the server believes: who their client is (`client_address_header`), and under which URL they
+        /// were asked (X-Outside-URL, X-Forwarded-Proto). IP addresses or networks. The default trusts every program on this
+        /// machine.
         trusted_proxies: Vec<Network> = "trusted_proxies", Kind::Networks, default "127.0.0.1,::1";
-        /// The one header in which trusted proxies name their client: X-Forwarded-For, X-Real-IP, Forwarded, or another of
-        /// addresses. The right-most address that is no trusted proxy counts; all other such headers are ignored. The proxy
-        /// must append to it or set it.
+        /// The one header in which trusted proxies name their client: X-Forwarded-For, X-Real-IP, Forwarded, or another header
+        /// with addresses. The right-most address that is not a trusted proxy counts; all other such headers are ignored. The
+        /// proxy must append to it or set it.
         client_address_header: HeaderName = "client_address_header", Kind::Header, default "x-forwarded-for";
         /// URL under which users reach this server, for links and documentation.
         public_url: Option<String> = "public_url", Kind::Url, default "";
-        /// Networks that others may have this server connect to, beside public addresses: users by pushes to an index inside
-        /// and by mirrors of one, and the server of `aur.source` by redirects to another host. Pushes and mirrors do not go
-        /// through a proxy of the environment. What this file names itself needs no entry.
+        /// Networks, besides public addresses, that this server may connect to at the wish of others: of users, by
+        /// pushes to an internal index and by mirrors of one, and of the server of `aur.source`, by redirects to
+        /// another host. Pushes and mirrors do not use the proxy variables of the environment. Hosts that the
+        /// configuration itself names need no entry.
         egress_allow: Vec<Network> = "egress_allow", Kind::Networks, default "";
         /// Worker threads; 0 means one per core.
         workers: usize = "workers", Kind::whole(0, 1024, "threads"), default "0";
@@ -144,7 +145,7 @@ section! {
         python: Python;
         /// Who someone is.
         users: Users;
-        /// What is kept, and how it is followed.
+        /// The store.
         store: Store;
         /// The admin listener.
         admin: Admin;
@@ -154,29 +155,29 @@ section! {
 }
 
 section! {
-    /// What one client, or all of them together, may take of connections, bytes and time.
+    /// Limits on connections, bytes and time, for one client and for all of them together.
     pub struct Limits = "limits" {
         /// Connections open at once; further ones are closed at once.
         connections_max: usize = "connections_max", Kind::whole(1, 1_000_000, "connections"), default "8192";
         /// Connections open at once from one client; further ones are closed at once.
         connections_per_client_max: usize = "connections_per_client_max", Kind::whole(1, 1_000_000, "connections"), default "2048";
-        /// Memory for what all connections keep: headers that arrive, HTTP/2 connections and their requests, answers that
-        /// wait for slow readers. Further requests get 503, and one client has at most half of what is left.
+        /// Memory for all connections: headers that arrive, HTTP/2 connections and their requests, answers that wait for slow
+        /// readers. Further requests get 503, and one client gets at most half of what is left.
         connections_memory_bytes_max: usize = "connections_memory_bytes_max", Kind::whole(4_194_304, 1_099_511_627_776, "bytes"), default "25165824";
-        /// Size of a request's header, its line included.
+        /// Size of a request's header, including the request line.
         header_bytes_max: usize = "header_bytes_max", Kind::whole(8_192, 16_777_216, "bytes"), default "65536";
         /// Length of a request's path and query.
         url_bytes_max: usize = "url_bytes_max", Kind::whole(1_024, 1_048_576, "bytes"), default "32768";
-        /// Size of the body of a question about packages; each other endpoint takes as much as it can need.
+        /// Size of the body of a question about packages; every other endpoint has a limit of its own.
         body_bytes_max: usize = "body_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "1048576";
-        /// Memory for the bodies of all requests together, with what is made of them while they are read; further requests
-        /// with a body get 503. Clients without credentials have half of it, and one client at most half of what is left.
+        /// Memory for the bodies of all requests together, and for what is made of them while they are read; further requests
+        /// with a body get 503. Clients without credentials share half of it, and one client gets at most half of what is left.
         bodies_memory_bytes_max: usize = "bodies_memory_bytes_max", Kind::whole(8_388_608, 1_099_511_627_776, "bytes"), default "67108864";
         /// Time for a client to send a whole header.
         header_timeout: Duration = "header_timeout_seconds", Kind::seconds(1, 3_600), default "15";
         /// Time for a client to send the next 64 KiB of a body, or its rest.
         body_timeout: Duration = "body_timeout_seconds", Kind::seconds(1, 3_600), default "30";
-        /// Time without progress after which a client that does not read its answer is given up.
+        /// Time without progress after which the server closes the connection of a client that does not read its answer.
         write_stall_timeout: Duration = "write_stall_timeout_seconds", Kind::seconds(1, 3_600), default "30";
         /// Time that a connection may stay open without a request.
         idle_timeout: Duration = "idle_timeout_seconds", Kind::seconds(1, 86_400), default "75";
@@ -188,13 +189,13 @@ section! {
 }
 
 section! {
-    /// Encryption of the main listener: both files or neither. Renewed files are noticed without a restart.
+    /// Encryption of the main listener: both files or neither. The server notices renewed files without a restart.
     pub struct Tls = "tls" {
         /// Certificate chain, PEM.
         certificate: Option<PathBuf> = "certificate", Kind::Path, default "";
         /// Private key of the certificate, PEM.
         key: Option<PathBuf> = "key", Kind::Path, default "";
-        /// How often the two files are looked at for a renewal.
+        /// How often the server checks whether the two files were renewed.
         reload: Duration = "reload_seconds", Kind::seconds(1, 86_400), default "30";
     }
 }
@@ -209,16 +210,16 @@ section! {
         /// database, such as mysql://larder@localhost/aur?socket=/run/mysqld/mysqld.sock. Without it the last good dump
         /// in the data directory is served.
         source: Option<AurSource> = "source", Kind::Source, default "";
-        /// How often a URL is asked whether it has changed; files and changes of a database are noticed within a second.
-        /// A database is read at least this often, and its dump is kept in the data directory at most this often.
+        /// How often the server polls a URL; it notices changed files and changes of a database within a second. It
+        /// reads a database at least this often, and keeps its dump in the data directory at most this often.
         refresh: Duration = "refresh_seconds", Kind::seconds(1, 604_800), default "300";
         /// Time to connect to the URL.
         connect_timeout: Duration = "connect_timeout_seconds", Kind::seconds(1, 3_600), default "10";
         /// Time for the URL's server to begin its answer.
         header_timeout: Duration = "header_timeout_seconds", Kind::seconds(1, 3_600), default "30";
-        /// Time without a byte after which a download is given up.
+        /// Time without a byte after which a download is aborted.
         stall_timeout: Duration = "stall_timeout_seconds", Kind::seconds(1, 3_600), default "30";
-        /// A dump with more than this percentage fewer packages than the served one is refused; 100 refuses none.
+        /// How many percent fewer packages than the served dump a new one may have; a smaller one is refused. 100 refuses none.
         shrink_percent_max: u8 = "shrink_percent_max", Kind::whole(0, 100, "percent"), default "50";
         /// Size of a dump, inflated.
         dump_bytes_max: u64 = "dump_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "4294967296";
@@ -226,9 +227,9 @@ section! {
         rate_limit: u32 = "rate_limit", Kind::whole(0, 4_294_967_295, "requests"), default "4000";
         /// Length of a client's window, from its first request.
         rate_limit_window: Duration = "rate_limit_window_seconds", Kind::seconds(1, 31_536_000), default "86400";
-        /// Clients that are counted at once; beyond it those with the fewest requests are forgotten first.
+        /// Clients that are counted at the same time; beyond that, those with the fewest requests are forgotten first.
         rate_limit_clients_max: usize = "rate_limit_clients_max", Kind::whole(1, 100_000_000, "clients"), default "200000";
-        /// Results in one answer; more is an error, as in aurweb.
+        /// Results in one answer; more are an error, as in aurweb.
         results_max: usize = "results_max", Kind::whole(1, 10_000_000, "results"), default "5000";
     }
 }
@@ -244,15 +245,15 @@ section! {
         acl_write: Acl = "acl_write", Kind::Acl, default ":AUTHENTICATED:";
         /// Size of one revision.
         body_bytes_max: u64 = "body_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "67108864";
-        /// Contents kept in memory, compressed forms included; others come from the store.
+        /// Memory for contents, including their compressed forms; others are read from the store.
         memory_bytes_max: u64 = "memory_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "134217728";
-        /// Texts longer than this are not compared or merged.
+        /// Texts longer than this are neither compared nor merged.
         merge_bytes_max: u64 = "merge_bytes_max", Kind::whole(0, 67_108_864, "bytes"), default "1048576";
     }
 }
 
 section! {
-    /// Actions: many calls in one request, at / and /actions, and the threads for those that compute.
+    /// Actions: many calls in one request, at / and /actions, and the threads for calls that only compute.
     pub struct Actions = "actions" {
         /// Whether actions are answered.
         enabled: bool = "enabled", Kind::Switch, default "true";
@@ -260,11 +261,11 @@ section! {
         per_request_max: usize = "per_request_max", Kind::whole(1, 100_000, "actions"), default "100";
         /// Size of a request, as JSON.
         body_bytes_max: usize = "body_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "1048576";
-        /// Size of a request's results together; an action whose result would go beyond it is refused.
+        /// Size of all results of a request together; an action whose result would exceed it is refused.
         results_bytes_max: usize = "results_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "16777216";
-        /// Threads of low priority for what is nothing but computing; 0 means one per core but one, and at least one.
+        /// Low-priority threads for calls that only compute; 0 means one fewer than there are cores, but at least one.
         cpu_threads: usize = "cpu_threads", Kind::whole(0, 1024, "threads"), default "0";
-        /// Computations that wait for such a thread; further ones are refused at once.
+        /// Computations that may wait for such a thread; further ones are refused at once.
         cpu_queue_max: usize = "cpu_queue_max", Kind::whole(1, 1_000_000, "computations"), default "64";
     }
 }
@@ -274,29 +275,28 @@ section! {
     pub struct Python = "python" {
         /// Whether the surface is served.
         enabled: bool = "enabled", Kind::Switch, default "true";
-        /// Behave as a devpi-server does out of the box: strangers may create users, and a new `root` has an empty
-        /// password.
+        /// Behave as devpi-server does by default: strangers may create users, and a new `root` has an empty password.
         devpi_defaults: bool = "devpi_defaults", Kind::Switch, default "false";
-        /// Who may create, change and delete users and stages, besides administrators; without it, users their own.
+        /// Who may create, change and delete users and stages, besides administrators. Without it, users may change their own.
         restrict_modify: Acl = "restrict_modify", Kind::Acl, default "";
-        /// Who may push releases to indexes elsewhere, which makes this server send to the URL that they name; strangers
-        /// never.
+        /// Who may push releases to other servers, which makes this server send to the URL that they name; requests without
+        /// credentials never may.
         acl_push_outside: Acl = "acl_push_outside", Kind::Acl, default ":AUTHENTICATED:";
         /// Size of one uploaded file.
         file_bytes_max: u64 = "file_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "8589934592";
         /// Size of one test result.
         tox_result_bytes_max: usize = "tox_result_bytes_max", Kind::whole(1_024, 1_073_741_824, "bytes"), default "4194304";
-        /// Release files and metadata of up to 256 KiB kept in memory; larger files are streamed from the store.
+        /// Memory for release files and metadata of up to 256 KiB; larger files are streamed from the store.
         small_file_bytes_max: u64 = "small_file_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "67108864";
-        /// Path of an internal location of nginx over the directory of the blobs, such as /larder-blobs: larger files are
-        /// then sent by nginx itself (X-Accel-Redirect). Trusted proxies alone are told the path.
+        /// Path of an internal location of nginx over the directory of the blobs, such as /larder-blobs: then nginx itself
+        /// sends larger files (X-Accel-Redirect). Only trusted proxies get the path.
         accel_redirect: Option<PathBuf> = "accel_redirect", Kind::Path, default "";
-        /// How often old versions are removed from the indexes that have a rule for it (`retention_versions`,
+        /// How often the server removes old versions from the indexes that have a rule for it (`retention_versions`,
         /// `retention_days`); 0 leaves that to `POST /{user}/{index}/+retention`.
         retention_interval: Duration = "retention_interval_seconds", Kind::seconds(0, 31_536_000), default "3600";
-        /// Finished pages of projects kept in memory, compressed forms included.
+        /// Memory for finished pages of projects, including their compressed forms.
         page_bytes_max: u64 = "page_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
-        /// Finished lists of projects kept in memory, compressed forms included.
+        /// Memory for finished lists of projects, including their compressed forms.
         list_bytes_max: u64 = "list_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
         /// How long a page of a mirror's upstream stays fresh, where the mirror itself does not say
         /// (`mirror_cache_expiry`).
@@ -312,17 +312,18 @@ section! {
 section! {
     /// Who someone is: passwords, logins and registration, for every surface.
     pub struct Users = "users" {
-        /// How long a verified password is remembered, so that it is not hashed anew for each request; a changed
-        /// password is forgotten at once.
+        /// How long the server remembers a verified password, so that it need not hash it for each request; it forgets a
+        /// changed password at once.
         remember: Duration = "remember_seconds", Kind::seconds(0, 3_600), default "60";
-        /// How long a login is good for.
+        /// How long a login is valid.
         login: Duration = "login_seconds", Kind::seconds(60, 31_536_000), default "36000";
         /// Different wrong passwords that one client (an IPv4 address or an IPv6 /64) may try for one account within ten
-        /// minutes, on all surfaces together; then 429, but for a password that was right there lately. 0: no bound.
+        /// minutes, on all surfaces together; then it gets 429, except for a password that was right there lately. 0: no limit.
         wrong_passwords_max: u32 = "wrong_passwords_max", Kind::whole(0, 1_000_000, "passwords"), default "10";
-        /// The same of one client for all accounts together.
+        /// Different wrong passwords that one client may try for all accounts together within ten minutes. 0: no limit.
         wrong_passwords_per_client_max: u32 = "wrong_passwords_per_client_max", Kind::whole(0, 1_000_000, "passwords"), default "100";
-        /// The same for one account, of all clients together where its password was not right lately.
+        /// Different wrong passwords that all clients together may try for one account within ten minutes; clients from which its
+        /// password was right lately are not counted. 0: no limit.
         wrong_passwords_per_account_max: u32 = "wrong_passwords_per_account_max", Kind::whole(0, 1_000_000, "passwords"), default "100";
         /// Whether strangers may create users.
         may_register: bool = "strangers_may_register", Kind::Switch, default "false";
@@ -330,31 +331,31 @@ section! {
 }
 
 section! {
-    /// What is kept, and how other processes' writes are followed.
+    /// The store, and how a process follows the writes of others.
     pub struct Store = "store" {
-        /// How often the database is asked for other processes' writes where it does not tell of them itself.
+        /// How often the server polls the database for writes of other processes, if the database does not notify it.
         poll: Duration = "poll_seconds", Kind::seconds(1, 3_600), default "1";
-        /// How long a request waits for a serial that its client has seen elsewhere, before it is refused.
+        /// How long a request waits for a serial that its client has seen from another process, before it is refused.
         wait_for_serial: Duration = "wait_for_serial_seconds", Kind::seconds(0, 60), default "5";
-        /// How often blobs that nothing names are looked for; 0 leaves that to `larder sweep`.
+        /// How often the server sweeps blobs that no record names; 0 leaves that to `larder sweep`.
         sweep: Duration = "sweep_seconds", Kind::seconds(0, 31_536_000), default "86400";
-        /// Free space on the disks of the database and the blobs below which only administrators write; 0: no such floor.
+        /// Free space on the disks of the database and the blobs below which only administrators may write; 0: no limit.
         free_bytes_min: u64 = "free_bytes_min", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
-        /// How old a blob must be before it may be taken for unnamed.
+        /// How old a blob must be before a sweep may delete it.
         sweep_grace: Duration = "sweep_grace_seconds", Kind::seconds(3_600, 31_536_000), default "86400";
-        /// Within which time each blob is read and compared with its digest, in the background; 0 never does.
+        /// Time within which the server reads each blob once, in the background, and compares it with its digest; 0: never.
         scrub: Duration = "scrub_seconds", Kind::seconds(0, 31_536_000), default "2592000";
     }
 }
 
 section! {
-    /// The admin listener, which starts only where a key is set.
+    /// The admin listener, which starts only if a key is set.
     pub struct Admin = "admin" {
         /// Where the admin API listens: ADDRESS:PORT or unix:PATH.
         listen: ListenAddress = "listen", Kind::Address, default "127.0.0.1:8081";
-        /// Key that admin requests carry. There is no default; prefer `key_file`, since a command line is seen by others.
+        /// Key that admin requests carry. There is no default; prefer `key_file`, because others on this machine can see a command line.
         key: Option<Secret> = "key", Kind::Secret, default "";
-        /// File that holds the key instead. Without either, $CREDENTIALS_DIRECTORY/admin-key is taken where it exists.
+        /// File with the key. Without `key` and `key_file`, $CREDENTIALS_DIRECTORY/admin-key is used if it exists.
         key_file: Option<PathBuf> = "key_file", Kind::Path, default "";
     }
 }

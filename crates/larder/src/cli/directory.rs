@@ -1,6 +1,6 @@
-//! [`Directory`]: a store as a command sees it: users, tokens and indexes loaded, and changed where they are kept.
+//! [`Directory`]: a store as a command sees it. It loads users, tokens and indexes, and changes them in the store itself.
 //!
-//! No server is asked. What is committed here, running servers on the same store take as they take each other's writes.
+//! It asks no server. Running servers on the same store see its commits as they see each other's writes.
 
 use std::sync::LazyLock;
 
@@ -91,7 +91,7 @@ impl Directory {
                  `larder init` makes the first"
             ))
         };
-        // To open is to create, and a slip in a path is no wish for another store.
+        // Opening creates a store, and a mistyped path must not create one.
         if let DatabaseLocation::Sqlite(path) = &location
             && matches!(path.try_exists(), Ok(false))
         {
@@ -145,7 +145,7 @@ impl Directory {
         done
     }
 
-    /// Who is there.
+    /// Users and tokens.
     pub(super) fn snapshot(&self) -> &Snapshot {
         &self.follower.state().accounts
     }

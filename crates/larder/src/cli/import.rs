@@ -1,4 +1,4 @@
-//! `larder import-devpi`, `import-wheels` and `use`: moving in, and telling clients of the new place.
+//! `larder import-devpi`, `import-wheels` and `use`: import what another index has, and tell clients of the new one.
 //!
 //! arguments -> [`Command::run`], [`Use::run`] -> [`crate::import`] -> what was done, and what was not.
 
@@ -214,7 +214,7 @@ impl Use {
                 match change.write() {
                     Ok(taken_back) => undo.push(taken_back),
                     Err(error) => {
-                        // What was done is told all the same.
+                        // The user learns what was done before the failure.
                         finish(text, &undo, self.dry_run, out)?;
                         return Err(error);
                     }
@@ -237,8 +237,7 @@ fn project(path: &Path) -> Result<PathBuf, Exit> {
     if path.is_file() {
         return Ok(path);
     }
-    let text =
-        format!("--project `{}`: a pyproject.toml that is there was expected", path.display());
+    let text = format!("--project `{}`: an existing pyproject.toml was expected", path.display());
     Err(Exit::usage(text))
 }
 

@@ -1,4 +1,4 @@
-//! `larder index …`: indexes made, shown, changed and removed, on the data directory or by a running server.
+//! `larder index …`: makes, shows, changes and removes indexes, on the data directory or through a running server.
 //!
 //! arguments -> [`Command::run`] -> a change of [`pypi::change::stage`] committed to the store, or
 //! a request to the server -> one [`Outcome`] for both, so that they say the same.
@@ -78,7 +78,7 @@ fn setting(text: &str) -> Result<String, pypi::ConfigError> {
     ConfigEdit::parse(&json!([text])).map(|_| text.to_owned())
 }
 
-/// What came of it.
+/// The result of a command.
 enum Outcome {
     /// Indexes by name, with their settings.
     List(Vec<(String, Value)>),
@@ -87,7 +87,7 @@ enum Outcome {
     Done(String, Value),
 }
 
-/// Settings that say little to most people, and are not told after each change.
+/// Settings that few people need; a change does not print them.
 const UNTOLD: [&str; 4] = ["type", "projects", "mirror_whitelist", "mirror_whitelist_inheritance"];
 
 impl Command {
@@ -199,7 +199,7 @@ fn made(stage: &StageName) -> String {
     format!("made the index {stage}")
 }
 
-/// What was done, and how the stage is after it.
+/// What was done, with the settings of the stage after it.
 fn now(directory: &Directory, stage: &StageName, said: String) -> Result<Outcome, Exit> {
     let found = directory.index().stage_to_change(stage).map_err(refused)?;
     Ok(Outcome::Done(said, settings_of(directory, found, false)))

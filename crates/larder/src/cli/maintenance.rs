@@ -1,7 +1,7 @@
 //! `larder backup`, `restore`, `verify`, `migrate`, `sweep`, `adopt` and `rescue`: the store as a whole, by hand.
 //!
 //! arguments -> [`Command::run`] -> [`crate::maintenance`] -> what was done, or every fault.
-//! Servers may run meanwhile, except on a store that is restored into.
+//! Servers may run at the same time, except on a store that a restore writes.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -75,10 +75,10 @@ pub(super) enum Command {
     },
 }
 
-/// A younger blob may be on its way into the store that a server on this machine serves.
+/// Below this age, a blob may belong to an upload that a server on this machine has not committed yet.
 const GRACE_BESIDE_SERVERS_MIN: Duration = Duration::from_secs(3_600);
 
-/// What is to be said, and what is wrong.
+/// The output of a command, and its failure, if it failed.
 struct Answer {
     /// For stdout.
     text: String,
@@ -90,7 +90,7 @@ impl Command {
     /// Does what was asked, with its output into `out`.
     ///
     /// # Errors
-    /// What went wrong or is wrong, with exit code 1.
+    /// What failed, or the faults that were found, with exit code 1.
     pub(super) fn run(self, config: &Config, out: &mut dyn Write) -> Result<(), Exit> {
         let answer = runtime()?.block_on(act(config, self));
         let answer = answer.map_err(|error| Exit::failure(format!("{error:#}")))?;
@@ -121,7 +121,7 @@ async fn act(config: &Config, command: Command) -> anyhow::Result<Answer> {
         Command::Adopt => Ok(of_adoption(&maintenance::adopt(config).await?, config)),
         Command::Sweep { dry_run, grace, force } => {
             let grace = grace.map_or(config.store.sweep_grace, Duration::from_secs);
-            // What it keeps out is a server that has put a blob and not yet committed its record.
+            // The lock keeps out servers, which may have stored a blob and not yet committed its record.
             let _lock = match !dry_run && grace < GRACE_BESIDE_SERVERS_MIN {
                 true => Some(DataDirLock::acquire(&config.data_dir)?),
                 false => None,
@@ -183,7 +183,7 @@ fn of_adoption(adoption: &Adoption, config: &Config) -> Answer {
     Answer { text, failure: None }
 }
 
-/// Losses one by one, and how many there are.
+/// Each loss on a line, then their number.
 fn losses(lost: &[Loss], consequence: &str) -> Option<String> {
     if lost.is_empty() {
         return None;

@@ -1,5 +1,5 @@
-//! What needs neither a server nor a store: the configuration checked and shown, completions, the man page, the version,
-//! and a running server asked whether it is ready.
+//! Commands that need no store: they check and show the configuration, print completions, the man page and the version,
+//! and ask a running server whether it is ready.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -113,9 +113,9 @@ pub(super) fn man() -> Result<String, Exit> {
     writeln!(
         roff,
         ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailure.\n.TP\n2\nWrong command line.\n.TP\n78\nBad configuration.\n\
-        .SH SIGNALS\n.TP\nSIGTERM, SIGINT\nNot ready at once; open requests are finished, then the process ends.\n\
-        .TP\nSIGHUP\nThe configuration and the data are read again.\n\
-        .TP\nSIGUSR1\nWhat is in memory of the store is written into a new directory in the data directory."
+        .SH SIGNALS\n.TP\nSIGTERM, SIGINT\nThe server stops being ready, finishes open requests, and ends.\n\
+        .TP\nSIGHUP\nThe server reads the configuration and the data again.\n\
+        .TP\nSIGUSR1\nThe server writes its copy of the store into a new directory in the data directory."
     )?;
     Ok(String::from_utf8_lossy(&roff).into_owned())
 }

@@ -1,7 +1,6 @@
 //! Where a new password comes from: a terminal, a file, standard input, or the system's random numbers.
 //!
-//! Only `init` takes one on its command line, where others on the machine see it, and only there it may be
-//! empty.
+//! Only `init` accepts one on its command line, where others on the machine can see it; only there it may be empty.
 
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
@@ -16,7 +15,7 @@ use crate::cli::Exit;
 /// Most bytes that are read of a file or of standard input: a password and the end of its line.
 const READ_BYTES_MAX: u64 = account::Password::BYTES_MAX as u64 + 2;
 
-/// Where a new password comes from; without a flag, somebody types it, twice.
+/// Where a new password comes from; without a flag, the user types it, twice.
 #[derive(Args)]
 #[group(multiple = false)]
 pub(super) struct PasswordSource {
@@ -55,7 +54,7 @@ pub(super) struct Password {
 }
 
 impl RootPassword {
-    /// The password that was chosen; none if one is to be made.
+    /// The chosen password; none if the command should make one.
     ///
     /// # Errors
     /// What cannot be read, or is not a password.
@@ -114,7 +113,7 @@ impl Password {
 
 fn prompt(name: &UserName) -> Result<account::Password, Exit> {
     if !io::stdin().is_terminal() {
-        let text = "a password is asked for on a terminal, and standard input is none: \
+        let text = "the password cannot be asked for, because standard input is not a terminal: \
                     --password-file FILE, --password-stdin, --generate or --no-password was expected";
         return Err(Exit::usage(text));
     }

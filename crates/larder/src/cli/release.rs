@@ -1,4 +1,4 @@
-//! `larder release …`: releases listed, yanked, pushed and removed, on the data directory or by a running server.
+//! `larder release …`: lists, yanks, pushes and removes releases, on the data directory or through a running server.
 //!
 //! arguments -> [`Command::run`] -> [`store`], which commits changes of [`pypi::change`], or
 //! [`server`], which asks for them -> lines, or JSON where something is listed.
@@ -127,7 +127,7 @@ enum Target {
     },
 }
 
-/// What came of it.
+/// The result of a command.
 enum Outcome {
     List(Vec<Row>),
     Done(String),
@@ -207,7 +207,7 @@ fn target(to: String, user: Option<String>, place: &Place) -> Result<Target, Exi
         )));
     }
     let Some(user) = user else {
-        return Err(Exit::usage("an upload URL wants --to-user NAME and --to-password-stdin"));
+        return Err(Exit::usage("an upload URL needs --to-user NAME and --to-password-stdin"));
     };
     Ok(Target::Outside { url: to, user, password: line_of_stdin()? })
 }
@@ -239,7 +239,7 @@ impl Row {
         self.files.iter().all(|file| file.yanked.is_some()).then_some(first)
     }
 
-    /// When its newest file came.
+    /// When its newest file was uploaded.
     fn uploaded(&self) -> &str {
         self.files.iter().map(|file| file.uploaded.as_str()).max().unwrap_or_default()
     }

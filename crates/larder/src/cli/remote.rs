@@ -81,7 +81,7 @@ impl ServerFlags {
     /// The server that the flags name. None: the data directory is meant.
     ///
     /// # Errors
-    /// A URL that is none (exit code 2); a secret that cannot be read, or is empty.
+    /// An invalid URL (exit code 2); a secret that cannot be read, or is empty.
     pub(super) fn address(self, environment: &Environment) -> Result<Option<Address>, Exit> {
         let Some(text) = self.server else { return Ok(None) };
         let base = server_url(&text).map_err(Exit::usage)?;
@@ -129,7 +129,7 @@ fn server_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// What `larder use` wrote for twine; none if there is nothing for this server.
+/// The credentials for this server that `larder use` wrote for twine, if any.
 fn of_pypirc(base: &Url, environment: &Environment) -> Option<Credentials> {
     let path = PathBuf::from(environment.get("HOME")?).join(".pypirc");
     let text = fs::read_to_string(&path).ok()?;
@@ -187,9 +187,9 @@ pub(super) fn hint(error: &ChangeError) -> &'static str {
         }
         ChangeError::StageNonVolatile(_)
         | ChangeError::ProjectNonVolatile { .. }
-        | ChangeError::VersionNonVolatile => "; --force removes it all the same",
+        | ChangeError::VersionNonVolatile => "; --force removes it anyway",
         ChangeError::NoUser(_) => "; `larder user add` makes users",
-        ChangeError::NoStage(_) => "; `larder index list` shows those that are there",
+        ChangeError::NoStage(_) => "; `larder index list` shows the existing ones",
         _ => "",
     }
 }
@@ -207,10 +207,10 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Finds out whether a Larder is there, and accepts the credentials.
+    /// Checks that the server is a Larder and accepts the credentials.
     ///
     /// # Errors
-    /// No answer, another one than a Larder's, or credentials that do not hold.
+    /// No answer, an answer that is not a Larder's, or wrong credentials.
     pub(super) async fn connect(address: Address) -> Result<Remote, Exit> {
         let client = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)

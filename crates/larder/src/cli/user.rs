@@ -170,7 +170,7 @@ fn check_profile(profile: &ProfileEdit) -> Result<(), Exit> {
 /// The user of this name.
 ///
 /// # Errors
-/// There is none.
+/// No user has this name.
 pub(super) fn found<'directory>(
     directory: &'directory Directory,
     name: &UserName,
@@ -253,7 +253,7 @@ async fn add_user(
     password: &PasswordSource,
     is_json: bool,
 ) -> Result<String, Exit> {
-    // Before somebody is asked for a password in vain.
+    // Before the command asks for a password for nothing.
     created(directory.snapshot(), &user)?;
     let password = password.read(&user.name)?;
     let user = User { password_hash: password.hash()?, ..user };

@@ -174,7 +174,7 @@ pub(super) fn did_you_mean(path: &str) -> String {
     }
 }
 
-/// The candidate nearest to `text`, if it is near enough to be a slip of the fingers.
+/// The candidate nearest to `text`, if it is near enough to be a typing error.
 pub(super) fn nearest(text: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
     let distance_max = (text.chars().count() / 3).max(2);
     candidates

@@ -26,7 +26,7 @@ pub struct Key {
     pub name: &'static str,
     /// Which values it takes.
     pub kind: Kind,
-    /// Default as a user would write it, lists with commas; empty where there is none.
+    /// Default as a user would write it, lists with commas; empty if there is no default.
     pub default: &'static str,
     /// Parses texts as the key's type and gives their canonical spelling, or what was expected.
     pub(super) check: fn(&[String], Kind) -> Result<Vec<String>, String>,

@@ -1,6 +1,6 @@
 //! From the four layers to one checked configuration: flags, environment, file, defaults, in this order of precedence.
 //!
-//! [`Inputs`] is what the process was started with; [`Inputs::load`] reads the file and the key file anew each time, so
+//! [`Inputs`] is what the process was started with; [`Inputs::load`] reads the file and the key file each time, so
 //! a reload is a second load of the same inputs. All problems are collected, so that one run names them all.
 
 use std::collections::BTreeMap;
@@ -152,7 +152,7 @@ impl Origin {
 pub struct Setting {
     /// The key.
     pub key: &'static Key,
-    /// The value in its canonical spelling; none if it is not set; secrets masked.
+    /// The value in its canonical spelling, with secrets masked; none if it is not set.
     pub texts: Vec<String>,
     /// Where it came from.
     pub origin: Origin,

@@ -67,7 +67,7 @@ fn check_life(running: &Running, way: &Way<'_>) {
     way.fails("release push team/dev lib 1.9 prod", 2, "`prod`: USER/INDEX was expected");
     way.fails("release push team/dev lib 1.9 team/prod --only-docs", 1, "no");
     way.fails("release remove team/dev lib", 2, "VERSION");
-    let hinted = "non-volatile index; --force removes it all the same";
+    let hinted = "non-volatile index; --force removes it anyway";
     way.fails("release remove team/prod lib 1.10", 1, hinted);
     way.prints("release remove team/prod lib 1.10 --force", "removed lib 1.10 from team/prod");
     way.prints("release remove team/dev lib 1.9", "removed lib 1.9 from team/dev");
