@@ -9,7 +9,7 @@ use std::mem;
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::package::Package;
+use crate::package::{self, Package};
 use crate::scan;
 use crate::snapshot::{Snapshot, SnapshotBuilder};
 
@@ -344,11 +344,12 @@ impl<'a> Input<'a> {
                     let mut parser =
                         serde_json::Deserializer::from_str(rest).into_iter::<Package<'_>>();
                     match parser.next() {
-                        Some(Ok(package)) => {
+                        Some(Ok(mut package)) => {
                             let size = parser.byte_offset();
                             if size > self.limits.record_bytes_max {
                                 break Some(Stop::TooLong);
                             }
+                            package.others = package::others(&rest[..size]).into();
                             take(&package);
                             lines += line_breaks(&rest.as_bytes()[..size]);
                             rest = &rest[size..];

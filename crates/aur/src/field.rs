@@ -31,11 +31,13 @@ pub(crate) enum Field {
     Url,
     UrlPath,
     Version,
+    /// Everything else that a dump has, each with its own key; it is written between the others, in the order of keys.
+    Others,
 }
 
 impl Field {
     /// All fields, in order.
-    pub(crate) const ALL: [Field; 27] = [
+    pub(crate) const ALL: [Field; 28] = [
         Field::CheckDepends,
         Field::CoMaintainers,
         Field::Conflicts,
@@ -63,11 +65,12 @@ impl Field {
         Field::Url,
         Field::UrlPath,
         Field::Version,
+        Field::Others,
     ];
 
     /// All fields in the order in which a record stores their values. Those of a search record come first, so that a
     /// search touches few cache lines. [`Field::place`] gives a field's position in it.
-    pub(crate) const KEPT: [Field; 27] = {
+    pub(crate) const KEPT: [Field; 28] = {
         let mut kept = Field::ALL;
         let mut at = 0;
         while at < kept.len() {
@@ -135,7 +138,13 @@ impl Field {
             Field::Url => ",\"URL\":",
             Field::UrlPath => ",\"URLPath\":",
             Field::Version => ",\"Version\":",
+            Field::Others => "",
         }
+    }
+
+    /// The key without quotes; empty for [`Field::Others`].
+    pub(crate) fn name(self) -> &'static str {
+        self.key().trim_matches([',', '"', ':'])
     }
 
     /// The value that a version 5 record shows if the package has none for this field; `None` if the key is left out
@@ -169,6 +178,7 @@ impl Field {
                 | Field::Provides
                 | Field::Replaces
                 | Field::Submitter
+                | Field::Others
         )
     }
 }

@@ -1,14 +1,17 @@
 //! One record of a dump as it is read: the wire form of `packages-meta-ext-v1.json`.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::field::Field;
 use crate::scan;
 
-/// One package as the dump has it. Unknown keys are ignored; keys that older dumps lack are optional.
+/// One package as the dump has it. Keys that older dumps lack are optional; [`others`] finds those that are not known.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Package<'a> {
@@ -71,6 +74,61 @@ pub(crate) struct Package<'a> {
     /// Open requests about the base. aurweb's own dumps do not have it.
     #[serde(borrow, default)]
     pub pending_requests: Option<Integer<'a, u64>>,
+    /// Members with keys that are not known, by rising key, each as it is written in an answer, with a comma before it.
+    #[serde(skip)]
+    pub others: Cow<'a, [u8]>,
+}
+
+/// Whether a member with this key is read as one of the fields, or not wanted.
+pub(crate) fn is_known(key: &str) -> bool {
+    Field::ALL.iter().any(|field| field.name() == key)
+}
+
+/// The members of a record, valid JSON, that are not known: the form of [`Package::others`].
+pub(crate) fn others(record: &str) -> Vec<u8> {
+    let Ok(Unknown(members)) = serde_json::from_str(record) else { return Vec::new() };
+    let mut others = Vec::new();
+    for (key, value) in members {
+        others.push(b',');
+        serde_json::to_writer(&mut others, &key).expect("strings serialize into memory");
+        others.push(b':');
+        // An answer is one line.
+        match serde_json::from_str::<serde_json::Value>(value.get()) {
+            Ok(parsed) if value.get().contains(['\n', '\r']) => {
+                others.extend_from_slice(parsed.to_string().as_bytes());
+            }
+            _ => others.extend_from_slice(value.get().as_bytes()),
+        }
+    }
+    others
+}
+
+/// The members of an object that are not known; of equal keys the last one.
+struct Unknown<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Unknown<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct UnknownVisitor<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for UnknownVisitor<'a> {
+            type Value = Unknown<'a>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a record")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unknown<'a>, A::Error> {
+                let mut members = BTreeMap::new();
+                while let Some(key) = map.next_key::<String>()? {
+                    if is_known(&key) {
+                        map.next_value::<IgnoredAny>()?;
+                    } else {
+                        members.insert(key, map.next_value()?);
+                    }
+                }
+                Ok(Unknown(members))
+            }
+        }
+        deserializer.deserialize_map(UnknownVisitor(PhantomData))
+    }
 }
 
 /// A string of the dump.

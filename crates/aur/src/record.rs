@@ -8,6 +8,8 @@
 //! bits: u32 | bytes of sizes: u8 | size of each value: LEB128 .. | value .. value ..
 //! ```
 
+use serde::de::IgnoredAny;
+
 use crate::field::Field;
 use crate::package::{Integer, Package, Text, Texts};
 use crate::sheet::Sheet;
@@ -78,6 +80,7 @@ impl RecordWriter {
         self.texts(Field::Provides, &package.provides);
         self.texts(Field::Replaces, &package.replaces);
         self.text(Field::Submitter, package.submitter.as_ref());
+        self.value(Field::Others, |values| values.extend_from_slice(&package.others));
         HEAD_BYTES + self.sizes.len() + self.values.len()
     }
 
@@ -266,6 +269,14 @@ impl<'a> Record<'a> {
         let bytes_max = CONSTANTS_BYTES + (values_bytes + 2 * name_bytes.max(base_bytes)) as usize;
         let out = sheet.room(bytes_max + SPAN_BYTES);
         let mut pen = Pen { values: self.values, places, shape, out, at: 0 };
+        // The other shapes have a fixed set of keys.
+        if matches!(shape, Shape::Info | Shape::Version6)
+            && places[const { Field::Others.place() }].1 > 0
+        {
+            pen.all_members();
+            let written = pen.at;
+            return sheet.written(written);
+        }
         pen.member(Field::CheckDepends);
         pen.member(Field::CoMaintainers);
         pen.member(Field::Conflicts);
@@ -326,6 +337,28 @@ struct Pen<'a> {
 }
 
 impl Pen<'_> {
+    /// Writes an object with members that are not known, each where its key belongs.
+    #[cold]
+    #[inline(never)]
+    fn all_members(&mut self) {
+        let (start, size) = self.places[Field::Others.place()];
+        let others = &self.values[start as usize..][..size as usize];
+        let mut rest = others;
+        for field in Field::ALL {
+            while let Some((key, bytes)) = first_member(rest)
+                && (key.as_str() < field.name() || field == Field::Others)
+            {
+                self.value(start + (others.len() - rest.len()) as u32, bytes as u32);
+                rest = &rest[bytes..];
+            }
+            if field != Field::Others {
+                self.member(field);
+            }
+        }
+        self.constant(b"}");
+        self.out[0] = b'{';
+    }
+
     /// Writes `field` if the shape includes it.
     #[inline(always)]
     fn member(&mut self, field: Field) {
@@ -403,6 +436,18 @@ impl Pen<'_> {
     }
 }
 
+/// The key of the first of these members, each with a comma before it, and how many bytes the member takes.
+fn first_member(members: &[u8]) -> Option<(String, usize)> {
+    let rest = members.get(1..)?;
+    let mut keys = serde_json::Deserializer::from_slice(rest).into_iter::<String>();
+    let key = keys.next()?.ok()?;
+    let colon = 1 + keys.byte_offset();
+    let mut values =
+        serde_json::Deserializer::from_slice(members.get(colon + 1..)?).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    Some((key, colon + 1 + values.byte_offset()))
+}
+
 /// [`Field::place`] of each field.
 const KEPT_PLACES: [usize; Field::ALL.len()] = {
     let mut places = [0; Field::ALL.len()];
@@ -417,6 +462,7 @@ const KEPT_PLACES: [usize; Field::ALL.len()] = {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::package;
 
     const SPLIT: &str = r#"{"ID":7,"Name":"a-b","PackageBaseID":3,"PackageBase":"a","Version":"1-1",
         "Description":"\"q\" \u00e9 \\","URL":null,"NumVotes":0,"Popularity":0.0,"OutOfDate":null,"Maintainer":null,
@@ -424,7 +470,9 @@ mod tests {
 
     #[track_caller]
     fn check(package: &str, shape: Shape, expected: &str) {
-        let package: Package<'_> = serde_json::from_str(package).expect("a package");
+        let others = package::others(package);
+        let mut package: Package<'_> = serde_json::from_str(package).expect("a package");
+        package.others = others.into();
         let mut writer = RecordWriter::default();
         let mut bytes = vec![0; writer.encode(&package)];
         writer.write_to(&mut bytes);
@@ -465,6 +513,28 @@ mod tests {
             SPLIT,
             Shape::Version6,
             r#"{"Depends":["b>=1","c"],"Description":"\"q\" é \\","FirstSubmitted":1,"LastModified":2,"Name":"a-b","PackageBase":"a","Submitter":"who","URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1-1"}"#,
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_passes_through() {
+        const NEWER: &str = r#"{"Zebra":[1,
+            2],"ID":7,"Name":"a","PackageBaseID":3,"PackageBase":"a","Version":"1","NumVotes":0,"Popularity":0,
+            "FirstSubmitted":1,"LastModified":2,"FlaggedMalicious":true,"A \"b\"":"x, \\u00e9","Info":{"Name":1}}"#;
+        check(
+            NEWER,
+            Shape::Info,
+            r#"{"A \"b\"":"x, \\u00e9","Description":null,"FirstSubmitted":1,"FlaggedMalicious":true,"ID":7,"Info":{"Name":1},"Keywords":[],"LastModified":2,"License":[],"Maintainer":null,"Name":"a","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"Submitter":null,"URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1","Zebra":[1,2]}"#,
+        );
+        check(
+            NEWER,
+            Shape::Search,
+            r#"{"Description":null,"FirstSubmitted":1,"ID":7,"LastModified":2,"Maintainer":null,"Name":"a","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1"}"#,
+        );
+        check(
+            NEWER,
+            Shape::Version6,
+            r#"{"A \"b\"":"x, \\u00e9","FirstSubmitted":1,"FlaggedMalicious":true,"Info":{"Name":1},"LastModified":2,"Name":"a","PackageBase":"a","URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1","Zebra":[1,2]}"#,
         );
     }
 

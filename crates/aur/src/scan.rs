@@ -1,10 +1,12 @@
 //! The fast path for reading a record in the form and order of the AUR's exports: it only cuts out pieces.
 //!
-//! It accepts a record only without white space between its pieces, without escapes in strings, and with the known
-//! keys in their order. It leaves everything else to the JSON parser, mistakes included: it never reports an error,
+//! It accepts a record only without white space between its pieces, without escapes in strings, with the known keys in
+//! their order, and with others only after them. It leaves everything else to the JSON parser, mistakes included: it never reports an error,
 //! and its results are the same as the parser's (a test compares them).
 
-use crate::package::{Integer, Number, Package, Text, Texts};
+use std::borrow::Cow;
+
+use crate::package::{self, Integer, Number, Package, Text, Texts};
 use crate::words;
 
 /// The record at the start of `text`, and its size in bytes; `None` if the parser must read it.
@@ -42,6 +44,7 @@ pub(crate) fn record(text: &str) -> Option<(Package<'_>, usize)> {
         keywords: scanner.list(",\"Keywords\":")?,
         co_maintainers: scanner.list(",\"CoMaintainers\":")?,
         pending_requests: scanner.integer_or_null(",\"PendingRequests\":")?,
+        others: scanner.others()?,
     };
     scanner.constant("}").then_some((package, scanner.at))
 }
@@ -140,6 +143,40 @@ impl<'a> Scanner<'a> {
         Some(Number(&self.text[start..self.at]))
     }
 
+    /// Members with keys that are not known, if they come last, by rising key, with values that are words, whole numbers
+    /// or strings.
+    #[inline(always)]
+    fn others(&mut self) -> Option<Cow<'a, [u8]>> {
+        if self.rest().first() == Some(&b'}') {
+            Some(Cow::Borrowed(&[]))
+        } else {
+            self.some_others()
+        }
+    }
+
+    #[inline(never)]
+    fn some_others(&mut self) -> Option<Cow<'a, [u8]>> {
+        let start = self.at;
+        let mut last: &[u8] = &[];
+        while self.constant(",") {
+            let Some(Text::Verbatim(key)) = self.string() else { return None };
+            if key <= last
+                || package::is_known(std::str::from_utf8(key).ok()?)
+                || !self.constant(":")
+            {
+                return None;
+            }
+            last = key;
+            if !["true", "false", "null"].iter().any(|word| self.constant(word)) {
+                match self.rest().first() {
+                    Some(b'"') => drop(self.string()?),
+                    _ => drop(self.whole_number::<u64>()?),
+                }
+            }
+        }
+        Some(Cow::Borrowed(&self.text[start..self.at]))
+    }
+
     /// One or more digits.
     #[inline(never)]
     fn digits(&mut self) -> Option<&'a [u8]> {
@@ -213,7 +250,8 @@ mod tests {
     fn check(text: &str) -> bool {
         let mut parser = serde_json::Deserializer::from_str(text).into_iter::<Package<'_>>();
         let Some((package, size)) = record(text) else { return false };
-        let parsed = parser.next().expect("a record").expect("a record that can be parsed");
+        let mut parsed = parser.next().expect("a record").expect("a record that can be parsed");
+        parsed.others = package::others(&text[..size]).into();
         assert_eq!(kept(&package), kept(&parsed), "{text}");
         assert_eq!(size, parser.byte_offset(), "{text}");
         true
@@ -225,6 +263,20 @@ mod tests {
     fn exports_take_the_fast_path() {
         assert!(check(RECORD));
         assert!(check(&format!("{RECORD},{{")));
+        for (others, is_short) in [
+            (r#""FlaggedMalicious":false"#, true),
+            (r#""A":1,"B":"x","Zz":null"#, true),
+            (r#""B":1,"A":2"#, false),
+            (r#""A":1,"A":2"#, false),
+            (r#""A":[1]"#, false),
+            (r#""A":1.5"#, false),
+            (r#""A":"\n""#, false),
+            (r#""A":{"b": true}"#, false),
+            (r#""Name":"again""#, false),
+        ] {
+            let record = RECORD.replace("[\"k\"]}", &format!("[\"k\"],{others}}}"));
+            assert_eq!(check(&record), is_short, "{others}");
+        }
         for popularity in ["0", "10", "1.5e-7", "1E+9", "0.0"] {
             assert!(check(&RECORD.replace("0.25", popularity)), "{popularity}");
         }
