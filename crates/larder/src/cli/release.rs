@@ -44,6 +44,8 @@ pub(super) enum Command {
     Push {
         #[command(flatten)]
         release: Release,
+        // A comment for the help, where angle brackets would be shown.
+        #[allow(rustdoc::bare_urls)]
         /// Where to: USER/INDEX, or with --server an upload URL: https://upload.pypi.org/legacy/
         #[arg(value_name = "TARGET")]
         to: String,

@@ -52,6 +52,8 @@ struct Credentials {
 #[derive(Args)]
 #[group(skip)]
 pub(super) struct ServerFlags {
+    // A comment for the help, where angle brackets would be shown.
+    #[allow(rustdoc::bare_urls)]
     /// Ask this server instead of the data directory: https://larder.example
     #[arg(long, value_name = "URL", conflicts_with = "data_dir")]
     server: Option<String>,

@@ -1,6 +1,6 @@
 //! [`Intake`]: reads a file once, computes its digests, checks them, inspects the archive, and stores the bytes.
 //!
-//! path -> [`Intake::read`] -> [`Arrival`] -> [`Arrival::keep`]. An arrival that is dropped without that leaves
+//! path -> [`Intake::read`] -> [`Arrival`] -> [`Arrival::persist`]. An arrival that is dropped without that leaves
 //! nothing.
 
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! [`Disk`]: the cache of mirrors on disk: pages, lists and files, with a budget, the least recently used going first.
 //!
-//! bytes -> [`Writing`] (a temporary file) -> [`Writing::keep`] (synced, then renamed: an entry is there whole or not at
+//! bytes -> [`Writing`] (a temporary file) -> [`Disk::keep`] (synced, then renamed: an entry is there whole or not at
 //! all) -> [`Disk::open_entry`]. An entry is one file: a head of 4096 bytes, then the content. The head says what the
 //! content is, and has a checksum; what cannot be read back exactly as it was written counts as absent, and is removed.
 //!
