@@ -1,6 +1,7 @@
-//! Everything we answer, on one page; `docs/urls.md` is the same table for users.
+//! The one door to everything that is answered: from a request to its handler, and back.
 //!
-//! request -> router -> handler of a surface -> [`reply::Reply`] -> [`respond`] -> response
+//! request -> from memory at once ([`Quick`]), or its [`Place`] in the table -> [`Endpoint`] -> handler -> [`finish`] ->
+//! response. The paths are in [`crate::endpoint`]; `docs/urls.md` is the same table for users.
 
 mod actions;
 pub mod admin;
@@ -25,16 +26,13 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
+use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
 use futures_util::FutureExt as _;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
-use http::{Method, StatusCode};
-use net::{ClientAddress, Peer, Routes, Shortcut, Shortened};
-use tower_http::catch_panic::CatchPanicLayer;
+use http::{HeaderValue, Method, StatusCode};
+use net::{Answered, ClientAddress, Peer};
 
 use crate::app::App;
 use crate::endpoint::{Endpoint, Place, Surface, Tree};
@@ -47,211 +45,290 @@ pub use error::HttpError;
 pub use pages::Example;
 pub use python::OpenZips;
 
-/// What the main listener answers: the table, and before it the way of nearly all requests, which
-/// needs none of the router's futures.
-pub fn routes(app: Arc<App>) -> Routes {
-    let shortcut = Shortcuts {
-        questions: app.config.aur.enabled.then(|| aur::Questions(app.clone())),
-        articles: app.config.article.enabled.then(|| article::Reads(app.clone())),
-        pages: app.config.python.enabled.then(|| python::Pages(app.clone())),
-        app: app.clone(),
-    };
-    Routes { router: router(app), shortcut: Some(Arc::new(shortcut)) }
-}
-
-/// The ways of nearly all requests.
-struct Shortcuts {
-    questions: Option<aur::Questions>,
-    articles: Option<article::Reads>,
-    pages: Option<python::Pages>,
+/// The door of a listener.
+pub struct Door {
     app: Arc<App>,
+    tree: Tree,
 }
 
-impl Shortcut for Shortcuts {
-    fn answer(&self, head: &Parts, peer: &Peer) -> Option<Shortened> {
+impl Door {
+    /// That of the main listeners.
+    pub fn main(app: Arc<App>) -> Arc<Door> {
+        Arc::new(Door { app, tree: Tree::Main })
+    }
+
+    /// That of the admin listener.
+    pub fn admin(app: Arc<App>) -> Arc<Door> {
+        Arc::new(Door { app, tree: Tree::Admin })
+    }
+}
+
+impl net::Door for Door {
+    fn answer(&self, mut head: Parts, body: Option<Body>, peer: &Peer) -> Answered {
+        if let Some(answered) = self.answer_at_once(&mut head, body.is_none(), peer) {
+            return answered;
+        }
+        head.extensions.insert(*peer);
+        let answering = answer_later(self.app.clone(), self.tree, head, body.unwrap_or_default());
+        Answered::Later(Box::pin(answering))
+    }
+}
+
+impl Door {
+    /// The answer to one of nearly all requests, if it is in memory.
+    fn answer_at_once(&self, head: &mut Parts, is_bodiless: bool, peer: &Peer) -> Option<Answered> {
+        if !is_bodiless || head.method != Method::GET || self.tree != Tree::Main {
+            return None;
+        }
+        let app = &self.app;
+        let quick = Quick::of(app, head.uri.path())?;
+        let endpoint = quick.endpoint();
         let stopwatch = Stopwatch::start_sampled();
-        // Each looks at the path first.
-        let question = self.questions.as_ref().and_then(|it| caught(|| it.answer(head, peer)));
-        let article = || self.articles.as_ref().and_then(|it| caught(|| it.answer(head, peer)));
-        let page = || self.pages.as_ref().and_then(|it| caught(|| it.answer(head, peer)));
-        let (endpoint, answer) = if let Some(answer) = question {
-            (Endpoint::AnswerQuestion, answer)
-        } else if let Some(answer) = article() {
-            (Endpoint::ReadArticle, answer)
-        } else {
-            (Endpoint::ShowSimplePage, page()?)
+        // The compiler does not see that no answer is given by halves: a panic loses it whole.
+        let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer)));
+        let answered = found.unwrap_or_else(|cause| Some(Answered::Now(panicked(cause))))?;
+        let has_origin = endpoint == Endpoint::AnswerQuestion && head.headers.contains_key(ORIGIN);
+        let finish = Finish { endpoint, stopwatch, has_origin };
+        let mut site = || {
+            head.extensions.insert(*peer);
+            Site::of_browser(app, head)
         };
-        match answer {
-            Shortened::Now(ref response) | Shortened::Finished(ref response) => {
-                self.app.metrics.responded(endpoint, response.status(), stopwatch);
-                Some(answer)
+        Some(match answered {
+            Answered::Now(response) => Answered::Now(finish.response(app, response, site)),
+            Answered::Finished(response) => {
+                Answered::Finished(finish.response(app, response, site))
             }
-            Shortened::Later(making) => {
-                let app = self.app.clone();
-                Some(Shortened::Later(Box::pin(async move {
-                    let making = AssertUnwindSafe(making).catch_unwind();
-                    let response = making.await.unwrap_or_else(panicked);
-                    app.metrics.responded(endpoint, response.status(), stopwatch);
-                    response
-                })))
+            Answered::Later(answering) => {
+                let (app, site) = (app.clone(), site());
+                Answered::Later(Box::pin(async move {
+                    let response = survived(answering.map(Ok)).await;
+                    finish.response(&app, response, || site)
+                }))
+            }
+        })
+    }
+}
+
+/// What nearly all requests are for, with what their paths say. It is looked for before the table.
+enum Quick<'path> {
+    Question,
+    Article(&'path str),
+    SimplePage { stage: &'path str, project: &'path str },
+}
+
+impl<'path> Quick<'path> {
+    fn of(app: &App, path: &'path str) -> Option<Quick<'path>> {
+        let config = &app.config;
+        if aur::is_question(path) {
+            return config.aur.enabled.then_some(Quick::Question);
+        }
+        if let Some(rest) = path.strip_prefix("/article/") {
+            return config.article.enabled.then_some(Quick::Article(rest));
+        }
+        let (stage, project) = python::simple_page(path).filter(|_| config.python.enabled)?;
+        Some(Quick::SimplePage { stage, project })
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        match self {
+            Quick::Question => Endpoint::AnswerQuestion,
+            Quick::Article(_) => Endpoint::ReadArticle,
+            Quick::SimplePage { .. } => Endpoint::ShowSimplePage,
+        }
+    }
+
+    /// The answer to this GET; None if it is not in memory, or needs a closer look at the request.
+    fn answer(&self, app: &Arc<App>, head: &Parts, peer: &Peer) -> Option<Answered> {
+        match *self {
+            Quick::Question => Some(aur::answer_question_now(app, head, peer.address)),
+            Quick::Article(rest) => article::read_article_now(app, head, rest),
+            Quick::SimplePage { stage, project } => {
+                python::show_simple_page_now(app, head, stage, project)
             }
         }
     }
 }
 
-/// What a shortcut finds; its panic becomes the answer that a panic of a route's handler becomes.
-fn caught(find: impl FnOnce() -> Option<Shortened>) -> Option<Shortened> {
-    // The compiler does not see that no answer is given by halves: a panic loses it whole.
-    let found = catch_unwind(AssertUnwindSafe(find));
-    found.unwrap_or_else(|cause| Some(Shortened::Now(panicked(cause))))
-}
-
-/// The table.
-fn router(app: Arc<App>) -> Router {
-    let mut router = Router::new()
-        // For people.
-        .route("/", get(actions::index).post(actions::posted_to_root))
-        .route("/docs", get(pages::documentation))
-        .route("/docs/", get(pages::documentation))
-        .route("/docs/aur", get(pages::aur))
-        .route("/openapi.json", get(pages::openapi))
-        .route("/robots.txt", get(pages::robots))
-        .route("/favicon.ico", get(pages::favicon))
-        // Operations.
-        .route("/livez", get(health::alive))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/ready", get(health::ready))
-        .route("/version", get(health::version));
-    // Tokens, for programs of users.
-    router = router
-        .route("/+tokens", any(tokens::collection))
-        .route("/+tokens/{id}", any(tokens::single));
-    if app.config.metrics.enabled {
-        router = router
-            .route("/metrics", get(health::metrics))
-            .route("/rpc/metrics", get(health::metrics));
-    }
-    if app.config.article.enabled {
-        router = router
-            .route("/articles", get(article::list))
-            .route("/article", any(article::no_name))
-            .route("/article/", any(article::no_name))
-            .route("/article/{*rest}", any(article::answer));
-    }
-    if app.config.actions.enabled {
-        router = router.route("/actions", any(actions::answer));
-    }
-    let guarded = middleware::from_fn_with_state(app.clone(), auth::refuse_foreign_pages);
-    let router = if app.config.python.enabled {
-        router.fallback(python::answer)
-    } else {
-        router.fallback(error::not_found)
-    };
-    // For the routes above, and whatever else is asked for. Those below change nothing, and any page may ask them.
-    let mut router = router.layer(guarded);
-    if app.config.aur.enabled {
-        router = router
-            // Questions; these handlers answer every method.
-            .route("/rpc", any(aur::answer))
-            .route("/rpc/", any(aur::answer))
-            .route("/rpc.php", any(aur::answer))
-            .route("/rpc.php/", any(aur::answer))
-            .route("/rpc/{*rest}", any(aur::answer))
-            .route("/api", any(aur::answer))
-            .route("/api/", any(aur::answer))
-            .route("/api/{*rest}", any(aur::answer))
-            // goaurrpc's old paths of documentation.
-            .route("/rpc/swagger", get(pages::aur))
-            .route("/rpc/swagger/", get(pages::aur))
-            .route("/rpc/olddoc.html", get(pages::aur))
-            .route("/rpc/openapi.json", get(pages::openapi))
-            .route("/rpc/stats", get(pages::statistics))
-            .route("/api/swagger", get(pages::aur))
-            .route("/api/swagger/", get(pages::aur))
-            .route("/api/openapi.json", get(pages::openapi));
-        for name in dumps::FILE_NAMES {
-            router = router
-                .route(&format!("/{name}"), get(dumps::file))
-                .route(&format!("/{name}.sha256"), get(dumps::digest));
-        }
-    } else {
-        // None of these names can belong to a user, so they hide nothing of the Python index.
-        let questions = [
-            "/rpc",
-            "/rpc/",
-            "/rpc/{*rest}",
-            "/rpc.php",
-            "/rpc.php/",
-            "/api",
-            "/api/",
-            "/api/{*rest}",
-        ];
-        let dumps = dumps::FILE_NAMES.iter();
-        let dumps = dumps.flat_map(|name| [format!("/{name}"), format!("/{name}.sha256")]);
-        for path in questions.map(str::to_owned).into_iter().chain(dumps) {
-            router = router.route(&path, any(aur::is_off));
-        }
-    }
-    // For the routes above; one that is added later would not have it.
-    let router = router.method_not_allowed_fallback(error::wrong_method);
-    finish(router, app, Surface::House)
-}
-
-/// The routes of the admin listener.
-pub fn admin_router(app: Arc<App>) -> Router {
-    let guarded = middleware::from_fn_with_state(app.clone(), auth::refuse_foreign_pages);
-    let router = admin::routes(app.clone()).fallback(error::not_found).layer(guarded);
-    finish(router, app, Surface::Admin)
-}
-
-/// What every listener has: errors in one form, counting, and survival of a handler's panic.
-fn finish(router: Router<Arc<App>>, app: Arc<App>, surface: Surface) -> Router {
-    router
-        .layer(CatchPanicLayer::custom(panicked))
-        // Around the panics, so that they are counted as what they become.
-        .layer(middleware::from_fn_with_state((app.clone(), surface), count))
-        .with_state(app)
-}
-
-async fn count(
-    State((app, surface)): State<(Arc<App>, Surface)>,
-    request: Request,
-    next: Next,
-) -> Response {
+/// Answers what is not in memory, whatever becomes of its handler.
+async fn answer_later(app: Arc<App>, tree: Tree, head: Parts, body: Body) -> Response {
     let stopwatch = Stopwatch::start();
-    let endpoint = endpoint_of(surface, request.method(), request.uri().path());
-    let peer = request.extensions().get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
-    let client = ClientAddress::resolve(peer, request.headers(), &app.trusted);
-    let is_browsed = surface != Surface::Admin && people::is_browser(request.headers());
-    let site = is_browsed.then(|| Site::of_request(&app, &request));
-    let mut response = security::of_request(client, next.run(request)).await;
-    if let Some(site) = site {
-        response = people::for_browser(&site, response).await;
+    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
+    let client = ClientAddress::resolve(peer, &head.headers, &app.trusted);
+    let has_origin = head.headers.contains_key(ORIGIN);
+    let site = if tree == Tree::Main { Site::of_browser(&app, &head) } else { None };
+    let is_head = head.method == Method::HEAD;
+    let mut endpoint = Endpoint::FindNothingForAdmins;
+    let answering = async {
+        match tree {
+            Tree::Admin => admin::answer(&app, &head, &mut endpoint).await,
+            _ => answer(&app, head, body, &mut endpoint).await,
+        }
+    };
+    let response = security::of_request(client, survived(answering)).await;
+    let finish = Finish { endpoint, stopwatch, has_origin };
+    let mut response = finish.response(&app, response, || site);
+    let length = response.body().size_hint().exact();
+    if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
-    let endpoint = response.extensions().get().copied().unwrap_or(endpoint);
-    app.metrics.responded(endpoint, response.status(), stopwatch);
+    if is_head {
+        *response.body_mut() = Body::empty();
+    }
     response
 }
 
-/// What the router answers on a listener of the `surface`: the main one is of the house. A handler that knows better puts its
-/// endpoint among the extensions of the response.
-fn endpoint_of(surface: Surface, method: &Method, path: &str) -> Endpoint {
-    let (tree, otherwise) = match surface {
-        Surface::Admin => (Tree::Admin, Endpoint::FindNothingForAdmins),
-        _ => (Tree::Main, Endpoint::FindNothing),
+/// Finds the endpoint of a request to the main listener, notes it in `endpoint`, and has it answered.
+async fn answer(
+    app: &Arc<App>,
+    head: Parts,
+    body: Body,
+    endpoint: &mut Endpoint,
+) -> Result<Response, HttpError> {
+    let path = head.uri.path();
+    let Some(place) = place(app, path) else {
+        return answer_elsewhere(app, head, body, endpoint).await;
     };
-    let pattern = match path.strip_prefix('/').unwrap_or_default().split_once('/') {
-        Some(("rpc" | "api", _)) if Place::named(tree, path).is_none() => "/rpc",
-        Some(("article", rest)) if rest.ends_with("/history") => "/article/{article}/history",
-        Some(("article", rest)) if rest.ends_with("/diff") => "/article/{article}/diff",
-        Some(("article", _)) if *method == Method::POST => "/article/{article}/{version}",
-        Some(("article", _)) => "/article/{article}",
-        _ => path,
+    *endpoint = place.first();
+    match endpoint.surface() {
+        Surface::Aur if !app.config.aur.enabled => return Ok(aur::is_off(app, &head)),
+        // Any page may ask these, as they change nothing.
+        Surface::Aur | Surface::House => {}
+        _ => auth::refuse_foreign_pages(app, &head)?,
+    }
+    if *endpoint == Endpoint::ReadArticle {
+        return article::answer(app, head, body, endpoint).await;
+    }
+    let Some(found) = place.endpoint(&head.method) else {
+        // An upload that lacks the index in its URL is told so.
+        if path == "/" && head.method == Method::POST && app.config.python.enabled {
+            return answer_elsewhere(app, head, body, endpoint).await;
+        }
+        return Err(HttpError::method_not_allowed(&head.method, path, place.allow()));
     };
-    let names = || path.split('/').skip(1).map(str::to_owned).collect::<Vec<_>>();
-    let place = Place::named(tree, pattern).or_else(|| Place::find(tree, &names(), Some(method)));
-    place.map_or(otherwise, |place| place.endpoint(method).unwrap_or_else(|| place.first()))
+    *endpoint = found;
+    let says_more = matches!(found, Endpoint::AnswerQuestion | Endpoint::MissArticleName);
+    if head.method == Method::OPTIONS && !says_more {
+        return Ok(options(place));
+    }
+    let head = &head;
+    Ok(match found {
+        Endpoint::ShowHome => {
+            if let Some(given) = actions::in_query(app, head) {
+                *endpoint = Endpoint::RunActions;
+                actions::run_actions_of_query(app, head, given?).await
+            } else if python::wants_users(app, &head.headers) {
+                python::answer(app, head.clone(), body, endpoint).await
+            } else {
+                pages::show_home(app, head).await
+            }
+        }
+        Endpoint::ShowDocs => pages::show_docs(app, head).await,
+        Endpoint::ShowAurDocs | Endpoint::ShowOldAurDocs => pages::show_aur_docs(app, head).await,
+        Endpoint::ShowOpenapi | Endpoint::ShowOldOpenapi => pages::show_openapi(head).await,
+        Endpoint::ShowStatistics => pages::show_statistics(app, head).await,
+        Endpoint::ShowRobots => pages::show_robots(head).await,
+        Endpoint::ShowIcon => pages::show_icon(head).await,
+        Endpoint::CheckAlive => health::check_alive(),
+        Endpoint::CheckReady => health::check_ready(app, head).await,
+        Endpoint::ShowVersion => health::show_version(),
+        Endpoint::ShowMetrics => health::show_metrics(app).await,
+        Endpoint::ListTokens => tokens::list_tokens(app, head).await?,
+        Endpoint::CreateToken => tokens::create_token(app, head, body).await?,
+        Endpoint::RevokeToken => tokens::revoke_token(app, head).await?,
+        Endpoint::ListActions => actions::list_actions(app, head).await,
+        Endpoint::RunActions => actions::run_actions(app, head, body).await?,
+        Endpoint::ListArticles => article::list_articles(app, head).await?,
+        Endpoint::MissArticleName => return Err(article::lacks_name(path)),
+        Endpoint::AnswerQuestion => aur::answer_question(app, head, body).await?,
+        Endpoint::DownloadDump => dumps::download_dump(app, head).await?,
+        Endpoint::ShowDumpDigest => dumps::show_dump_digest(app, head).await?,
+        other => unreachable!("{other:?} has no place in the tree of the main listener"),
+    })
+}
+
+/// What no path of the main tree is: the Python index has it, if anything does.
+async fn answer_elsewhere(
+    app: &Arc<App>,
+    head: Parts,
+    body: Body,
+    endpoint: &mut Endpoint,
+) -> Result<Response, HttpError> {
+    auth::refuse_foreign_pages(app, &head)?;
+    if app.config.python.enabled {
+        return Ok(python::answer(app, head, body, endpoint).await);
+    }
+    *endpoint = Endpoint::FindNothing;
+    Err(HttpError::nothing_at(head.uri.path()))
+}
+
+/// The place of a path in the main tree, if its surface is served. The AUR's is there in any case, to say so.
+fn place(app: &App, path: &str) -> Option<&'static Place> {
+    let config = &app.config;
+    let is_served = |place: &&Place| match place.first() {
+        Endpoint::ShowMetrics => config.metrics.enabled,
+        endpoint => match endpoint.surface() {
+            Surface::Article => config.article.enabled,
+            Surface::Action => config.actions.enabled,
+            _ => true,
+        },
+    };
+    let named = |path| Place::named(Tree::Main, path).filter(is_served);
+    let below = || match path.strip_prefix('/')?.split_once('/')? {
+        (_, "") => None,
+        ("rpc" | "api", _) => named("/rpc"),
+        ("article", _) => named("/article/{article}"),
+        ("+tokens", id) if !id.contains('/') => named("/+tokens/{id}"),
+        _ => None,
+    };
+    let exact = if path.contains('{') { None } else { named(path) };
+    exact.or_else(below)
+}
+
+/// 204 with the methods of a place.
+fn options(place: &'static Place) -> Response {
+    (StatusCode::NO_CONTENT, [(ALLOW, HeaderValue::from_static(place.allow()))]).into_response()
+}
+
+/// The response of a handler, also if it fails or panics.
+async fn survived(answering: impl Future<Output = Result<Response, HttpError>>) -> Response {
+    match AssertUnwindSafe(answering).catch_unwind().await {
+        Ok(outcome) => outcome.unwrap_or_else(HttpError::into_response),
+        Err(cause) => panicked(cause),
+    }
+}
+
+/// What every answer gets at its end, whoever made it.
+struct Finish {
+    endpoint: Endpoint,
+    stopwatch: Stopwatch,
+    /// Whether a page of some site sent the request.
+    has_origin: bool,
+}
+
+impl Finish {
+    /// The answer with what its surface has in each, in the form for who asked, and counted. `site`: that of a browser.
+    fn response(
+        self,
+        app: &App,
+        mut response: Response,
+        site: impl FnOnce() -> Option<Site>,
+    ) -> Response {
+        let headers = response.headers_mut();
+        match self.endpoint {
+            Endpoint::AnswerQuestion => aur::open_to_all(self.has_origin, headers),
+            Endpoint::ListTokens | Endpoint::CreateToken | Endpoint::RevokeToken => {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            }
+            _ => {}
+        }
+        if response.status().as_u16() >= 400
+            && let Some(site) = site()
+        {
+            response = people::for_browser(&site, response);
+        }
+        app.metrics.responded(self.endpoint, response.status(), self.stopwatch);
+        response
+    }
 }
 
 fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
@@ -261,46 +338,67 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
         .or_else(|| cause.downcast_ref::<&str>().copied())
         .unwrap_or("unknown");
     tracing::error!(cause, "a request handler panicked");
-    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; it has been logged")
-        .into_response()
+    HttpError::internal("an internal error; it has been logged").into_response()
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
-    use tower::Service as _;
-
     use super::*;
     use crate::config::Config;
 
-    async fn panicking() -> StatusCode {
-        panic!("a handler that panics")
-    }
-
-    #[test]
-    fn a_shortcut_that_panics_answers_500() {
-        let Some(Shortened::Now(response)) = caught(|| panic!("a shortcut that panics")) else {
-            panic!("no answer");
-        };
-        assert_eq!(response.status(), 500);
-        assert_eq!(response.headers()["content-type"], "application/problem+json");
-        assert!(caught(|| None).is_none());
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_a_500_and_counted_as_one() {
+    async fn app() -> (Arc<App>, tempfile::TempDir) {
         let directory = tempfile::tempdir().expect("a directory");
         let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
         let store = crate::setup::open(&config).await.expect("a store");
         let (app, _requests) = App::new(config, store).expect("an app");
-        let app = Arc::new(app);
-        let table = Router::new().route("/docs", get(panicking));
-        let mut router = finish(table, app.clone(), Surface::House);
-        let request = Request::get("/docs").body(Body::empty()).expect("a request");
-        let response = router.call(request).await.expect("routers do not fail");
+        (Arc::new(app), directory)
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_and_counted_as_one() {
+        let (app, _directory) = app().await;
+        let response = survived(async { panic!("a handler that panics") }).await;
+        let endpoint = Endpoint::ShowDocs;
+        let finish = Finish { endpoint, stopwatch: Stopwatch::start(), has_origin: false };
+        let response = finish.response(&app, response, || None);
         assert_eq!(response.status(), 500);
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
         let metrics = String::from_utf8(app.metrics.render()).expect("text");
         let line = "larder_http_requests_total{status=\"500\",surface=\"house\"} 1\n";
         assert!(metrics.contains(line), "{metrics}");
+    }
+
+    /// The table and the way that requests take agree.
+    #[tokio::test]
+    async fn every_place_of_the_main_tree_is_found_by_a_path_of_it() {
+        let (app, _directory) = app().await;
+        for wanted in Place::all().iter().filter(|place| place.tree == Tree::Main) {
+            let path = wanted.path.replace(['{', '}'], "");
+            let found = place(&app, &path).expect(wanted.path);
+            match found.first() {
+                Endpoint::ReadArticle => {}
+                endpoint => assert_eq!(endpoint, wanted.first(), "{path}"),
+            }
+        }
+        for path in [
+            "/x",
+            "/article/{article}/diff",
+            "/article",
+            "/rpc/x",
+            "/api/",
+            "/+tokens/x/y",
+            "/+tokens/",
+            "/rpc.php/x",
+            "",
+        ] {
+            let found = place(&app, path).map(|place| place.path);
+            let expected = match path {
+                "/article" | "/api/" => Some(path),
+                "/rpc/x" => Some("/rpc"),
+                "/article/{article}/diff" => Some("/article/{article}"),
+                _ => None,
+            };
+            assert_eq!(found, expected, "{path}");
+        }
     }
 }

@@ -128,13 +128,13 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
         tasks.spawn(tls.clone().watch(config.tls.reload, shutdown.clone()));
     }
     let server = Server::new(limits(config), app.metrics.connections.clone(), app.trusted.clone());
-    let routes = http::routes(app.clone());
+    let door = http::Door::main(app.clone());
     for listener in listeners {
         tracing::info!(address = %listener.address(), tls = tls.is_some(), "listening");
         let serving = server.clone().serve(
             listener,
             tls.clone(),
-            routes.clone(),
+            door.clone(),
             shutdown.clone(),
             config.limits.shutdown_grace,
         );
@@ -152,7 +152,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
         let serving = server.serve(
             listener,
             None,
-            http::admin_router(app.clone()),
+            http::Door::admin(app.clone()),
             shutdown.clone(),
             config.limits.shutdown_grace,
         );

@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use http::StatusCode;
 use hyper_util::rt::TokioIo;
 use tokio_rustls::TlsAcceptor;
 
-use super::front::{Front, NO_ROOM, RETRY_SECONDS, Routes, url_too_long};
+use super::front::{Door, Front, NO_ROOM, RETRY_SECONDS, url_too_long};
 use super::progress::Progress;
 use super::room::{self, NoRoom, Share};
 use super::serve::{Admission, Server};
@@ -128,7 +129,7 @@ pub(super) async fn run(
     stream: Stream,
     peer: Peer,
     tls: Option<TlsAcceptor>,
-    routes: Routes,
+    door: Arc<dyn Door>,
 ) {
     let Admission { server, progress, share, .. } = &admission;
     let layer = match tls {
@@ -157,7 +158,7 @@ pub(super) async fn run(
     let mut wire =
         Wire::new(layer, progress.clone(), parking.clone(), share.clone(), url_bytes_max);
     let mut front =
-        Front { routes, peer, progress: progress.clone(), share: share.clone(), url_bytes_max };
+        Front { door, peer, progress: progress.clone(), share: share.clone(), url_bytes_max };
     // hyper is there from the first byte of a request until the connection waits for the next one and is asked to keep
     // nothing meanwhile.
     let end = loop {

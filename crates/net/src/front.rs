@@ -1,4 +1,4 @@
-//! Between hyper and the router: who sent the request, how long its URL is, and what its bodies are waiting for.
+//! Between hyper and the [`Door`]: who sent the request, how long its URL is, and what its bodies are waiting for.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker, ready};
 
-use axum::Router;
 use axum::body::Body;
-use axum::routing::future::RouteFuture;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-use tower::Service as _;
 
 use super::client::ClientAddress;
 use super::progress::{Counted, Handling, Progress, Responding, Waits};
@@ -51,35 +49,19 @@ pub(super) fn url_too_long(url_bytes_max: usize) -> String {
     )
 }
 
-/// What answers requests.
-#[derive(Clone)]
-pub struct Routes {
-    /// Answers everything.
-    pub router: Router,
-    /// Asked first, about requests without a body: for the few routes that nearly all requests are for.
-    pub shortcut: Option<Arc<dyn Shortcut>>,
-}
-
-impl From<Router> for Routes {
-    fn from(router: Router) -> Routes {
-        Routes { router, shortcut: None }
-    }
-}
-
 /// An extension of a response whose body was made for this one request, where the body itself does not tell: it is in
 /// memory that is used again later. What is shared by many answers is not counted for each of them.
 #[derive(Clone, Copy, Debug)]
 pub struct MadeForOne;
 
-/// Answers some requests without the router: without its futures and what it copies for each of them.
-pub trait Shortcut: Send + Sync {
-    /// The answer to a request without a body, which `peer` sent; `None` leaves the request to the router,
-    /// which then does everything about it: nothing may have been done or counted for it before.
-    fn answer(&self, head: &http::request::Parts, peer: &Peer) -> Option<Shortened>;
+/// What answers requests.
+pub trait Door: Send + Sync {
+    /// The answer to a request that `peer` sent; `body` is None if it has none.
+    fn answer(&self, head: Parts, body: Option<Body>, peer: &Peer) -> Answered;
 }
 
-/// The answer of a [`Shortcut`].
-pub enum Shortened {
+/// The answer of a [`Door`].
+pub enum Answered {
     /// It is there.
     Now(Response<Body>),
     /// It is there, and its body is a finished one: these very bytes, at this place in memory, will be sent again.
@@ -88,9 +70,9 @@ pub enum Shortened {
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
-/// One connection's way to the routes.
+/// One connection's way to the door.
 pub(super) struct Front {
-    pub(super) routes: Routes,
+    pub(super) door: Arc<dyn Door>,
     pub(super) peer: Peer,
     pub(super) progress: Arc<Progress>,
     pub(super) share: Arc<Share>,
@@ -159,31 +141,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             head.headers.remove(header::RANGE);
         }
         let body = if body.is_end_stream() {
-            let answer = self
-                .routes
-                .shortcut
-                .as_deref()
-                .and_then(|shortcut| shortcut.answer(&head, &self.peer));
-            let sends_files = !self.peer.tls && self.peer.address != ClientAddress::Unix;
-            let source = match answer {
-                Some(Shortened::Finished(response)) if sends_files => {
-                    Some(Source::Finished(Some(Made::shared(response))))
-                }
-                Some(Shortened::Finished(response)) => {
-                    Some(Source::Ready(Some(Made::shared(response))))
-                }
-                // At once: over HTTP/2 many are made before the first one is taken.
-                Some(Shortened::Now(response)) => {
-                    let mut context = Context::from_waker(Waker::noop());
-                    Some(Source::Ready(Some(counted(response, &self.progress, &mut context))))
-                }
-                Some(Shortened::Later(making)) => Some(Source::Later(making)),
-                None => None,
-            };
-            if let Some(source) = source {
-                return self.answer(source, handling, held);
-            }
-            Body::empty()
+            None
         } else if let Some(coding) = unknown_coding(&head.headers) {
             // Nothing would undo it, and the body would be kept as it came (RFC 9112, 6.1).
             self.leave_body_unread(&body);
@@ -191,17 +149,28 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                 format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
             return self.answer(refused(StatusCode::NOT_IMPLEMENTED, text), handling, held);
         } else {
-            Body::new(Inbound {
+            Some(Body::new(Inbound {
                 body,
                 open: Some(self.progress.open_body()),
                 progress: self.progress.clone(),
                 waits: Waits::for_client(),
                 has_ended: false,
-            })
+            }))
         };
-        head.extensions.insert(self.peer);
-        let route = self.routes.router.clone().call(Request::from_parts(head, body));
-        self.answer(Source::Route(route), handling, held)
+        let source = match self.door.answer(head, body, &self.peer) {
+            Answered::Finished(response) => {
+                let sends_files = !self.peer.tls && self.peer.address != ClientAddress::Unix;
+                let made = Some(Made::shared(response));
+                if sends_files { Source::Finished(made) } else { Source::Ready(made) }
+            }
+            // At once: over HTTP/2 many are made before the first one is taken.
+            Answered::Now(response) => {
+                let mut context = Context::from_waker(Waker::noop());
+                Source::Ready(Some(counted(response, &self.progress, &mut context)))
+            }
+            Answered::Later(making) => Source::Later(making),
+        };
+        self.answer(source, handling, held)
     }
 }
 
@@ -244,10 +213,9 @@ pub(super) struct Answer {
 }
 
 enum Source {
-    Route(RouteFuture<Infallible>),
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
     Ready(Option<Made>),
-    /// [`Shortened::Finished`], over a connection that can send files.
+    /// [`Answered::Finished`], over a connection that can send files.
     Finished(Option<Made>),
 }
 
@@ -272,7 +240,6 @@ impl Future for Answer {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let making = match &mut this.source {
-            Source::Route(route) => Ok(ready!(Pin::new(route).poll(cx))?),
             Source::Later(making) => Ok(ready!(making.as_mut().poll(cx))),
             Source::Ready(made) | Source::Finished(made) => {
                 Err(made.take().expect("an answer is not polled after it is there"))

@@ -1,13 +1,13 @@
-//! Connections: everything between a listening socket and the router.
+//! Connections: everything between a listening socket and the [`Door`] to what answers.
 //!
-//! address -> [`bind`] -> [`Listener`] -> [`Server::serve`]: accept -> admission -> TLS -> HTTP/1.1 or HTTP/2 -> router.
+//! address -> [`bind`] -> [`Listener`] -> [`Server::serve`]: accept -> admission -> TLS -> HTTP/1.1 or HTTP/2 -> door.
 //! Each connection is one task that does nothing but drive HTTP; one sweep per listener looks at all of them a few
 //! times per timeout and cuts off those that hold something without making progress. So a request costs no timer and
 //! no clock, and a slow or greedy client harms only itself. What connections keep in memory is bounded for all of them
 //! together; one that waits for its next request keeps nothing when memory is short.
 //!
 //! What is answered here, because no handler is reached: 400 and 431 for a head that hyper refuses, 400 for a request that
-//! names no host or several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the router's. This crate
+//! names no host or several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the door's. This crate
 //! knows no route, no surface and no configuration file, and never waits for one client on behalf of another.
 
 mod address;
@@ -34,7 +34,7 @@ use std::time::Duration;
 pub use self::address::{ListenAddress, Network, NotAnAddress};
 pub use self::client::{ClientAddress, ClientKey, TrustedProxies};
 pub use self::egress::{Egress, NotPublic};
-pub use self::front::{MadeForOne, Routes, Shortcut, Shortened};
+pub use self::front::{Answered, Door, MadeForOne};
 pub use self::listener::{Listener, bind, sockets_from_systemd};
 pub use self::open_files::{OpenFiles, raise_open_files_limit};
 pub use self::serve::Server;

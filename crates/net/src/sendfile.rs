@@ -1,7 +1,7 @@
 //! Large bodies that are sent again and again, by sendfile(2): from files in memory, which the kernel sends without
 //! copying them.
 //!
-//! A shortcut answers with a finished body ([`Shortened::Finished`](super::Shortened::Finished)) -> [`file_of`] has the
+//! A door answers with a finished body ([`Answered::Finished`](super::Answered::Finished)) -> [`file_of`] has the
 //! file, or makes it when the body is sent for the third time -> [`Progress`](super::progress::Progress) -> the wire,
 //! told by hyper to write bytes of that very body, sends them from the file. hyper knows nothing of it. Over TLS, over
 //! HTTP/2 and on systems without such files the bytes are written as ever.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::client::{ClientAddress, ClientKey, TrustedProxies};
-use super::front::Routes;
+use super::front::Door;
 use super::listener::{Accepting, Listener};
 use super::progress::Progress;
 use super::room::{Room, Share};
@@ -107,7 +107,7 @@ impl Server {
         Arc::new(Self { limits, counters, trusted, http1, http2, room, open, floods })
     }
 
-    /// Serves `routes` on `listener` until `shutdown`, then drains: it stops accepting, HTTP/1.1 connections finish
+    /// Serves what `door` answers on `listener` until `shutdown`, then drains: it stops accepting, HTTP/1.1 connections finish
     /// their running request, HTTP/2 connections get a GOAWAY and finish their streams. Whoever has not finished after
     /// `grace` is cut off. Returns when every connection is closed; the socket is closed, and its file removed, when
     /// the drain begins.
@@ -118,7 +118,7 @@ impl Server {
         self: Arc<Self>,
         listener: Listener,
         tls: Option<Arc<TlsReloader>>,
-        routes: impl Into<Routes>,
+        door: Arc<dyn Door>,
         shutdown: CancellationToken,
         grace: Duration,
     ) -> io::Result<()> {
@@ -128,7 +128,7 @@ impl Server {
             sweep_interval: self.limits.sweep_interval(),
             server: self,
             tls: tls.map(|tls| tls.acceptor()),
-            routes: routes.into(),
+            door,
             tracker: TaskTracker::new(),
             watched: Vec::new(),
             watched_after_sweep: 0,
@@ -218,7 +218,7 @@ impl Drop for Admission {
 struct Connections {
     server: Arc<Server>,
     tls: Option<TlsAcceptor>,
-    routes: Routes,
+    door: Arc<dyn Door>,
     tracker: TaskTracker,
     sweep_interval: Duration,
     /// Every connection that was open at the last sweep or has come since; some have ended.
@@ -287,7 +287,7 @@ impl Connections {
         let progress = admission.progress.clone();
         let peer = Peer { address: client, tls: self.tls.is_some() };
         let connection =
-            connection::run(admission, stream, peer, self.tls.clone(), self.routes.clone());
+            connection::run(admission, stream, peer, self.tls.clone(), self.door.clone());
         let task = self.tracker.spawn(connection).abort_handle();
         self.watched.push(Watched { progress, watch: Watch::new(Instant::now()), task });
         if self.watched.len() > 2 * self.watched_after_sweep + 1024 {

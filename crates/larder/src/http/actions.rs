@@ -7,12 +7,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::{BufMut, Bytes, BytesMut};
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use net::{ClientAddress, Peer};
@@ -20,16 +19,13 @@ use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use super::body::{BodyError, Shape};
-use super::error::{self, HttpError};
+use super::error::HttpError;
 use super::respond::{Conditions, respond};
-use super::{auth, body, pages, python, serial};
+use super::{auth, body, serial};
 use crate::action::request::{Call, Calls, Form};
 use crate::action::{Context, Failure, Outcome};
 use crate::app::App;
-use crate::endpoint::Endpoint;
 use reply::Reply;
-
-const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 
 const JSON: &str = "application/json";
 
@@ -45,55 +41,42 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// `/`: the page for people, unless the query has actions.
-pub(super) async fn index(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (head, _) = request.into_parts();
-    let query = head.uri.query().unwrap_or_default();
-    let found = if app.config.actions.enabled { actions_in(query) } else { None };
-    match found {
-        None if python::wants_users(&app, &head.headers) => {
-            python::answer(State(app), Request::from_parts(head, Body::empty())).await
-        }
-        None => pages::home(&app, &head).await,
-        Some(Ok((json, form))) => {
-            let hint = if query.contains('+') && form == Form::Whole {
-                "; `+` is a plus in this query, a space is %20"
-            } else {
-                ""
-            };
-            let mut response = run(app, &head, &json, form, hint).await;
-            response.extensions_mut().insert(Endpoint::RunActions);
-            response
-        }
-        Some(Err(error)) => error.into_response(),
-    }
+/// `GET /actions`
+pub(super) async fn list_actions(app: &App, head: &Parts) -> Response {
+    let conditions = Conditions::of(&head.method, &head.headers);
+    respond(app.actions.listing(), StatusCode::OK, conditions).await
 }
 
-/// POST to `/`: whoever uploads here has forgotten the index in the URL.
-pub(super) async fn posted_to_root(State(app): State<Arc<App>>, request: Request) -> Response {
-    if app.config.python.enabled {
-        return python::answer(State(app), request).await;
-    }
-    error::wrong_method(request).await.into_response()
+/// `POST /actions`
+pub(super) async fn run_actions(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let body = received(app, head, body).await?;
+    Ok(run(app, head, &body, Form::Whole, "").await)
 }
 
-/// `/actions`
-pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    match head.method {
-        Method::GET | Method::HEAD => {
-            let conditions = Conditions::of(&head.method, &head.headers);
-            respond(app.actions.listing(), StatusCode::OK, conditions).await
-        }
-        Method::POST => match received(&app, &head, body).await {
-            Ok(body) => run(app, &head, &body, Form::Whole, "").await,
-            Err(error) => error.into_response(),
-        },
-        Method::OPTIONS => {
-            (StatusCode::NO_CONTENT, [(ALLOW, HeaderValue::from_static(METHODS))]).into_response()
-        }
-        _ => HttpError::method_not_allowed(&head.method, head.uri.path(), METHODS).into_response(),
-    }
+/// `GET /` with actions [in its query](in_query).
+pub(super) async fn run_actions_of_query(
+    app: &Arc<App>,
+    head: &Parts,
+    (json, form): Given<'_>,
+) -> Response {
+    let has_plus = head.uri.query().is_some_and(|query| query.contains('+'));
+    let hint = match has_plus && form == Form::Whole {
+        true => "; `+` is a plus in this query, a space is %20",
+        false => "",
+    };
+    run(app, head, &json, form, hint).await
+}
+
+/// The actions that the query of a request to `/` has, if any.
+pub(super) fn in_query<'head>(
+    app: &App,
+    head: &'head Parts,
+) -> Option<Result<Given<'head>, HttpError>> {
+    actions_in(head.uri.query().unwrap_or_default()).filter(|_| app.config.actions.enabled)
 }
 
 /// The body, with memory for what its arguments become.
@@ -114,7 +97,7 @@ async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received,
 }
 
 /// JSON, and what part of a request it is.
-type Given<'query> = (Cow<'query, [u8]>, Form);
+pub(super) type Given<'query> = (Cow<'query, [u8]>, Form);
 
 /// The JSON in a query, if it has any.
 fn actions_in(query: &str) -> Option<Result<Given<'_>, HttpError>> {
@@ -132,28 +115,28 @@ fn actions_in(query: &str) -> Option<Result<Given<'_>, HttpError>> {
         Ok(json) => Ok((Cow::Owned(json), Form::Whole)),
         Err(error) => {
             let detail = format!("`b64` is not base64url of the JSON of a request: {error}");
-            Err(HttpError::new(StatusCode::BAD_REQUEST, detail))
+            Err(HttpError::bad_request(detail))
         }
     })
 }
 
-async fn run(app: Arc<App>, head: &Parts, json: &[u8], form: Form, hint: &str) -> Response {
+async fn run(app: &Arc<App>, head: &Parts, json: &[u8], form: Form, hint: &str) -> Response {
     let limits = &app.config.actions;
     let Calls(calls) = match Calls::parse(json, form, limits.per_request_max) {
         Ok(calls) => calls,
         Err(error) => {
             let detail = format!("{error}{hint}");
-            return HttpError::new(StatusCode::BAD_REQUEST, detail).into_response();
+            return HttpError::bad_request(detail).into_response();
         }
     };
     let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     let client = ClientAddress::resolve(peer, &head.headers, &app.trusted).key();
     let may_write = head.method == Method::POST;
     let results_bytes_max = limits.results_bytes_max;
-    if let Err(error) = serial::wait_for_seen(&app, &head.headers).await {
+    if let Err(error) = serial::wait_for_seen(app, &head.headers).await {
         return error.into_response();
     }
-    let context = Context::new(app, client, head.headers.clone(), may_write);
+    let context = Context::new(app.clone(), client, head.headers.clone(), may_write);
     let mut response = answered(head, &context, &calls, results_bytes_max).await;
     if let Some(serial) = context.serial() {
         serial::insert(response.headers_mut(), serial);

@@ -10,70 +10,66 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Router;
-use axum::extract::{Path, Request, State};
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{Method, StatusCode};
+use http::request::Parts;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
-use super::error::{wrong_method, wrong_method_beside_post};
+use super::error::HttpError;
 use super::{auth, pages};
 use crate::app::App;
+use crate::endpoint::{Endpoint, Place, Tree};
 use crate::live_settings::LiveSetting;
 use crate::rescue::rescue;
 use crate::security;
 
-/// The routes; all but the OpenAPI document need the key.
-pub(super) fn routes(app: Arc<App>) -> Router<Arc<App>> {
-    Router::new()
-        .route(
-            "/admin/run-job/{name}",
-            get(run_job).post(run_job).fallback(wrong_method_beside_post),
-        )
-        .route("/admin/settings", get(all_settings))
-        .route("/admin/settings/", get(all_settings))
-        .route(
-            "/admin/settings/{name}",
-            get(setting).post(setting).fallback(wrong_method_beside_post),
-        )
-        .route_layer(middleware::from_fn_with_state(app, check_key))
-        .route("/admin/openapi.json", get(pages::admin_openapi))
-        .method_not_allowed_fallback(wrong_method)
-}
-
-async fn check_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let given = request.headers().get("APIKey").map(|value| value.as_bytes());
-    let checked = match (&app.config.admin.key, given) {
-        (Some(key), Some(given)) => {
-            let client = security::client().key();
-            app.passwords.check_key("admin key", given, client, || key.matches(given))
-        }
-        _ => Ok(false),
-    };
-    match checked {
-        Ok(true) => next.run(request).await,
-        Ok(false) => {
-            auth::failed(&app, Some("admin key"), "admin_key");
-            text(StatusCode::UNAUTHORIZED, "Unauthorized")
-        }
-        Err(error) => auth::check_refused(&app, error).into_response(),
+/// Answers a request to this listener, and notes the endpoint that does. All but the OpenAPI document need the key.
+pub(super) async fn answer(
+    app: &Arc<App>,
+    head: &Parts,
+    endpoint: &mut Endpoint,
+) -> Result<Response, HttpError> {
+    auth::refuse_foreign_pages(app, head)?;
+    let path = head.uri.path();
+    let names: Vec<String> = path.split('/').skip(1).map(str::to_owned).collect();
+    let place = Place::named(Tree::Admin, path).or_else(|| Place::find(Tree::Admin, &names, None));
+    let place = place.ok_or_else(|| HttpError::nothing_at(path))?;
+    *endpoint = place.first();
+    if *endpoint != Endpoint::ShowAdminOpenapi && !has_key(app, head).await? {
+        auth::failed(app, Some("admin key"), "admin_key");
+        return Ok(text(StatusCode::UNAUTHORIZED, "Unauthorized"));
     }
+    let wrong = || HttpError::method_not_allowed(&head.method, path, place.allow());
+    *endpoint = place.endpoint(&head.method).ok_or_else(wrong)?;
+    let name = percent_decode_str(place.name("{name}", &names).unwrap_or_default());
+    let name = name.decode_utf8_lossy();
+    Ok(match *endpoint {
+        Endpoint::RunJob => run_job(app, head, &name).await,
+        Endpoint::ListSettings => list_settings(app),
+        Endpoint::ReadSetting => read_setting(app, &name),
+        Endpoint::ChangeSetting => change_setting(app, head, &name).await,
+        _ => pages::show_admin_openapi(head).await,
+    })
 }
 
-async fn run_job(
-    State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    request: Request,
-) -> Response {
-    match name.as_str() {
+async fn has_key(app: &App, head: &Parts) -> Result<bool, HttpError> {
+    let given = head.headers.get("APIKey").map(|value| value.as_bytes());
+    let (Some(key), Some(given)) = (&app.config.admin.key, given) else { return Ok(false) };
+    let client = security::client().key();
+    let checked = app.passwords.check_key("admin key", given, client, || key.matches(given));
+    checked.map_err(|error| auth::check_refused(app, error))
+}
+
+async fn run_job(app: &Arc<App>, head: &Parts, name: &str) -> Response {
+    match name {
         "rescue" => {
-            let query = request.uri().query().unwrap_or_default();
+            let query = head.uri.query().unwrap_or_default();
             let mut pairs = form_urlencoded::parse(query.as_bytes());
             let directory = pairs.find(|(key, _)| key == "directory");
             let directory = directory.map(|(_, value)| value.into_owned().into());
+            let app = app.clone();
             // Whoever asked may go away: what was begun is finished.
             match tokio::spawn(async move { rescue(&app, directory).await }).await {
                 Ok(Ok(rescued)) => {
@@ -104,39 +100,36 @@ async fn run_job(
     }
 }
 
-async fn all_settings(State(app): State<Arc<App>>) -> Response {
+fn list_settings(app: &App) -> Response {
     let mut settings = serde_json::Map::new();
     for setting in SETTINGS {
-        settings.insert(setting.title.to_owned(), setting.value(&app));
+        settings.insert(setting.title.to_owned(), setting.value(app));
     }
     settings.insert("AdminAPIKey".to_owned(), json!("********"));
     let body = serde_json::to_string_pretty(&settings).unwrap_or_default();
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], body).into_response()
 }
 
-async fn setting(
-    State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    request: Request,
-) -> Response {
-    let Some(setting) = SETTINGS.into_iter().find(|setting| setting.name == name) else {
-        return text(StatusCode::BAD_REQUEST, "Setting not found");
-    };
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let current = shown(&setting.value(&app));
-    if request.method() != Method::POST {
-        return text(
-            StatusCode::OK,
-            format!("Current setting for '{}' is '{current}'", setting.title),
-        );
-    }
-    let pairs = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+fn read_setting(app: &App, name: &str) -> Response {
+    let Some(setting) = Setting::named(name) else { return no_setting() };
+    let text_of = format!("Current setting for '{}' is '{}'", setting.title, setting.shown(app));
+    text(StatusCode::OK, text_of)
+}
+
+fn no_setting() -> Response {
+    text(StatusCode::BAD_REQUEST, "Setting not found")
+}
+
+async fn change_setting(app: &App, head: &Parts, name: &str) -> Response {
+    let Some(setting) = Setting::named(name) else { return no_setting() };
+    let current = setting.shown(app);
+    let pairs = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
     let Some(value) =
         pairs.filter(|(key, _)| key == "value").map(|(_, value)| value.into_owned()).last()
     else {
         return text(StatusCode::INTERNAL_SERVER_ERROR, "Need new value: ?value=...");
     };
-    match setting.change(&app, &value).await {
+    match setting.change(app, &value).await {
         Ok(()) => {
             let changed = format!("Changed '{}' from '{current}' to '{value}'", setting.title);
             tracing::info!(
@@ -232,6 +225,16 @@ const SETTINGS: [Setting; 9] = [
 ];
 
 impl Setting {
+    fn named(name: &str) -> Option<Setting> {
+        SETTINGS.into_iter().find(|setting| setting.name == name)
+    }
+
+    /// Its value as text.
+    fn shown(&self, app: &App) -> String {
+        let value = self.value(app);
+        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    }
+
     fn value(&self, app: &App) -> Value {
         match self.kind {
             Kind::Live(setting, _) => setting.value(app).into(),

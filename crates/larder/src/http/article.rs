@@ -10,65 +10,64 @@ mod write;
 use std::sync::Arc;
 
 use article::{ArticlePath, Target};
-use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
-use http::header::ALLOW;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::body::Body;
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
 
 use super::error::HttpError;
+use super::options;
 use crate::app::App;
+use crate::endpoint::{Endpoint, Place, Tree};
 
-pub(super) use read::{Reads, is_open, list};
+pub(super) use read::{is_open, list_articles, read_article_now};
 
-const LATEST_METHODS: &str = "GET, HEAD, PUT, DELETE, OPTIONS";
-const VERSION_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
-const PAGE_METHODS: &str = "GET, HEAD, OPTIONS";
-
-/// Everything under `/article/`.
-pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
-    route(app, request).await.unwrap_or_else(HttpError::into_response)
-}
-
-async fn route(app: Arc<App>, request: Request) -> Result<Response, HttpError> {
-    let (head, body) = request.into_parts();
+/// Everything under `/article/`. Slashes are part of a name, so the path is parsed here, and not by the table.
+pub(super) async fn answer(
+    app: &Arc<App>,
+    head: Parts,
+    body: Body,
+    endpoint: &mut Endpoint,
+) -> Result<Response, HttpError> {
     let path = parse_path(head.uri.path())?;
-    let methods = match path.target {
-        Target::Latest => LATEST_METHODS,
-        Target::Version(_) => VERSION_METHODS,
-        Target::History | Target::Diff => PAGE_METHODS,
+    let pattern = match path.target {
+        Target::Latest => "/article/{article}",
+        Target::Version(_) => "/article/{article}/{version}",
+        Target::History => "/article/{article}/history",
+        Target::Diff => "/article/{article}/diff",
     };
-    match (&head.method, path.target) {
-        (&Method::GET | &Method::HEAD, _) => read::answer(app, &head, path).await,
-        (&Method::PUT, Target::Latest) => write::put(app, &head, path.name, None, body).await,
-        (&Method::POST, Target::Version(base)) => {
-            write::put(app, &head, path.name, Some(base), body).await
+    let place = Place::named(Tree::Main, pattern).expect("the table has these paths");
+    *endpoint = place.first();
+    let wrong = || HttpError::method_not_allowed(&head.method, head.uri.path(), place.allow());
+    *endpoint = place.endpoint(&head.method).ok_or_else(wrong)?;
+    if head.method == Method::OPTIONS {
+        return Ok(options(place));
+    }
+    let base = match path.target {
+        Target::Version(base) => Some(base),
+        _ => None,
+    };
+    match *endpoint {
+        Endpoint::ReplaceArticle | Endpoint::ReviseArticle => {
+            write::put(app, &head, path.name, base, body).await
         }
-        (&Method::DELETE, Target::Latest) => write::delete(app, &head, path.name, None).await,
-        (&Method::DELETE, Target::Version(base)) => {
-            write::delete(app, &head, path.name, Some(base)).await
-        }
-        (&Method::OPTIONS, _) => {
-            let mut response = StatusCode::NO_CONTENT.into_response();
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
-            Ok(response)
-        }
-        _ => Err(HttpError::method_not_allowed(&head.method, head.uri.path(), methods)),
+        Endpoint::DeleteArticle => write::delete(app, &head, path.name, base).await,
+        _ => read::read_article(app.clone(), &head, path).await,
     }
 }
 
-/// `/article` without a name.
-pub(super) async fn no_name(request: Request) -> HttpError {
-    let path = request.uri().path();
+/// 404 for `/article` without a name.
+pub(super) fn lacks_name(path: &str) -> HttpError {
     let detail = format!(
         "`{path}` lacks the name of an article: `GET /article/NAME` reads one, `POST /article/NAME/0` makes one of the \
          body; `/articles` lists them"
     );
-    HttpError::new(StatusCode::NOT_FOUND, detail)
+    HttpError::not_found(detail)
 }
 
 fn parse_path(path: &str) -> Result<ArticlePath, HttpError> {
-    let bad = |detail: String| HttpError::new(StatusCode::BAD_REQUEST, detail);
+    let bad = |detail: String| HttpError::bad_request(detail);
     let rest = path.strip_prefix("/article/").unwrap_or_default();
     let rest = percent_decode_str(rest)
         .decode_utf8()
@@ -95,7 +94,7 @@ fn parameters<const COUNT: usize>(
                 format!("any of: {}", names.join(", "))
             };
             let detail = format!("the parameter `{name}` {what}, expected {expected}");
-            HttpError::new(StatusCode::BAD_REQUEST, detail)
+            HttpError::bad_request(detail)
         };
         let at = names.iter().position(|known| *known == name).ok_or_else(|| bad("is unknown"))?;
         if values[at].replace(value.into_owned()).is_some() {
@@ -115,6 +114,6 @@ fn parsed<T: std::str::FromStr>(
     value.parse().map(Some).map_err(|_| {
         let detail =
             format!("`{value}` is no value of the parameter `{name}`: expected {expected}");
-        HttpError::new(StatusCode::BAD_REQUEST, detail)
+        HttpError::bad_request(detail)
     })
 }

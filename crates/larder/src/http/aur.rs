@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use account::Principal;
 use aur::{Answer, Body, Outcome, Params, PathParams, QueryError, Version};
-use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
@@ -18,7 +17,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use net::{ClientAddress, MadeForOne, Peer, Shortcut, Shortened};
+use net::{Answered, ClientAddress, MadeForOne, Peer};
 use percent_encoding::percent_decode_str;
 
 use super::body::{self, Shape};
@@ -42,25 +41,41 @@ const VALUES_MAX: usize = 20_000;
 /// How deep the JSON of a question may lie: two levels have a meaning.
 const DEPTH_MAX: usize = 32;
 
-/// Answers everything under `/rpc`, `/rpc.php` and `/api` that has no route of its own.
-pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    let mut response = match head.method {
-        Method::GET | Method::HEAD => match read(&app, &head, sender(&head)) {
+/// Answers everything under `/rpc`, `/rpc.php` and `/api` that has no endpoint of its own.
+pub(super) async fn answer_question(
+    app: &App,
+    head: &Parts,
+    body: axum::body::Body,
+) -> Result<Response, HttpError> {
+    match head.method {
+        Method::POST => post(app, head, body).await,
+        Method::OPTIONS => Ok(preflight()),
+        _ => Ok(match read(app, head, sender(head)) {
             Reading::Done(response) => response,
-            Reading::Long(finished) => finished.respond(&app).await,
-        },
-        Method::POST => post(&app, &head, body).await.unwrap_or_else(HttpError::into_response),
-        Method::OPTIONS => preflight(),
-        _ => HttpError::method_not_allowed(&head.method, head.uri.path(), METHODS).into_response(),
-    };
-    open_to_all(&head.headers, response.headers_mut());
-    response
+            Reading::Long(finished) => finished.respond(app).await,
+        }),
+    }
 }
 
-/// Answers the same where packages of the AUR are not served: with what is missing, so that nobody takes the AUR for
+/// Whether a path is that of a question by GET, as nearly all are: the same as with the table.
+pub(super) fn is_question(path: &str) -> bool {
+    path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php"
+}
+
+/// Answers a question by GET.
+pub(super) fn answer_question_now(app: &Arc<App>, head: &Parts, peer: ClientAddress) -> Answered {
+    match read(app, head, peer) {
+        Reading::Done(response) => Answered::Now(response),
+        Reading::Long(finished) => {
+            let app = app.clone();
+            Answered::Later(Box::pin(async move { finished.respond(&app).await }))
+        }
+    }
+}
+
+/// Answers whatever is asked of the AUR where its packages are not served: with what is missing, so that nobody takes the AUR for
 /// empty or for down.
-pub(super) async fn is_off(State(app): State<Arc<App>>, head: Parts) -> Response {
+pub(super) fn is_off(app: &App, head: &Parts) -> Response {
     let detail = match app.lacks_aur_source {
         true => {
             "this server has no packages of the AUR: it was started without a source for them, and keeps no earlier \
@@ -71,43 +86,15 @@ pub(super) async fn is_off(State(app): State<Arc<App>>, head: Parts) -> Response
              configuration)"
         }
     };
-    let mut response = HttpError::new(StatusCode::NOT_FOUND, detail).into_response();
-    open_to_all(&head.headers, response.headers_mut());
+    let mut response = HttpError::not_found(detail).into_response();
+    open_to_all(head.headers.contains_key(ORIGIN), response.headers_mut());
     response
 }
 
-/// The way of nearly all requests: questions by GET.
-pub(super) struct Questions(pub(super) Arc<App>);
-
-impl Shortcut for Questions {
-    fn answer(&self, head: &Parts, peer: &Peer) -> Option<Shortened> {
-        let path = head.uri.path();
-        let is_question =
-            path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php";
-        if head.method != Method::GET || !is_question {
-            return None;
-        }
-        Some(match read(&self.0, head, peer.address) {
-            Reading::Done(mut response) => {
-                open_to_all(&head.headers, response.headers_mut());
-                Shortened::Now(response)
-            }
-            Reading::Long(finished) => {
-                let (app, request) = (self.0.clone(), head.headers.clone());
-                Shortened::Later(Box::pin(async move {
-                    let mut response = finished.respond(&app).await;
-                    open_to_all(&request, response.headers_mut());
-                    response
-                }))
-            }
-        })
-    }
-}
-
 /// Lets pages of other sites see the answer.
-fn open_to_all(request: &HeaderMap, response: &mut HeaderMap) {
+pub(super) fn open_to_all(has_origin: bool, response: &mut HeaderMap) {
     response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    if request.contains_key(ORIGIN) {
+    if has_origin {
         response.insert(
             ACCESS_CONTROL_EXPOSE_HEADERS,
             HeaderValue::from_static(
@@ -128,9 +115,14 @@ fn preflight() -> Response {
     response
 }
 
-/// A question that may be asked: what its path says, and where its client stands.
+/// A question that may be asked: what its path says, and how.
 struct Asked {
     from_path: PathParams,
+    standing: Standing,
+}
+
+/// What is known of a question beside its parameters.
+struct Standing {
     speaks_6: bool,
     decision: Decision,
     asked_at: Instant,
@@ -185,7 +177,7 @@ enum Reading {
     Long(Finished),
 }
 
-/// Who sent a request that came through the router.
+/// Who sent a request that is not answered at once.
 fn sender(head: &Parts) -> ClientAddress {
     head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address)
 }
@@ -196,9 +188,9 @@ fn read(app: &App, head: &Parts, peer: ClientAddress) -> Reading {
         Ok(asked) => asked,
         Err(response) => return Reading::Done(*response),
     };
-    let query = head.uri.query();
-    let params = Params::from_query(asked.from_path.clone(), query);
-    match finish(app, head, asked, params) {
+    let Asked { from_path, standing } = asked;
+    let params = Params::from_query(from_path, head.uri.query());
+    match finish(app, head, standing, params) {
         Ok(finished) if finished.takes_long() => Reading::Long(finished),
         Ok(finished) => Reading::Done(finished.respond_now(app)),
         Err(error) => Reading::Done(error.into_response()),
@@ -210,7 +202,8 @@ async fn post(app: &App, head: &Parts, body: axum::body::Body) -> Result<Respons
         Ok(asked) => asked,
         Err(response) => return Ok(*response),
     };
-    let (from_path, query) = (asked.from_path.clone(), head.uri.query());
+    let Asked { from_path, standing } = asked;
+    let query = head.uri.query();
     let content_type =
         head.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or(""));
     let bytes_max = app.config.limits.body_bytes_max;
@@ -232,7 +225,7 @@ async fn post(app: &App, head: &Parts, body: axum::body::Body) -> Result<Respons
     } else {
         Params::from_body(from_path, query, Body::Form(&body))
     };
-    Ok(finish(app, head, asked, params)?.respond(app).await)
+    Ok(finish(app, head, standing, params)?.respond(app).await)
 }
 
 /// Whether there is a question and its client may ask it; otherwise the response that says so.
@@ -242,8 +235,7 @@ fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<Asked, Box<Resp
         Path::Question { params, speaks_6 } => (params, speaks_6),
         Path::Redirect(target) => return Err(Box::new(redirect(target, head.uri.query()))),
         Path::Unknown => {
-            let detail = format!("nothing is at `{}`; `/docs` says what there is", head.uri.path());
-            return Err(Box::new(HttpError::new(StatusCode::NOT_FOUND, detail).into_response()));
+            return Err(Box::new(HttpError::nothing_at(head.uri.path()).into_response()));
         }
     };
     let conditions = || Conditions::of(&head.method, &head.headers);
@@ -263,11 +255,11 @@ fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<Asked, Box<Resp
         let finished = Finished { answer, status, conditions: conditions(), decision };
         return Err(Box::new(finished.respond_now(app)));
     }
-    Ok(Asked { from_path, speaks_6, decision, asked_at })
+    Ok(Asked { from_path, standing: Standing { speaks_6, decision, asked_at } })
 }
 
 /// Answers the question from the snapshot of this moment.
-fn finish(app: &App, head: &Parts, asked: Asked, params: Params) -> Result<Finished, HttpError> {
+fn finish(app: &App, head: &Parts, asked: Standing, params: Params) -> Result<Finished, HttpError> {
     let published = app
         .aur
         .snapshot()
@@ -322,10 +314,16 @@ impl Path<'_> {
         let Some(version) = version.strip_prefix('v').filter(|_| first != "rpc.php") else {
             return Path::Unknown;
         };
-        let segments: Vec<&str> = segments.collect();
+        let mut parts = [""; 5];
+        let mut count = 0;
+        for segment in segments {
+            let Some(part) = parts.get_mut(count) else { return Path::Unknown };
+            *part = segment;
+            count += 1;
+        }
         let decode = |text: &str| Some(percent_decode_str(text).decode_utf8_lossy().into_owned());
         let mut params = PathParams { version: decode(version), ..PathParams::default() };
-        match (segments.as_slice(), version) {
+        match (&parts[..count], version) {
             (&[type_], _) => params.type_ = decode(type_),
             (&[type_, arg], _) => {
                 (params.type_, params.arg) = (decode(type_), decode(arg));
@@ -351,8 +349,7 @@ fn redirect(path: &str, query: Option<&str>) -> Response {
     let target = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     match HeaderValue::from_str(&target) {
         Ok(target) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response(),
-        Err(_) => HttpError::new(StatusCode::NOT_FOUND, format!("nothing is at `{path}/`"))
-            .into_response(),
+        Err(_) => HttpError::not_found(format!("nothing is at `{path}/`")).into_response(),
     }
 }
 
@@ -376,7 +373,7 @@ fn check_count(count: usize) -> Result<(), HttpError> {
     if count > FORM_FIELDS_MAX {
         let detail =
             format!("the body has more than {FORM_FIELDS_MAX} fields, the most that is accepted");
-        return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        return Err(HttpError::too_large(detail));
     }
     Ok(())
 }
@@ -387,10 +384,7 @@ async fn multipart_fields(
     boundary: String,
 ) -> Result<Vec<(String, String)>, HttpError> {
     let bad = |error: multer::Error| {
-        HttpError::new(
-            StatusCode::BAD_REQUEST,
-            format!("the multipart form could not be read: {error}"),
-        )
+        HttpError::bad_request(format!("the multipart form could not be read: {error}"))
     };
     let stream = futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(body) });
     let mut form = multer::Multipart::new(stream, boundary);

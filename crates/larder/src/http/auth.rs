@@ -10,8 +10,8 @@ mod origin;
 use std::sync::Arc;
 
 use account::{Acl, Credentials, Identified, Lack, Object, Principal, Refusal, Scope, identify};
+use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
-use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use store::CommitError;
 
@@ -185,7 +185,7 @@ pub(super) async fn admit_to_disk(app: &App, principal: &Principal) -> Result<()
         "the disk has only {} bytes free, less than {} (`store.free_bytes_min`): only administrators write now",
         free.bytes, app.free_space.bytes_min
     );
-    Err(HttpError::new(StatusCode::INSUFFICIENT_STORAGE, detail))
+    Err(HttpError::disk_full(detail))
 }
 
 /// The answer to somebody who may not: 401 for nobody in particular; 403 for a user, with the cause: what their token
@@ -208,14 +208,14 @@ pub(super) fn denied(
         (Some(_), Some(lack @ Lack::Limits { .. })) => lack.to_string(),
         (Some(name), None) => format!("user '{name}' may not {purpose}: {reason}"),
     };
-    HttpError::new(StatusCode::FORBIDDEN, detail)
+    HttpError::forbidden(detail)
 }
 
 /// The answer to a writer whose write is not acknowledged.
 pub(super) fn write_failed(error: &WriteFailure) -> HttpError {
     match error {
         WriteFailure::Commit(CommitError::TooLarge { .. }) => {
-            HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+            HttpError::too_large(error.to_string())
         }
         WriteFailure::Commit(CommitError::OutcomeUnknown(_)) => {
             tracing::error!(%error, "a write's outcome is unknown");
@@ -225,7 +225,7 @@ pub(super) fn write_failed(error: &WriteFailure) -> HttpError {
             )
         }
         WriteFailure::Commit(CommitError::Mismatch(mismatch)) => {
-            HttpError::new(StatusCode::CONFLICT, format!("another write came first: {mismatch}"))
+            HttpError::conflict(format!("another write came first: {mismatch}"))
         }
         // Logged once, by the store's tail.
         WriteFailure::Commit(CommitError::Rewound(_)) => HttpError::unavailable(

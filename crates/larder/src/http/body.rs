@@ -98,7 +98,7 @@ impl From<BodyError> for HttpError {
     fn from(error: BodyError) -> HttpError {
         match error {
             BodyError::NoRoom(error) => error.into(),
-            error => HttpError::new(error.status(), error.to_string()),
+            error => HttpError::refused(error.status(), error.to_string()),
         }
     }
 }

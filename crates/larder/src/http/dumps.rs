@@ -4,12 +4,11 @@
 //! snapshot. The dump itself is read from the data directory and sent in pieces.
 
 use std::io::Read;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use aur::List;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
@@ -17,7 +16,8 @@ use http::header::{
     ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
     LAST_MODIFIED,
 };
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use super::error::HttpError;
@@ -92,10 +92,7 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
         });
     }
     let list = List::ALL.into_iter().find(|list| list.file_name() == name).ok_or_else(|| {
-        HttpError::new(
-            StatusCode::NOT_FOUND,
-            format!("`{name}` is not one of the files: {}", FILE_NAMES.join(", ")),
-        )
+        HttpError::not_found(format!("`{name}` is not one of the files: {}", FILE_NAMES.join(", ")))
     })?;
     let making = tokio::task::spawn_blocking(move || {
         let made = published.dumps.list(&published, list);
@@ -107,37 +104,25 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
     });
     making.await.map_err(|error| {
         tracing::error!(%error, list = list.file_name(), "a list cannot be made");
-        HttpError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the list cannot be made; it has been logged",
-        )
+        HttpError::internal("the list cannot be made; it has been logged")
     })
 }
 
 /// `/packages.gz` and the other files: conditional, and in ranges.
-pub(super) async fn file(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let name = uri.path().trim_start_matches('/').to_owned();
-    match find(&app, &name).await {
-        Ok(found) => send(found, &headers),
-        Err(error) => error.into_response(),
-    }
+pub(super) async fn download_dump(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let name = head.uri.path().trim_start_matches('/');
+    Ok(send(find(app, name).await?, &head.headers))
 }
 
 /// `/packages.gz.sha256` and the others.
-pub(super) async fn digest(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    let name = uri.path().trim_start_matches('/').trim_end_matches(".sha256").to_owned();
-    match find(&app, &name).await {
-        Ok(found) => {
-            let body = format!("SHA256 ({name}) = {}", found.sha256);
-            let mut response = body.into_response();
-            insert_validators(response.headers_mut(), &found, ".sha256");
-            response
-                .headers_mut()
-                .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-            response
-        }
-        Err(error) => error.into_response(),
-    }
+pub(super) async fn show_dump_digest(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let name = head.uri.path().trim_start_matches('/').trim_end_matches(".sha256");
+    let found = find(app, name).await?;
+    let mut response = format!("SHA256 ({name}) = {}", found.sha256).into_response();
+    insert_validators(response.headers_mut(), &found, ".sha256");
+    let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    Ok(response)
 }
 
 fn insert_validators(headers: &mut HeaderMap, found: &Found, suffix: &str) {

@@ -1,6 +1,8 @@
-//! Errors outside the surfaces' own envelopes: `application/problem+json` (RFC 9457).
+//! Errors outside the surfaces' own envelopes: `application/problem+json` (RFC 9457). Their statuses are given here, by what
+//! is wrong.
 
-use axum::extract::Request;
+use std::fmt::Display;
+
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -19,8 +21,7 @@ pub struct HttpError {
 }
 
 impl HttpError {
-    /// An error with this status; `detail` names the bad value and what was expected.
-    pub fn new(status: StatusCode, detail: impl Into<String>) -> HttpError {
+    fn new(status: StatusCode, detail: impl Into<String>) -> HttpError {
         HttpError {
             status,
             detail: detail.into(),
@@ -31,10 +32,108 @@ impl HttpError {
         }
     }
 
+    /// With the status that a surface gives its own refusal; `detail` names the bad value and what was expected.
+    pub fn refused(status: StatusCode, detail: impl Into<String>) -> HttpError {
+        HttpError::new(status, detail)
+    }
+
+    /// 400: something is not what was expected.
+    pub fn bad_request(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// 403: the sender is known, and may not.
+    pub fn forbidden(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    /// 404: something is not there.
+    pub fn not_found(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// 404 for a path that nothing answers.
+    pub fn nothing_at(path: &str) -> HttpError {
+        HttpError::not_found(format!("nothing is at `{path}`; `/docs` says what there is"))
+    }
+
+    /// 404: there is no such stage, in devpi's words.
+    pub fn unknown_stage(stage: &str) -> HttpError {
+        HttpError::not_found(format!("The stage {stage} could not be found."))
+    }
+
+    /// 404: there is no such article.
+    pub fn unknown_article(name: impl Display) -> HttpError {
+        HttpError::not_found(format!(
+            "there is no article `{name}`; a POST to `/article/{name}/0` creates it"
+        ))
+    }
+
+    /// 409: another write came first.
+    pub fn conflict(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// 410: something was there, and was deleted.
+    pub fn gone(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::GONE, detail)
+    }
+
+    /// 413: more than is taken, or than is answered.
+    pub fn too_large(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
+
+    /// 415: a body of this type is not read.
+    pub fn unsupported(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+    }
+
+    /// 416: the range is none of the body.
+    pub fn range_outside(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::RANGE_NOT_SATISFIABLE, detail)
+    }
+
+    /// 422: the body was read, and asks for what cannot be.
+    pub fn unusable(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+
+    /// 500, for what was logged.
+    pub fn internal(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    }
+
+    /// 500: the bytes of `what` are not those that were stored.
+    pub fn damaged(what: &str) -> HttpError {
+        HttpError::internal(format!("the {what} is damaged in the store; it has been logged"))
+    }
+
+    /// 500: the store has no bytes of `what`.
+    pub fn lost(what: &str) -> HttpError {
+        HttpError::internal(format!("the {what} is missing from the store; it has been logged"))
+    }
+
+    /// 500: the template of a page failed.
+    pub fn unrendered(error: &askama::Error) -> HttpError {
+        tracing::error!(%error, "a page cannot be rendered");
+        HttpError::internal("the page cannot be rendered")
+    }
+
+    /// 507: the disk is nearly full.
+    pub fn disk_full(detail: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::INSUFFICIENT_STORAGE, detail)
+    }
+
     /// The same with members of a surface's own beside those of every error.
     #[must_use]
     pub(super) fn with(self, members: Map<String, Value>) -> HttpError {
         HttpError { members: Some(Box::new(members)), ..self }
+    }
+
+    /// What it is answered with.
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
     }
 
     /// What the client should know.
@@ -96,27 +195,4 @@ impl IntoResponse for HttpError {
         }
         response
     }
-}
-
-/// 404 for a path that nothing answers.
-pub(super) async fn not_found(request: Request) -> HttpError {
-    nothing_at(request.uri().path())
-}
-
-/// The same for this path.
-pub(super) fn nothing_at(path: &str) -> HttpError {
-    HttpError::new(
-        StatusCode::NOT_FOUND,
-        format!("nothing is at `{path}`; `/docs` says what there is"),
-    )
-}
-
-/// 405 for the routes that answer GET alone.
-pub(super) async fn wrong_method(request: Request) -> HttpError {
-    HttpError::method_not_allowed(request.method(), request.uri().path(), "GET, HEAD")
-}
-
-/// 405 for the routes that answer GET and POST.
-pub(super) async fn wrong_method_beside_post(request: Request) -> HttpError {
-    HttpError::method_not_allowed(request.method(), request.uri().path(), "GET, HEAD, POST")
 }

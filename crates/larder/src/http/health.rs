@@ -1,12 +1,11 @@
 //! For operators and their machines: alive, ready, version, metrics.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::request::Parts;
 use serde_json::json;
 use store::blobs::Verdict;
 
@@ -16,13 +15,13 @@ use crate::maintenance::counted;
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// `/livez`: the process answers.
-pub(super) async fn alive() -> Response {
+pub(super) fn check_alive() -> Response {
     text(StatusCode::OK, "ok\n")
 }
 
 /// `/readyz`: every surface has a snapshot and the server is not stopping. With `?verbose` each check
 /// is listed, and what troubles the source of a surface that still serves its old snapshot.
-pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Response {
+pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
     let obstacles = app.obstacles();
     let status =
         if obstacles.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -31,7 +30,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
         // Writing to a string does not fail.
         let _ = writeln!(body, "[-] {obstacle}");
     }
-    let query = request.uri().query().unwrap_or_default();
+    let query = head.uri.query().unwrap_or_default();
     if query.split('&').any(|pair| pair.split('=').next() == Some("verbose")) {
         if let Some(published) = app.aur.snapshot() {
             let _ = writeln!(
@@ -102,7 +101,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>, request: Request) -> Resp
 }
 
 /// `/version`
-pub(super) async fn version() -> Response {
+pub(super) fn show_version() -> Response {
     let body = json!({
         "name": "larder",
         "version": crate::version::VERSION,
@@ -112,7 +111,7 @@ pub(super) async fn version() -> Response {
 }
 
 /// `/metrics`
-pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn show_metrics(app: &App) -> Response {
     app.metrics.blobs_damaged.set(app.store.blobs.damaged().len() as i64);
     app.metrics.rate_limit_clients.set(app.rate_limiter.len() as i64);
     if let Some(free) = app.free_space.look().await {

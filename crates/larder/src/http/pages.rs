@@ -6,14 +6,12 @@
 mod docs;
 mod home;
 
-use std::sync::Arc;
 use std::sync::LazyLock;
 
 use askama::Template;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use reply::Reply;
 
 use super::error::HttpError;
@@ -22,7 +20,7 @@ use super::respond::{Conditions, respond, respond_now};
 use crate::app::App;
 
 pub use home::Example;
-pub(super) use home::home;
+pub(super) use home::show_home;
 
 const HTML: &str = "text/html; charset=utf-8";
 
@@ -42,8 +40,9 @@ fn file(content_type: &'static str, body: &'static str) -> Reply {
     Reply::tagged(content_type, body.as_bytes())
 }
 
-async fn send(file: &LazyLock<Reply>, method: Method, headers: HeaderMap) -> Response {
-    respond(Reply::clone(file), StatusCode::OK, Conditions::of(&method, &headers)).await
+async fn send(file: &LazyLock<Reply>, head: &Parts) -> Response {
+    let conditions = Conditions::of(&head.method, &head.headers);
+    respond(Reply::clone(file), StatusCode::OK, conditions).await
 }
 
 /// A page of a template, with the policy for its script if it has one.
@@ -54,7 +53,7 @@ async fn send_page(page: &impl Template, head: &Parts, policy: Option<&HeaderVal
             let response = respond(Reply::tagged(HTML, html), StatusCode::OK, conditions).await;
             with_headers(response, policy)
         }
-        Err(error) => unrendered(&error),
+        Err(error) => HttpError::unrendered(&error).into_response(),
     }
 }
 
@@ -66,17 +65,11 @@ fn with_headers(mut response: Response, policy: Option<&HeaderValue>) -> Respons
     response
 }
 
-fn unrendered(error: &askama::Error) -> Response {
-    tracing::error!(%error, "a page cannot be rendered");
-    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered").into_response()
-}
-
 /// `/docs`
-pub(super) async fn documentation(State(app): State<Arc<App>>, head: Parts) -> Response {
-    let here = docs::Here::of(&app);
-    let page =
-        docs::Documentation { site: Site::of(&app, &head), here, reference: &docs::REFERENCE };
-    send_page(&page, &head, None).await
+pub(super) async fn show_docs(app: &App, head: &Parts) -> Response {
+    let here = docs::Here::of(app);
+    let page = docs::Documentation { site: Site::of(app, head), here, reference: &docs::REFERENCE };
+    send_page(&page, head, None).await
 }
 
 #[derive(Template)]
@@ -106,9 +99,9 @@ impl AurPage {
 }
 
 /// `/docs/aur`, and goaurrpc's old paths.
-pub(super) async fn aur(State(app): State<Arc<App>>, head: Parts) -> Response {
-    let page = AurPage::of(&app, &head);
-    send_page(&page, &head, page.policy()).await
+pub(super) async fn show_aur_docs(app: &App, head: &Parts) -> Response {
+    let page = AurPage::of(app, head);
+    send_page(&page, head, page.policy()).await
 }
 
 /// `/rpc` without a question.
@@ -119,28 +112,28 @@ pub(super) fn aur_now(app: &App, head: &Parts, conditions: &Conditions) -> Respo
             let response = respond_now(Reply::tagged(HTML, html), StatusCode::OK, conditions);
             with_headers(response, page.policy())
         }
-        Err(error) => unrendered(&error),
+        Err(error) => HttpError::unrendered(&error).into_response(),
     }
 }
 
 /// `/openapi.json`
-pub(super) async fn openapi(method: Method, headers: HeaderMap) -> Response {
-    send(&OPENAPI, method, headers).await
+pub(super) async fn show_openapi(head: &Parts) -> Response {
+    send(&OPENAPI, head).await
 }
 
 /// `/admin/openapi.json`
-pub(super) async fn admin_openapi(method: Method, headers: HeaderMap) -> Response {
-    send(&ADMIN_OPENAPI, method, headers).await
+pub(super) async fn show_admin_openapi(head: &Parts) -> Response {
+    send(&ADMIN_OPENAPI, head).await
 }
 
 /// `/robots.txt`
-pub(super) async fn robots(method: Method, headers: HeaderMap) -> Response {
-    send(&ROBOTS, method, headers).await
+pub(super) async fn show_robots(head: &Parts) -> Response {
+    send(&ROBOTS, head).await
 }
 
 /// `/favicon.ico`
-pub(super) async fn favicon(method: Method, headers: HeaderMap) -> Response {
-    send(&FAVICON, method, headers).await
+pub(super) async fn show_icon(head: &Parts) -> Response {
+    send(&FAVICON, head).await
 }
 
 #[derive(Template)]
@@ -156,14 +149,14 @@ struct Statistics<'a> {
 }
 
 /// `/rpc/stats`
-pub(super) async fn statistics(State(app): State<Arc<App>>, head: Parts) -> Response {
+pub(super) async fn show_statistics(app: &App, head: &Parts) -> Response {
     let published = app.aur.snapshot_full();
     let published = published.as_ref();
     let count = |count: fn(&aur::Snapshot) -> u32| {
         published.map_or(0, |published| count(&published.snapshot) as usize)
     };
     let statistics = Statistics {
-        site: Site::of(&app, &head),
+        site: Site::of(app, head),
         version: crate::version::VERSION,
         commit: crate::version::COMMIT,
         packages: count(aur::Snapshot::package_count),
@@ -171,5 +164,5 @@ pub(super) async fn statistics(State(app): State<Arc<App>>, head: Parts) -> Resp
         last_refresh: published.map(|published| httpdate::fmt_http_date(published.modified_at)),
         metrics: app.config.metrics.enabled,
     };
-    send_page(&statistics, &head, None).await
+    send_page(&statistics, head, None).await
 }

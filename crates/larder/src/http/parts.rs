@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_RANGE, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 
 use super::error::HttpError;
 use super::negotiation::listed;
@@ -54,7 +54,7 @@ pub(super) fn content_range(headers: &mut HeaderMap, start: u64, end: u64, size_
 /// 416, with the size.
 pub(super) fn unsatisfiable(size_bytes: u64) -> Response {
     let detail = format!("the range lies outside of the {size_bytes} bytes there are");
-    let mut response = HttpError::new(StatusCode::RANGE_NOT_SATISFIABLE, detail).into_response();
+    let mut response = HttpError::range_outside(detail).into_response();
     if let Ok(value) = HeaderValue::from_str(&format!("bytes */{size_bytes}")) {
         response.headers_mut().insert(CONTENT_RANGE, value);
     }

@@ -3,10 +3,10 @@
 
 use askama::Template;
 use axum::body::Body;
-use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use futures_util::FutureExt as _;
 use http::header::{
     ACCEPT, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -39,9 +39,9 @@ impl Site {
         Site::at(root_url(app, &head.uri, &head.headers, &head.extensions))
     }
 
-    /// As a request has it.
-    pub(super) fn of_request(app: &App, request: &Request) -> Site {
-        Site::at(root_url(app, request.uri(), request.headers(), request.extensions()))
+    /// The same for a browser; none for other clients.
+    pub(super) fn of_browser(app: &App, head: &Parts) -> Option<Site> {
+        is_browser(&head.headers).then(|| Site::of(app, head))
     }
 
     /// Below this URL.
@@ -114,7 +114,7 @@ pub(super) fn error_page(site: &Site, status: StatusCode, detail: &str) -> Strin
 }
 
 /// Whether a page for people is what is wanted most: browsers name HTML first, and programs do not.
-pub(super) fn is_browser(headers: &HeaderMap) -> bool {
+fn is_browser(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.starts_with("text/html"))
 }
@@ -126,7 +126,7 @@ struct Problem {
 }
 
 /// The response to a browser: an error with a text for programs becomes a page with the same text.
-pub(super) async fn for_browser(site: &Site, response: Response) -> Response {
+pub(super) fn for_browser(site: &Site, response: Response) -> Response {
     let status = response.status();
     let is_problem = response
         .headers()
@@ -136,9 +136,9 @@ pub(super) async fn for_browser(site: &Site, response: Response) -> Response {
         return response;
     }
     let (mut head, body) = response.into_parts();
-    let Ok(bytes) = axum::body::to_bytes(body, ERROR_BYTES_MAX).await else {
-        return status.into_response();
-    };
+    // It is whole: errors are made in memory.
+    let read = axum::body::to_bytes(body, ERROR_BYTES_MAX).now_or_never();
+    let Some(Ok(bytes)) = read else { return status.into_response() };
     let Ok(problem) = serde_json::from_slice::<Problem>(&bytes) else {
         return Response::from_parts(head, Body::from(bytes));
     };

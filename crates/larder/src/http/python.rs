@@ -25,22 +25,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use axum::body::Body;
-use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use pypi::upstream::Place;
 
 use self::ask::Ask;
 use self::route::Route;
 use self::write::Refused;
-use super::error::{self, HttpError};
+use super::error::HttpError;
 use crate::app::App;
 use crate::endpoint::Endpoint;
 use crate::stored::Stored;
 
 pub use self::documentation::OpenZips;
-pub(super) use self::simple::Pages;
+pub(super) use self::simple::{show_simple_page_now, simple_page};
 
 /// Which of devpi's protocols is spoken; its client refuses any other.
 const API_VERSION: HeaderValue = HeaderValue::from_static("2");
@@ -55,23 +55,27 @@ const X_DEVPI_MASTER_UUID: HeaderName = HeaderName::from_static("x-devpi-master-
 const X_DEVPI_PRIMARY_UUID: HeaderName = HeaderName::from_static("x-devpi-primary-uuid");
 const X_DEVPI_SERIAL: HeaderName = HeaderName::from_static("x-devpi-serial");
 
-/// Answers whatever no other surface does.
-pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (head, body) = request.into_parts();
+/// Answers whatever no other surface does, and notes the endpoint that does.
+pub(super) async fn answer(
+    app: &Arc<App>,
+    head: Parts,
+    body: Body,
+    endpoint: &mut Endpoint,
+) -> Response {
     let written = Arc::new(AtomicU64::new(0));
-    let mut endpoint = Endpoint::FindNoRoute;
+    *endpoint = Endpoint::FindNoRoute;
     let mut response = match Ask::new(app.clone(), head, written.clone()).await {
         Ok(ask) => {
             let outcome = match Route::parse(&ask.path, Some(&ask.head.method)) {
                 Some(route) => {
                     let found = route.place.endpoint(&ask.head.method).map(|it| refined(&ask, it));
-                    endpoint = found.unwrap_or_else(|| route.place.first());
+                    *endpoint = found.unwrap_or_else(|| route.place.first());
                     match found {
                         Some(endpoint) => dispatch(&ask, endpoint, &route, body).await,
                         None => wrong_method(&ask, &route),
                     }
                 }
-                None => Err(error::nothing_at(&ask.path).into()),
+                None => Err(HttpError::nothing_at(&ask.path).into()),
             };
             match outcome {
                 Ok(response) => response,
@@ -90,8 +94,6 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request) -> Res
     if let Some(stored) = app.live_store.snapshot() {
         insert_headers(headers, &stored);
     }
-    // Its paths have no prefix that would tell.
-    response.extensions_mut().insert(endpoint);
     response
 }
 
@@ -123,7 +125,7 @@ async fn dispatch(
     let Route { user, stage, project, version, file, .. } = route;
     match endpoint {
         Endpoint::ListUsers if ask.wants_json() => users::list_users(ask).await,
-        Endpoint::ListUsers => Err(error::nothing_at(ask.head.uri.path()).into()),
+        Endpoint::ListUsers => Err(HttpError::nothing_at(ask.head.uri.path()).into()),
         Endpoint::ShowServerStatus => status::show_server_status(ask).await,
         Endpoint::ShowApi => stages::show_api(ask, stage).await,
         Endpoint::CheckAccess => status::check_access(ask).await,

@@ -35,7 +35,7 @@ impl Conditions {
     }
 }
 
-/// The response for `reply`. For HEAD, too: the router drops the body and keeps its length.
+/// The response for `reply`. For HEAD, too: the door drops the body and keeps its length.
 pub(super) async fn respond(reply: Reply, status: StatusCode, conditions: Conditions) -> Response {
     if !takes_long(&reply, &conditions) {
         return respond_now(reply, status, &conditions);

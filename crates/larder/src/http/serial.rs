@@ -5,7 +5,7 @@
 //! same store, is answered from that serial or a later one: the request waits until this process has it.
 
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 use record::Serial;
 
 use super::error::HttpError;
@@ -21,9 +21,9 @@ pub(super) const X_LARDER_SERIAL: HeaderName = HeaderName::from_static("x-larder
 pub(super) async fn wait_for_seen(app: &App, request: &HeaderMap) -> Result<(), HttpError> {
     let Some(value) = request.get(X_LARDER_SERIAL) else { return Ok(()) };
     let text = String::from_utf8_lossy(value.as_bytes());
-    let seen: Serial = text.parse().map_err(|error| {
-        HttpError::new(StatusCode::BAD_REQUEST, format!("X-Larder-Serial: {error}"))
-    })?;
+    let seen: Serial = text
+        .parse()
+        .map_err(|error| HttpError::bad_request(format!("X-Larder-Serial: {error}")))?;
     if app.live_store.wait_for(seen, app.config.store.wait_for_serial).await {
         return Ok(());
     }

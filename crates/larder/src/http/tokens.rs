@@ -4,18 +4,15 @@
 //! answer to the request that made it; no answer may be kept by anybody on the way. A token that lacks the
 //! scope `user:admin` manages no tokens, nor does a limited one, and none makes a wider one than itself.
 
-use std::sync::Arc;
-
 use account::{
     Forbidden, Lack, Object, Principal, Scope, Scopes, TokenId, TokenText, UserName, UserPolicy,
     change,
 };
 use axum::body::Body;
-use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use record::Serial;
 use serde::Deserialize;
@@ -32,9 +29,6 @@ const BODY_BYTES_MAX: usize = 16 << 10;
 
 /// No setting moves whose tokens are whose business.
 const POLICY: UserPolicy = UserPolicy { strangers_create_users: false, modifiers: None };
-
-const LIST_METHODS: &str = "GET, HEAD, POST, OPTIONS";
-const TOKEN_METHODS: &str = "DELETE, OPTIONS";
 
 /// What a new token is to be, as somebody asks for it.
 #[derive(Deserialize)]
@@ -72,43 +66,8 @@ impl Wish {
     }
 }
 
-/// `/+tokens`
-pub(super) async fn collection(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    let outcome = match head.method {
-        Method::GET | Method::HEAD => list(&app, &head).await,
-        Method::POST => create(&app, &head, body).await,
-        Method::OPTIONS => Ok(options(LIST_METHODS)),
-        _ => Err(HttpError::method_not_allowed(&head.method, head.uri.path(), LIST_METHODS)),
-    };
-    unkept(outcome)
-}
-
-/// `/+tokens/{id}`
-pub(super) async fn single(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (head, _) = request.into_parts();
-    let outcome = match head.method {
-        Method::DELETE => revoke(&app, &head).await,
-        Method::OPTIONS => Ok(options(TOKEN_METHODS)),
-        _ => Err(HttpError::method_not_allowed(&head.method, head.uri.path(), TOKEN_METHODS)),
-    };
-    unkept(outcome)
-}
-
-fn options(methods: &'static str) -> Response {
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
-    response
-}
-
-/// Nothing of this belongs into a cache.
-fn unkept(outcome: Result<Response, HttpError>) -> Response {
-    let mut response = outcome.unwrap_or_else(HttpError::into_response);
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
-async fn list(app: &App, head: &Parts) -> Result<Response, HttpError> {
+/// `GET /+tokens`
+pub(super) async fn list_tokens(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let principal = asking(app, &head.headers).await?;
     let owner = owner(head, &principal)?;
     POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
@@ -122,15 +81,18 @@ async fn list(app: &App, head: &Parts) -> Result<Response, HttpError> {
     Ok(answer(StatusCode::OK, Some(&object), stored.serial))
 }
 
-async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpError> {
+/// `POST /+tokens`
+pub(super) async fn create_token(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
     let principal = asking(app, &head.headers).await?;
     let owner = owner(head, &principal)?;
     POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
     auth::admit_to_disk(app, &principal).await?;
     let wish = wish(app, head, &principal, body).await?;
-    let unusable = |error: &dyn std::fmt::Display| {
-        HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
-    };
+    let unusable = |error: &dyn std::fmt::Display| HttpError::unusable(error.to_string());
     let scopes = wish.scopes.iter().map(|scope| scope.parse::<Scope>());
     let scopes: Scopes = scopes.collect::<Result<_, _>>().map_err(|error| unusable(&error))?;
     let now = Timestamp::now();
@@ -162,22 +124,22 @@ async fn create(app: &App, head: &Parts, body: Body) -> Result<Response, HttpErr
     Ok(answer(StatusCode::CREATED, Some(&object), serial))
 }
 
-async fn revoke(app: &App, head: &Parts) -> Result<Response, HttpError> {
+/// `DELETE /+tokens/{id}`
+pub(super) async fn revoke_token(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let principal = asking(app, &head.headers).await?;
     if let Some(query) = head.uri.query().filter(|query| !query.is_empty()) {
         let detail = format!("`{query}` is too much: the id says which token is meant");
-        return Err(HttpError::new(StatusCode::BAD_REQUEST, detail));
+        return Err(HttpError::bad_request(detail));
     }
     let text = head.uri.path().strip_prefix("/+tokens/").unwrap_or_default();
     let id = text.parse::<TokenText>().map(|token| token.id()).or_else(|_| text.parse());
-    let id: TokenId =
-        id.map_err(|error| HttpError::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let id: TokenId = id.map_err(|error| HttpError::bad_request(error.to_string()))?;
     // A user who may manage their own is not told which others there are.
     let own = principal.user_name().cloned().ok_or_else(unidentified)?;
     POLICY.manage_tokens(&principal, &own).map_err(|error| refused(&principal, &error))?;
     let ((), serial) = commit(app, &principal, |stored, principal| {
         POLICY.manage_tokens(principal, &own).map_err(|error| refused(principal, &error))?;
-        let none = || HttpError::new(StatusCode::NOT_FOUND, change::NoToken(id).to_string());
+        let none = || HttpError::not_found(change::NoToken(id).to_string());
         let token = stored.accounts.token(id).ok_or_else(none)?;
         POLICY.manage_tokens(principal, &token.user).map_err(|_| none())?;
         let batch = change::revoke_token(&stored.accounts, id).map_err(|_| none())?;
@@ -203,7 +165,7 @@ fn unidentified() -> HttpError {
 
 /// Whose tokens are meant: those of `?user=`, else one's own.
 fn owner(head: &Parts, principal: &Principal) -> Result<UserName, HttpError> {
-    let bad = |detail: String| HttpError::new(StatusCode::BAD_REQUEST, detail);
+    let bad = |detail: String| HttpError::bad_request(detail);
     let mut owner = None;
     for (name, value) in form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()) {
         if name != "user" {
@@ -230,11 +192,11 @@ fn refused(principal: &Principal, error: &Forbidden) -> HttpError {
         }
         (None, error) => error.to_string(),
     };
-    HttpError::new(StatusCode::FORBIDDEN, detail)
+    HttpError::forbidden(detail)
 }
 
 fn found(stored: &Stored, owner: &UserName) -> Result<(), HttpError> {
-    let none = || HttpError::new(StatusCode::NOT_FOUND, change::NoUser(owner.clone()).to_string());
+    let none = || HttpError::not_found(change::NoUser(owner.clone()).to_string());
     stored.accounts.user(owner).map(drop).ok_or_else(none)
 }
 
@@ -251,7 +213,7 @@ async fn wish(
         let detail = format!(
             "a body of the type `{media_type}` is not read: `application/json` was expected"
         );
-        return Err(HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+        return Err(HttpError::unsupported(detail));
     }
     let bytes = body::whole(app, head, principal, body, BODY_BYTES_MAX).await?;
     let bad = |reason: &dyn std::fmt::Display| {
@@ -259,7 +221,7 @@ async fn wish(
             "the body is no request for a token: {reason}; expected was \
              {{\"scopes\": [\"article:write\"], \"expires\": \"90d\", \"comment\": \"\"}}"
         );
-        HttpError::new(StatusCode::BAD_REQUEST, detail)
+        HttpError::bad_request(detail)
     };
     // A struct could be read from an array, too, which no description mentions.
     if bytes.trim_ascii_start().first().is_some_and(|&first| first != b'{') {

@@ -25,13 +25,13 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use net::{
-    ClientAddress, Counters, Limits, ListenAddress, Listener, Peer, Reload, Routes, Server,
-    Shortcut, Shortened, TlsReloader, TrustedProxies, bind, install_crypto_provider,
-    sockets_from_systemd,
+    Answered, ClientAddress, Counters, Door, Limits, ListenAddress, Listener, Peer, Reload, Server,
+    TlsReloader, TrustedProxies, bind, install_crypto_provider, sockets_from_systemd,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower::Service as _;
 
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -53,6 +53,23 @@ fn limits() -> Limits {
 struct Gate {
     entered: Arc<Notify>,
     opened: Arc<Notify>,
+}
+
+/// Finished bodies at once, and everything else by a router.
+struct Routes(Router);
+
+impl Door for Routes {
+    fn answer(&self, mut head: Parts, body: Option<Body>, peer: &Peer) -> Answered {
+        if let (Some(body), None) = (sendfile::finished(&head), &body) {
+            return Answered::Finished(Response::new(body));
+        }
+        head.extensions.insert(*peer);
+        let request = Request::from_parts(head, body.unwrap_or_default());
+        let routed = self.0.clone().call(request);
+        Answered::Later(Box::pin(
+            async move { routed.await.unwrap_or_else(|never| match never {}) },
+        ))
+    }
 }
 
 fn router(gate: Gate) -> Router {
@@ -128,10 +145,7 @@ impl Running {
         let served = tokio::spawn(server.serve(
             listener,
             tls,
-            Routes {
-                router: router(gate.clone()),
-                shortcut: Some(Arc::new(sendfile::FinishedBodies)),
-            },
+            Arc::new(Routes(router(gate.clone()))),
             shutdown.clone(),
             grace,
         ));
@@ -468,9 +482,8 @@ async fn a_connection_in_the_queue_is_answered_although_a_shutdown_has_begun() {
     let shutdown = CancellationToken::new();
     shutdown.cancel();
     let server = Server::new(limits(), Counters::unregistered(), TrustedProxies::default());
-    within(server.serve(listener, None, router(Gate::default()), shutdown, PATIENCE))
-        .await
-        .unwrap();
+    let door = Arc::new(Routes(router(Gate::default())));
+    within(server.serve(listener, None, door, shutdown, PATIENCE)).await.unwrap();
     let answer = blocking(move || read_to_end(&mut client)).await;
     assert!(answer.ends_with("hello"), "{answer}");
 }

@@ -12,14 +12,10 @@ pub(super) static FINISHED: LazyLock<[Bytes; 3]> = LazyLock::new(|| {
     })
 });
 
-/// Answers with them at `/finished/0` and so on.
-pub(super) struct FinishedBodies;
-
-impl Shortcut for FinishedBodies {
-    fn answer(&self, head: &Parts, _: &Peer) -> Option<Shortened> {
-        let number: usize = head.uri.path().strip_prefix("/finished/")?.parse().ok()?;
-        Some(Shortened::Finished(Response::new(Body::from(FINISHED[number].clone()))))
-    }
+/// What is at `/finished/0` and so on.
+pub(super) fn finished(head: &Parts) -> Option<Body> {
+    let number: usize = head.uri.path().strip_prefix("/finished/")?.parse().ok()?;
+    Some(Body::from(FINISHED[number].clone()))
 }
 
 /// How many files in memory hold bodies.

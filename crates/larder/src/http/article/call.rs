@@ -9,7 +9,7 @@ use account::Object;
 use article::{ArticleName, Revision, RevisionFacts, render};
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use record::Serial;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ pub(crate) struct NewRevision {
 }
 
 fn bad(error: impl std::fmt::Display) -> HttpError {
-    HttpError::new(StatusCode::BAD_REQUEST, error.to_string())
+    HttpError::bad_request(error.to_string())
 }
 
 /// A name, if whoever sent these headers may read articles.
@@ -55,7 +55,8 @@ pub(crate) async fn latest_version(
     name: &str,
 ) -> Result<Bytes, HttpError> {
     let name = reader(app, headers, name).await?;
-    let article = stored.articles.article(&name).ok_or_else(|| read::missing(&name))?;
+    let article =
+        stored.articles.article(&name).ok_or_else(|| HttpError::unknown_article(&name))?;
     let mut answer = json!({"version": article.highest().0});
     if article.is_deleted() {
         answer["deleted"] = true.into();
@@ -82,7 +83,7 @@ pub(crate) async fn revision(
             "`{name}` has {} bytes, more than the {bytes_max} that an action answers: `/article/{name}` has them",
             content.size_bytes
         );
-        return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        return Err(HttpError::too_large(detail));
     }
     let bytes = read::bytes(app, content).await?;
     if bytes.len() <= INLINE_BYTES_MAX {
@@ -125,7 +126,8 @@ pub(crate) async fn history(
     if !(1..=read::PAGE.1).contains(&limit) {
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", read::PAGE.1)));
     }
-    let article = stored.articles.article(&name).ok_or_else(|| read::missing(&name))?;
+    let article =
+        stored.articles.article(&name).ok_or_else(|| HttpError::unknown_article(&name))?;
     let versions = stored.articles.history(&name, before.map(Revision), limit);
     Ok(render::history(article, &versions))
 }
@@ -151,7 +153,7 @@ pub(crate) async fn put(
     };
     match write::store(app, &writer, new).await {
         Ok(written) => Ok((written.rendered(), written.serial)),
-        Err(Undone::Refused(it)) => Err(HttpError::new(it.status(), it.detail())),
+        Err(Undone::Refused(it)) => Err(HttpError::refused(it.status(), it.detail())),
         Err(Undone::Failed(error)) => Err(error),
     }
 }

@@ -10,7 +10,6 @@ use article::{
     RevisionFacts, Side, Target, difference, render,
 };
 use axum::body::Body;
-use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
@@ -19,8 +18,8 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use net::{Peer, Shortcut, Shortened};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use net::Answered;
 use percent_encoding::percent_decode_str;
 use record::Serial;
 use reply::{Encoding, Reply};
@@ -58,30 +57,23 @@ const INERT: [&str; 10] = [
     "image/avif",
 ];
 
-/// The way of nearly all requests: one revision, whole, from memory, with headers that are finished too.
-pub(in crate::http) struct Reads(pub(in crate::http) Arc<App>);
-
-impl Shortcut for Reads {
-    fn answer(&self, head: &Parts, _: &Peer) -> Option<Shortened> {
-        let rest = head.uri.path().strip_prefix("/article/")?;
-        let needs_more = [RANGE, IF_MODIFIED_SINCE, serial::X_LARDER_SERIAL];
-        let app = &self.0;
-        if head.method != Method::GET
-            || head.uri.query().is_some()
-            || !is_open(app)
-            || needs_more.iter().any(|name| head.headers.contains_key(name))
-        {
-            return None;
-        }
-        let rest = percent_decode_str(rest).decode_utf8().ok()?;
-        let stored = app.live_store.snapshot()?;
-        let (facts, is_latest) = found(&stored, &rest)?;
-        let content_facts = facts.content()?;
-        let content = app.contents.at_hand(&content_facts.digest)?;
-        let revision = Shown { facts, content: content_facts, is_latest, is_open: true };
-        let response = revision.whole(&head.headers, &content, stored.serial);
-        Some(Shortened::Finished(response))
+/// Answers nearly all requests: for one revision, whole, from memory, with headers that are finished too. `rest` is what
+/// follows `/article/`.
+pub(in crate::http) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<Answered> {
+    let needs_more = [RANGE, IF_MODIFIED_SINCE, serial::X_LARDER_SERIAL];
+    if head.uri.query().is_some()
+        || !is_open(app)
+        || needs_more.iter().any(|name| head.headers.contains_key(name))
+    {
+        return None;
     }
+    let rest = percent_decode_str(rest).decode_utf8().ok()?;
+    let stored = app.live_store.snapshot()?;
+    let (facts, is_latest) = found(&stored, &rest)?;
+    let content_facts = facts.content()?;
+    let content = app.contents.at_hand(&content_facts.digest)?;
+    let revision = Shown { facts, content: content_facts, is_latest, is_open: true };
+    Some(Answered::Finished(revision.whole(&head.headers, &content, stored.serial)))
 }
 
 /// The revision that a path names in its one spelling, and whether as the latest. Nothing is checked: a name
@@ -104,7 +96,7 @@ pub(in crate::http) fn is_open(app: &App) -> bool {
 }
 
 /// Answers GET and HEAD for a page of an article.
-pub(super) async fn answer(
+pub(super) async fn read_article(
     app: Arc<App>,
     head: &Parts,
     path: ArticlePath,
@@ -173,19 +165,12 @@ fn from_store(app: &App, stored: &Stored, mut response: Response) -> Response {
     response
 }
 
-pub(super) fn missing(name: &ArticleName) -> HttpError {
-    HttpError::new(
-        StatusCode::NOT_FOUND,
-        format!("there is no article `{name}`; a POST to `/article/{name}/0` creates it"),
-    )
-}
-
 pub(super) fn revision<'stored>(
     stored: &'stored Stored,
     name: &ArticleName,
     revision: Option<Revision>,
 ) -> Result<&'stored Arc<RevisionFacts>, HttpError> {
-    let article = stored.articles.article(name).ok_or_else(|| missing(name))?;
+    let article = stored.articles.article(name).ok_or_else(|| HttpError::unknown_article(name))?;
     let latest = article.highest();
     let found = match revision {
         None => article.latest(),
@@ -193,10 +178,7 @@ pub(super) fn revision<'stored>(
     };
     found.ok_or_else(|| {
         let wanted = revision.unwrap_or(latest);
-        HttpError::new(
-            StatusCode::NOT_FOUND,
-            format!("`{name}` has no version {wanted}: its latest is {latest}"),
-        )
+        HttpError::not_found(format!("`{name}` has no version {wanted}: its latest is {latest}"))
     })
 }
 
@@ -207,13 +189,10 @@ pub(super) fn content_of<'facts>(
 ) -> Result<&'facts Facts, HttpError> {
     facts.content().ok_or_else(|| {
         let (version, author, at) = (facts.revision, &facts.author, facts.at);
-        HttpError::new(
-            StatusCode::GONE,
-            format!(
-                "`{name}` was deleted as version {version}, by {author} at {at}; earlier versions are \
+        HttpError::gone(format!(
+            "`{name}` was deleted as version {version}, by {author} at {at}; earlier versions are \
                  at `/article/{name}/history`"
-            ),
-        )
+        ))
     })
 }
 
@@ -326,10 +305,7 @@ pub(super) async fn bytes(app: &App, facts: &Facts) -> Result<Bytes, HttpError> 
 fn unreadable(error: store::BlobError) -> HttpError {
     tracing::error!(%error, "a content cannot be read");
     if matches!(error, store::BlobError::Damaged { .. }) {
-        return HttpError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the content is damaged in the store; it has been logged",
-        );
+        return HttpError::damaged("content");
     }
     HttpError::unavailable("the content cannot be read from the store now; it has been logged", 5)
 }
@@ -338,10 +314,7 @@ fn unreadable(error: store::BlobError) -> HttpError {
 pub(super) fn lost(app: &App, facts: &Facts) -> HttpError {
     app.store.blobs.note(facts.digest, store::blobs::Verdict::Missing);
     tracing::error!(digest = %facts.digest, "a content is missing from the store");
-    HttpError::new(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "the content is missing from the store; it has been logged",
-    )
+    HttpError::lost("content")
 }
 
 /// A revision that is being shown.
@@ -469,23 +442,21 @@ async fn history(
 ) -> Result<Response, HttpError> {
     let [before, limit] = parameters(head.uri.query(), ["before", "limit"])?;
     let before = parsed("before", before, "a version")?;
-    let article = stored.articles.article(name).ok_or_else(|| missing(name))?;
+    let article = stored.articles.article(name).ok_or_else(|| HttpError::unknown_article(name))?;
     let versions = stored.articles.history(name, before, page_size(limit)?);
     json(app, head, stored, render::history(article, &versions)).await
 }
 
 /// `/articles`
-pub(in crate::http) async fn list(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (head, _) = request.into_parts();
-    find(app, &head).await.unwrap_or_else(HttpError::into_response)
-}
-
-async fn find(app: Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+pub(in crate::http) async fn list_articles(
+    app: &Arc<App>,
+    head: &Parts,
+) -> Result<Response, HttpError> {
     let given = parameters(head.uri.query(), ["prefix", "q", "after", "limit", "deleted"]);
     // Who may not read is told so before what is wrong with the question.
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
-    let (app, stored) = admitted(app, &head.headers, listed).await?;
+    let (app, stored) = admitted(app.clone(), &head.headers, listed).await?;
     let [prefix, q, after, limit, deleted] = given?;
     let query = ListQuery {
         prefix: prefix.as_deref().unwrap_or_default(),
@@ -505,7 +476,7 @@ fn page_size(limit: Option<String>) -> Result<usize, HttpError> {
         return Ok(limit);
     }
     let detail = format!("`{limit}` is no value of the parameter `limit`: expected {expected}");
-    Err(HttpError::new(StatusCode::BAD_REQUEST, detail))
+    Err(HttpError::bad_request(detail))
 }
 
 async fn json(
@@ -543,7 +514,7 @@ async fn diff(
             "texts of {together} bytes together are too large to be compared: at most {}",
             limits.bytes_max
         );
-        return Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        return Err(HttpError::too_large(detail));
     }
     let to_side = side(app, Some(to)).await?;
     let from_side = side(app, from_facts).await?;
@@ -555,8 +526,7 @@ async fn diff(
         difference(sides[0], sides[1], &limits)
     });
     let difference = match making.await {
-        Ok(difference) => difference
-            .map_err(|error| HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?,
+        Ok(difference) => difference.map_err(|error| HttpError::too_large(error.to_string()))?,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
     let reply = Reply::tagged("text/x-diff; charset=utf-8", Bytes::from(difference.text));

@@ -137,21 +137,21 @@ struct Received {
 /// PUT and POST: a new text; `version` is that in the path, where there is one. `?restore=N` takes the text of that
 /// version instead of the body.
 pub(super) async fn put(
-    app: Arc<App>,
+    app: &Arc<App>,
     head: &Parts,
     name: ArticleName,
     version: Option<Revision>,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let writer = writer(&app, &head.headers, &name).await?;
+    let writer = writer(app, &head.headers, &name).await?;
     let [comment, restored] = parameters(head.uri.query(), ["comment", "restore"])?;
     let restored: Option<Revision> = parsed("restore", restored, "a version")?;
     let base = Base::of(&head.headers, version);
     let comment = comment.unwrap_or_default();
     let outcome = match restored {
-        Some(from) => restore(&app, &writer, name, base, from, comment).await,
+        Some(from) => restore(app, &writer, name, base, from, comment).await,
         None => {
-            check_framing(&app, &head.headers)?;
+            check_framing(app, &head.headers)?;
             if body.is_end_stream() && !head.headers.contains_key(CONTENT_LENGTH) {
                 let detail = "there is no body: the text was expected, as `curl --data-binary @FILE` sends it; an empty \
                               one has `Content-Length: 0`";
@@ -160,9 +160,9 @@ pub(super) async fn put(
             let said = text_of(&head.headers, CONTENT_TYPE);
             let said = said.filter(|said| !said.eq_ignore_ascii_case(UNSAID));
             let content_type = said.map(Cow::into_owned);
-            let holder = Some(body::holder(&app, head, &writer));
+            let holder = Some(body::holder(app, head, &writer));
             let new = NewText { name, base, content_type, comment, body, holder };
-            store(&app, &writer, new).await
+            store(app, &writer, new).await
         }
     };
     answered(outcome)
@@ -170,12 +170,12 @@ pub(super) async fn put(
 
 /// DELETE: history stays, and a later write brings the article back.
 pub(super) async fn delete(
-    app: Arc<App>,
+    app: &Arc<App>,
     head: &Parts,
     name: ArticleName,
     version: Option<Revision>,
 ) -> Result<Response, HttpError> {
-    let writer = writer(&app, &head.headers, &name).await?;
+    let writer = writer(app, &head.headers, &name).await?;
     let [comment] = parameters(head.uri.query(), ["comment"])?;
     let (author, comment, at) = (author(&writer), comment.unwrap_or_default(), Timestamp::now());
     let base = Base::of(&head.headers, version);
@@ -183,7 +183,7 @@ pub(super) async fn delete(
         let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
         Change::Delete(Delete { name, base, author, comment, at })
     };
-    answered(commit(&app, &writer, &name, &base, change, None).await)
+    answered(commit(app, &writer, &name, &base, change, None).await)
 }
 
 async fn restore(
@@ -306,7 +306,7 @@ fn limits(app: &App) -> Limits {
 }
 
 fn bad(error: impl std::fmt::Display) -> HttpError {
-    HttpError::new(StatusCode::BAD_REQUEST, error.to_string())
+    HttpError::bad_request(error.to_string())
 }
 
 /// What of a body waits in memory for the spool.
@@ -321,7 +321,7 @@ fn too_large(app: &App, size: impl std::fmt::Display) -> HttpError {
     let detail =
         format!("an article of {size} bytes is too large: at most {bytes_max} are allowed");
     let code = [("code".to_owned(), "too_large".into())];
-    HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail).with(code.into_iter().collect())
+    HttpError::too_large(detail).with(code.into_iter().collect())
 }
 
 /// Refuses a body for what its headers say of it: nothing of it is read.
@@ -335,7 +335,7 @@ fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
     if let Some(encoding) = encoding.filter(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         let detail =
             format!("a body in the encoding `{encoding}` is not taken: expected it as it is");
-        return Err(HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+        return Err(HttpError::unsupported(detail));
     }
     if headers.contains_key(CONTENT_RANGE) {
         return Err(bad("a part of an article cannot be written: expected no `Content-Range`"));
@@ -467,9 +467,7 @@ fn written(
 ) -> Result<Written, Undone> {
     let stored = auth::stored(app)?;
     let facts = stored.articles.revision(name, revision).cloned();
-    let lost = || {
-        HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the write is kept, but cannot be shown")
-    };
+    let lost = || HttpError::internal("the write is kept, but cannot be shown");
     Ok(Written { name: name.clone(), facts: facts.ok_or_else(lost)?, serial, may_read })
 }
 
@@ -569,7 +567,7 @@ impl Refused {
             members.retain(|name, _| !matches!(name.as_str(), "latest" | "same_content" | "merge"));
         }
         let mut response =
-            HttpError::new(self.status(), self.detail()).with(members).into_response();
+            HttpError::refused(self.status(), self.detail()).with(members).into_response();
         let headers = response.headers_mut();
         if let Some(stale) = error.stale()
             && *may_read

@@ -4,14 +4,10 @@
 //! the page is from, though: in `Sec-Fetch-Site`, or, where it is older or the page came without TLS, in `Origin`. Other
 //! clients send neither.
 
-use std::sync::Arc;
-
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use http::header::{HOST, HeaderName, ORIGIN};
+use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method};
 
 use crate::app::App;
 use crate::http::error::HttpError;
@@ -21,26 +17,22 @@ use crate::http::outside::outside_url;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Refuses with 403 what a page of another origin makes a browser send, unless it changes nothing.
-pub(in crate::http) async fn refuse_foreign_pages(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
-        let head = request.headers();
+pub(in crate::http) fn refuse_foreign_pages(app: &App, request: &Parts) -> Result<(), HttpError> {
+    if !matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        let head = &request.headers;
         let text = |name: HeaderName| head.get(name).and_then(|value| value.to_str().ok());
         // HTTP/2 has the host in the URL.
-        let authority = request.uri().authority().map(Authority::as_str);
-        let outside = outside_url(&app, head, request.extensions());
+        let authority = request.uri.authority().map(Authority::as_str);
+        let outside = outside_url(app, head, &request.extensions);
         let own = [text(HOST).or(authority), outside, app.config.public_url.as_deref()];
         if let Some(foreign) = foreign_origin(head, &own) {
             let own = own.into_iter().flatten().collect::<Vec<_>>().join("` or `");
             let detail =
                 format!("a page of another origin may not write here: {foreign}, expected `{own}`");
-            return HttpError::new(StatusCode::FORBIDDEN, detail).into_response();
+            return Err(HttpError::forbidden(detail));
         }
     }
-    next.run(request).await
+    Ok(())
 }
 
 /// What tells that a request was made by a page of another origin than `own`: hosts, or URLs with one.

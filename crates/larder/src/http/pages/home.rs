@@ -179,7 +179,7 @@ struct Article {
 }
 
 /// `/`
-pub(in crate::http) async fn home(app: &App, head: &Parts) -> Response {
+pub(in crate::http) async fn show_home(app: &App, head: &Parts) -> Response {
     let config = &app.config;
     let stored = app.live_store.snapshot_full();
     let page = Home {

@@ -29,7 +29,7 @@ use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
 use super::rights::About;
 use super::route::Route;
-use super::write::{Refused, rule};
+use super::write::Refused;
 use super::{reply, simple};
 use crate::app::App;
 use crate::http::error::HttpError;
@@ -199,17 +199,15 @@ async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
         Unopened::Missing => {
             tracing::error!(%digest, "a file is missing from the store");
             let text = "the documentation is missing from the store; it has been logged";
-            HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, text).into()
+            HttpError::internal(text).into()
         }
-        Unopened::Large(bytes) => rule(
-            StatusCode::NOT_FOUND,
-            format_args!(
+        Unopened::Large(bytes) => Refused::not_found(format_args!(
                 "the documentation cannot be shown: its zip has {bytes} bytes, and at most {COPY_BYTES_MAX} are \
                  copied from the object store"
             ),
         ),
         Unopened::Broken(error) => {
-            rule(StatusCode::NOT_FOUND, format_args!("the documentation cannot be shown: {error}"))
+            Refused::not_found(format_args!("the documentation cannot be shown: {error}"))
         }
         Unopened::Failed(error) => {
             tracing::error!(%digest, error, "documentation cannot be read");
@@ -305,7 +303,7 @@ async fn unpacked(ask: &Ask, zip: Arc<Zip>, at: usize, size_bytes: u64) -> Resul
         };
         return bytes.map(Body::from).map_err(|error| {
             let text = format_args!("the documentation cannot be shown: {error}");
-            rule(StatusCode::NOT_FOUND, text)
+            Refused::not_found(text)
         });
     }
     let reader = match zip.members().get(at) {
@@ -314,7 +312,7 @@ async fn unpacked(ask: &Ask, zip: Arc<Zip>, at: usize, size_bytes: u64) -> Resul
     };
     let reader = reader.map_err(|error| {
         let text = format_args!("the documentation cannot be shown: {error}");
-        rule(StatusCode::NOT_FOUND, text)
+        Refused::not_found(text)
     })?;
     let threads = ask.app.documentation.unpacking.clone();
     Ok(Body::from_stream(pieces(reader, size_bytes, threads)))

@@ -239,10 +239,7 @@ async fn send(
         let unreadable = |error: BlobError| {
             tracing::error!(%error, "a file cannot be read");
             if matches!(error, BlobError::Damaged { .. }) {
-                return HttpError::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "the file is damaged in the store; it has been logged",
-                );
+                return HttpError::damaged("file");
             }
             HttpError::unavailable("the file cannot be read now; it has been logged", 5)
         };
@@ -260,10 +257,7 @@ async fn send(
         };
         let missing = || {
             blobs.note(digest, Verdict::Missing);
-            HttpError::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the file is missing from the store; it has been logged",
-            )
+            HttpError::lost("file")
         };
         let source = match (small, blob) {
             (Some(bytes), _) => Source::Memory(bytes),
@@ -276,10 +270,7 @@ async fn send(
         };
         if let Some(expected) = known_bytes.filter(|known| *known != size_bytes) {
             tracing::error!(%digest, expected, found = size_bytes, "a file is cut in the store");
-            return Err(HttpError::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the file is damaged in the store; it has been logged",
-            ));
+            return Err(HttpError::damaged("file"));
         }
         let (start, end, status) = match wanted(request, &etag, modified_at, size_bytes) {
             Wanted::Whole => (0, size_bytes, StatusCode::OK),

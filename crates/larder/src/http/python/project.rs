@@ -21,7 +21,7 @@ use super::ask::Ask;
 use super::rights::{About, check_file_reader, check_reader, remover};
 use super::route::Project;
 use super::stages::refused;
-use super::write::{Refused, committed, rule};
+use super::write::{Refused, committed};
 use super::{reply, simple};
 use crate::app::App;
 use crate::http::error::HttpError;
@@ -75,8 +75,7 @@ pub(super) async fn readable<'ask>(
 
 /// There is no such stage.
 pub(super) fn no_stage(stage: &str) -> Refused {
-    let text = format!("The stage {stage} could not be found.");
-    HttpError::new(StatusCode::NOT_FOUND, text).into()
+    HttpError::unknown_stage(stage).into()
 }
 
 /// What a project is called here, or where it is found under that name.
@@ -98,12 +97,12 @@ pub(super) fn in_one_spelling<'ask>(
 }
 
 fn no_project(project: &str) -> Refused {
-    rule(StatusCode::NOT_FOUND, format_args!("no project '{project}'"))
+    Refused::not_found(format_args!("no project '{project}'"))
 }
 
 fn no_version(project: &str, version: &str) -> Refused {
     let text = format!("The version {version} of project {project} does not exist.");
-    rule(StatusCode::NOT_FOUND, text)
+    Refused::not_found(text)
 }
 
 /// Nothing but JSON is here.
@@ -263,7 +262,7 @@ pub(super) async fn delete_project(
     let principal = ask.principal().await?;
     let about = About::Project(project.name.as_ref());
     let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
-    let missing = || rule(StatusCode::NOT_FOUND, "project not found");
+    let missing = || Refused::not_found("project not found");
     let name = project.name.as_ref().ok_or_else(missing)?;
     let force = ask.has_flag("force");
     committed(ask, |basis| {

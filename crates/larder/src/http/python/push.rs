@@ -23,7 +23,7 @@ use super::ask::Ask;
 use super::reply;
 use super::rights::{About, cause, no_replacing, not_listed, readable};
 use super::stages::{refused, status};
-use super::write::{Refused, decided, json_body, rule};
+use super::write::{Refused, decided, json_body};
 use crate::http::auth;
 use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
@@ -40,7 +40,7 @@ pub(super) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<R
     let principal = ask.principal().await?;
     let source = readable(&ask.stored, &principal, stage, About::NotYetKnown)?.name();
     let json = json_body(ask, &principal, body, BOUND).await?;
-    let bad = |error| rule(StatusCode::BAD_REQUEST, error);
+    let bad = |error| Refused::bad_request(error);
     let order = PushOrder::parse(json.value, source).map_err(bad)?;
     // The body may have taken its time: who may not read any more, pushes nothing.
     let basis = ask.basis().await?;
@@ -92,7 +92,7 @@ async fn internal(
         if adds_only.is_some_and(|stage| !stage.may_replace(principal, project.portion()))
             && let Some(filename) = replaced(&stored.index, &pushed)
         {
-            return Err(rule(StatusCode::FORBIDDEN, no_replacing(&filename)));
+            return Err(Refused::forbidden(no_replacing(&filename)));
         }
         let (batch, actions) = push(&stored.index, &pushed).map_err(told)?;
         if let Some(batch) = &batch {
@@ -156,7 +156,7 @@ async fn touch(ask: &Ask, batch: &Batch) -> Result<(), HttpError> {
         }
         tracing::error!(%digest, "a file is missing from the store");
         let text = "a file is missing from the store; it has been logged";
-        Err(HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, text))
+        Err(HttpError::internal(text))
     });
     let touching: Vec<_> = touching.collect();
     stream::iter(touching).buffer_unordered(TOUCHED_AT_ONCE).try_collect::<()>().await

@@ -53,6 +53,11 @@ pub(super) fn refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
     page(ask, status, &shortened(text))
 }
 
+/// The same for an error that has its status.
+pub(super) fn refused(ask: &Ask, error: &HttpError) -> Response {
+    refusal(ask, error.status(), error.detail())
+}
+
 /// A refusal of somebody who may not, as devpi gives it to everybody alike, known or not; with its `cause`, if any.
 pub(super) fn forbidden(ask: &Ask, purpose: &str, cause: &str) -> Response {
     let text = format!("Unauthorized: {purpose} failed permission check{cause}");
@@ -82,10 +87,7 @@ pub(super) fn failure(ask: &Ask, error: HttpError) -> Response {
 /// # Errors
 /// 500 if its template cannot be rendered.
 pub(super) fn html(page: &impl Template) -> Result<Response, HttpError> {
-    let body = page.render().map_err(|error| {
-        tracing::error!(%error, "a page cannot be rendered");
-        HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered")
-    })?;
+    let body = page.render().map_err(|error| HttpError::unrendered(&error))?;
     let mut response = typed(StatusCode::OK, body, "text/html; charset=UTF-8");
     people::insert_headers(response.headers_mut());
     Ok(response)

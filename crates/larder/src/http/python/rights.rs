@@ -5,14 +5,13 @@
 use std::sync::Arc;
 
 use account::{Object, Portion, Principal, Scope};
-use http::StatusCode;
 use pypi::{FileLookup, ProjectName, ResolutionOrder, Stage, StageConfig, StageName, may_own};
 
 use super::ask::Ask;
 use super::project::no_stage;
 use super::reply;
 use super::route::FilePath;
-use super::write::{Refused, rule};
+use super::write::Refused;
 use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::stored::Stored;
@@ -89,9 +88,7 @@ pub(super) fn check_bases(
     let added = after.bases().iter().filter(|base| !old.contains(base));
     match added.into_iter().find_map(|base| principal.lack(Scope::PythonRead, whole(base))) {
         None => Ok(()),
-        Some(lack) => {
-            Err(rule(StatusCode::FORBIDDEN, format_args!("no permission to add a base: {lack}")))
-        }
+        Some(lack) => Err(Refused::forbidden(format_args!("no permission to add a base: {lack}"))),
     }
 }
 
@@ -107,7 +104,7 @@ pub(super) fn check_keeper(
     }
     let cause = cause(ask, principal, Scope::PythonAdmin, whole(stage), || keepers(ask, stage));
     let text = format!("no permission to {verb} index {stage}{cause}");
-    Err(rule(StatusCode::FORBIDDEN, text))
+    Err(Refused::forbidden(text))
 }
 
 /// Who keeps a stage, in words.
@@ -173,7 +170,7 @@ pub(super) fn tester<'stored>(
     let text = format_args!(
         "No permission to upload tox results{cause}. You can use the devpi test --no-upload option to skip the upload."
     );
-    Err(rule(StatusCode::FORBIDDEN, text))
+    Err(Refused::forbidden(text))
 }
 
 /// The stage itself, for somebody who may read it; its bases do not count.

@@ -2,8 +2,6 @@
 
 pub(super) mod mirrored;
 
-use std::sync::Arc;
-
 use ::reply::Encoding;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -12,8 +10,8 @@ use http::header::{
     VARY,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use net::{Peer, Shortcut, Shortened};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use net::Answered;
 use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
 
 use super::ask::{Ask, is_installer};
@@ -23,6 +21,7 @@ use super::route::Project;
 use super::write::Refused;
 use super::{insert_headers, reply};
 use crate::app::App;
+use crate::http::error::HttpError;
 use crate::http::negotiation::{accepted_encoding, has_known_tag};
 use crate::http::respond::{Conditions, respond_now};
 use crate::http::serial;
@@ -39,36 +38,39 @@ const VARIES_BY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept, Accept-E
 const PUBLIC: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=0, must-revalidate");
 
-/// The way of nearly all requests: a finished page of a project that everybody may read.
-pub(in crate::http) struct Pages(pub(in crate::http) Arc<App>);
+/// The stage and the project of a path that needs no closer look, as nearly all pages are asked for.
+pub(in crate::http) fn simple_page(path: &str) -> Option<(&str, &str)> {
+    let (stage, rest) = path.strip_prefix('/')?.split_once("/+simple/")?;
+    let project = rest.strip_suffix('/')?;
+    let is_plain = ProjectName::is_normalized(project)
+        && stage.split('/').count() == 2
+        && !stage.contains('%');
+    is_plain.then_some((stage, project))
+}
 
-impl Shortcut for Pages {
-    fn answer(&self, head: &Parts, _: &Peer) -> Option<Shortened> {
-        let path = head.uri.path();
-        let (stage, rest) = path.strip_prefix('/')?.split_once("/+simple/")?;
-        let project = rest.strip_suffix('/')?;
-        let is_plain = head.method == Method::GET
-            && ProjectName::is_normalized(project)
-            && stage.split('/').count() == 2
-            && !stage.contains('%')
-            && !head.headers.contains_key(serial::X_LARDER_SERIAL)
-            && !head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS);
-        if !is_plain {
-            return None;
-        }
-        let app = &self.0;
-        let stored = app.live_store.snapshot()?;
-        let wanted = Wanted::of(&head.headers).ok()?;
-        let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
-        let page = app.pages.ready(&stored.index, request).filter(|page| page.is_public())?;
-        let encoding = accepted_encoding(&head.headers);
-        if !page.body().has(encoding) {
-            return None;
-        }
-        let mut response = respond(&head.headers, &page, &wanted, encoding);
-        insert_headers(response.headers_mut(), &stored);
-        Some(Shortened::Finished(response))
+/// Answers with a finished page of a project that everybody may read.
+pub(in crate::http) fn show_simple_page_now(
+    app: &App,
+    head: &Parts,
+    stage: &str,
+    project: &str,
+) -> Option<Answered> {
+    if head.headers.contains_key(serial::X_LARDER_SERIAL)
+        || head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS)
+    {
+        return None;
     }
+    let stored = app.live_store.snapshot()?;
+    let wanted = Wanted::of(&head.headers).ok()?;
+    let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
+    let page = app.pages.ready(&stored.index, request).filter(|page| page.is_public())?;
+    let encoding = accepted_encoding(&head.headers);
+    if !page.body().has(encoding) {
+        return None;
+    }
+    let mut response = respond(&head.headers, &page, &wanted, encoding);
+    insert_headers(response.headers_mut(), &stored);
+    Some(Answered::Finished(response))
 }
 
 /// What a client wants to read.
@@ -178,8 +180,7 @@ pub(super) async fn refresh_page(
     project: &Project,
 ) -> Result<Response, Refused> {
     if ask.stored.index.stage(stage).is_none() {
-        let text = format!("The stage {stage} could not be found.");
-        return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+        return Ok(reply::refused(ask, &HttpError::unknown_stage(stage)));
     }
     let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
     mirrored::refresh(ask, stage, name).await?;

@@ -11,7 +11,7 @@ use pypi::{ChangeError, ConfigEdit, Refusal, StageName};
 use super::ask::Ask;
 use super::reply;
 use super::rights::{check_bases, check_keeper, unreadable};
-use super::write::{Refused, committed, json_body, rule};
+use super::write::{Refused, committed, json_body};
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;
@@ -24,8 +24,7 @@ pub(super) async fn show_api(ask: &Ask, stage: &str) -> Result<Response, Refused
     let principal = ask.principal().await?;
     let found = ask.stored.index.stage(stage);
     if found.is_none() && !stage.is_empty() {
-        let text = format!("The stage {stage} could not be found.");
-        return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+        return Ok(reply::refused(ask, &HttpError::unknown_stage(stage)));
     }
     let config = devpi::api_config(&ask.root_url, &principal, found.map(|stage| &**stage));
     Ok(reply::result(StatusCode::OK, "apiconfig", config, None))
@@ -44,17 +43,16 @@ pub(super) fn status(error: &ChangeError) -> StatusCode {
 
 /// A change that a rule forbids, as a message of the API.
 pub(super) fn refused(error: ChangeError) -> Refused {
-    rule(status(&error), error)
+    Refused::rule(status(&error), error)
 }
 
 pub(super) fn named(stage: &str) -> Result<StageName, Refused> {
-    stage.parse().map_err(|error: pypi::StageNameError| rule(StatusCode::BAD_REQUEST, error))
+    stage.parse().map_err(|error: pypi::StageNameError| Refused::bad_request(error))
 }
 
 /// `GET /{user}/{index}`, as JSON.
 pub(super) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
-    let text = || format!("The stage {stage} could not be found.");
-    let missing = || HttpError::new(StatusCode::NOT_FOUND, text());
+    let missing = || HttpError::unknown_stage(stage);
     let found = ask.stored.index.stage(stage).ok_or_else(missing)?;
     let principal = ask.principal().await?;
     if !found.may_read(&principal, Portion::Whole) && !found.may_modify(&principal) {
@@ -72,7 +70,7 @@ async fn parsed_edit(
 ) -> Result<(ConfigEdit, Json), Refused> {
     auth::admit_to_disk(&ask.app, principal).await?;
     let json = json_body(ask, principal, body, BOUND).await?;
-    let edit = ConfigEdit::parse(&json.value).map_err(|error| rule(StatusCode::BAD_REQUEST, error));
+    let edit = ConfigEdit::parse(&json.value).map_err(Refused::bad_request);
     Ok((edit?, json))
 }
 
@@ -82,7 +80,7 @@ pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     let name = named(stage)?;
     let user = name.user_name();
     if ask.stored.accounts.user(&user).is_none() {
-        return Err(rule(StatusCode::NOT_FOUND, format_args!("no user '{user}'")));
+        return Err(Refused::unknown_user(&user));
     }
     // As with devpi, whoever makes what there is learns so before the rest, if they may know.
     let there = ask.stored.index.stage(name.as_str());
@@ -97,7 +95,7 @@ pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
         check_keeper(ask, basis.principal(), &name, "create")?;
         let stored = basis.stored();
         if stored.accounts.user(&user).is_none() {
-            return Err(rule(StatusCode::NOT_FOUND, format_args!("no user '{user}'")));
+            return Err(Refused::unknown_user(&user));
         }
         let (mut batch, config) = change::create(&stored.index, &name, &edit).map_err(refused)?;
         check_bases(basis.principal(), None, &config)?;

@@ -150,7 +150,8 @@ pub(super) fn no_uploads(ask: &Ask, route: &Route) -> Response {
 
 async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let found = ask.stored.index.stage(stage).ok_or_else(|| {
-        Refused::Upload(StatusCode::NOT_FOUND, format!("The stage {stage} could not be found."))
+        let (status, text, _) = HttpError::unknown_stage(stage).into_facts();
+        Refused::Upload(status, text)
     })?;
     if found.config().is_mirror() {
         let text = "cannot submit to mirror index".to_owned();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::ask::Ask;
 use super::reply;
-use super::write::{Refused, committed, json_body, rule};
+use super::write::{Refused, committed, json_body};
 use crate::accounts;
 use crate::app::App;
 use crate::http::auth;
@@ -52,12 +52,8 @@ pub(super) async fn list_users(ask: &Ask) -> Result<Response, Refused> {
     Ok(reply::result(StatusCode::OK, "list:userconfig", list, None))
 }
 
-fn missing(user: impl std::fmt::Display) -> Refused {
-    rule(StatusCode::NOT_FOUND, format_args!("no user '{user}'"))
-}
-
 fn known(user: &str) -> Result<UserName, Refused> {
-    user.parse().map_err(|_| missing(user))
+    user.parse().map_err(|_| Refused::unknown_user(user))
 }
 
 /// What somebody may not, with its cause: what their token lacks, or who may. devpi's own words stay as they are where
@@ -74,7 +70,7 @@ fn forbidden(ask: &Ask, principal: &Principal, error: Forbidden) -> Refused {
             format!("{error}: {}", who_may(&error, !python.restrict_modify.entries().is_empty()))
         }
     };
-    rule(StatusCode::FORBIDDEN, text)
+    Refused::forbidden(text)
 }
 
 /// Who may, in words; `is_restricted`: only some modify users.
@@ -101,7 +97,7 @@ fn who_may(error: &Forbidden, is_restricted: bool) -> String {
 pub(super) async fn show_user(ask: &Ask, user: &str) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     // Nobody asked for JSON who looks for something else here: the house answers.
-    let missing = || HttpError::new(StatusCode::NOT_FOUND, format!("no user '{user}'"));
+    let missing = || HttpError::not_found(format!("no user '{user}'"));
     let name: UserName = user.parse().map_err(|_| missing())?;
     let view = ask.view(&principal);
     let user = ask.stored.accounts.user(&name).filter(|user| view.knows(user));
@@ -118,7 +114,7 @@ async fn edit(
 ) -> Result<(UserEdit, Json), Refused> {
     let bound = if principal.user_name().is_some() { BOUND } else { STRANGER_BOUND };
     let json = json_body(ask, principal, body, bound).await?;
-    let bad = |text: &dyn std::fmt::Display| rule(StatusCode::BAD_REQUEST, text);
+    let bad = |text: &dyn std::fmt::Display| Refused::bad_request(text);
     let Value::Object(object) = &json.value else {
         return Err(bad(&"a user's configuration is a JSON object"));
     };
@@ -144,7 +140,7 @@ async fn hashed(ask: &Ask, edit: &UserEdit) -> Result<Option<PasswordHash>, Refu
 pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let name: UserName =
-        user.parse().map_err(|error: account::NameError| rule(StatusCode::BAD_REQUEST, error))?;
+        user.parse().map_err(|error: account::NameError| Refused::bad_request(error))?;
     let policy = policy(&ask.app);
     let may_create = policy.create_user(&principal, &name);
     let may_create = may_create.map_err(|error| forbidden(ask, &principal, error));
@@ -152,7 +148,7 @@ pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     if !ask.app.config.python.devpi_defaults {
         may_create?;
     } else if ask.stored.accounts.user(&name).is_some() {
-        return Err(rule(StatusCode::CONFLICT, CreateUserError::Exists));
+        return Err(Refused::conflict(CreateUserError::Exists));
     } else {
         may_create?;
     }
@@ -160,7 +156,7 @@ pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     let (edit, _json) = edit(ask, &principal, body, true).await?;
     let hash = hashed(ask, &edit).await?;
     if hash.is_none() {
-        return Err(rule(StatusCode::BAD_REQUEST, "password needs to be set"));
+        return Err(Refused::bad_request("password needs to be set"));
     }
     let mut user = User::new(name, Timestamp::now());
     user.password_hash = hash;
@@ -170,8 +166,8 @@ pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
         may_create.map_err(|error| forbidden(ask, basis.principal(), error))?;
         match change::create_user(&basis.stored().accounts, &user) {
             Ok(batch) => Ok((Some(batch), basis.principal().clone())),
-            Err(error @ CreateUserError::Exists) => Err(rule(StatusCode::CONFLICT, error)),
-            Err(error @ CreateUserError::Reserved(_)) => Err(rule(StatusCode::BAD_REQUEST, error)),
+            Err(error @ CreateUserError::Exists) => Err(Refused::conflict(error)),
+            Err(error @ CreateUserError::Reserved(_)) => Err(Refused::bad_request(error)),
         }
     })
     .await?;
@@ -185,7 +181,7 @@ pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
 pub(super) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
     let name = known(user)?;
     if ask.app.config.python.devpi_defaults && ask.stored.accounts.user(&name).is_none() {
-        return Err(missing(&name));
+        return Err(Refused::unknown_user(&name));
     }
     // Who may change nothing of this user need not send what.
     let principal = ask.principal().await?;
@@ -202,12 +198,12 @@ pub(super) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Res
         check_editor(ask, basis, &name, &edit)?;
         let (stored, now) = (basis.stored(), Timestamp::now());
         let batch = change::modify_user(&stored.accounts, &name, &edit.profile, hash.clone(), now);
-        Ok((batch.map_err(|_| missing(&name))?, ()))
+        Ok((batch.map_err(|_| Refused::unknown_user(&name))?, ()))
     })
     .await?;
     if is_password {
         let stored = auth::stored(&ask.app)?;
-        let changed = stored.accounts.user(&name).ok_or_else(|| missing(&name))?;
+        let changed = stored.accounts.user(&name).ok_or_else(|| Refused::unknown_user(&name))?;
         let login = proxy_auth(&ask.app, changed)?;
         let message = Some("user updated, new proxy auth");
         return Ok(reply::result(StatusCode::OK, "userpassword", login, message));
@@ -244,7 +240,7 @@ fn check_editor(ask: &Ask, basis: &Basis, name: &UserName, edit: &UserEdit) -> R
         let may_modify = policy.modify_user(principal, name);
         may_modify.map_err(|error| forbidden(ask, principal, error))?;
     }
-    current.map(drop).ok_or_else(|| missing(name))
+    current.map(drop).ok_or_else(|| Refused::unknown_user(name))
 }
 
 /// Refuses whoever may not delete that user; as [`check_editor`].
@@ -256,11 +252,11 @@ fn check_deleter(
 ) -> Result<(), Refused> {
     let is_there = accounts.user(name).is_some();
     if ask.app.config.python.devpi_defaults && !is_there {
-        return Err(missing(name));
+        return Err(Refused::unknown_user(name));
     }
     let may_delete = policy(&ask.app).delete_user(principal, name);
     may_delete.map_err(|error| forbidden(ask, principal, error))?;
-    if is_there { Ok(()) } else { Err(missing(name)) }
+    if is_there { Ok(()) } else { Err(Refused::unknown_user(name)) }
 }
 
 /// `DELETE /{user}`
@@ -273,11 +269,11 @@ pub(super) async fn delete_user(ask: &Ask, user: &str) -> Result<Response, Refus
         check_deleter(ask, &stored.accounts, basis.principal(), &name)?;
         let mut batch = match change::delete_user(&stored.accounts, &name) {
             Ok(batch) => batch,
-            Err(DeleteUserError::NoUser(_)) => return Err(missing(&name)),
-            Err(error) => return Err(rule(StatusCode::FORBIDDEN, error)),
+            Err(DeleteUserError::NoUser(_)) => return Err(Refused::unknown_user(&name)),
+            Err(error) => return Err(Refused::forbidden(error)),
         };
-        let stages = stage::delete_of_user(&stored.index, &name, force)
-            .map_err(|error| rule(StatusCode::FORBIDDEN, error))?;
+        let stages =
+            stage::delete_of_user(&stored.index, &name, force).map_err(Refused::forbidden)?;
         batch.writes.extend(stages.writes);
         batch.checks.extend(stages.checks);
         Ok((Some(batch), ()))
@@ -303,10 +299,14 @@ pub(super) async fn log_in(ask: &Ask, body: Body) -> Result<Response, Refused> {
     let text = |key: &str| json.value.get(key).and_then(Value::as_str);
     let (Some(user), Some(password)) = (text("user"), text("password")) else {
         let text = "Bad request: no user/password specified";
-        return Err(rule(StatusCode::BAD_REQUEST, text));
+        return Err(Refused::bad_request(text));
     };
-    let refused =
-        || rule(StatusCode::UNAUTHORIZED, format_args!("user '{user}' could not be authenticated"));
+    let refused = || {
+        Refused::rule(
+            StatusCode::UNAUTHORIZED,
+            format_args!("user '{user}' could not be authenticated"),
+        )
+    };
     let credentials = Credentials::from_user_and_password(user, password).map_err(|_| {
         auth::failed(&ask.app, Some(user), "malformed");
         refused()

@@ -1,6 +1,7 @@
 //! What every write of this surface does: a body read within bounds, a change decided, committed, and decided
 //! again where another write came first.
 
+use std::fmt::Display;
 use std::future::{Future, ready};
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl From<BodyError> for Refused {
     fn from(error: BodyError) -> Refused {
         match error {
             BodyError::NoRoom(error) => Refused::Failure(error.into()),
-            error => rule(error.status(), error),
+            error => Refused::rule(error.status(), error),
         }
     }
 }
@@ -52,9 +53,37 @@ impl From<WriteFailure> for Refused {
     }
 }
 
-/// A refusal with a message of the API.
-pub(super) fn rule(status: StatusCode, message: impl std::fmt::Display) -> Refused {
-    Refused::from(reply::message(status, &message.to_string()))
+/// Refusals with a message of the API.
+impl Refused {
+    /// With the status that a rule has.
+    pub(super) fn rule(status: StatusCode, message: impl Display) -> Refused {
+        Refused::from(reply::message(status, &message.to_string()))
+    }
+
+    /// 400: something is not what was expected.
+    pub(super) fn bad_request(message: impl Display) -> Refused {
+        Refused::rule(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// 403: somebody may not.
+    pub(super) fn forbidden(message: impl Display) -> Refused {
+        Refused::rule(StatusCode::FORBIDDEN, message)
+    }
+
+    /// 404: something is not there.
+    pub(super) fn not_found(message: impl Display) -> Refused {
+        Refused::rule(StatusCode::NOT_FOUND, message)
+    }
+
+    /// 404: there is no such user.
+    pub(super) fn unknown_user(user: impl Display) -> Refused {
+        Refused::not_found(format_args!("no user '{user}'"))
+    }
+
+    /// 409: something else is there.
+    pub(super) fn conflict(message: impl Display) -> Refused {
+        Refused::rule(StatusCode::CONFLICT, message)
+    }
 }
 
 /// A body as JSON, whatever it says it is; devpi's clients do not always say.
@@ -67,7 +96,7 @@ pub(super) async fn json_body(
     let body = whole_body(ask, principal, body, bound.bytes_max).await?;
     if body.trim_ascii().is_empty() {
         let text = "Bad request: could not decode json: there is no body, and JSON was expected, such as `{}`";
-        return Err(rule(StatusCode::BAD_REQUEST, text));
+        return Err(Refused::bad_request(text));
     }
     Ok(body.json(bound.values_max)?)
 }

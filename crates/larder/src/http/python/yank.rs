@@ -21,7 +21,7 @@ use super::reply;
 use super::rights::{About, remover, retainer};
 use super::route::{FilePath, Project};
 use super::stages::refused;
-use super::write::{self, Refused, committed, optional_json_body, rule};
+use super::write::{self, Refused, committed, optional_json_body};
 use crate::http::auth;
 use crate::http::body::JsonBound;
 use crate::stored::Basis;
@@ -99,11 +99,11 @@ fn said(what: &str, is_yanked: bool) -> Response {
 }
 
 fn normalized(project: &Project) -> Result<&ProjectName, Refused> {
-    project.name.as_ref().ok_or_else(|| rule(StatusCode::NOT_FOUND, "project not found"))
+    project.name.as_ref().ok_or_else(|| Refused::not_found("project not found"))
 }
 
 fn bad(error: impl std::fmt::Display) -> Refused {
-    rule(StatusCode::BAD_REQUEST, error)
+    Refused::bad_request(error)
 }
 
 /// The members of a body, which may be missing; no others than these. Each may be a parameter of the URL instead.

@@ -28,7 +28,7 @@ use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::reply;
 use crate::http::python::rights;
-use crate::http::python::write::{Refused, rule};
+use crate::http::python::write::Refused;
 use crate::release_metadata;
 
 /// Time to connect, and time without a byte in either direction until the push is given up. A file may take as long
@@ -92,7 +92,7 @@ pub(super) async fn release(
         let list = || format!("`{name}` is not in `python.acl_push_outside`");
         let cause = rights::cause(ask, principal, Scope::PythonUpload, object, list);
         let text = format!("no permission to push to other servers{cause}");
-        return Err(rule(StatusCode::FORBIDDEN, text));
+        return Err(Refused::forbidden(text));
     }
     let mut log: Vec<Value> = Vec::new();
     let is_done = release.push(ask, target, register_project, &mut log).await;
@@ -287,7 +287,7 @@ impl<'order> Target<'order> {
     ) -> Result<Target<'order>, Refused> {
         let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.ok_or_else(|| {
-            rule(StatusCode::BAD_REQUEST, "posturl was expected to be an http or https URL")
+            Refused::bad_request("posturl was expected to be an http or https URL")
         })?;
         let builder = || egress.client().connect_timeout(CONNECT_TIMEOUT);
         let client = match builder().build() {

@@ -37,7 +37,7 @@ pub(in crate::http::python) fn failed(stage: &str, trouble: &Trouble) -> HttpErr
     let text = format!("the mirror {stage} has no answer of its upstream: {trouble}");
     match trouble.is_busy {
         true => HttpError::unavailable(text, 2),
-        false => HttpError::new(StatusCode::BAD_GATEWAY, text),
+        false => HttpError::refused(StatusCode::BAD_GATEWAY, text),
     }
 }
 
