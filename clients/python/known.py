@@ -47,13 +47,13 @@ PUSHED_PAGES = "pushed-page deleted-project-page"
 REDIRECTS = "simple-no-slash-* simple-other-spelling* project-other-spelling version-other-spelling refresh*"
 EMPTY = "odd-no-tags-again authcheck authcheck-api authcheck-file authcheck-no-uri upload-non-volatile-again"
 UNSEEN = "zero-width wide-space right-to-left private-use".split()
-MIRRORS = "index-create-mirror* index-mirror* index-api-mirror upload-mirror push-mirror-target"
 NO_BODY = "user-create-no-body login-no-body index-create-no-body posted-nothing"
 KNOWN = (
-    # There are no mirrors.
-    ("P34", MIRRORS, "status type reason body*"),
-    ("P34", "user-with-indexes", "body.result.indexes.mirror*", gone),
-    ("P34", "users-last", "body.result.bert.indexes.mirror* body.result.bert.indexes.old*", gone),
+    # A mirror of nothing.
+    ("P15", "index-create-mirror-no-url", "status", becomes((200, 400))),
+    ("P15", "index-create-mirror-no-url", "body.message", new),
+    ("P15", "users-last", "body.result.bert.indexes.mirror*", gone),
+    ("P18", "upload-mirror", "body.message"),
     # Names that nobody could tell apart.
     ("P33", " ".join(f"user-create-{what}" for what in UNSEEN), "status", becomes((201, 400))),
     ("P33", " ".join(f"user-{what}" for what in UNSEEN), "status", becomes((200, 404))),

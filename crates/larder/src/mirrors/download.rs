@@ -307,7 +307,10 @@ impl Mirrors {
         let (mirrors, mirror) = (self.clone(), mirror.clone());
         tokio::spawn(async move {
             let ended = Ended { mirrors: mirrors.clone(), key: order.key, download };
-            if let Err(trouble) = mirrors.run(&mirror, &order, &ended.download.progress).await {
+            let outcome = mirrors.run(&mirror, &order, &ended.download.progress).await;
+            // Before anybody learns how it ended: whoever comes next after a failure begins anew.
+            ended.take_out();
+            if let Err(trouble) = outcome {
                 if !trouble.is_absent {
                     tracing::warn!(file = order.name, %trouble, "a file is not mirrored");
                 }
@@ -442,9 +445,19 @@ struct Ended {
     download: Arc<Download>,
 }
 
+impl Ended {
+    /// No request joins this download any more. Another one with the same key stays.
+    fn take_out(&self) {
+        let mut under_way = lock(&self.mirrors.downloads.under_way);
+        if under_way.get(&self.key).is_some_and(|it| Arc::ptr_eq(it, &self.download)) {
+            under_way.remove(&self.key);
+        }
+    }
+}
+
 impl Drop for Ended {
     fn drop(&mut self) {
-        lock(&self.mirrors.downloads.under_way).remove(&self.key);
+        self.take_out();
         self.download.progress.send_if_modified(|it| {
             let is_open = matches!(it.state, State::Asking | State::Arriving);
             if is_open {
