@@ -193,8 +193,8 @@ impl Use {
         let mut text = String::new();
         if wish.is_only {
             note(&format!(
-                "warning: the public index is replaced: packages that {} does not have are not found any more, since this \
-                 version of Larder mirrors no other index. Without --only, the public index stays",
+                "warning: the public index is replaced: packages that {} does not have are not found any more, unless \
+                 a mirror is among its bases. Without --only, the public index stays",
                 endpoints.simple
             ));
         }
