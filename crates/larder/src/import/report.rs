@@ -147,7 +147,7 @@ impl fmt::Display for Report {
                     .map(|(count, noun)| counted(count, noun));
             writeln!(
                 formatter,
-                "mirrors: {indexes}, not imported; {projects}, {releases} and {files} of them in the export, left out"
+                "mirrors: {indexes}; {projects}, {releases} and {files} of them in the export, left out"
             )?;
         }
         write!(formatter, "{} new", indicatif::HumanBytes(self.bytes))?;

@@ -11,43 +11,42 @@ use crate::import::report::Report;
 use crate::import::writer::Plan;
 
 /// The settings that are imported; everything else belongs to plugins.
-const KNOWN: [&str; 11] = [
-    "type",
-    "volatile",
+const KNOWN: [&str; 6] = ["type", "volatile", "acl_read", "title", "description", "custom_data"];
+
+/// Those of a stage.
+const OF_STAGE: [&str; 5] = [
     "acl_upload",
     "acl_toxresult_upload",
-    "acl_read",
     "bases",
     "mirror_whitelist",
     "mirror_whitelist_inheritance",
-    "title",
-    "description",
-    "custom_data",
+];
+
+/// Those of a mirror.
+const OF_MIRROR: [&str; 7] = [
+    "mirror_url",
+    "mirror_cache_expiry",
+    "mirror_ignore_serial_header",
+    "mirror_no_project_list",
+    "mirror_use_external_urls",
+    "mirror_provides_core_metadata",
+    "mirror_web_url_fmt",
 ];
 
 /// An index that has to be made.
 pub(super) struct NewStage {
     name: StageName,
     settings: Map<String, Value>,
-    /// Its bases that are in the export, in order, mirrors included.
+    /// Its bases that are in the export, in order.
     bases: Vec<StageName>,
 }
 
-/// The indexes of an export.
-pub(super) struct Stages {
-    /// The indexes to make, bases first where that is possible.
-    new: Vec<NewStage>,
-    /// Mirrors, which are not made, since nothing would fill them.
-    mirrors: BTreeSet<StageName>,
-}
-
-/// Reads the configurations.
-pub(super) fn read(dump: &Dump, report: &mut Report) -> Stages {
-    let (mut stages, mut mirrors) = (BTreeMap::new(), BTreeSet::new());
+/// Reads the configurations; bases come first where that is possible.
+pub(super) fn read(dump: &Dump, report: &mut Report) -> Vec<NewStage> {
+    let mut stages = BTreeMap::new();
     for (name, index) in &dump.indexes {
         let subject = format!("index {name}");
         match name.parse::<StageName>() {
-            Ok(name) if index.indexconfig.is_mirror() => _ = mirrors.insert(name),
             Ok(name) => {
                 let settings = settings(&index.indexconfig, &subject, report);
                 stages.insert(name, settings);
@@ -58,7 +57,7 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Stages {
             }
         }
     }
-    let names: BTreeSet<StageName> = stages.keys().chain(&mirrors).cloned().collect();
+    let names: BTreeSet<StageName> = stages.keys().cloned().collect();
     let mut ordered = Vec::with_capacity(stages.len());
     let mut rest: Vec<NewStage> = stages
         .into_iter()
@@ -67,7 +66,7 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Stages {
             NewStage { name, settings, bases }
         })
         .collect();
-    let mut placed: BTreeSet<StageName> = mirrors.clone();
+    let mut placed = BTreeSet::new();
     while !rest.is_empty() {
         let is_ready = |stage: &NewStage| {
             stage.bases.iter().all(|base| placed.contains(base) || *base == stage.name)
@@ -81,12 +80,13 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Stages {
         placed.extend(ready.iter().map(|stage| stage.name.clone()));
         ordered.extend(ready);
     }
-    Stages { new: ordered, mirrors }
+    ordered
 }
 
 /// The settings under their present names, without those of plugins.
 fn settings(config: &Members, subject: &str, report: &mut Report) -> Map<String, Value> {
     let mut settings = Map::new();
+    let own: &[&str] = if config.is_mirror() { &OF_MIRROR } else { &OF_STAGE };
     for (key, value) in config.iter() {
         let key = match key.as_str() {
             // The name of this setting up to devpi-server 3.
@@ -101,15 +101,17 @@ fn settings(config: &Members, subject: &str, report: &mut Report) -> Map<String,
         if key == "acl_toxresult_upload" && *value == json!([":ANONYMOUS:"]) {
             continue;
         }
-        if KNOWN.contains(&key) {
+        if KNOWN.contains(&key) || own.contains(&key) {
             settings.insert(key.to_owned(), value.clone());
-        } else {
+        } else if !(config.is_mirror() && OF_STAGE.contains(&key)) {
             // The value may be a plugin's secret, and the configuration of an index is public.
             report.note(subject, format_args!("the unknown setting `{key}` was dropped"));
         }
     }
-    // Before this setting existed, devpi behaved like this.
-    settings.entry("mirror_whitelist_inheritance").or_insert_with(|| json!("union"));
+    if !config.is_mirror() {
+        // Before this setting existed, devpi behaved like this.
+        settings.entry("mirror_whitelist_inheritance").or_insert_with(|| json!("union"));
+    }
     settings
 }
 
@@ -140,21 +142,11 @@ fn bases(
 }
 
 /// Adds the indexes that do not exist yet.
-pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
+pub(super) fn plan(stages: &[NewStage], plan: &mut Plan, report: &mut Report) {
     let mut made = Vec::new();
-    for stage in &stages.new {
+    for stage in stages {
         let subject = format!("index {}", stage.name);
-        // An earlier version of Larder imported mirrors.
-        let is_made = |base: &StageName, plan: &Plan| {
-            !stages.mirrors.contains(base) || plan.stored().index.stage(base.as_str()).is_some()
-        };
-        let (bases, dropped): (Vec<StageName>, Vec<StageName>) =
-            stage.bases.iter().cloned().partition(|base| is_made(base, plan));
-        for base in dropped {
-            let text = format!("the base `{base}` is a mirror, which is not imported: dropped");
-            report.note(&subject, text);
-        }
-        let wanted = edit(stage, &bases)
+        let wanted = edit(stage, &stage.bases)
             .and_then(|edit| Ok(StageConfig::create(&stage.name, &edit, &|_| true)?));
         let wanted = match wanted {
             Ok(wanted) => wanted,
@@ -186,15 +178,15 @@ pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
         }
         // An index may be its own base once it exists.
         let exists = |base: &&StageName| plan.stored().index.stage(base.as_str()).is_some();
-        let there: Vec<StageName> = bases.iter().filter(exists).cloned().collect();
+        let there: Vec<StageName> = stage.bases.iter().filter(exists).cloned().collect();
         let created = edit(stage, &there)
             .and_then(|edit| Ok(change::create(&plan.stored().index, &stage.name, &edit)?));
         match created {
             Ok((batch, _)) => {
                 plan.add(without_the_user_check(batch, stage));
                 report.indexes.imported += 1;
-                if there.len() < bases.len() {
-                    made.push((stage, bases));
+                if there.len() < stage.bases.len() {
+                    made.push(stage);
                 }
             }
             Err(error) => {
@@ -204,11 +196,11 @@ pub(super) fn plan(stages: &Stages, plan: &mut Plan, report: &mut Report) {
         }
     }
     // Indexes whose bases were made after them.
-    for (stage, bases) in made {
+    for stage in made {
         let subject = format!("index {}", stage.name);
         let exists = |base: &&StageName| plan.stored().index.stage(base.as_str()).is_some();
-        let there: Vec<StageName> = bases.iter().filter(exists).cloned().collect();
-        for base in bases.iter().filter(|base| !there.contains(base)) {
+        let there: Vec<StageName> = stage.bases.iter().filter(exists).cloned().collect();
+        for base in stage.bases.iter().filter(|base| !there.contains(base)) {
             report.note(&subject, format_args!("the base `{base}` was not imported: dropped"));
         }
         let modified = edit(stage, &there)

@@ -53,12 +53,10 @@ pub(in crate::import::devpi) fn items(
     items
 }
 
-/// Counts the contents of a mirror in the export, which are not imported, and reports their numbers.
+/// Counts the contents of a mirror in the export, which are not imported, and reports their numbers: the mirror fetches
+/// them anew.
 fn leave_out_mirrored(name: &str, index: &dump::Index, is_missed: bool, report: &mut Report) {
     let subject = format!("index {name}");
-    let text = "a mirror: not imported, since this version fetches nothing from an upstream; indexes based on it \
-                come without it, and show their own projects only";
-    report.note(&subject, text);
     let releases: u64 = index.projects.values().map(|versions| versions.0.len() as u64).sum();
     let files = index.files.len() as u64;
     report.mirrored.indexes += 1;
