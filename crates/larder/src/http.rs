@@ -93,19 +93,21 @@ impl Door {
             head.extensions.insert(*peer);
             Site::of_browser(app, head)
         };
-        Some(match answered {
-            Answered::Now(response) => Answered::Now(finish.response(app, response, site)),
-            Answered::Finished(response) => {
-                Answered::Finished(finish.response(app, response, site))
-            }
+        let mut answered = match answered {
             Answered::Later(answering) => {
                 let (app, site) = (app.clone(), site());
-                Answered::Later(Box::pin(async move {
-                    let response = survived(answering.map(Ok)).await;
-                    finish.response(&app, response, || site)
-                }))
+                return Some(Answered::Later(Box::pin(async move {
+                    let mut response = survived(answering.map(Ok)).await;
+                    finish.apply(&app, &mut response, || site);
+                    response
+                })));
             }
-        })
+            answered => answered,
+        };
+        if let Answered::Now(response) | Answered::Finished(response) = &mut answered {
+            finish.apply(app, response, site);
+        }
+        Some(answered)
     }
 }
 
@@ -164,9 +166,8 @@ async fn answer_later(app: Arc<App>, tree: Tree, head: Parts, body: Body) -> Res
             _ => answer(&app, head, body, &mut endpoint).await,
         }
     };
-    let response = security::of_request(client, survived(answering)).await;
-    let finish = Finish { endpoint, stopwatch, has_origin };
-    let mut response = finish.response(&app, response, || site);
+    let mut response = security::of_request(client, survived(answering)).await;
+    Finish { endpoint, stopwatch, has_origin }.apply(&app, &mut response, || site);
     let length = response.body().size_hint().exact();
     if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
@@ -217,7 +218,7 @@ async fn answer(
                 *endpoint = Endpoint::RunActions;
                 actions::run_actions_of_query(app, head, given?).await
             } else if python::wants_users(app, &head.headers) {
-                python::answer(app, head.clone(), body, endpoint).await
+                Box::pin(python::answer(app, head.clone(), body, endpoint)).await
             } else {
                 pages::show_home(app, head).await
             }
@@ -255,7 +256,8 @@ async fn answer_elsewhere(
 ) -> Result<Response, HttpError> {
     auth::refuse_foreign_pages(app, &head)?;
     if app.config.python.enabled {
-        return Ok(python::answer(app, head, body, endpoint).await);
+        // Its own allocation, so that other requests do not take as much.
+        return Ok(Box::pin(python::answer(app, head, body, endpoint)).await);
     }
     *endpoint = Endpoint::FindNothing;
     Err(HttpError::nothing_at(head.uri.path()))
@@ -306,13 +308,8 @@ struct Finish {
 }
 
 impl Finish {
-    /// The answer with what its surface has in each, in the form for who asked, and counted. `site`: that of a browser.
-    fn response(
-        self,
-        app: &App,
-        mut response: Response,
-        site: impl FnOnce() -> Option<Site>,
-    ) -> Response {
+    /// Gives the answer what its endpoint has in each, and the form for who asked, and counts it. `site`: that of a browser.
+    fn apply(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
         let headers = response.headers_mut();
         match self.endpoint {
             Endpoint::AnswerQuestion => aur::open_to_all(self.has_origin, headers),
@@ -324,10 +321,9 @@ impl Finish {
         if response.status().as_u16() >= 400
             && let Some(site) = site()
         {
-            response = people::for_browser(&site, response);
+            *response = people::for_browser(&site, std::mem::take(response));
         }
         app.metrics.responded(self.endpoint, response.status(), self.stopwatch);
-        response
     }
 }
 
@@ -357,10 +353,10 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_a_500_and_counted_as_one() {
         let (app, _directory) = app().await;
-        let response = survived(async { panic!("a handler that panics") }).await;
+        let mut response = survived(async { panic!("a handler that panics") }).await;
         let endpoint = Endpoint::ShowDocs;
         let finish = Finish { endpoint, stopwatch: Stopwatch::start(), has_origin: false };
-        let response = finish.response(&app, response, || None);
+        finish.apply(&app, &mut response, || None);
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()["content-type"], "application/problem+json");
         let metrics = String::from_utf8(app.metrics.render()).expect("text");
