@@ -146,7 +146,7 @@ KNOWN = (
     ("P12", FAILS, "body.message reason", new),
     ("P13", "index-patch-missing index-delete-missing", "status", becomes((403, 404))),
     ("P13", "index-patch-missing index-delete-missing", "body.message"),
-    ("P14", "push-anonymous push-other push-form-type-anonymous", "header.www-authenticate", becomes((None, 'Basic realm="pypi"'))),
+    ("P14", "push-anonymous push-other push-mirror-target push-form-type-anonymous", "header.www-authenticate", becomes((None, 'Basic realm="pypi"'))),
     # Configuration.
     ("P16", "index-patch-noop-error", "status", becomes((200, 400))),
     ("P16", "index-patch-noop-error", "body.message", new),

@@ -1,6 +1,6 @@
 //! The one door to everything that is answered: from a request to its handler, and back.
 //!
-//! request -> from memory at once ([`Quick`]), or its [`Place`] in the table -> [`Endpoint`] -> handler -> [`finish`] ->
+//! request -> from memory at once ([`Quick`]), or its [`Place`] in the table -> [`Endpoint`] -> handler -> [`Finish`] ->
 //! response. The paths are in [`crate::endpoint`]; `docs/urls.md` is the same table for users.
 
 mod actions;
