@@ -268,15 +268,15 @@ impl<'a> Record<'a> {
         // The name of the base may be written twice more often than it is stored.
         let bytes_max = CONSTANTS_BYTES + (values_bytes + 2 * name_bytes.max(base_bytes)) as usize;
         let out = sheet.room(bytes_max + SPAN_BYTES);
-        let mut pen = Pen { values: self.values, places, shape, out, at: 0 };
         // The other shapes have a fixed set of keys.
         if matches!(shape, Shape::Info | Shape::Version6)
             && places[const { Field::Others.place() }].1 > 0
         {
-            pen.all_members();
-            let written = pen.at;
+            let written = render_with_others(self.values, places, shape, out);
             return sheet.written(written);
         }
+        // No call below takes its address, so that it stays in registers.
+        let mut pen = Pen { values: self.values, places, shape, out, at: 0 };
         pen.member(Field::CheckDepends);
         pen.member(Field::CoMaintainers);
         pen.member(Field::Conflicts);
@@ -336,29 +336,31 @@ struct Pen<'a> {
     at: usize,
 }
 
-impl Pen<'_> {
-    /// Writes an object with members that are not known, each where its key belongs.
-    #[cold]
-    #[inline(never)]
-    fn all_members(&mut self) {
-        let (start, size) = self.places[Field::Others.place()];
-        let others = &self.values[start as usize..][..size as usize];
-        let mut rest = others;
-        for field in Field::ALL {
-            while let Some((key, bytes)) = first_member(rest)
-                && (key.as_str() < field.name() || field == Field::Others)
-            {
-                self.value(start + (others.len() - rest.len()) as u32, bytes as u32);
-                rest = &rest[bytes..];
-            }
-            if field != Field::Others {
-                self.member(field);
-            }
+/// Writes an object with members that are not known, each where its key belongs; returns its size in bytes.
+#[cold]
+#[inline(never)]
+fn render_with_others(values: &[u8], places: Places, shape: Shape, out: &mut [u8]) -> usize {
+    let (start, size) = places[Field::Others.place()];
+    let others = &values[start as usize..][..size as usize];
+    let mut pen = Pen { values, places, shape, out, at: 0 };
+    let mut rest = others;
+    for field in Field::ALL {
+        while let Some((key, bytes)) = first_member(rest)
+            && (key.as_str() < field.name() || field == Field::Others)
+        {
+            pen.value(start + (others.len() - rest.len()) as u32, bytes as u32);
+            rest = &rest[bytes..];
         }
-        self.constant(b"}");
-        self.out[0] = b'{';
+        if field != Field::Others {
+            pen.member(field);
+        }
     }
+    pen.constant(b"}");
+    pen.out[0] = b'{';
+    pen.at
+}
 
+impl Pen<'_> {
     /// Writes `field` if the shape includes it.
     #[inline(always)]
     fn member(&mut self, field: Field) {
