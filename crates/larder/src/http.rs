@@ -178,7 +178,8 @@ async fn answer_later(app: Arc<App>, tree: Tree, head: Parts, body: Body) -> Res
     response
 }
 
-/// Finds the endpoint of a request to the main listener, notes it in `endpoint`, and has it answered.
+/// Finds the endpoint of a request to the main listener, notes it in `endpoint`, and has it answered. As in the Python
+/// index, each handler has an allocation of its own.
 async fn answer(
     app: &Arc<App>,
     head: Parts,
@@ -197,7 +198,7 @@ async fn answer(
         _ => auth::refuse_foreign_pages(app, &head)?,
     }
     if *endpoint == Endpoint::ReadArticle {
-        return article::answer(app, head, body, endpoint).await;
+        return Box::pin(article::answer(app, head, body, endpoint)).await;
     }
     let Some(found) = place.endpoint(&head.method) else {
         // An upload that lacks the index in its URL is told so.
@@ -216,33 +217,37 @@ async fn answer(
         Endpoint::ShowHome => {
             if let Some(given) = actions::in_query(app, head) {
                 *endpoint = Endpoint::RunActions;
-                actions::run_actions_of_query(app, head, given?).await
+                Box::pin(actions::run_actions_of_query(app, head, given?)).await
             } else if python::wants_users(app, &head.headers) {
                 Box::pin(python::answer(app, head.clone(), body, endpoint)).await
             } else {
-                pages::show_home(app, head).await
+                Box::pin(pages::show_home(app, head)).await
             }
         }
-        Endpoint::ShowDocs => pages::show_docs(app, head).await,
-        Endpoint::ShowAurDocs | Endpoint::ShowOldAurDocs => pages::show_aur_docs(app, head).await,
-        Endpoint::ShowOpenapi | Endpoint::ShowOldOpenapi => pages::show_openapi(head).await,
-        Endpoint::ShowStatistics => pages::show_statistics(app, head).await,
-        Endpoint::ShowRobots => pages::show_robots(head).await,
-        Endpoint::ShowIcon => pages::show_icon(head).await,
+        Endpoint::ShowDocs => Box::pin(pages::show_docs(app, head)).await,
+        Endpoint::ShowAurDocs | Endpoint::ShowOldAurDocs => {
+            Box::pin(pages::show_aur_docs(app, head)).await
+        }
+        Endpoint::ShowOpenapi | Endpoint::ShowOldOpenapi => {
+            Box::pin(pages::show_openapi(head)).await
+        }
+        Endpoint::ShowStatistics => Box::pin(pages::show_statistics(app, head)).await,
+        Endpoint::ShowRobots => Box::pin(pages::show_robots(head)).await,
+        Endpoint::ShowIcon => Box::pin(pages::show_icon(head)).await,
         Endpoint::CheckAlive => health::check_alive(),
         Endpoint::CheckReady => health::check_ready(app, head).await,
         Endpoint::ShowVersion => health::show_version(),
         Endpoint::ShowMetrics => health::show_metrics(app).await,
-        Endpoint::ListTokens => tokens::list_tokens(app, head).await?,
-        Endpoint::CreateToken => tokens::create_token(app, head, body).await?,
-        Endpoint::RevokeToken => tokens::revoke_token(app, head).await?,
-        Endpoint::ListActions => actions::list_actions(app, head).await,
-        Endpoint::RunActions => actions::run_actions(app, head, body).await?,
-        Endpoint::ListArticles => article::list_articles(app, head).await?,
+        Endpoint::ListTokens => Box::pin(tokens::list_tokens(app, head)).await?,
+        Endpoint::CreateToken => Box::pin(tokens::create_token(app, head, body)).await?,
+        Endpoint::RevokeToken => Box::pin(tokens::revoke_token(app, head)).await?,
+        Endpoint::ListActions => Box::pin(actions::list_actions(app, head)).await,
+        Endpoint::RunActions => Box::pin(actions::run_actions(app, head, body)).await?,
+        Endpoint::ListArticles => Box::pin(article::list_articles(app, head)).await?,
         Endpoint::MissArticleName => return Err(article::lacks_name(path)),
-        Endpoint::AnswerQuestion => aur::answer_question(app, head, body).await?,
-        Endpoint::DownloadDump => dumps::download_dump(app, head).await?,
-        Endpoint::ShowDumpDigest => dumps::show_dump_digest(app, head).await?,
+        Endpoint::AnswerQuestion => Box::pin(aur::answer_question(app, head, body)).await?,
+        Endpoint::DownloadDump => Box::pin(dumps::download_dump(app, head)).await?,
+        Endpoint::ShowDumpDigest => Box::pin(dumps::show_dump_digest(app, head)).await?,
         other => unreachable!("{other:?} has no place in the tree of the main listener"),
     })
 }

@@ -115,7 +115,8 @@ fn insert_headers(headers: &mut HeaderMap, stored: &Stored) {
     headers.entry(X_DEVPI_SERIAL).or_insert_with(|| HeaderValue::from(stored.serial.0));
 }
 
-/// What answers each endpoint of this surface.
+/// What answers each endpoint of this surface. Each handler has an allocation of its own: the largest of them takes many
+/// kilobytes, and every request would have to move as much.
 async fn dispatch(
     ask: &Ask,
     endpoint: Endpoint,
@@ -124,54 +125,66 @@ async fn dispatch(
 ) -> Result<Response, Refused> {
     let Route { user, stage, project, version, file, .. } = route;
     match endpoint {
-        Endpoint::ListUsers if ask.wants_json() => users::list_users(ask).await,
+        Endpoint::ListUsers if ask.wants_json() => Box::pin(users::list_users(ask)).await,
         Endpoint::ListUsers => Err(HttpError::nothing_at(ask.head.uri.path()).into()),
-        Endpoint::ShowServerStatus => status::show_server_status(ask).await,
-        Endpoint::ShowApi => stages::show_api(ask, stage).await,
-        Endpoint::CheckAccess => status::check_access(ask).await,
-        Endpoint::LogIn => users::log_in(ask, body).await,
-        Endpoint::Search => search::search(ask).await,
-        Endpoint::SearchByXmlRpc => search::search_by_xml_rpc(ask, stage, body).await,
-        Endpoint::ShowUser => users::show_user(ask, user).await,
-        Endpoint::CreateUser => users::create_user(ask, user, body).await,
-        Endpoint::ModifyUser => users::modify_user(ask, user, body).await,
-        Endpoint::DeleteUser => users::delete_user(ask, user).await,
-        Endpoint::ShowIndex if ask.wants_page() => simple::list_projects(ask, stage).await,
-        Endpoint::ShowIndex => stages::show_index(ask, stage).await,
-        Endpoint::CreateIndex => stages::create_index(ask, stage, body).await,
-        Endpoint::ModifyIndex => stages::modify_index(ask, stage, body).await,
-        Endpoint::DeleteIndex => stages::delete_index(ask, stage).await,
-        Endpoint::ApplyRetention => yank::apply_retention(ask, stage, body).await,
-        Endpoint::UploadFile => upload_or_push(ask, stage, body).await,
-        Endpoint::PushRelease => push::push_release(ask, stage, body).await,
-        Endpoint::DownloadFile => files::download_file(ask, stage, file).await,
+        Endpoint::ShowServerStatus => Box::pin(status::show_server_status(ask)).await,
+        Endpoint::ShowApi => Box::pin(stages::show_api(ask, stage)).await,
+        Endpoint::CheckAccess => Box::pin(status::check_access(ask)).await,
+        Endpoint::LogIn => Box::pin(users::log_in(ask, body)).await,
+        Endpoint::Search => Box::pin(search::search(ask)).await,
+        Endpoint::SearchByXmlRpc => Box::pin(search::search_by_xml_rpc(ask, stage, body)).await,
+        Endpoint::ShowUser => Box::pin(users::show_user(ask, user)).await,
+        Endpoint::CreateUser => Box::pin(users::create_user(ask, user, body)).await,
+        Endpoint::ModifyUser => Box::pin(users::modify_user(ask, user, body)).await,
+        Endpoint::DeleteUser => Box::pin(users::delete_user(ask, user)).await,
+        Endpoint::ShowIndex if ask.wants_page() => {
+            Box::pin(simple::list_projects(ask, stage)).await
+        }
+        Endpoint::ShowIndex => Box::pin(stages::show_index(ask, stage)).await,
+        Endpoint::CreateIndex => Box::pin(stages::create_index(ask, stage, body)).await,
+        Endpoint::ModifyIndex => Box::pin(stages::modify_index(ask, stage, body)).await,
+        Endpoint::DeleteIndex => Box::pin(stages::delete_index(ask, stage)).await,
+        Endpoint::ApplyRetention => Box::pin(yank::apply_retention(ask, stage, body)).await,
+        Endpoint::UploadFile => Box::pin(upload_or_push(ask, stage, body)).await,
+        Endpoint::PushRelease => Box::pin(push::push_release(ask, stage, body)).await,
+        Endpoint::DownloadFile => Box::pin(files::download_file(ask, stage, file)).await,
         // Files without a digest are those of mirrors.
         Endpoint::FindExternalFile => {
-            files::mirrored::find(ask, stage, file, Place::of_external(&file.names)).await
+            Box::pin(files::mirrored::find(ask, stage, file, Place::of_external(&file.names))).await
         }
         Endpoint::FindUpstreamFile => {
-            files::mirrored::find(ask, stage, file, Place::of_upstream(&file.names)).await
+            Box::pin(files::mirrored::find(ask, stage, file, Place::of_upstream(&file.names))).await
         }
-        Endpoint::AddToxResult => files::add_tox_result(ask, stage, file, body).await,
-        Endpoint::DeleteFile => files::delete_file(ask, stage, file).await,
-        Endpoint::YankFile => yank::yank_file(ask, stage, file, body).await,
-        Endpoint::ListProjects => simple::list_projects(ask, stage).await,
-        Endpoint::ShowSimplePage => simple::show_simple_page(ask, stage, project).await,
-        Endpoint::RefreshPage => simple::refresh_page(ask, stage, project).await,
+        Endpoint::AddToxResult => Box::pin(files::add_tox_result(ask, stage, file, body)).await,
+        Endpoint::DeleteFile => Box::pin(files::delete_file(ask, stage, file)).await,
+        Endpoint::YankFile => Box::pin(yank::yank_file(ask, stage, file, body)).await,
+        Endpoint::ListProjects => Box::pin(simple::list_projects(ask, stage)).await,
+        Endpoint::ShowSimplePage => Box::pin(simple::show_simple_page(ask, stage, project)).await,
+        Endpoint::RefreshPage => Box::pin(simple::refresh_page(ask, stage, project)).await,
         Endpoint::ShowProject if ask.wants_page() => {
-            simple::show_simple_page(ask, stage, project).await
+            Box::pin(simple::show_simple_page(ask, stage, project)).await
         }
-        Endpoint::ShowProject => project::show_project(ask, stage, project).await,
-        Endpoint::DeleteProject => project::delete_project(ask, stage, project).await,
-        Endpoint::ShowProjectStatus => yank::show_project_status(ask, stage, project).await,
+        Endpoint::ShowProject => Box::pin(project::show_project(ask, stage, project)).await,
+        Endpoint::DeleteProject => Box::pin(project::delete_project(ask, stage, project)).await,
+        Endpoint::ShowProjectStatus => {
+            Box::pin(yank::show_project_status(ask, stage, project)).await
+        }
         Endpoint::ChangeProjectStatus => {
-            yank::change_project_status(ask, stage, project, body).await
+            Box::pin(yank::change_project_status(ask, stage, project, body)).await
         }
-        Endpoint::ShowRelease => project::show_release(ask, stage, project, version).await,
-        Endpoint::DeleteRelease => project::delete_release(ask, stage, project, version).await,
-        Endpoint::YankRelease => yank::yank_release(ask, stage, project, version, body).await,
-        Endpoint::ShowDocumentation => documentation::show_documentation(ask, route).await,
-        Endpoint::ShowToxResults => tox_results::show_tox_results(ask, route).await,
+        Endpoint::ShowRelease => {
+            Box::pin(project::show_release(ask, stage, project, version)).await
+        }
+        Endpoint::DeleteRelease => {
+            Box::pin(project::delete_release(ask, stage, project, version)).await
+        }
+        Endpoint::YankRelease => {
+            Box::pin(yank::yank_release(ask, stage, project, version, body)).await
+        }
+        Endpoint::ShowDocumentation => {
+            Box::pin(documentation::show_documentation(ask, route)).await
+        }
+        Endpoint::ShowToxResults => Box::pin(tox_results::show_tox_results(ask, route)).await,
         other => unreachable!("{other:?} has no place in the tree of this surface"),
     }
 }
