@@ -79,6 +79,7 @@ class Watched:
         assert response.status == status, f"{path}: {response.status}"
         policy = response.header_value("content-security-policy") or ""
         assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy, f"{path}: {policy!r}"
+        assert "unsafe" not in policy, f"{path}: {policy!r}"
         return response
 
     def check(self, what, statuses=()):
@@ -157,7 +158,7 @@ def check_forms(browser, base, path, expected):
     context = browser.new_context(java_script_enabled=False)
     watched = Watched(context, base)
     watched.open(path)
-    labels = [form.get_attribute("aria-label") for form in watched.page.locator("form").all()]
+    labels = [form.get_attribute("aria-label") for form in watched.page.locator("main form").all()]
     assert labels == expected, f"{path}: {labels}"
     for label in labels:
         watched.open(path)

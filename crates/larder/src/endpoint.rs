@@ -114,6 +114,8 @@ endpoints! {
     Main {
         // For people.
         ShowHome = House "page": GET ["/"];
+        ShowSearch = House "search": GET ["/search"];
+        ShowAsset = House "asset": GET ["/+static/{file}"];
         ShowDocs = House "page": GET ["/docs", "/docs/"];
         ShowAurDocs = House "page": GET ["/docs/aur"];
         ShowOpenapi = House "page": GET ["/openapi.json"];

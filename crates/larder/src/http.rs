@@ -224,6 +224,8 @@ async fn answer(
                 Box::pin(pages::show_home(app, head)).await
             }
         }
+        Endpoint::ShowSearch => Box::pin(pages::show_search(app, head)).await?,
+        Endpoint::ShowAsset => Box::pin(pages::show_asset(head)).await?,
         Endpoint::ShowDocs => Box::pin(pages::show_docs(app, head)).await,
         Endpoint::ShowAurDocs | Endpoint::ShowOldAurDocs => {
             Box::pin(pages::show_aur_docs(app, head)).await
@@ -284,6 +286,7 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
         (_, "") => None,
         ("rpc" | "api", _) => named("/rpc"),
         ("article", _) => named("/article/{article}"),
+        ("+static", file) if !file.contains('/') => named("/+static/{file}"),
         ("+tokens", id) if !id.contains('/') => named("/+tokens/{id}"),
         _ => None,
     };

@@ -1,53 +1,124 @@
 //! What all pages for people have: where their links lead, the headers that say what a browser may load and run for them
-//! and that no other page shows them in a frame, and the page that a browser gets for an error.
+//! and that no other page shows them in a frame, who else may be sent a page that was made, and the page that a browser gets
+//! for an error.
+//!
+//! A handler asks [`wants_page`] where programs get something else at the same path, fills a template that extends
+//! `layout.html` and has a field `site`, and gives it to [`send`].
+
+use std::sync::LazyLock;
 
 use askama::Template;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use futures_util::FutureExt as _;
 use http::header::{
-    ACCEPT, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
+    VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use reply::Reply;
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
 
+use super::article;
+use super::error::HttpError;
 use super::outside::root_url;
+use super::pages::{SCRIPT, STYLE};
+use super::respond::{Conditions, respond, respond_now};
 use crate::app::App;
 
-/// Of a page without scripts. Styles are in the page itself.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; \
-                      form-action 'self'; frame-ancestors 'none'";
+const HTML: &str = "text/html; charset=utf-8";
+
+/// What a browser may do for a page. The one script is named by its digest, not by its place: files of strangers have places
+/// on this server, too.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let policy = format!(
+        "default-src 'none'; style-src 'self'; script-src '{}'; connect-src 'self'; img-src 'self' data:; \
+         base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+        SCRIPT.integrity
+    );
+    HeaderValue::try_from(policy).expect("digests are ASCII")
+});
 
 /// An error that is made a page has a short text; a longer body is something else.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
-/// The URL of this server as the client sees it. Links and commands on a page begin with it.
+/// Who may be sent a page that was made for somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// Everybody: nothing on it depends on who asks.
+    Everybody,
+    /// Those with the same rights: it shows, or leaves out, what only some may read.
+    Reader,
+}
+
+/// The URL of this server as the client sees it, and what its navigation shows. Links and commands on a page begin with the
+/// URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Site {
     /// Without a slash at the end.
     root_url: String,
+    shows: Shows,
+}
+
+/// The parts of this server that everybody can go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shows {
+    pub(super) packages: bool,
+    pub(super) projects: bool,
+    pub(super) articles: bool,
 }
 
 impl Site {
     /// As the head of a request has it.
     pub(super) fn of(app: &App, head: &Parts) -> Site {
-        Site::at(root_url(app, &head.uri, &head.headers, &head.extensions))
+        Site::below(app, root_url(app, &head.uri, &head.headers, &head.extensions))
     }
 
     /// The same for a browser; none for other clients.
     pub(super) fn of_browser(app: &App, head: &Parts) -> Option<Site> {
-        is_browser(&head.headers).then(|| Site::of(app, head))
+        wants_page(&head.headers).then(|| Site::of(app, head))
     }
 
     /// Below this URL.
-    pub(super) fn at(root_url: impl Into<String>) -> Site {
+    pub(super) fn below(app: &App, root_url: impl Into<String>) -> Site {
+        let config = &app.config;
+        let shows = Shows {
+            packages: config.aur.enabled,
+            projects: config.python.enabled,
+            articles: config.article.enabled && article::is_open(app),
+        };
+        Site::at(root_url, shows)
+    }
+
+    fn at(root_url: impl Into<String>, shows: Shows) -> Site {
         let root_url: String = root_url.into();
-        Site { root_url: root_url.trim_end_matches('/').to_owned() }
+        Site { root_url: root_url.trim_end_matches('/').to_owned(), shows }
+    }
+
+    /// The parts of this server that everybody can go to.
+    pub(super) fn shows(&self) -> Shows {
+        self.shows
+    }
+
+    /// The path of the style sheet of all pages.
+    pub(super) fn style(&self) -> String {
+        format!("{}/{}", self.prefix(), STYLE.path)
+    }
+
+    /// The path of the script of all pages.
+    pub(super) fn script(&self) -> String {
+        format!("{}/{}", self.prefix(), SCRIPT.path)
+    }
+
+    /// The digest of the script, without which a browser does not run it.
+    pub(super) fn script_integrity(&self) -> &'static str {
+        &SCRIPT.integrity
+    }
+
+    /// The version of this server.
+    pub(super) fn version(&self) -> &'static str {
+        crate::version::VERSION
     }
 
     /// What every URL of this server begins with, without a slash at the end.
@@ -72,26 +143,54 @@ impl Site {
     }
 }
 
-/// Inserts the headers of a page without scripts.
+/// Inserts what every page says of itself.
 pub(super) fn insert_headers(headers: &mut HeaderMap) {
-    insert_with(headers, HeaderValue::from_static(POLICY));
-}
-
-/// Inserts the headers of a page with the policy that [`policy`] made for it.
-pub(super) fn insert_with(headers: &mut HeaderMap, policy: HeaderValue) {
-    headers.insert(CONTENT_SECURITY_POLICY, policy);
+    headers.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     // For browsers that do not know `frame-ancestors`.
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
 }
 
-/// The policy for a page with this script of ours: it runs, by its digest, and asks this server. It is made of the script
-/// alone, not of the page: nothing that gets into a page is allowed to run by that.
-pub(super) fn policy(script: &str) -> HeaderValue {
-    let digest = BASE64_STANDARD.encode(Sha256::digest(script));
-    let policy = format!("{POLICY}; script-src 'sha256-{digest}'; connect-src 'self'");
-    HeaderValue::try_from(policy).expect("digests are ASCII")
+/// Sends a page: 304 to who has it, compressed for who takes that, encoded on another thread if it is long.
+pub(super) async fn send(page: &impl Template, head: &Parts, audience: Audience) -> Response {
+    match page.render() {
+        Ok(html) => {
+            let conditions = Conditions::of(&head.method, &head.headers);
+            let response = respond(Reply::tagged(HTML, html), StatusCode::OK, conditions).await;
+            finished(response, audience)
+        }
+        Err(error) => HttpError::unrendered(&error).into_response(),
+    }
+}
+
+/// The same on this thread, for a short page.
+pub(super) fn send_now(
+    page: &impl Template,
+    conditions: &Conditions,
+    audience: Audience,
+) -> Response {
+    match page.render() {
+        Ok(html) => {
+            finished(respond_now(Reply::tagged(HTML, html), StatusCode::OK, conditions), audience)
+        }
+        Err(error) => HttpError::unrendered(&error).into_response(),
+    }
+}
+
+/// A page may be kept and is asked for again, which costs a 304: what it shows changes at any time.
+fn finished(mut response: Response, audience: Audience) -> Response {
+    let headers = response.headers_mut();
+    insert_headers(headers);
+    let (caching, varies_by) = match audience {
+        Audience::Everybody => ("no-cache", "Accept, Accept-Encoding"),
+        Audience::Reader => {
+            ("private, no-cache", "Accept, Accept-Encoding, Authorization, Cookie, X-Devpi-Auth")
+        }
+    };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+    headers.insert(VARY, HeaderValue::from_static(varies_by));
+    response
 }
 
 #[derive(Template)]
@@ -114,7 +213,7 @@ pub(super) fn error_page(site: &Site, status: StatusCode, detail: &str) -> Strin
 }
 
 /// Whether a page for people is what is wanted most: browsers name HTML first, and programs do not.
-fn is_browser(headers: &HeaderMap) -> bool {
+pub(super) fn wants_page(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.starts_with("text/html"))
 }
@@ -144,7 +243,7 @@ pub(super) fn for_browser(site: &Site, response: Response) -> Response {
     };
     insert_headers(&mut head.headers);
     head.headers.remove(CONTENT_LENGTH);
-    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static(HTML));
     head.headers.append(VARY, HeaderValue::from_static("Accept"));
     Response::from_parts(head, Body::from(error_page(site, status, &problem.detail)))
 }
@@ -154,19 +253,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_are_named_by_their_digests() {
-        // Of the empty text, as every table of SHA-256 has it.
-        let empty = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='";
-        let named = policy("");
-        let named = named.to_str().expect("text");
-        assert_eq!(named, format!("{POLICY}; script-src {empty}; connect-src 'self'"));
-        assert_ne!(policy("\n1"), policy(""));
-    }
-
-    #[test]
     fn where_links_lead() {
         let check = |url: &str, host: &str, prefix: &str| {
-            let site = Site::at(url);
+            let site = Site::at(url, Shows::default());
             assert_eq!((site.host(), site.prefix()), (host, prefix), "{url}");
         };
         check("http://127.0.0.1:8080", "127.0.0.1:8080", "");
@@ -181,7 +270,7 @@ mod tests {
         let check = |accept: &str, expected: bool| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::try_from(accept).expect("a value"));
-            assert_eq!(is_browser(&headers), expected, "{accept}");
+            assert_eq!(wants_page(&headers), expected, "{accept}");
         };
         check("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true);
         check("text/html", true);
@@ -189,6 +278,6 @@ mod tests {
         check("application/json", false);
         // pip.
         check("application/vnd.pypi.simple.v1+json, text/html; q=0.01", false);
-        assert!(!is_browser(&HeaderMap::new()));
+        assert!(!wants_page(&HeaderMap::new()));
     }
 }

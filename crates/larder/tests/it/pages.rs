@@ -266,6 +266,46 @@ fn browsers_get_errors_as_pages() {
     assert_eq!((put.status, put.header("allow").is_empty()), (405, false));
 }
 
+/// What a page loads is kept forever under its name, and nothing else is there.
+#[test]
+fn pages_load_a_style_sheet_and_a_script_that_never_change() {
+    let server = small();
+    let page = server.get("/docs").text();
+    let named = |before: &str| {
+        let start = page.find(before).expect(before) + before.len();
+        page[start..].split('"').next().expect("a path").to_owned()
+    };
+    let style = named("<link rel=\"stylesheet\" href=\"");
+    let script = named("<script src=\"");
+    for (path, content_type) in
+        [(&style, "text/css; charset=utf-8"), (&script, "text/javascript; charset=utf-8")]
+    {
+        let asset = server.get(path);
+        assert_eq!((asset.status, asset.header("content-type")), (200, content_type), "{path}");
+        let caching = asset.header("cache-control");
+        assert!(caching.contains("immutable") && caching.contains("public"), "{path}: {caching}");
+        let known = server.client.get_with(path, &[("If-None-Match", asset.header("etag"))]);
+        assert_eq!(known.status, 304, "{path}");
+        assert_eq!(server.get(&format!("{path}x")).status, 404);
+    }
+    assert_eq!(server.get("/+static/").status, 404);
+    assert_eq!(server.get("/+static/larder-0000000000000000.css").status, 404);
+}
+
+/// A page may be kept, and a shared cache gives it only to those whom it is for.
+#[test]
+fn pages_say_whom_they_are_for() {
+    let server = small();
+    let open = server.get("/search?q=a");
+    assert_eq!(open.header("cache-control"), "no-cache");
+    assert_eq!(open.header("vary"), "Accept, Accept-Encoding");
+    let of_rights = server.client.get_with("/+search?query=a", &[("Accept", BROWSER)]);
+    assert_eq!(of_rights.header("cache-control"), "private, no-cache");
+    for name in ["Authorization", "Cookie", "X-Devpi-Auth"] {
+        assert!(of_rights.header("vary").contains(name), "{}", of_rights.header("vary"));
+    }
+}
+
 /// Machines ask `/` as well.
 #[test]
 fn programs_get_what_they_got() {

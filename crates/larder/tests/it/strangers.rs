@@ -117,7 +117,9 @@ fn floods_of_resets_do_not_fill_the_log() {
 #[test]
 fn pages_for_people_are_not_framed() {
     let server = small();
-    for target in ["/", "/docs", "/rpc", "/rpc/swagger", "/rpc/stats", "/+search?query=x"] {
+    for target in
+        ["/", "/search?q=a", "/docs", "/rpc", "/rpc/swagger", "/rpc/stats", "/+search?query=x"]
+    {
         for encoding in ["identity", "gzip"] {
             let page = server
                 .client
@@ -138,11 +140,18 @@ fn pages_for_people_are_not_framed() {
             assert_eq!(page.header("x-frame-options"), "DENY", "{target}");
             assert_eq!(page.header("x-content-type-options"), "nosniff", "{target}");
             assert_eq!(page.header("referrer-policy"), "same-origin", "{target}");
-            // Whatever is a script on it, its policy names.
+            assert!(!policy.contains("unsafe"), "{target}: {policy}");
+            // The one script on it is the one that its policy names; there is no code and no style beside it.
             if encoding == "identity" {
-                let count = page.text().matches("<script").count();
-                let named = scripts.map_or(0, |part| part.matches("'sha256-").count());
-                assert_eq!(count, named, "{target}");
+                let text = page.text();
+                let named =
+                    scripts.and_then(|part| part.strip_prefix("script-src '")).expect("a script");
+                let integrity = format!("integrity=\"{}\"", named.trim_end_matches('\''));
+                assert_eq!(text.matches("<script").count(), 1, "{target}");
+                assert!(text.contains(&integrity), "{target}: {named}");
+                for inline in ["<style", " style=", " onclick="] {
+                    assert!(!text.contains(inline), "{target}: {inline}");
+                }
             }
         }
         let tag = server.get(target).header("etag").to_owned();

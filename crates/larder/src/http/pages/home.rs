@@ -2,24 +2,22 @@
 //!
 //! It shows only what everybody may read, also to users who may read more, and looks at a bounded number of things.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use ::article as article_surface;
 use account::{Portion, Principal};
 use askama::Template;
 use aur::{Answer, Params, PathParams, Snapshot};
 use axum::response::Response;
-use http::HeaderValue;
 use http::request::Parts;
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::ResolutionOrder;
 use serde::Deserialize;
 
-use super::send_page;
 use crate::app::App;
 use crate::http::article;
-use crate::http::people::{self, Site};
+use crate::http::people::{self, Audience, Site};
 use crate::stored::Stored;
 
 /// Indexes and articles in a list.
@@ -46,9 +44,6 @@ const HELLO: &str = r#"{"example.hello_world":{}}"#;
 /// What is not encoded in the names of a path.
 const SEGMENTS: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
-
-const SCRIPT: &str = include_str!("../../pages/home.js");
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| people::policy(SCRIPT));
 
 /// A question about packages to try, which finds some.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,7 +94,6 @@ impl Example {
 #[template(path = "home.html")]
 struct Home {
     site: Site,
-    script: &'static str,
     version: &'static str,
     aur: Aur,
     python: Python,
@@ -184,7 +178,6 @@ pub(in crate::http) async fn show_home(app: &App, head: &Parts) -> Response {
     let stored = app.live_store.snapshot_full();
     let page = Home {
         site: Site::of(app, head),
-        script: SCRIPT,
         version: crate::version::VERSION,
         aur: packages(app),
         python: match &stored {
@@ -201,7 +194,7 @@ pub(in crate::http) async fn show_home(app: &App, head: &Parts) -> Response {
         hello: HELLO,
         metrics: config.metrics.enabled,
     };
-    send_page(&page, head, Some(&POLICY)).await
+    people::send(&page, head, Audience::Everybody).await
 }
 
 fn packages(app: &App) -> Aur {

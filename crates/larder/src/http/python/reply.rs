@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use askama::Template;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -82,17 +81,6 @@ pub(super) fn failure(ask: &Ask, error: HttpError) -> Response {
     response
 }
 
-/// A page for people.
-///
-/// # Errors
-/// 500 if its template cannot be rendered.
-pub(super) fn html(page: &impl Template) -> Result<Response, HttpError> {
-    let body = page.render().map_err(|error| HttpError::unrendered(&error))?;
-    let mut response = typed(StatusCode::OK, body, "text/html; charset=UTF-8");
-    people::insert_headers(response.headers_mut());
-    Ok(response)
-}
-
 /// A refusal of an upload: its text is the reason phrase as well, which is all that older clients show.
 pub(super) fn upload_refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
     let text: &str = &shortened(text);
@@ -122,7 +110,7 @@ fn page(ask: &Ask, status: StatusCode, text: &str) -> Response {
         let body = format!("{} {title}\n\n{text}\n", status.as_u16());
         return typed(status, body, "text/plain; charset=UTF-8");
     }
-    let html = people::error_page(&Site::at(&ask.root_url), status, text);
+    let html = people::error_page(&Site::below(&ask.app, &*ask.root_url), status, text);
     let mut response = typed(status, html, "text/html; charset=UTF-8");
     people::insert_headers(response.headers_mut());
     response

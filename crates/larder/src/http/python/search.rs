@@ -29,7 +29,7 @@ use super::rights::{About, check_reader};
 use super::write::{Refused, whole_body};
 use crate::app::App;
 use crate::http::error::HttpError;
-use crate::http::people::Site;
+use crate::http::people::{self, Audience, Site};
 use crate::release_metadata;
 
 /// Results on one page, and in one answer by XML-RPC.
@@ -109,7 +109,7 @@ pub(super) async fn search(ask: &Ask) -> Result<Response, Refused> {
         let result = json!({"query": query, "page": page, "has_more": has_more, "items": items});
         return Ok(reply::result(StatusCode::OK, "search", result, None));
     }
-    Ok(html(ask, &query, page, has_more, &hits, &summaries)?)
+    Ok(html(ask, &query, page, has_more, &hits, &summaries).await)
 }
 
 /// Whether there is a page to turn to: what is behind the last one is not promised.
@@ -196,15 +196,15 @@ struct Item<'a> {
     summary: &'a str,
 }
 
-fn html(
+async fn html(
     ask: &Ask,
     query: &str,
     page: usize,
     has_more: bool,
     hits: &[Hit],
     summaries: &[String],
-) -> Result<Response, HttpError> {
-    let site = Site::at(&ask.root_url);
+) -> Response {
+    let site = Site::below(&ask.app, &*ask.root_url);
     let items = hits.iter().zip(summaries).map(|(hit, summary)| Item {
         url: format!("{}/{}", site.prefix(), path(hit)),
         project: &hit.project,
@@ -219,7 +219,8 @@ fn html(
             .append_pair("page", &(page + 1).to_string())
             .finish()
     });
-    reply::html(&SearchPage { site, query, items, next })
+    let page = SearchPage { site, query, items, next };
+    people::send(&page, &ask.head, Audience::Reader).await
 }
 
 /// `POST /{user}/{index}/` with XML.

@@ -20,7 +20,7 @@ use super::write::Refused;
 use crate::app::App;
 use crate::http::body::Shape;
 use crate::http::error::HttpError;
-use crate::http::people::Site;
+use crate::http::people::{self, Audience, Site};
 
 /// Results in one list: the newest.
 const RESULTS_MAX: usize = 100;
@@ -77,12 +77,12 @@ pub(super) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Respons
         Some(wanted) => format!("{}: {name} {version}, test result {wanted}", part.stage.name()),
         None => format!("{}: {name} {version}, test results of {filename}", part.stage.name()),
     };
-    let site = Site::at(&ask.root_url);
+    let site = Site::below(&ask.app, &*ask.root_url);
     let page = match wanted {
         Some(_) => ToxPage { site, title: &title, lines: Vec::new(), details: Some(&shown) },
         None => ToxPage { site, title: &title, lines: lines(ask, &shown), details: None },
     };
-    Ok(reply::html(&page)?)
+    Ok(people::send(&page, &ask.head, Audience::Reader).await)
 }
 
 #[derive(Template)]

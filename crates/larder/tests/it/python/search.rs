@@ -47,7 +47,7 @@ fn projects_by_their_names() {
     check(index.anybody(), "nothing", &[]);
     check(index.anybody(), "", &[]);
     let page = index.anybody().get("/+search?query=frame");
-    assert_eq!(page.header("content-type"), "text/html; charset=UTF-8");
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
     assert!(page.text().contains("&#60;all of&#62; web_frame"), "{}", page.text());
     let hostile = index.anybody().get("/+search?query=%22%3E%3Cscript%3E").text();
     assert!(!hostile.contains("<script>"), "{hostile}");

@@ -39,7 +39,7 @@ fn tested() -> (Index, Vec<String>) {
 fn a_list_and_one_of_them() {
     let (index, names) = tested();
     let page = index.anybody().with("Accept", "text/html").get(LIST);
-    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=UTF-8"));
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
     let text = page.text();
     // The newest first.
     let places: Vec<usize> =

@@ -44,7 +44,7 @@ fn each_kind_of_response_has_its_headers() {
     check("encoded", &gzip, 200, &[ALWAYS, OPEN, LIMITED, FINISHED, "etag content-encoding"]);
     let known = server.client.get_with("/rpc/v5/info/attest", &[("If-None-Match", "*")]);
     check("known", &known, 304, &["connection date", OPEN, LIMITED, FINISHED, "etag"]);
-    let page = "etag content-security-policy referrer-policy x-frame-options";
+    let page = "cache-control etag content-security-policy referrer-policy x-frame-options";
     check("documentation", &get("/rpc"), 200, &[ALWAYS, OPEN, FINISHED, page]);
     check("page", &get("/docs"), 200, &[ALWAYS, FINISHED, page]);
     check("redirect", &get("/rpc/v5/info/attest/"), 307, &[ALWAYS, OPEN, "location"]);

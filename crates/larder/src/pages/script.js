@@ -1,5 +1,28 @@
+// The one script of all pages. Whatever it does is a convenience: every page works without it.
 "use strict";
-(function () {
+copyButtons();
+focusBySlash();
+for (const [id, enhance] of [["find", findPackages], ["ask", askQuestion]]) {
+  const form = document.getElementById(id);
+  if (form) enhance(form);
+}
+
+// "/" goes to the search box, as on many sites; Escape leaves it.
+function focusBySlash() {
+  const box = document.getElementById("q");
+  if (!box) return;
+  document.addEventListener("keydown", function (event) {
+    const isTyping = event.target.closest("input, textarea, select, [contenteditable]");
+    if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      box.focus();
+      box.select();
+    }
+    if (event.key === "Escape" && event.target === box) box.blur();
+  });
+}
+
+function copyButtons() {
   // Without scripts, or where the clipboard is not to be had, a click selects the line.
   if (navigator.clipboard) {
     document.querySelectorAll(".copy .what").forEach(function (what) {
@@ -15,8 +38,10 @@
       what.append(button);
     });
   }
-  const form = document.getElementById("find");
-  if (!form) return;
+}
+
+// The form for packages of the start page: its results come into the page.
+function findPackages(form) {
   const note = document.getElementById("note"), names = document.getElementById("names");
   const found = document.getElementById("found"), rows = found.querySelector("tbody");
   const rowsMax = 100, suggestDelayMilliseconds = 120, rpc = form.getAttribute("action");
@@ -59,4 +84,45 @@
       note.textContent = error.message;
     }
   });
-})();
+}
+
+// The form of the page about the AUR's interface.
+function askQuestion(form) {
+  const status = document.getElementById("status");
+  const answer = document.getElementById("answer"), code = answer.firstElementChild;
+  const shownCharactersMax = 60000, rpc = form.getAttribute("action");
+  function adapt() {
+    const type = form.elements.type.value;
+    document.getElementById("by-label").style.display = type === "search" ? "" : "none";
+    form.elements.arg.required = type !== "msearch" && !(type === "search" && form.elements.by.value === "maintainer");
+  }
+  function path() {
+    const type = form.elements.type.value, argument = form.elements.arg.value, encode = encodeURIComponent;
+    if (type === "info") {
+      const names = argument.trim().split(/\s+/);
+      if (names.length > 1) return rpc + "/v5/info?" + names.map(name => "arg[]=" + encode(name)).join("&");
+    }
+    const by = type === "search" ? "by=" + form.elements.by.value + "&" : "";
+    return rpc + "/v5/" + type + "?" + by + "arg=" + encode(argument);
+  }
+  form.addEventListener("change", adapt);
+  form.addEventListener("submit", async function (event) {
+    event.preventDefault();
+    const target = path(), begun = performance.now();
+    status.textContent = "GET " + target;
+    answer.hidden = true;
+    try {
+      const response = await fetch(target), text = await response.text();
+      const milliseconds = (performance.now() - begun).toFixed(1);
+      status.textContent = "GET " + target + " → " + response.status + ", " + milliseconds + " ms, " + text.length + " characters";
+      let shown = text;
+      try { shown = JSON.stringify(JSON.parse(text), null, 1); } catch (_) { /* not JSON: shown as it came */ }
+      code.textContent = shown.length > shownCharactersMax ? shown.slice(0, shownCharactersMax) + "\n… (cut here; the answer itself is complete)" : shown;
+      answer.hidden = false;
+      answer.scrollTop = 0;
+    } catch (error) {
+      status.textContent = "GET " + target + ": " + error.message;
+    }
+  });
+  adapt();
+}
