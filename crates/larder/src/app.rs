@@ -175,6 +175,7 @@ impl App {
                 crate::mirrors::Budget {
                     memory_bytes_max: config.python.mirror_memory_bytes_max,
                     disk_bytes_max: config.python.mirror_disk_bytes_max,
+                    free_bytes_min: config.store.free_bytes_min,
                     expiry: config.python.mirror_cache_expiry,
                 },
                 Egress::new(config.egress_allow.iter().copied()),

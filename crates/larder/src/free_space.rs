@@ -3,7 +3,7 @@
 //! [`FreeSpace::look`] asks the file systems at most once a second, and only when somebody wants to write or to know.
 //! A full disk is worse than a refused write: the database could not even forget what is deleted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -80,15 +80,22 @@ impl FreeSpace {
     }
 
     fn ask(&self) -> Option<Free> {
-        let frees = self.places.iter().filter_map(|place| {
-            // An empty path is the working directory.
-            let asked = if place.as_os_str().is_empty() { ".".as_ref() } else { place.as_path() };
-            let facts = rustix::fs::statvfs(asked).ok()?;
-            let bytes = facts.f_bavail.saturating_mul(facts.f_frsize);
-            Some(Free { place: place.clone(), bytes })
-        });
+        let frees = self
+            .places
+            .iter()
+            .filter_map(|place| Some(Free { place: place.clone(), bytes: free_bytes(place)? }));
         frees.min_by_key(|free| free.bytes)
     }
+}
+
+/// What is free now on the disk of `place`, which may not exist yet, in bytes; `None` if that cannot be told. Blocks.
+pub(crate) fn free_bytes(place: &Path) -> Option<u64> {
+    place.ancestors().find_map(|place| {
+        // An empty path is the working directory.
+        let asked = if place.as_os_str().is_empty() { ".".as_ref() } else { place };
+        let facts = rustix::fs::statvfs(asked).ok()?;
+        Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+    })
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use pypi::{Page, PageForm, Stage};
 use record::{Digest, Serial};
 use tokio::sync::Semaphore;
 
-use self::disk::Disk;
+use self::disk::{Disk, Limits};
 use self::download::Downloads;
 use self::flights::Flights;
 use self::known::Subject;
@@ -46,6 +46,8 @@ pub(crate) struct Budget {
     pub(crate) memory_bytes_max: u64,
     /// Disk for pages, lists and files, in bytes.
     pub(crate) disk_bytes_max: u64,
+    /// What is left free on that disk, in bytes.
+    pub(crate) free_bytes_min: u64,
     /// How long a page is fresh if its mirror does not say.
     pub(crate) expiry: Duration,
 }
@@ -53,7 +55,7 @@ pub(crate) struct Budget {
 /// All mirrors of this process.
 pub(crate) struct Mirrors {
     budget: Budget,
-    disk: Disk,
+    disk: Arc<Disk>,
     upstream: Upstream,
     mirrors: Mutex<HashMap<String, Arc<Mirror>>>,
     pages: quick_cache::sync::Cache<Digest, Arc<Known>, KnownWeight>,
@@ -176,9 +178,15 @@ impl Mirrors {
         let finished_bytes = budget.memory_bytes_max - known_bytes;
         let items =
             |bytes: u64| usize::try_from(bytes / 16_384).unwrap_or(usize::MAX).clamp(16, 1 << 20);
+        let place = directory.to_owned();
+        let limits = Limits {
+            bytes_max: budget.disk_bytes_max,
+            free_bytes_min: budget.free_bytes_min,
+            free_bytes: Box::new(move || crate::free_space::free_bytes(&place)),
+        };
         Ok(Mirrors {
             budget,
-            disk: Disk::open(directory, budget.disk_bytes_max),
+            disk: Arc::new(Disk::open(directory, limits)),
             upstream: Upstream::new(egress)?,
             mirrors: Mutex::default(),
             pages: quick_cache::sync::Cache::with_weighter(

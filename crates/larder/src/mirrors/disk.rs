@@ -1,8 +1,13 @@
-//! [`Disk`]: the cache of mirrors on disk: pages, lists and files, with a budget, the least recently used going first.
+//! [`Disk`]: the cache of mirrors on disk: pages, lists and files, within a budget and above a floor of free space.
 //!
-//! bytes -> [`Writing`] (a temporary file) -> [`Disk::keep`] (synced, then renamed: an entry is there whole or not at
-//! all) -> [`Disk::open_entry`]. An entry is one file: a head of 4096 bytes, then the content. The head says what the
-//! content is, and has a checksum; what cannot be read back exactly as it was written counts as absent, and is removed.
+//! size -> [`Disk::begin`] (makes room) -> [`Writing`] (a temporary file) -> [`Disk::keep`] (synced, then renamed: an
+//! entry is there whole or not at all) -> [`Disk::open_entry`]. An entry is one file: a head of 4096 bytes, then the
+//! content. The head says what the content is, and has a checksum; what cannot be read back exactly as it was written
+//! counts as absent, and is removed.
+//!
+//! The budget counts every byte that takes space: entries, those that are still read after they were replaced, and those
+//! that are being written, at their full size from the beginning if it is known. What was not used for longest goes first,
+//! unless somebody reads it: that would free nothing. If nothing more can go, [`no_room`] is the answer.
 //!
 //! Nothing here is a record: the whole directory may be deleted while the server is stopped, and is filled again.
 
@@ -11,7 +16,8 @@ use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use record::Digest;
@@ -52,32 +58,123 @@ pub(super) struct Head {
     pub(super) is_verified: bool,
 }
 
+/// What the cache may take.
+pub(super) struct Limits {
+    /// For all that it has, in bytes.
+    pub(super) bytes_max: u64,
+    /// What it leaves free on its disk, in bytes.
+    pub(super) free_bytes_min: u64,
+    /// What is free on its disk now, in bytes; `None` if that cannot be told. It may block.
+    pub(super) free_bytes: Box<dyn Fn() -> Option<u64> + Send + Sync>,
+}
+
 /// The cache.
 pub(super) struct Disk {
     directory: PathBuf,
-    bytes_max: u64,
+    limits: Limits,
+    taken: Arc<Taken>,
     index: Mutex<Index>,
+    /// One at a time makes room: two would count the same bytes as free.
+    making_room: Mutex<()>,
+}
+
+/// What the cache takes.
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: AtomicU64,
+    /// Of these, what has been promised to files and not been written yet.
+    unwritten: AtomicU64,
+}
+
+/// The space of one file. It is free again when the last owner drops it: the index, the writer, and everybody who has the
+/// file open.
+#[derive(Debug)]
+struct Space {
+    taken: Arc<Taken>,
+    bytes: AtomicU64,
+    unwritten: AtomicU64,
 }
 
 /// What is there, by key and by time of use.
 #[derive(Default)]
 struct Index {
-    bytes: u64,
     clock: u64,
     entries: HashMap<Key, Held>,
     by_use: BTreeMap<u64, Key>,
 }
 
 struct Held {
-    bytes: u64,
+    space: Arc<Space>,
     used: u64,
     /// When the time of use was last written to disk.
     noted_at: SystemTime,
 }
 
+/// The open file of an entry. While it is open, its space counts as taken.
+#[derive(Debug)]
+pub(crate) struct EntryFile {
+    file: File,
+    _space: Arc<Space>,
+}
+
 /// An entry that is being written. Dropping it leaves nothing.
 pub(super) struct Writing {
+    disk: Arc<Disk>,
     file: NamedTempFile,
+    written: u64,
+    space: Arc<Space>,
+}
+
+/// There is no room for something. The cache of pages goes on in memory, files are asked for again.
+pub(super) fn no_room(text: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, text.into())
+}
+
+impl Space {
+    fn of(taken: &Arc<Taken>) -> Arc<Space> {
+        let (bytes, unwritten) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Space { taken: taken.clone(), bytes, unwritten })
+    }
+
+    /// Space for what is there.
+    fn held(taken: &Arc<Taken>, bytes: u64) -> Arc<Space> {
+        let space = Space::of(taken);
+        space.promise(bytes);
+        space.wrote(bytes);
+        space
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    fn promise(&self, bytes: u64) {
+        for count in [&self.taken.bytes, &self.taken.unwritten, &self.bytes, &self.unwritten] {
+            count.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// Only one writes: nobody else changes what is unwritten.
+    fn wrote(&self, bytes: u64) {
+        let bytes = bytes.min(self.unwritten.load(Relaxed));
+        self.unwritten.fetch_sub(bytes, Relaxed);
+        self.taken.unwritten.fetch_sub(bytes, Relaxed);
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        self.taken.bytes.fetch_sub(self.bytes(), Relaxed);
+        self.taken.unwritten.fetch_sub(self.unwritten.load(Relaxed), Relaxed);
+    }
+}
+
+impl std::ops::Deref for EntryFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
 }
 
 impl Index {
@@ -90,27 +187,37 @@ impl Index {
         Some(held)
     }
 
-    fn insert(&mut self, key: Key, bytes: u64, noted_at: SystemTime) {
+    fn insert(&mut self, key: Key, space: Arc<Space>, noted_at: SystemTime) {
         self.remove(&key);
         self.clock += 1;
-        self.bytes += bytes;
-        self.entries.insert(key, Held { bytes, used: self.clock, noted_at });
+        self.entries.insert(key, Held { space, used: self.clock, noted_at });
         self.by_use.insert(self.clock, key);
     }
 
     fn remove(&mut self, key: &Key) {
         if let Some(held) = self.entries.remove(key) {
-            self.bytes -= held.bytes;
             self.by_use.remove(&held.used);
         }
+    }
+
+    /// The entries that nobody reads, the least recently used first.
+    fn idle(&self) -> impl Iterator<Item = (&Key, &Held)> {
+        let held = self.by_use.values().filter_map(|key| Some((key, self.entries.get(key)?)));
+        held.filter(|(_, held)| Arc::strong_count(&held.space) == 1)
     }
 }
 
 impl Disk {
     /// Opens the cache in `directory`, which is made when something is first written. Files of interrupted downloads
     /// are removed.
-    pub(super) fn open(directory: &Path, bytes_max: u64) -> Disk {
-        let disk = Disk { directory: directory.to_owned(), bytes_max, index: Mutex::default() };
+    pub(super) fn open(directory: &Path, limits: Limits) -> Disk {
+        let disk = Disk {
+            directory: directory.to_owned(),
+            limits,
+            taken: Arc::default(),
+            index: Mutex::default(),
+            making_room: Mutex::default(),
+        };
         _ = fs::remove_dir_all(disk.directory.join("tmp"));
         let mut found: Vec<(SystemTime, Key, u64)> = Vec::new();
         for part in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -124,21 +231,22 @@ impl Disk {
         {
             let mut index = disk.index();
             for (used_at, key, bytes) in found {
-                index.insert(key, bytes, used_at);
+                index.insert(key, Space::held(&disk.taken, bytes), used_at);
             }
         }
-        disk.evict();
+        let surplus = disk.bytes().saturating_sub(disk.limits.bytes_max);
+        disk.evict(surplus);
         disk
     }
 
-    /// Bytes that the cache takes.
+    /// Bytes that the cache takes, those that are promised to unfinished files among them.
     pub(super) fn bytes(&self) -> u64 {
-        self.index().bytes
+        self.taken.bytes.load(Relaxed)
     }
 
     /// Largest content that may be kept: one entry never drives out all the others.
     pub(super) fn entry_bytes_max(&self) -> u64 {
-        self.bytes_max / 2
+        self.limits.bytes_max / 2
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
@@ -151,16 +259,16 @@ impl Disk {
     }
 
     /// The entry's head, and its file. Blocks.
-    pub(super) fn open_entry(&self, key: &Key) -> Option<(Head, File)> {
+    pub(super) fn open_entry(&self, key: &Key) -> Option<(Head, EntryFile)> {
         let now = SystemTime::now();
-        let is_due = {
+        let (is_due, space) = {
             let mut index = self.index();
             let held = index.touch(key)?;
             let is_due = now.duration_since(held.noted_at).is_ok_and(|age| age >= USED_EVERY);
             if is_due {
                 held.noted_at = now;
             }
-            is_due
+            (is_due, held.space.clone())
         };
         let read = || -> io::Result<(Head, File)> {
             let file = File::open(self.path(key))?;
@@ -176,7 +284,7 @@ impl Disk {
                 if is_due {
                     _ = file.set_modified(now);
                 }
-                Some((head, file))
+                Some((head, EntryFile { file, _space: space }))
             }
             Err(error) => {
                 tracing::warn!(path = %self.path(key).display(), %error, "an entry of the mirrors' cache is unusable: removed");
@@ -199,24 +307,27 @@ impl Disk {
         None
     }
 
-    /// A new entry. Blocks.
+    /// A new entry, whose content has so many bytes, or more. Blocks.
     ///
     /// # Errors
-    /// If the directory cannot be written.
-    pub(super) fn begin(&self) -> io::Result<Writing> {
+    /// [`no_room`], or if the directory cannot be written.
+    pub(super) fn begin(self: &Arc<Disk>, size_bytes: u64) -> io::Result<Writing> {
+        let bytes = HEAD_BYTES.saturating_add(size_bytes);
+        let space = Space::of(&self.taken);
+        self.promise(&space, bytes)?;
         let directory = self.directory.join("tmp");
         fs::create_dir_all(&directory)?;
         let mut file = NamedTempFile::new_in(&directory)?;
         file.seek(SeekFrom::Start(HEAD_BYTES))?;
-        Ok(Writing { file })
+        Ok(Writing { disk: self.clone(), file, written: 0, space })
     }
 
     /// Writes an entry whole. Blocks.
     ///
     /// # Errors
-    /// If it cannot be written.
-    pub(super) fn write(&self, key: Key, head: &Head, content: &[u8]) -> io::Result<()> {
-        let mut writing = self.begin()?;
+    /// [`no_room`], or if it cannot be written.
+    pub(super) fn write(self: &Arc<Disk>, key: Key, head: &Head, content: &[u8]) -> io::Result<()> {
+        let mut writing = self.begin(content.len() as u64)?;
         writing.append(content)?;
         self.keep(writing, key, head)
     }
@@ -233,9 +344,11 @@ impl Disk {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        writing.file.persist(&path).map_err(|error| error.error)?;
-        self.index().insert(key, HEAD_BYTES + head.size_bytes, SystemTime::now());
-        self.evict();
+        let Writing { file, space, .. } = writing;
+        let mut index = self.index();
+        file.persist(&path).map_err(|error| error.error)?;
+        space.wrote(HEAD_BYTES);
+        index.insert(key, space, SystemTime::now());
         Ok(())
     }
 
@@ -254,45 +367,91 @@ impl Disk {
 
     /// Removes an entry. Blocks.
     pub(super) fn remove(&self, key: &Key) {
-        self.index().remove(key);
+        let mut index = self.index();
+        index.remove(key);
         _ = fs::remove_file(self.path(key));
     }
 
-    /// Removes what was not used for longest, until the rest is within the budget. Who reads such a file meanwhile
-    /// reads it to its end.
-    fn evict(&self) {
-        loop {
-            let key = {
-                let mut index = self.index();
-                if index.bytes <= self.bytes_max {
-                    return;
-                }
-                let Some((_, key)) = index.by_use.pop_first() else { return };
-                if let Some(held) = index.entries.remove(&key) {
-                    index.bytes -= held.bytes;
-                }
-                key
-            };
-            _ = fs::remove_file(self.path(&key));
+    /// Makes room for so many bytes more in this space.
+    fn promise(&self, space: &Space, bytes: u64) -> io::Result<()> {
+        let _turn = self.making_room.lock().unwrap_or_else(PoisonError::into_inner);
+        let Limits { bytes_max, free_bytes_min, free_bytes } = &self.limits;
+        let over_budget = self.bytes().saturating_add(bytes).saturating_sub(*bytes_max);
+        let free = (*free_bytes_min > 0).then(free_bytes).flatten();
+        // Bytes that others were promised are free only until they come.
+        let needed =
+            free_bytes_min.saturating_add(self.taken.unwritten.load(Relaxed)).saturating_add(bytes);
+        let below_floor = free.map_or(0, |free| needed.saturating_sub(free));
+        let surplus = over_budget.max(below_floor);
+        if surplus == 0 || self.evict(surplus) {
+            space.promise(bytes);
+            return Ok(());
         }
+        // If everything together would not be enough, it stays: at least it can be served.
+        Err(no_room(match free {
+            Some(free) if below_floor > over_budget => format!(
+                "its disk has {free} bytes free; {bytes} more would leave less than {free_bytes_min} \
+                 (`store.free_bytes_min`)"
+            ),
+            _ => format!(
+                "{bytes} bytes more do not go into {bytes_max} (`python.mirror_disk_bytes_max`) \
+                 beside what is read and written now"
+            ),
+        }))
+    }
+
+    /// Removes what was not used for longest and is not read, until so many bytes are free; nothing if there are not as
+    /// many. Says whether they are free now. Blocks.
+    fn evict(&self, bytes: u64) -> bool {
+        let mut index = self.index();
+        let (mut keys, mut freed) = (Vec::new(), 0);
+        for (key, held) in index.idle() {
+            if freed >= bytes {
+                break;
+            }
+            freed += held.space.bytes();
+            keys.push(*key);
+        }
+        if freed < bytes {
+            return false;
+        }
+        for key in keys {
+            _ = fs::remove_file(self.path(&key));
+            index.remove(&key);
+        }
+        true
     }
 }
 
 impl Writing {
+    /// Sees to it that the content may have so many bytes. Blocks.
+    ///
+    /// # Errors
+    /// [`no_room`].
+    pub(super) fn reserve(&mut self, size_bytes: u64) -> io::Result<()> {
+        let more = HEAD_BYTES.saturating_add(size_bytes).saturating_sub(self.space.bytes());
+        if more > 0 { self.disk.promise(&self.space, more) } else { Ok(()) }
+    }
+
     /// Appends to the content. Blocks.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// [`no_room`], or if it cannot be written.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
+        let length = bytes.len() as u64;
+        self.reserve(self.written + length)?;
+        self.file.write_all(bytes)?;
+        self.written += length;
+        self.space.wrote(length);
+        Ok(())
     }
 
     /// The file, to read while it is written.
     ///
     /// # Errors
     /// If it cannot be opened.
-    pub(super) fn reader(&self) -> io::Result<File> {
-        self.file.reopen()
+    pub(super) fn reader(&self) -> io::Result<EntryFile> {
+        Ok(EntryFile { file: self.file.reopen()?, _space: self.space.clone() })
     }
 }
 
@@ -339,19 +498,24 @@ mod tests {
         }
     }
 
-    fn write(disk: &Disk, name: &str, content: &[u8]) {
+    fn open(directory: &Path, bytes_max: u64) -> Arc<Disk> {
+        let limits = Limits { bytes_max, free_bytes_min: 0, free_bytes: Box::new(|| None) };
+        Arc::new(Disk::open(directory, limits))
+    }
+
+    fn write(disk: &Arc<Disk>, name: &str, content: &[u8]) {
         disk.write(key(name), &head(name, content), content).expect("a disk");
     }
 
     #[test]
     fn entries_survive_a_restart() {
         let directory = tempfile::tempdir().expect("a directory");
-        let disk = Disk::open(directory.path(), 1 << 20);
+        let disk = open(directory.path(), 1 << 20);
         assert!(disk.content(&key("a")).is_none(), "nothing is there yet");
         write(&disk, "a", b"one");
         write(&disk, "a", b"two");
         drop(disk);
-        let disk = Disk::open(directory.path(), 1 << 20);
+        let disk = open(directory.path(), 1 << 20);
         assert_eq!(disk.content(&key("a")), Some((head("a", b"two"), b"two".to_vec())));
         assert_eq!(disk.bytes(), HEAD_BYTES + 3);
         let confirmed = Head { confirmed_at: 2, ..head("a", b"two") };
@@ -362,12 +526,12 @@ mod tests {
     #[test]
     fn what_was_not_finished_is_not_there() {
         let directory = tempfile::tempdir().expect("a directory");
-        let disk = Disk::open(directory.path(), 1 << 20);
-        let mut writing = disk.begin().expect("a disk");
+        let disk = open(directory.path(), 1 << 20);
+        let mut writing = disk.begin(0).expect("a disk");
         writing.append(b"half").expect("a disk");
         // As after a kill: nobody removes the temporary file.
         std::mem::forget(writing);
-        let disk = Disk::open(directory.path(), 1 << 20);
+        let disk = open(directory.path(), 1 << 20);
         assert_eq!(disk.bytes(), 0);
         assert!(!directory.path().join("tmp").exists(), "it is removed");
     }
@@ -376,7 +540,7 @@ mod tests {
     fn damage_counts_as_absence() {
         let directory = tempfile::tempdir().expect("a directory");
         for damage in ["cut", "head", "content"] {
-            let disk = Disk::open(directory.path(), 1 << 20);
+            let disk = open(directory.path(), 1 << 20);
             write(&disk, "a", b"content");
             let file = File::options().write(true).open(disk.path(&key("a"))).expect("the entry");
             match damage {
@@ -393,7 +557,7 @@ mod tests {
     #[test]
     fn what_was_not_used_for_longest_goes_first() {
         let directory = tempfile::tempdir().expect("a directory");
-        let disk = Disk::open(directory.path(), 3 * (HEAD_BYTES + 10));
+        let disk = open(directory.path(), 3 * (HEAD_BYTES + 10));
         for name in ["a", "b", "c"] {
             write(&disk, name, &[7; 10]);
         }
@@ -407,5 +571,68 @@ mod tests {
             4 + 1,
             "tmp, and a directory each; `b`'s is empty"
         );
+    }
+
+    #[test]
+    fn what_is_being_written_counts_at_its_full_size() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = open(directory.path(), 3 * (HEAD_BYTES + 10));
+        write(&disk, "a", &[7; 10]);
+        write(&disk, "b", &[7; 10]);
+        let first = disk.begin(10).expect("room");
+        assert_eq!(disk.bytes(), 3 * (HEAD_BYTES + 10), "nothing of it is written yet");
+        let second = disk.begin(10).expect("room instead of `a`");
+        assert!(disk.open_entry(&key("a")).is_none());
+        let (_, read) = disk.open_entry(&key("b")).expect("an entry");
+        let refused = disk.begin(10).map(|_| ()).expect_err("only what is in use is left");
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        assert!(refused.to_string().contains("mirror_disk_bytes_max"), "{refused}");
+        drop(read);
+        let mut third = disk.begin(0).expect("room instead of `b`");
+        assert_eq!(disk.bytes(), 2 * (HEAD_BYTES + 10) + HEAD_BYTES);
+        third.append(&[7; 10]).expect("room, as it was needed");
+        third.append(&[7; 1]).expect_err("it has a byte more than there is room for");
+        drop((first, second, third));
+        assert_eq!(disk.bytes(), 0);
+        assert_eq!(disk.taken.unwritten.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn what_is_read_takes_space_after_it_was_replaced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = open(directory.path(), 1 << 20);
+        write(&disk, "a", &[7; 10]);
+        let (_, read) = disk.open_entry(&key("a")).expect("an entry");
+        write(&disk, "a", &[8; 20]);
+        assert_eq!(disk.bytes(), 2 * HEAD_BYTES + 30);
+        drop(read);
+        assert_eq!(disk.bytes(), HEAD_BYTES + 20);
+    }
+
+    #[test]
+    fn the_floor_of_free_space_is_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let free = Arc::new(AtomicU64::new(1_000_000));
+        let asked = free.clone();
+        let limits = Limits {
+            bytes_max: 1 << 30,
+            free_bytes_min: 900_000,
+            free_bytes: Box::new(move || Some(asked.load(Relaxed))),
+        };
+        let disk = Arc::new(Disk::open(directory.path(), limits));
+        write(&disk, "a", &[7; 10_000]);
+        write(&disk, "b", &[7; 10_000]);
+        let promised = disk.begin(80_000).expect("room above the floor");
+        // What was promised before is not there for others, although it is not written yet.
+        drop(disk.begin(20_000).expect("room, as `a` goes"));
+        assert!(disk.open_entry(&key("a")).is_none());
+        assert!(disk.open_entry(&key("b")).is_some());
+        let refused = disk.begin(200_000).map(|_| ()).expect_err("`b` alone is not enough");
+        assert!(refused.to_string().contains("free_bytes_min"), "{refused}");
+        assert!(disk.open_entry(&key("b")).is_some(), "so it stays");
+        drop(promised);
+        free.store(0, Relaxed);
+        assert!(disk.begin(0).is_err(), "others have filled the disk");
+        assert!(disk.open_entry(&key("b")).is_some());
     }
 }

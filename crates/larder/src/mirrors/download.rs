@@ -5,7 +5,6 @@
 //! checked, its last byte is held back: no client gets a whole file that is not the right one.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex};
@@ -21,7 +20,7 @@ use reqwest::Url;
 use sha2::digest::DynDigest;
 use tokio::sync::{Semaphore, watch};
 
-use super::disk::{HEAD_BYTES, Head, Key, Writing};
+use super::disk::{EntryFile, HEAD_BYTES, Head, Key, Writing};
 use super::known::Subject;
 use super::upstream::{Trouble, chunk};
 use super::{Mirror, Mirrors, lock, milliseconds};
@@ -53,7 +52,7 @@ struct Download {
 #[derive(Clone, Debug)]
 struct Progress {
     /// Where the bytes are, as soon as there are any.
-    file: Option<Arc<File>>,
+    file: Option<Arc<EntryFile>>,
     written: u64,
     total: Option<u64>,
     state: State,
@@ -97,7 +96,7 @@ pub(crate) struct MirroredFile {
 /// Where a file's bytes come from.
 pub(crate) enum Body {
     /// They are all on disk.
-    Held(Arc<File>),
+    Held(Arc<EntryFile>),
     /// They arrive.
     Arriving(Arriving),
     /// Nobody has asked for them yet: for HEAD, if upstream's page says everything.
@@ -327,6 +326,24 @@ impl Mirrors {
         progress: &watch::Sender<Progress>,
     ) -> Result<(), Trouble> {
         let _place = self.downloads.places.acquire().await.map_err(|_| lost())?;
+        let bytes_max = self.disk.entry_bytes_max();
+        let too_large = || {
+            Trouble::new(format!(
+                "the file has more than {bytes_max} bytes, half of python.mirror_disk_bytes_max"
+            ))
+        };
+        let is_too_large = |size: Option<u64>| size.is_some_and(|size| size > bytes_max);
+        if is_too_large(order.size_bytes) {
+            return Err(too_large());
+        }
+        // Upstream is not asked for what there is no room for.
+        let (disk, size_bytes) = (self.disk.clone(), order.size_bytes.unwrap_or(0));
+        let begun = blocking(move || {
+            let writing = disk.begin(size_bytes)?;
+            let reader = writing.reader()?;
+            Ok((writing, reader))
+        });
+        let (mut writing, reader) = begun.await?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         self.counters.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -347,22 +364,12 @@ impl Mirrors {
             )));
         }
         let total = order.size_bytes.or(declared);
-        let bytes_max = self.disk.entry_bytes_max();
-        let too_large = || {
-            Trouble::new(format!(
-                "the file has more than {bytes_max} bytes, half of python.mirror_disk_bytes_max"
-            ))
-        };
-        if total.is_some_and(|total| total > bytes_max) {
+        if is_too_large(total) {
             return Err(too_large());
         }
-        let mirrors = self.clone();
-        let begun = blocking(move || {
-            let writing = mirrors.disk.begin()?;
-            let reader = writing.reader()?;
-            Ok((writing, reader))
-        });
-        let (writing, reader) = begun.await?;
+        if let Some(total) = total {
+            writing = blocking(move || writing.reserve(total).map(|()| writing)).await?;
+        }
         let (extra, expected) = match (order.sha256(), order.check()) {
             (None, Some((digest, digits))) => (Some(digest), Some(digits)),
             _ => (None, None),
@@ -494,8 +501,12 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Trouble> {
     let done = tokio::task::spawn_blocking(work).await.map_err(|_| lost())?;
-    done.map_err(|error| {
-        Trouble::new(format!("the cache of the mirrors cannot be written: {error}"))
+    done.map_err(|error| match error.kind() {
+        // Also if a disk was full before its floor was known.
+        io::ErrorKind::StorageFull => {
+            Trouble::busy(format!("the cache of the mirrors has no room: {error}"))
+        }
+        _ => Trouble::new(format!("the cache of the mirrors cannot be written: {error}")),
     })
 }
 
@@ -519,7 +530,7 @@ impl Arriving {
         &mut self,
         at: u64,
         end: Option<u64>,
-    ) -> Result<Option<(Arc<File>, u64)>, Trouble> {
+    ) -> Result<Option<(Arc<EntryFile>, u64)>, Trouble> {
         let reached = |it: &Progress| match &it.state {
             State::Whole(_) => end.map_or(it.written, |end| end.min(it.written)),
             // The last byte is sent when all of them are known to be right.
@@ -584,8 +595,16 @@ mod tests {
 
     #[test]
     fn the_last_byte_waits_for_the_check() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let limits = super::super::disk::Limits {
+            bytes_max: 1 << 20,
+            free_bytes_min: 0,
+            free_bytes: Box::new(|| None),
+        };
+        let disk = Arc::new(super::super::disk::Disk::open(directory.path(), limits));
+        let writing = disk.begin(10).expect("a disk");
         let (sender, progress) = watch::channel(Progress {
-            file: Some(Arc::new(tempfile::tempfile().expect("a file"))),
+            file: Some(Arc::new(writing.reader().expect("a file"))),
             written: 10,
             total: Some(10),
             state: State::Arriving,

@@ -473,32 +473,111 @@ fn an_older_state_of_upstream_is_not_taken() {
     assert_eq!(name(), "foo-0.1.tar.gz");
 }
 
-#[test]
-fn the_cache_survives_a_restart_without_its_upstream() {
-    let upstream = upstream_of(b"content");
-    let start_in = |directory: Arc<TempDir>| {
-        let server = TestServer::start_in(directory, |config, _| {
-            config.aur.enabled = false;
-            allow_this_machine(config);
-        });
-        server.wait_until_ready();
-        server
-    };
-    let server = start_in(Arc::new(tempfile::tempdir().expect("a directory")));
+/// A server on this directory that may ask this machine.
+fn start_in(directory: Arc<TempDir>, configure: impl FnOnce(&mut Config)) -> TestServer {
+    let server = TestServer::start_in(directory, |config, _| {
+        config.aur.enabled = false;
+        allow_this_machine(config);
+        configure(config);
+    });
+    server.wait_until_ready();
+    server
+}
+
+/// A server with the mirror `root/pypi`, which has the page and the wheel of `foo`.
+fn start_with_root_pypi(upstream: &Upstream) -> TestServer {
+    let server = start_in(Arc::new(tempfile::tempdir().expect("a directory")), |_| ());
     let config = json!({"type": "mirror", "mirror_url": upstream.url("/simple/")}).to_string();
     let made = server.client.send("PUT", "/root/pypi", &[ROOT], config.as_bytes());
     assert_eq!(made.status, 200, "{}", made.text());
-    let target = format!("/root/pypi/+upstream/{}/files/{WHEEL}", upstream.host());
     assert_eq!(json_page(server.client, "root/pypi", "foo").status, 200);
-    assert_eq!(server.get(&target).text(), "content");
-    let directory = server.stop();
+    assert_eq!(server.get(&root_place_of(upstream, WHEEL)).text(), "content");
+    server
+}
+
+fn root_place_of(upstream: &Upstream, filename: &str) -> String {
+    format!("/root/pypi/+upstream/{}/files/{filename}", upstream.host())
+}
+
+#[test]
+fn nothing_is_downloaded_onto_a_full_disk() {
+    let upstream = upstream_of(b"content");
+    let directory = start_with_root_pypi(&upstream).stop();
+    let more = "foo-2.0.tar.gz";
+    let files = [file(&upstream, WHEEL, b"content"), file(&upstream, more, b"more")];
+    upstream.offer("/simple/foo/", page("foo", json!(files)));
+    upstream.offer(&format!("/files/{more}"), Offer::file("more"));
+    let server = start_in(directory, |config| config.store.free_bytes_min = u64::MAX);
+    // Pages are in memory, and what is there stays.
+    let page = json_page(server.client, "root/pypi", "foo");
+    assert_eq!(page.json()["files"][1]["filename"], more);
+    assert_eq!(server.get(&root_place_of(&upstream, WHEEL)).text(), "content");
+    let refused = server.get(&root_place_of(&upstream, more));
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.text().contains("free_bytes_min"), "{}", refused.text());
+    assert!(refused.find("retry-after").is_some(), "{:?}", refused.headers);
+    assert_eq!(upstream.count(&format!("/files/{more}")), 0, "upstream is not even asked");
+    let server = start_in(server.stop(), |_| ());
+    assert_eq!(server.get(&root_place_of(&upstream, more)).text(), "more");
+}
+
+#[test]
+fn downloads_count_while_they_are_written() {
+    let content = vec![7; 400 << 10];
+    let upstream = upstream_of(b"content");
+    let names = ["foo-1.tar.gz", "foo-2.tar.gz", "foo-3.tar.gz"];
+    let files: Vec<Value> = names.iter().map(|name| file(&upstream, name, &content)).collect();
+    upstream.offer("/simple/foo/", page("foo", json!(files)));
+    for name in names {
+        let path = format!("/files/{name}");
+        upstream.offer(&path, Offer::file(content.clone()).held_after(100));
+        upstream.hold(&path);
+    }
+    let index = Index::start_with(|config| {
+        allow_this_machine(config);
+        config.python.mirror_disk_bytes_max = 1 << 20;
+    });
+    mirror(&index, &upstream, json!({}));
+    let client = index.client();
+    let get = |name: &str| {
+        let target = place_of(&upstream, name);
+        std::thread::spawn(move || client.get(&target))
+    };
+    let first = [get(names[0]), get(names[1])];
+    for name in &names[..2] {
+        upstream.wait_for(&format!("/files/{name}"), 1);
+    }
+    assert!(index.server.metric("larder_mirror_disk_bytes") >= (800 << 10) as f64);
+    // Of both, upstream has sent 100 bytes: they are promised their space all the same.
+    let refused = client.get(&place_of(&upstream, names[2]));
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.text().contains("mirror_disk_bytes_max"), "{}", refused.text());
+    for name in names {
+        upstream.release(&format!("/files/{name}"));
+    }
+    for download in first {
+        assert!(download.join().expect("an answer").body == content);
+    }
+    // Readers may still have the files of the first two open for a moment.
+    wait_until("the third instead of one that nobody reads", || {
+        let answer = client.get(&place_of(&upstream, names[2]));
+        answer.status == 200 && answer.body == content
+    });
+    assert!(index.server.metric("larder_mirror_disk_bytes") <= (1 << 20) as f64);
+}
+
+#[test]
+fn the_cache_survives_a_restart_without_its_upstream() {
+    let upstream = upstream_of(b"content");
+    let target = root_place_of(&upstream, WHEEL);
+    let directory = start_with_root_pypi(&upstream).stop();
 
     upstream.break_with(Some(500));
     // As a kill leaves it: a file that was not finished.
     let unfinished = directory.path().join("data/mirrors/tmp");
     std::fs::create_dir_all(&unfinished).expect("a directory");
     std::fs::write(unfinished.join("half"), "half").expect("a file");
-    let server = start_in(directory);
+    let server = start_in(directory, |_| ());
     assert!(!unfinished.join("half").exists());
     let page = json_page(server.client, "root/pypi", "foo");
     assert_eq!((page.status, &page.json()["files"][0]["filename"]), (200, &json!(WHEEL)));
