@@ -133,28 +133,60 @@ impl UpstreamPage {
 
     /// About how much memory it takes, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-        let file = |file: &UpstreamFile| {
-            let hashes: usize =
-                file.hashes.iter().map(|(name, hex)| name.len() + hex.len() + 48).sum();
-            let optional = length(&file.upload_time)
-                + length(&file.requires_python)
-                + length(&file.yanked)
-                + length(&file.provenance);
-            let metadata = if file.core_metadata.is_some() { 64 } else { 0 };
-            size_of::<UpstreamFile>()
-                + file.filename.len()
-                + file.url.len()
-                + hashes
-                + optional
-                + metadata
-        };
         let versions: usize = self.versions.iter().map(|version| version.len() + 16).sum();
-        (256 + versions + self.files.iter().map(file).sum::<usize>()) as u64
+        let files: usize = self.files.iter().map(UpstreamFile::memory_bytes).sum();
+        (256 + versions + files) as u64
+    }
+}
+
+/// The files of a page while it is read.
+#[derive(Default)]
+struct Files {
+    files: Vec<UpstreamFile>,
+    memory_bytes: usize,
+}
+
+impl Files {
+    /// What the files of a page may take: relative URLs on a page with a long URL of its own become many times as long.
+    const MEMORY_BYTES_MAX: usize = 128 << 20;
+
+    fn extend(&mut self, file: Option<UpstreamFile>) {
+        let Some(file) = file else { return };
+        self.memory_bytes += file.memory_bytes();
+        if self.memory_bytes <= Files::MEMORY_BYTES_MAX {
+            self.files.push(file);
+        }
+    }
+
+    fn all(self) -> Result<Vec<UpstreamFile>, PageError> {
+        match self.memory_bytes <= Files::MEMORY_BYTES_MAX {
+            true => Ok(self.files),
+            false => Err(PageError(format!(
+                "its files take {} bytes of memory; at most {} were expected",
+                self.memory_bytes,
+                Files::MEMORY_BYTES_MAX
+            ))),
+        }
     }
 }
 
 impl UpstreamFile {
+    fn memory_bytes(&self) -> usize {
+        let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        let hashes: usize = self.hashes.iter().map(|(name, hex)| name.len() + hex.len() + 48).sum();
+        let optional = length(&self.upload_time)
+            + length(&self.requires_python)
+            + length(&self.yanked)
+            + length(&self.provenance);
+        let metadata = if self.core_metadata.is_some() { 64 } else { 0 };
+        size_of::<UpstreamFile>()
+            + self.filename.len()
+            + self.url.len()
+            + hashes
+            + optional
+            + metadata
+    }
+
     /// The SHA-256, if upstream names a valid one.
     pub fn sha256(&self) -> Option<&str> {
         self.hash("sha256", 64)

@@ -6,7 +6,7 @@ use html5gum::{DefaultEmitter, HtmlString, Spanned, Token, Tokenizer};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::{CoreMetadata, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal};
+use super::{CoreMetadata, Files, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal};
 use crate::{StatusMarker, check_segment};
 
 /// One link.
@@ -106,7 +106,7 @@ fn finish(head: &mut Head, open: &mut Option<Anchor>, take: &mut dyn FnMut(&Head
 }
 
 pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
-    let mut files = Vec::new();
+    let mut files = Files::default();
     let head = each_anchor(body, &mut |head, anchor| {
         let own = head.base.as_ref().and_then(|text| base.join(text).ok());
         files.extend(file(&anchor, own.as_ref().unwrap_or(base)));
@@ -114,7 +114,7 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
     let status = head
         .status
         .and_then(|text| Some((StatusMarker::parse(&text)?, head.reason.map(Into::into))));
-    Ok(UpstreamPage { status, versions: Vec::new(), files })
+    Ok(UpstreamPage { status, versions: Vec::new(), files: files.all()? })
 }
 
 fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {

@@ -3,13 +3,15 @@
 //! What upstream says in a form that no reader of ours would understand counts as not said.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::{CoreMetadata, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal};
+use super::{CoreMetadata, Files, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal};
 use crate::{StatusMarker, check_segment};
 
 #[derive(Deserialize, Serialize)]
@@ -18,9 +20,9 @@ struct WirePage<'text> {
     meta: Meta<'text>,
     #[serde(rename = "project-status", borrow, default, skip_serializing_if = "Option::is_none")]
     status: Option<WireStatus<'text>>,
-    #[serde(default)]
-    versions: Vec<Value>,
-    #[serde(borrow)]
+    #[serde(default, deserialize_with = "bounded")]
+    versions: Vec<Flat<0>>,
+    #[serde(borrow, deserialize_with = "bounded")]
     files: Vec<WireFile<'text>>,
 }
 
@@ -45,24 +47,121 @@ struct WireFile<'text> {
     filename: Cow<'text, str>,
     #[serde(borrow)]
     url: Cow<'text, str>,
-    #[serde(borrow, default)]
-    hashes: BTreeMap<Cow<'text, str>, Value>,
-    #[serde(rename = "requires-python", default, skip_serializing_if = "Value::is_null")]
-    requires_python: Value,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    size: Value,
-    #[serde(rename = "upload-time", default, skip_serializing_if = "Value::is_null")]
-    upload_time: Value,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    yanked: Value,
-    #[serde(rename = "core-metadata", default, skip_serializing_if = "Value::is_null")]
-    core_metadata: Value,
+    #[serde(default)]
+    hashes: Flat<16>,
+    #[serde(rename = "requires-python", default, skip_serializing_if = "Flat::is_null")]
+    requires_python: Flat<0>,
+    #[serde(default, skip_serializing_if = "Flat::is_null")]
+    size: Flat<0>,
+    #[serde(rename = "upload-time", default, skip_serializing_if = "Flat::is_null")]
+    upload_time: Flat<0>,
+    #[serde(default, skip_serializing_if = "Flat::is_null")]
+    yanked: Flat<0>,
+    #[serde(rename = "core-metadata", default, skip_serializing_if = "Flat::is_null")]
+    core_metadata: Flat<16>,
     #[serde(rename = "dist-info-metadata", default, skip_serializing)]
-    older_metadata: Value,
+    older_metadata: Flat<16>,
     #[serde(rename = "data-dist-info-metadata", default, skip_serializing)]
-    oldest_metadata: Value,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    provenance: Value,
+    oldest_metadata: Flat<16>,
+    #[serde(default, skip_serializing_if = "Flat::is_null")]
+    provenance: Flat<0>,
+}
+
+/// Most files, and most versions, of a page.
+const ITEMS_MAX: usize = 200_000;
+
+/// What has no lists in it and no depth, and objects of at most so many members: the rest is not kept while it is read, so
+/// that a page takes little more memory than the texts in it.
+#[derive(Default, Serialize)]
+#[serde(transparent)]
+struct Flat<const MEMBERS: usize>(Value);
+
+impl<const MEMBERS: usize> Flat<MEMBERS> {
+    fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl<'text, const MEMBERS: usize> Deserialize<'text> for Flat<MEMBERS> {
+    fn deserialize<D: Deserializer<'text>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(FlatVisitor::<MEMBERS>).map(Flat)
+    }
+}
+
+struct FlatVisitor<const MEMBERS: usize>;
+
+impl<'text, const MEMBERS: usize> Visitor<'text> for FlatVisitor<MEMBERS> {
+    type Value = Value;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Value, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+
+    fn visit_map<A: MapAccess<'text>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut kept = Map::new();
+        while kept.len() < MEMBERS
+            && let Some((name, value)) = members.next_entry::<String, Flat<0>>()?
+        {
+            kept.insert(name, value.0);
+        }
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(if MEMBERS == 0 { Value::Null } else { kept.into() })
+    }
+}
+
+/// A list of at most [`ITEMS_MAX`].
+fn bounded<'text, D: Deserializer<'text>, T: Deserialize<'text>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Items<T>(PhantomData<T>);
+    impl<'text, T: Deserialize<'text>> Visitor<'text> for Items<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(out, "a list of at most {ITEMS_MAX}")
+        }
+
+        fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if all.len() == ITEMS_MAX {
+                    return Err(A::Error::invalid_length(ITEMS_MAX + 1, &self));
+                }
+                all.push(item);
+            }
+            Ok(all)
+        }
+    }
+    from.deserialize_seq(Items(PhantomData))
 }
 
 impl Meta<'_> {
@@ -86,42 +185,49 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
         let marker = StatusMarker::parse(&it.status)?;
         Some((marker, it.reason.map(|reason| reason.into())))
     });
-    let text = |value: Value| value.as_str().map(Into::into);
+    let text = |value: Flat<0>| value.0.as_str().map(Into::into);
+    let mut files = Files::default();
+    for wire in page.files {
+        files.extend(file(wire, base));
+    }
     Ok(UpstreamPage {
         status,
         versions: page.versions.into_iter().filter_map(text).collect(),
-        files: page.files.into_iter().filter_map(|it| file(it, base)).collect(),
+        files: files.all()?,
     })
 }
 
 fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
     check_segment(&file.filename).ok()?;
     let (url, _) = absolute(base, &file.url)?;
-    let text = |value: &Value| value.as_str().map(Into::into);
+    let text = |value: &Flat<0>| value.0.as_str().map(Into::into);
     let said = [file.core_metadata, file.older_metadata, file.oldest_metadata];
-    let core_metadata = said.iter().find(|value| !value.is_null()).and_then(|value| match value {
-        Value::Bool(true) => Some(CoreMetadata::Unhashed),
-        Value::Object(hashes) => {
-            let digits = hashes.get("sha256").and_then(Value::as_str);
-            Some(match digits.map(str::to_ascii_lowercase) {
-                Some(digits) if is_hexadecimal(&digits, 64) => CoreMetadata::Sha256(digits.into()),
-                _ => CoreMetadata::Unhashed,
-            })
-        }
-        _ => None,
-    });
-    let hashes = file.hashes.into_iter().filter_map(|(name, digits)| {
+    let core_metadata =
+        said.iter().find(|value| !value.is_null()).and_then(|value| match &value.0 {
+            Value::Bool(true) => Some(CoreMetadata::Unhashed),
+            Value::Object(hashes) => {
+                let digits = hashes.get("sha256").and_then(Value::as_str);
+                Some(match digits.map(str::to_ascii_lowercase) {
+                    Some(digits) if is_hexadecimal(&digits, 64) => {
+                        CoreMetadata::Sha256(digits.into())
+                    }
+                    _ => CoreMetadata::Unhashed,
+                })
+            }
+            _ => None,
+        });
+    let hashes = file.hashes.0.as_object().into_iter().flatten().filter_map(|(name, digits)| {
         let digits = digits.as_str()?.to_ascii_lowercase();
-        Some((name.into(), digits.into()))
+        Some((name.as_str().into(), digits.into()))
     });
     Some(UpstreamFile {
         filename: file.filename.into(),
         url: String::from(url).into(),
         hashes: hashes.collect(),
-        size_bytes: file.size.as_u64(),
+        size_bytes: file.size.0.as_u64(),
         upload_time: text(&file.upload_time),
         requires_python: text(&file.requires_python),
-        yanked: match &file.yanked {
+        yanked: match &file.yanked.0 {
             Value::Bool(true) => Some("".into()),
             Value::String(reason) => Some(reason.as_str().into()),
             _ => None,
@@ -129,6 +235,7 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
         core_metadata,
         provenance: file
             .provenance
+            .0
             .as_str()
             .and_then(|text| absolute(base, text))
             .map(|(url, _)| String::from(url).into()),
@@ -136,28 +243,29 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
 }
 
 pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
-    let text = |text: &Option<Box<str>>| text.as_deref().map_or(Value::Null, Value::from);
+    let text = |text: &Option<Box<str>>| Flat(text.as_deref().map_or(Value::Null, Value::from));
+    let hashes = |file: &UpstreamFile| {
+        let pairs =
+            file.hashes.iter().map(|(name, digits)| (String::from(&**name), (&**digits).into()));
+        Flat(Value::Object(pairs.collect()))
+    };
     let files = page.files.iter().map(|file| WireFile {
         filename: (&*file.filename).into(),
         url: (&*file.url).into(),
-        hashes: file
-            .hashes
-            .iter()
-            .map(|(name, digits)| ((&**name).into(), Value::from(&**digits)))
-            .collect(),
+        hashes: hashes(file),
         requires_python: text(&file.requires_python),
-        size: file.size_bytes.map_or(Value::Null, Value::from),
+        size: Flat(file.size_bytes.map_or(Value::Null, Value::from)),
         upload_time: text(&file.upload_time),
         yanked: text(&file.yanked),
-        core_metadata: match &file.core_metadata {
+        core_metadata: Flat(match &file.core_metadata {
             None => Value::Null,
             Some(CoreMetadata::Unhashed) => Value::Bool(true),
             Some(CoreMetadata::Sha256(digits)) => {
                 Value::Object(Map::from_iter([("sha256".to_owned(), Value::from(&**digits))]))
             }
-        },
-        older_metadata: Value::Null,
-        oldest_metadata: Value::Null,
+        }),
+        older_metadata: Flat::default(),
+        oldest_metadata: Flat::default(),
         provenance: text(&file.provenance),
     });
     let page = WirePage {
@@ -166,7 +274,7 @@ pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
             status: marker.as_str().into(),
             reason: reason.as_deref().map(Into::into),
         }),
-        versions: page.versions.iter().map(|version| Value::from(&**version)).collect(),
+        versions: page.versions.iter().map(|version| Flat((&**version).into())).collect(),
         files: files.collect(),
     };
     // Texts and numbers: nothing in it can fail.

@@ -67,6 +67,51 @@ fn json_with_everything() {
 }
 
 #[test]
+fn what_is_of_another_kind_counts_as_not_said() {
+    let page = json_page(json!([{
+        "filename": "foo-1.0.tar.gz", "url": "foo-1.0.tar.gz",
+        "hashes": {"md5": ["00"], "sha256": SHA256, "sha512": {"x": "00"}},
+        "requires-python": [">=3"], "size": {"bytes": 1}, "upload-time": 7, "yanked": [{"why": "x"}],
+        "core-metadata": [true], "provenance": {"": 0},
+    }]));
+    let expected = UpstreamFile {
+        filename: "foo-1.0.tar.gz".into(),
+        url: "https://index.example/simple/foo/foo-1.0.tar.gz".into(),
+        hashes: vec![("sha256".into(), SHA256.into())],
+        size_bytes: None,
+        upload_time: None,
+        requires_python: None,
+        yanked: None,
+        core_metadata: None,
+        provenance: None,
+    };
+    assert_eq!(page.files, [expected]);
+}
+
+#[test]
+fn a_page_takes_bounded_memory() {
+    let of = |count: usize, versions: usize| {
+        let files = vec![r#"{"filename":"a","url":"b"}"#; count].join(",");
+        let versions = vec!["0"; versions].join(",");
+        format!(r#"{{"meta":{{"api-version":"1.1"}},"versions":[{versions}],"files":[{files}]}}"#)
+    };
+    let parse = |body: &str, base: &Url| UpstreamPage::parse("", body.as_bytes(), base);
+    assert_eq!(parse(&of(200_000, 0), &base()).expect("a page").files.len(), 200_000);
+    for (files, versions) in [(200_001, 0), (0, 200_001)] {
+        let refused = parse(&of(files, versions), &base()).expect_err("too many");
+        assert!(refused.to_string().contains("at most 200000"), "{refused}");
+    }
+    // Each relative URL becomes as long as that of its page.
+    let long =
+        Url::parse(&format!("https://index.example/{}/", "x".repeat(16_000))).expect("a URL");
+    let links = "<a href=b>a</a>".repeat(9_000);
+    for body in [of(9_000, 0), links] {
+        let refused = parse(&body, &long).expect_err("it is too large");
+        assert!(refused.to_string().contains("bytes of memory"), "{refused}");
+    }
+}
+
+#[test]
 fn html_with_everything() {
     let body = format!(
         r#"<!DOCTYPE html><html><head><meta name="pypi:repository-version" content="1.4">
