@@ -15,6 +15,7 @@ mod known;
 mod upstream;
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 use pypi::upstream::Breaker;
 use pypi::{Page, PageForm, Stage};
 use record::{Digest, Serial};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::disk::{Disk, Limits};
 use self::download::Downloads;
@@ -36,8 +37,23 @@ pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
 pub(crate) use self::known::{Found, Known};
 pub(crate) use self::upstream::Trouble;
 
-/// Pages and lists that are asked for at once, of all upstreams together; further requests wait.
-const ASKING_MAX: usize = 64;
+/// Pages and lists that one upstream is asked for at once, and all upstreams together; further requests wait.
+const ASKING_MAX: usize = 16;
+const ASKING_TOGETHER_MAX: usize = 256;
+
+/// Downloads at once of one upstream, and of all together; further ones wait.
+const DOWNLOADS_MAX: usize = 32;
+const DOWNLOADS_TOGETHER_MAX: usize = 256;
+
+/// How long anything waits for its turn at an upstream.
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Pages that are inflated, parsed and written at once; a large one counts as several.
+const PAGES_MAX: usize = 16;
+const LARGE_PAGE_COUNTS: u32 = 8;
+
+/// Files that are hashed at once before they are served for the first time.
+const CHECKS_MAX: usize = 8;
 
 /// What mirrors may take.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +76,11 @@ pub(crate) struct Mirrors {
     mirrors: Mutex<HashMap<String, Arc<Mirror>>>,
     pages: quick_cache::sync::Cache<Digest, Arc<Known>, KnownWeight>,
     finished: quick_cache::sync::Cache<FinishedKey, Arc<Finished>, FinishedWeight>,
-    flights: Flights<Arc<Known>>,
-    downloads: Downloads,
+    /// What all upstreams together may have this process do at once.
     asking: Semaphore,
+    downloading: Semaphore,
+    pages_work: Arc<Semaphore>,
+    checks: Semaphore,
     versions: AtomicU64,
     started_at: Instant,
     counters: Counters,
@@ -107,6 +125,11 @@ pub(crate) struct Mirror {
     /// The list is never driven out by pages.
     names: Mutex<Option<Arc<Known>>>,
     health: Mutex<Health>,
+    // Of each mirror its own: an upstream that hangs delays no other.
+    flights: Flights<Arc<Known>>,
+    downloads: Downloads,
+    asking: Semaphore,
+    downloading: Semaphore,
 }
 
 #[derive(Default)]
@@ -199,9 +222,10 @@ impl Mirrors {
                 finished_bytes,
                 FinishedWeight,
             ),
-            flights: Flights::default(),
-            downloads: Downloads::default(),
-            asking: Semaphore::new(ASKING_MAX),
+            asking: Semaphore::new(ASKING_TOGETHER_MAX),
+            downloading: Semaphore::new(DOWNLOADS_TOGETHER_MAX),
+            pages_work: Arc::new(Semaphore::new(PAGES_MAX)),
+            checks: Semaphore::new(CHECKS_MAX),
             versions: AtomicU64::new(0),
             started_at: Instant::now(),
             counters: Counters::default(),
@@ -244,6 +268,10 @@ impl Mirrors {
             provides_metadata,
             names: Mutex::default(),
             health: Mutex::default(),
+            flights: Flights::default(),
+            downloads: Downloads::default(),
+            asking: Semaphore::new(ASKING_MAX),
+            downloading: Semaphore::new(DOWNLOADS_MAX),
         });
         mirrors.insert(name.to_owned(), mirror.clone());
         Some(mirror)
@@ -312,6 +340,37 @@ impl Mirrors {
             Subject::Project(name) => self.pages.insert(mirror.key(&format!("page/{name}")), known),
         }
     }
+}
+
+/// A turn at an upstream: its own, and one of all together.
+async fn turn<'all>(
+    own: &'all Semaphore,
+    together: &'all Semaphore,
+) -> Result<[SemaphorePermit<'all>; 2], Trouble> {
+    // In this order: who waits for an upstream that hangs takes no turn of the others.
+    let both = async {
+        Ok::<_, tokio::sync::AcquireError>([own.acquire().await?, together.acquire().await?])
+    };
+    match tokio::time::timeout(TURN_TIMEOUT, both).await {
+        Ok(Ok(turns)) => Ok(turns),
+        _ => Err(Trouble::busy("too many requests wait for this upstream")),
+    }
+}
+
+/// Work that blocks, on the cache.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Trouble> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done
+        .map_err(|_| Trouble::new("the work has ended without an outcome; it has been logged"))?;
+    done.map_err(|error| match error.kind() {
+        // Also if a disk was full before its floor was known.
+        io::ErrorKind::StorageFull => {
+            Trouble::busy(format!("the cache of the mirrors has no room: {error}"))
+        }
+        _ => Trouble::new(format!("the cache of the mirrors cannot be written: {error}")),
+    })
 }
 
 fn identity(name: &str, url: &str, provides_metadata: Option<bool>) -> String {

@@ -13,10 +13,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -93,6 +93,10 @@ struct Space {
     taken: Arc<Taken>,
     bytes: AtomicU64,
     unwritten: AtomicU64,
+    /// Whether the bytes were hashed in this process: when they arrived, or since.
+    is_checked: AtomicBool,
+    /// One at a time hashes them; the others wait for what it finds.
+    checking: tokio::sync::Mutex<()>,
 }
 
 /// What is there, by key and by time of use.
@@ -114,7 +118,7 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct EntryFile {
     file: File,
-    _space: Arc<Space>,
+    space: Arc<Space>,
 }
 
 /// An entry that is being written. Dropping it leaves nothing.
@@ -132,8 +136,13 @@ pub(super) fn no_room(text: impl Into<String>) -> io::Error {
 
 impl Space {
     fn of(taken: &Arc<Taken>) -> Arc<Space> {
-        let (bytes, unwritten) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Space { taken: taken.clone(), bytes, unwritten })
+        Arc::new(Space {
+            taken: taken.clone(),
+            bytes: AtomicU64::new(0),
+            unwritten: AtomicU64::new(0),
+            is_checked: AtomicBool::new(false),
+            checking: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Space for what is there.
@@ -166,6 +175,18 @@ impl Drop for Space {
     fn drop(&mut self) {
         self.taken.bytes.fetch_sub(self.bytes(), Relaxed);
         self.taken.unwritten.fetch_sub(self.unwritten.load(Relaxed), Relaxed);
+    }
+}
+
+impl EntryFile {
+    /// Whether its bytes were compared with their digest in this process.
+    pub(super) fn is_checked(&self) -> bool {
+        self.space.is_checked.load(Relaxed)
+    }
+
+    /// The turn to check it.
+    pub(super) async fn turn_to_check(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.space.checking.lock().await
     }
 }
 
@@ -284,7 +305,7 @@ impl Disk {
                 if is_due {
                     _ = file.set_modified(now);
                 }
-                Some((head, EntryFile { file, _space: space }))
+                Some((head, EntryFile { file, space }))
             }
             Err(error) => {
                 tracing::warn!(path = %self.path(key).display(), %error, "an entry of the mirrors' cache is unusable: removed");
@@ -292,6 +313,44 @@ impl Disk {
                 None
             }
         }
+    }
+
+    /// Compares the content of an open entry with its digest; the entry is removed if it is another one. Blocks.
+    pub(super) fn check(&self, key: &Key, head: &Head, file: &EntryFile) -> bool {
+        let mut hasher = record::Hasher::new();
+        let mut piece = vec![0; 256 << 10];
+        let mut read = 0;
+        while read < head.size_bytes {
+            match file.read_at(&mut piece, HEAD_BYTES + read) {
+                Ok(0) => break,
+                Ok(bytes) => {
+                    hasher.update(&piece[..bytes]);
+                    read += bytes as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    tracing::warn!(name = head.name, %error, "an entry of the mirrors' cache cannot be read");
+                    break;
+                }
+            }
+        }
+        if read == head.size_bytes && hasher.finish().to_string() == head.sha256 {
+            file.space.is_checked.store(true, Relaxed);
+            return true;
+        }
+        tracing::warn!(name = head.name, "an entry of the mirrors' cache is damaged: removed");
+        // Unless it has been replaced meanwhile.
+        let mut index = self.index();
+        if index.entries.get(key).is_some_and(|held| Arc::ptr_eq(&held.space, &file.space)) {
+            index.remove(key);
+            _ = fs::remove_file(self.path(key));
+        }
+        false
+    }
+
+    /// Bytes of the entry on disk, its head among them; `None` if there is none.
+    pub(super) fn entry_bytes(&self, key: &Key) -> Option<u64> {
+        self.index().entries.get(key).map(|held| held.space.bytes())
     }
 
     /// The entry's head and content, which is compared with its digest. Blocks.
@@ -332,7 +391,7 @@ impl Disk {
         self.keep(writing, key, head)
     }
 
-    /// Makes a written entry visible. Blocks.
+    /// Makes a written entry, whose digest is the one in its head, visible. Blocks.
     ///
     /// # Errors
     /// If it cannot be written; then there is no entry with this key.
@@ -348,6 +407,7 @@ impl Disk {
         let mut index = self.index();
         file.persist(&path).map_err(|error| error.error)?;
         space.wrote(HEAD_BYTES);
+        space.is_checked.store(true, Relaxed);
         index.insert(key, space, SystemTime::now());
         Ok(())
     }
@@ -446,12 +506,22 @@ impl Writing {
         Ok(())
     }
 
+    /// The content so far, to be read from its beginning. Blocks.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(super) fn content(&self) -> io::Result<BufReader<File>> {
+        let mut file = self.file.reopen()?;
+        file.seek(SeekFrom::Start(HEAD_BYTES))?;
+        Ok(BufReader::with_capacity(64 << 10, file))
+    }
+
     /// The file, to read while it is written.
     ///
     /// # Errors
     /// If it cannot be opened.
     pub(super) fn reader(&self) -> io::Result<EntryFile> {
-        Ok(EntryFile { file: self.file.reopen()?, _space: self.space.clone() })
+        Ok(EntryFile { file: self.file.reopen()?, space: self.space.clone() })
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
@@ -18,30 +18,23 @@ use jiff::Timestamp;
 use pypi::upstream::{CoreMetadata, Place, UpstreamFile, link_of, projects_of};
 use reqwest::Url;
 use sha2::digest::DynDigest;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::disk::{EntryFile, HEAD_BYTES, Head, Key, Writing};
 use super::known::Subject;
-use super::upstream::{Trouble, chunk};
-use super::{Mirror, Mirrors, lock, milliseconds};
+use super::upstream::{Pace, Trouble, chunk};
+use super::{Mirror, Mirrors, blocking, lock, milliseconds, turn};
 
-/// Downloads at once, and those that wait for one of these places; further ones are refused.
-const DOWNLOADS_MAX: usize = 32;
+/// Downloads of one mirror, those that wait for their turn among them; further ones are refused.
 const WAITING_MAX: usize = 1024;
 
 /// Bytes that are written and read at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// All downloads that are under way.
+/// All downloads of a mirror that are under way.
+#[derive(Default)]
 pub(super) struct Downloads {
     under_way: Mutex<HashMap<Key, Arc<Download>>>,
-    places: Arc<Semaphore>,
-}
-
-impl Default for Downloads {
-    fn default() -> Downloads {
-        Downloads { under_way: Mutex::default(), places: Arc::new(Semaphore::new(DOWNLOADS_MAX)) }
-    }
 }
 
 /// One download.
@@ -225,11 +218,24 @@ impl Mirrors {
         Ok(FileAnswer::File(MirroredFile { sha256, size_bytes, is_immutable, modified_at, body }))
     }
 
-    /// The file with this key on disk.
+    /// The file with this key on disk. Before one is served for the first time in this process, it is compared with its
+    /// digest: a disk may have changed it.
     async fn held(self: &Arc<Mirrors>, key: Key) -> Option<MirroredFile> {
-        let mirrors = self.clone();
-        let opening = tokio::task::spawn_blocking(move || mirrors.disk.open_entry(&key));
+        let disk = self.disk.clone();
+        let opening = tokio::task::spawn_blocking(move || disk.open_entry(&key));
         let (head, file) = opening.await.ok().flatten()?;
+        let file = Arc::new(file);
+        if !file.is_checked() {
+            let _turn = file.turn_to_check().await;
+            let _permit = self.checks.acquire().await.ok()?;
+            let (disk, head, opened) = (self.disk.clone(), head.clone(), file.clone());
+            let checking = tokio::task::spawn_blocking(move || {
+                opened.is_checked() || disk.check(&key, &head, &opened)
+            });
+            if !checking.await.ok()? {
+                return None;
+            }
+        }
         let modified_at =
             std::time::Duration::from_millis(u64::try_from(head.confirmed_at).unwrap_or(0));
         Some(MirroredFile {
@@ -237,7 +243,7 @@ impl Mirrors {
             size_bytes: Some(head.size_bytes),
             is_immutable: head.is_verified,
             modified_at: SystemTime::UNIX_EPOCH + modified_at,
-            body: Body::Held(file.into()),
+            body: Body::Held(file),
         })
     }
 
@@ -290,7 +296,7 @@ impl Mirrors {
         mirror: &Arc<Mirror>,
         order: Order,
     ) -> Result<watch::Receiver<Progress>, Trouble> {
-        let mut under_way = lock(&self.downloads.under_way);
+        let mut under_way = lock(&mirror.downloads.under_way);
         if let Some(download) = under_way.get(&order.key) {
             return Ok(download.progress.subscribe());
         }
@@ -305,7 +311,7 @@ impl Mirrors {
         // It goes on when its clients leave: the next one finds the file.
         let (mirrors, mirror) = (self.clone(), mirror.clone());
         tokio::spawn(async move {
-            let ended = Ended { mirrors: mirrors.clone(), key: order.key, download };
+            let ended = Ended { mirror: mirror.clone(), key: order.key, download };
             let outcome = mirrors.run(&mirror, &order, &ended.download.progress).await;
             // Before anybody learns how it ended: whoever comes next after a failure begins anew.
             ended.take_out();
@@ -325,7 +331,7 @@ impl Mirrors {
         order: &Order,
         progress: &watch::Sender<Progress>,
     ) -> Result<(), Trouble> {
-        let _place = self.downloads.places.acquire().await.map_err(|_| lost())?;
+        let _turn = turn(&mirror.downloading, &self.downloading).await?;
         let bytes_max = self.disk.entry_bytes_max();
         let too_large = || {
             Trouble::new(format!(
@@ -379,10 +385,12 @@ impl Mirrors {
             (it.file, it.total, it.state) = (Some(Arc::new(reader)), total, State::Arriving);
         });
         let (mut written, mut piece) = (0, BytesMut::new());
+        let mut pace = Pace::new(Instant::now());
         loop {
             let next = chunk(&mut response).await?;
             let is_end = next.is_none();
             if let Some(next) = next {
+                pace.arrived(next.len() as u64, Instant::now())?;
                 piece.extend_from_slice(&next);
             }
             let arrived = written + piece.len() as u64;
@@ -447,7 +455,7 @@ impl Mirrors {
 
 /// Takes a download out when it has ended, also by a panic, which its readers see as a failure.
 struct Ended {
-    mirrors: Arc<Mirrors>,
+    mirror: Arc<Mirror>,
     key: Key,
     download: Arc<Download>,
 }
@@ -455,7 +463,7 @@ struct Ended {
 impl Ended {
     /// No request joins this download any more. Another one with the same key stays.
     fn take_out(&self) {
-        let mut under_way = lock(&self.mirrors.downloads.under_way);
+        let mut under_way = lock(&self.mirror.downloads.under_way);
         if under_way.get(&self.key).is_some_and(|it| Arc::ptr_eq(it, &self.download)) {
             under_way.remove(&self.key);
         }
@@ -495,19 +503,6 @@ impl Sink {
 
 fn lost() -> Trouble {
     Trouble::new("the download has ended without an outcome; it has been logged")
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, Trouble> {
-    let done = tokio::task::spawn_blocking(work).await.map_err(|_| lost())?;
-    done.map_err(|error| match error.kind() {
-        // Also if a disk was full before its floor was known.
-        io::ErrorKind::StorageFull => {
-            Trouble::busy(format!("the cache of the mirrors has no room: {error}"))
-        }
-        _ => Trouble::new(format!("the cache of the mirrors cannot be written: {error}")),
-    })
 }
 
 impl Arriving {

@@ -13,10 +13,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pypi::ProjectName;
 use pypi::upstream::{CoreMetadata, Standing, UpstreamNames, UpstreamPage, standing};
 use record::Digest;
+use reqwest::Url;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::disk::{Head, Key};
-use super::upstream::{Trouble, accepting_gzip, read_body};
-use super::{Mirror, Mirrors};
+use super::upstream::{PageBody, SMALL_PAGE_BYTES_MAX, Trouble, accepting_gzip, read_body};
+use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, turn};
 
 /// Largest page of a project and largest list of projects, inflated.
 const PAGE_BYTES_MAX: usize = 64 << 20;
@@ -73,6 +75,13 @@ impl Subject {
         match self {
             Subject::List => "list".to_owned(),
             Subject::Project(name) => format!("page/{name}"),
+        }
+    }
+
+    fn bytes_max(&self) -> usize {
+        match self {
+            Subject::List => LIST_BYTES_MAX,
+            Subject::Project(_) => PAGE_BYTES_MAX,
         }
     }
 }
@@ -148,6 +157,16 @@ impl Mirrors {
         if let Some(known) = self.in_memory(mirror, subject) {
             return Some(known);
         }
+        let (disk, key) = (self.disk.clone(), mirror.key(&subject.name()));
+        let looking = tokio::task::spawn_blocking(move || disk.entry_bytes(&key));
+        let bytes = looking.await.ok().flatten()?;
+        let is_small = bytes <= SMALL_PAGE_BYTES_MAX as u64;
+        let working = self.work_on_pages(if is_small { 1 } else { LARGE_PAGE_COUNTS }).await;
+        let _working = working.ok()?;
+        // Others may have waited for the same page.
+        if let Some(known) = self.in_memory(mirror, subject) {
+            return Some(known);
+        }
         let (mirrors, mirror, subject) = (self.clone(), mirror.clone(), subject.clone());
         let loading = tokio::task::spawn_blocking(move || mirrors.load(&mirror, &subject));
         loading.await.ok().flatten()
@@ -209,11 +228,11 @@ impl Mirrors {
             // A forced request takes what has arrived since it looked.
             (!is_same && (is_fresh || is_forced)).then_some(known)
         };
-        let (mirrors, mirror, asked) = (self.clone(), mirror.clone(), subject.clone());
-        let asked_with = old.clone();
-        self.flights.join(&key, landed, move || async move {
-            mirrors.fetch(&mirror, &asked, asked_with).await
-        })
+        let (mirrors, of, asked, asked_with) =
+            (self.clone(), mirror.clone(), subject.clone(), old.clone());
+        mirror
+            .flights
+            .join(&key, landed, move || async move { mirrors.fetch(&of, &asked, asked_with).await })
     }
 
     async fn fetch(
@@ -222,8 +241,7 @@ impl Mirrors {
         subject: &Subject,
         old: Option<Arc<Known>>,
     ) -> Result<Arc<Known>, Trouble> {
-        let _permit =
-            self.asking.acquire().await.map_err(|error| Trouble::busy(error.to_string()))?;
+        let _turn = turn(&mirror.asking, &self.asking).await?;
         if !mirror.may_ask(self.started_at.elapsed()) {
             return Err(Trouble::new(format!(
                 "the upstream of {} is left alone for some seconds, since it failed several times: {}",
@@ -237,19 +255,28 @@ impl Mirrors {
         let outcome = outcome.unwrap_or_else(|_| {
             Err(Trouble::new(format!("no whole answer within {} seconds", FETCH_TIMEOUT.as_secs())))
         });
+        // It is all here: from now on only this machine is waited for.
+        let outcome = match outcome {
+            Ok(answer) => self.understand(mirror, subject, answer).await,
+            Err(trouble) => Err(trouble),
+        };
         let outcome = match (outcome, subject) {
             // Of a project, that is an answer.
-            (Err(trouble), Subject::Project(_)) if trouble.is_absent => Ok(Fetched::absent()),
+            (Err(trouble), Subject::Project(_)) if trouble.is_absent => {
+                Ok((Fetched::absent(), None))
+            }
             (Err(trouble), Subject::List) if trouble.is_absent => Err(Trouble::new(format!(
                 "{trouble}: it has no list of projects; `mirror_no_project_list=true` asks it for each project instead"
             ))),
             (outcome, _) => outcome,
         };
         match outcome {
-            Ok(fetched) => {
+            Ok((fetched, _working)) => {
                 mirror.succeeded();
                 Ok(self.take(mirror, subject, fetched, old).await)
             }
+            // Upstream is not to blame for that.
+            Err(trouble) if trouble.is_busy => Err(trouble),
             Err(trouble) => {
                 self.counters.failures.fetch_add(1, Relaxed);
                 mirror.failed(self.started_at.elapsed(), &trouble);
@@ -264,10 +291,10 @@ impl Mirrors {
         mirror: &Mirror,
         subject: &Subject,
         old: Option<&Known>,
-    ) -> Result<Fetched, Trouble> {
-        let (url, bytes_max) = match subject {
-            Subject::List => (Ok(mirror.origin.url.clone()), LIST_BYTES_MAX),
-            Subject::Project(name) => (mirror.origin.url.join(&format!("{name}/")), PAGE_BYTES_MAX),
+    ) -> Result<Answer, Trouble> {
+        let url = match subject {
+            Subject::List => Ok(mirror.origin.url.clone()),
+            Subject::Project(name) => mirror.origin.url.join(&format!("{name}/")),
         };
         let url = url.map_err(|error| Trouble::new(error.to_string()))?;
         let mut headers = HeaderMap::new();
@@ -289,7 +316,7 @@ impl Mirrors {
         let serial = text(X_PYPI_LAST_SERIAL).and_then(|text| text.parse().ok());
         if response.status() == StatusCode::NOT_MODIFIED {
             return match old {
-                Some(_) => Ok(Fetched { content: None, etag: None, last_modified: None, serial }),
+                Some(_) => Ok(Answer { page: None, etag: None, last_modified: None, serial }),
                 None => Err(Trouble::new("it answered 304 to an unconditional request")),
             };
         }
@@ -303,23 +330,54 @@ impl Mirrors {
         }
         let (etag, last_modified) = (text(ETAG), text(LAST_MODIFIED));
         let content_type = text(http::header::CONTENT_TYPE).unwrap_or_default();
-        let body = read_body(response, bytes_max).await?;
+        let body = read_body(response, subject.bytes_max(), &self.disk).await?;
+        let page = Some(UnreadPage { body, url, content_type });
+        Ok(Answer { page, etag, last_modified, serial })
+    }
+
+    /// Reads an answer. Large pages take turns, up to when they are written: what they take of memory is a multiple of
+    /// what they have on the wire.
+    async fn understand(
+        &self,
+        mirror: &Mirror,
+        subject: &Subject,
+        answer: Answer,
+    ) -> Result<(Fetched, Option<OwnedSemaphorePermit>), Trouble> {
+        let Answer { page, etag, last_modified, serial } = answer;
+        let Some(UnreadPage { body, url, content_type }) = page else {
+            return Ok((Fetched { content: None, etag, last_modified, serial }, None));
+        };
+        let mut working = self.work_on_pages(1).await?;
+        let looking = tokio::task::spawn_blocking(move || (body.is_small(), body)).await;
+        let (is_small, body) = looking.map_err(|error| Trouble::new(error.to_string()))?;
+        if !is_small {
+            drop(working);
+            working = self.work_on_pages(LARGE_PAGE_COUNTS).await?;
+        }
         let subject = subject.clone();
         let provides_metadata = mirror.provides_metadata;
-        let parsing = tokio::task::spawn_blocking(move || match subject {
-            Subject::List => {
-                UpstreamNames::parse(&content_type, &body).map(|names| Content::Names(names.into()))
-            }
-            Subject::Project(_) => {
-                UpstreamPage::parse(&content_type, &body, &url).map(|mut page| {
-                    say_metadata(&mut page, provides_metadata);
-                    Content::Page(Some(page.into()))
-                })
-            }
+        let parsing = tokio::task::spawn_blocking(move || {
+            let body = body.inflated(subject.bytes_max())?;
+            let parsed = match subject {
+                Subject::List => UpstreamNames::parse(&content_type, &body)
+                    .map(|names| Content::Names(names.into())),
+                Subject::Project(_) => {
+                    UpstreamPage::parse(&content_type, &body, &url).map(|mut page| {
+                        say_metadata(&mut page, provides_metadata);
+                        Content::Page(Some(page.into()))
+                    })
+                }
+            };
+            parsed.map_err(|error| Trouble::new(error.to_string()))
         });
-        let parsed = parsing.await.map_err(|error| Trouble::new(error.to_string()))?;
-        let content = parsed.map_err(|error| Trouble::new(error.to_string()))?;
-        Ok(Fetched { content: Some(content), etag, last_modified, serial })
+        let content = parsing.await.map_err(|error| Trouble::new(error.to_string()))??;
+        Ok((Fetched { content: Some(content), etag, last_modified, serial }, Some(working)))
+    }
+
+    /// A turn to work on a page, which counts as so many.
+    async fn work_on_pages(&self, count: u32) -> Result<OwnedSemaphorePermit, Trouble> {
+        let turn = self.pages_work.clone().acquire_many_owned(count).await;
+        turn.map_err(|error| Trouble::busy(error.to_string()))
     }
 
     /// Notes what upstream said, in memory and on disk.
@@ -442,7 +500,22 @@ impl Mirrors {
     }
 }
 
-/// What upstream answered; without content it confirmed what is known.
+/// What upstream answered.
+struct Answer {
+    /// None if what is known is still right.
+    page: Option<UnreadPage>,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    serial: Option<u64>,
+}
+
+struct UnreadPage {
+    body: PageBody,
+    url: Url,
+    content_type: String,
+}
+
+/// The same, read; without content it confirmed what is known.
 struct Fetched {
     content: Option<Content>,
     etag: Option<String>,

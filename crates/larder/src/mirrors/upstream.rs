@@ -1,14 +1,17 @@
 //! [`Upstream`]: the client for a mirror's upstream: where it may connect, with which credentials, and how much it reads.
 //!
-//! URL -> [`Upstream::get`] (up to five redirects, each checked) -> status and headers -> [`read_body`], within a bound.
+//! URL -> [`Upstream::get`] (up to five redirects, each checked) -> status and headers -> [`read_body`], on disk if it is
+//! large -> [`PageBody::inflated`], within a bound.
 //! Connections go only where [`Egress`] admits them. Credentials go to the host of the mirror's URL alone. Errors name the
 //! host and the reason, never a URL with credentials.
 
-use std::io::Read as _;
-use std::time::Duration;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::MultiGzDecoder;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
@@ -16,9 +19,17 @@ use reqwest::{Client, Response, Url};
 
 use net::Egress;
 
+use super::blocking;
+use super::disk::{Disk, Writing};
+
 /// Time to connect, and time without a byte until a request is given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// What has to arrive of a file within each window, so that a slow upstream holds no place for ever.
+const PACE_WINDOW: Duration = Duration::from_secs(30);
+const PACE_BYTES_MIN: u64 = 30 << 10;
+/// Larger pages are on disk while they arrive.
+pub(super) const SMALL_PAGE_BYTES_MAX: usize = 512 << 10;
 /// Most redirects that are followed for one request.
 const REDIRECTS_MAX: usize = 5;
 
@@ -181,39 +192,138 @@ pub(super) async fn chunk(response: &mut Response) -> Result<Option<bytes::Bytes
     response.chunk().await.map_err(|error| told(&url, error))
 }
 
-/// The whole body of a page, inflated, of at most so many bytes.
+/// Whether a file arrives fast enough.
+pub(super) struct Pace {
+    since: Instant,
+    bytes: u64,
+}
+
+impl Pace {
+    pub(super) fn new(now: Instant) -> Pace {
+        Pace { since: now, bytes: 0 }
+    }
+
+    /// So many bytes more have arrived.
+    ///
+    /// # Errors
+    /// If there were too few in the window that ends now.
+    pub(super) fn arrived(&mut self, bytes: u64, now: Instant) -> Result<(), Trouble> {
+        self.bytes += bytes;
+        if now.duration_since(self.since) < PACE_WINDOW {
+            return Ok(());
+        }
+        if self.bytes < PACE_BYTES_MIN {
+            return Err(Trouble::new(format!(
+                "upstream has sent {} bytes in {} seconds; at least {PACE_BYTES_MIN} were expected",
+                self.bytes,
+                PACE_WINDOW.as_secs()
+            )));
+        }
+        *self = Pace::new(now);
+        Ok(())
+    }
+}
+
+/// A page or a list as it came.
+pub(super) struct PageBody {
+    host: String,
+    bytes: Arrived,
+    is_gzip: bool,
+}
+
+enum Arrived {
+    InMemory(Vec<u8>),
+    OnDisk(Writing),
+}
+
+/// The whole body of a page, of at most so many bytes.
 pub(super) async fn read_body(
     mut response: Response,
     bytes_max: usize,
-) -> Result<Vec<u8>, Trouble> {
+    disk: &Arc<Disk>,
+) -> Result<PageBody, Trouble> {
     let host = host_of(response.url());
-    let too_large = || Trouble::new(format!("{host}: the page has more than {bytes_max} bytes"));
     let encoding = response.headers().get(CONTENT_ENCODING).cloned();
-    let mut body = Vec::new();
+    let is_gzip = match encoding.as_ref().map(HeaderValue::as_bytes) {
+        None | Some(b"" | b"identity") => false,
+        Some(b"gzip" | b"x-gzip") => true,
+        Some(_) => {
+            return Err(Trouble::new(format!(
+                "{host}: the page has an encoding that was not asked for"
+            )));
+        }
+    };
+    let (mut body, mut on_disk, mut length) = (Vec::new(), None, 0);
     while let Some(piece) = chunk(&mut response).await? {
-        if body.len() + piece.len() > bytes_max {
-            return Err(too_large());
+        length += piece.len();
+        if length > bytes_max {
+            return Err(too_large(&host, bytes_max));
         }
         body.extend_from_slice(&piece);
+        if body.len() > SMALL_PAGE_BYTES_MAX {
+            on_disk = Some(spooled(disk, on_disk, std::mem::take(&mut body)).await?);
+        }
     }
-    match encoding.as_ref().map(HeaderValue::as_bytes) {
-        None | Some(b"" | b"identity") => Ok(body),
-        Some(b"gzip" | b"x-gzip") => {
-            let inflating = tokio::task::spawn_blocking(move || {
-                let mut inflated = Vec::new();
-                let decoder = flate2::read::MultiGzDecoder::new(body.as_slice());
-                let read = decoder.take(bytes_max as u64 + 1).read_to_end(&mut inflated);
-                read.map(|_| inflated)
-            });
-            let inflated = inflating.await.map_err(|error| Trouble::new(error.to_string()))?;
-            let inflated = inflated.map_err(|error| {
-                Trouble::new(format!("{host}: the page cannot be inflated: {error}"))
-            })?;
-            if inflated.len() > bytes_max { Err(too_large()) } else { Ok(inflated) }
-        }
-        Some(_) => {
-            Err(Trouble::new(format!("{host}: the page has an encoding that was not asked for")))
-        }
+    let bytes = match on_disk {
+        None => Arrived::InMemory(body),
+        Some(writing) => Arrived::OnDisk(spooled(disk, Some(writing), body).await?),
+    };
+    Ok(PageBody { host, bytes, is_gzip })
+}
+
+async fn spooled(
+    disk: &Arc<Disk>,
+    writing: Option<Writing>,
+    bytes: Vec<u8>,
+) -> Result<Writing, Trouble> {
+    let disk = disk.clone();
+    blocking(move || {
+        let mut writing = writing.map_or_else(|| disk.begin(0), Ok)?;
+        writing.append(&bytes)?;
+        Ok(writing)
+    })
+    .await
+}
+
+fn too_large(host: &str, bytes_max: usize) -> Trouble {
+    Trouble::new(format!("{host}: the page has more than {bytes_max} bytes"))
+}
+
+impl PageBody {
+    /// Whether it is small when it is inflated, too; that is found out by inflating it. Blocks.
+    pub(super) fn is_small(&self) -> bool {
+        let Arrived::InMemory(bytes) = &self.bytes else { return false };
+        let bytes_max = SMALL_PAGE_BYTES_MAX as u64;
+        let mut inflated = MultiGzDecoder::new(bytes.as_slice()).take(bytes_max + 1);
+        let mut length = || std::io::copy(&mut inflated, &mut std::io::sink());
+        // One that is damaged is refused when it is inflated, in little memory or much.
+        !self.is_gzip || length().is_ok_and(|length| length <= bytes_max)
+    }
+
+    /// The page, of at most so many bytes. Blocks.
+    ///
+    /// # Errors
+    /// If it has more, or is damaged.
+    pub(super) fn inflated(self, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
+        let PageBody { host, bytes, is_gzip } = self;
+        let all = |source: &mut dyn Read| {
+            let mut all = Vec::new();
+            source.take(bytes_max as u64 + 1).read_to_end(&mut all).map(|_| all)
+        };
+        let read = match (bytes, is_gzip) {
+            (Arrived::InMemory(bytes), false) => Ok(bytes),
+            (Arrived::InMemory(bytes), true) => all(&mut MultiGzDecoder::new(bytes.as_slice())),
+            (Arrived::OnDisk(writing), false) => {
+                writing.content().and_then(|mut content| all(&mut content))
+            }
+            (Arrived::OnDisk(writing), true) => {
+                writing.content().and_then(|content| all(&mut MultiGzDecoder::new(content)))
+            }
+        };
+        let page = read.map_err(|error| {
+            Trouble::new(format!("{host}: the page cannot be inflated: {error}"))
+        })?;
+        if page.len() > bytes_max { Err(too_large(&host, bytes_max)) } else { Ok(page) }
     }
 }
 
@@ -240,5 +350,40 @@ mod tests {
             format!("Basic {}", STANDARD.encode("me:s@crit"))
         );
         assert!(!format!("{value:?}").contains("Basic"), "it is not shown");
+    }
+
+    #[test]
+    fn a_trickle_is_given_up() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut pace = Pace::new(start);
+        assert!(pace.arrived(1, at(29)).is_ok(), "the window is not over");
+        assert!(pace.arrived(1, at(58)).is_err(), "a byte every 29 seconds");
+        let mut pace = Pace::new(start);
+        assert!(pace.arrived(PACE_BYTES_MIN, at(30)).is_ok());
+        assert!(pace.arrived(PACE_BYTES_MIN - 1, at(59)).is_ok(), "another window");
+        assert!(pace.arrived(0, at(60)).is_err());
+    }
+
+    #[test]
+    fn what_inflates_to_much_is_not_small() {
+        use std::io::Write as _;
+        let page = |bytes: Vec<u8>, is_gzip| PageBody {
+            host: "index.example".to_owned(),
+            bytes: Arrived::InMemory(bytes),
+            is_gzip,
+        };
+        let gzip = |length: usize| {
+            let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            out.write_all(&vec![b' '; length]).expect("memory");
+            out.finish().expect("memory")
+        };
+        assert!(page(vec![b' '; 10], false).is_small());
+        assert!(page(gzip(SMALL_PAGE_BYTES_MAX), true).is_small());
+        assert!(!page(gzip(SMALL_PAGE_BYTES_MAX + 1), true).is_small());
+        assert_eq!(page(gzip(1000), true).inflated(1000).expect("a page").len(), 1000);
+        let refused = page(gzip(1001), true).inflated(1000).expect_err("a byte too many");
+        assert!(refused.to_string().contains("more than 1000 bytes"), "{refused}");
+        assert!(page(b"no gzip".to_vec(), true).inflated(1000).is_err());
     }
 }

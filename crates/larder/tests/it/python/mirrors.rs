@@ -473,6 +473,143 @@ fn an_older_state_of_upstream_is_not_taken() {
     assert_eq!(name(), "foo-0.1.tar.gz");
 }
 
+#[test]
+fn large_pages_are_served_whole() {
+    let upstream = upstream_of(b"content");
+    // What a compression does not make small.
+    let name = |at: usize| format!("foo-{at}-{}.tar.gz", Digest::of(&at.to_le_bytes()));
+    let files: Vec<Value> =
+        (0..20_000).map(|at| file(&upstream, &name(at), &at.to_le_bytes())).collect();
+    let body = page("foo", files.clone().into()).body;
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&body).expect("memory");
+    let gzip = gzip.finish().expect("memory");
+    assert!(gzip.len() > 1 << 20, "{} bytes", gzip.len());
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    for offer in [Offer::json(body), Offer::json(gzip.clone()).with("Content-Encoding: gzip")] {
+        upstream.offer("/simple/foo/", offer);
+        let got = json_page(index.client(), "alice/up", "foo").json()["files"].clone();
+        assert_eq!(got.as_array().map(Vec::len), Some(files.len()));
+        assert_eq!(got[19_999]["filename"], files[19_999]["filename"]);
+    }
+    let cut = Offer::json(&gzip[..gzip.len() - 100]).with("Content-Encoding: gzip");
+    upstream.offer("/simple/foo/", cut);
+    let stale = json_page(index.client(), "alice/up", "foo");
+    assert!(stale.header("warning").starts_with("110 "), "{:?}", stale.headers);
+    // Less than a kilobyte for each of its megabytes.
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    for _ in 0..65 {
+        bomb.write_all(&vec![b' '; 1 << 20]).expect("memory");
+    }
+    let bomb = bomb.finish().expect("memory");
+    upstream.offer("/simple/bar/", Offer::json(bomb).with("Content-Encoding: gzip"));
+    let refused = json_page(index.client(), "alice/up", "bar");
+    assert_eq!(refused.status, 502);
+    assert!(refused.text().contains("more than 67108864 bytes"), "{}", refused.text());
+}
+
+#[test]
+fn an_upstream_that_hangs_delays_no_other() {
+    let hanging = Upstream::start();
+    let names: Vec<String> = (0..70).map(|at| format!("p{at}")).collect();
+    let list_of: Vec<&str> = names.iter().map(String::as_str).collect();
+    hanging.offer("/simple/", list(&list_of));
+    let wheel = |name: &str| format!("{name}-1.0-py3-none-any.whl");
+    for name in &names {
+        let (page_path, file_path) =
+            (format!("/simple/{name}/"), format!("/files/{}", wheel(name)));
+        hanging.offer(&page_path, page(name, json!([file(&hanging, &wheel(name), b"content")])));
+        hanging.offer(&file_path, Offer::file("content"));
+        hanging.hold(&page_path);
+        hanging.hold(&file_path);
+    }
+    let other = upstream_of(b"content");
+    let index = fresh_for_long();
+    mirror(&index, &hanging, json!({}));
+    index.stage("alice/other", json!({"type": "mirror", "mirror_url": other.url("/simple")}));
+    let client = index.client();
+
+    let pages: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let name = name.clone();
+            std::thread::spawn(move || json_page(client, "alice/up", &name).status)
+        })
+        .collect();
+    let asked =
+        |prefix: &str| hanging.requests().iter().filter(|it| it.path.starts_with(prefix)).count();
+    // As many as are asked of one upstream at once.
+    wait_until("the pages to be asked for", || asked("/simple/p") == 16);
+    assert_eq!(json_page(client, "alice/other", "foo").status, 200);
+    for name in &names {
+        hanging.release(&format!("/simple/{name}/"));
+    }
+    for page in pages {
+        assert_eq!(page.join().expect("an answer"), 200);
+    }
+
+    let files: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let target = place_of(&hanging, &wheel(name));
+            std::thread::spawn(move || client.get(&target).text())
+        })
+        .collect();
+    wait_until("the files to be asked for", || asked("/files/") == 32);
+    let place = format!("/alice/other/+upstream/{}/files/{WHEEL}", other.host());
+    assert_eq!(client.get(&place).text(), "content");
+    for name in &names {
+        hanging.release(&format!("/files/{}", wheel(name)));
+    }
+    for file in files {
+        assert_eq!(file.join().expect("an answer"), "content");
+    }
+}
+
+/// Changes a byte in the middle of every entry of the cache that has this content.
+fn damage(directory: &TempDir, content: &[u8]) {
+    let mut found = 0;
+    for part in
+        std::fs::read_dir(directory.path().join("data/mirrors")).expect("the cache").flatten()
+    {
+        for entry in std::fs::read_dir(part.path()).expect("a directory").flatten() {
+            let mut bytes = std::fs::read(entry.path()).expect("an entry");
+            if bytes.ends_with(content) {
+                let at = bytes.len() - content.len() / 2 - 1;
+                bytes[at] ^= 1;
+                std::fs::write(entry.path(), bytes).expect("a disk");
+                found += 1;
+            }
+        }
+    }
+    assert_eq!(found, 1, "one file has this content");
+}
+
+#[test]
+fn what_the_disk_has_changed_is_not_served() {
+    let upstream = upstream_of(b"content");
+    let (path, target) = (format!("/files/{WHEEL}"), root_place_of(&upstream, WHEEL));
+    let directory = start_with_root_pypi(&upstream).stop();
+    damage(&directory, b"content");
+    upstream.offer(&path, Offer::status(500));
+    let server = start_in(directory, |_| ());
+    for header in [[("Range", "bytes=1-2")], [("Accept", "*/*")]] {
+        let refused = server.client.get_with(&target, &header);
+        assert_eq!(refused.status, 502, "{}", refused.text());
+    }
+    upstream.offer(&path, Offer::file("content"));
+    assert_eq!(server.get(&target).text(), "content");
+    let directory = server.stop();
+    damage(&directory, b"content");
+    let before = upstream.count(&path);
+    let server = start_in(directory, |_| ());
+    assert_eq!(server.get(&target).text(), "content", "it is fetched anew");
+    assert_eq!(upstream.count(&path), before + 1);
+    assert_eq!(server.get(&target).text(), "content");
+    assert_eq!(upstream.count(&path), before + 1, "it is kept");
+}
+
 /// A server on this directory that may ask this machine.
 fn start_in(directory: Arc<TempDir>, configure: impl FnOnce(&mut Config)) -> TestServer {
     let server = TestServer::start_in(directory, |config, _| {
