@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pypi::upstream::Breaker;
-use pypi::{Page, PageForm, Stage};
+use pypi::{Page, PageForm, Snapshot, Stage};
 use record::{Digest, Serial};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -310,6 +310,17 @@ impl Mirrors {
             disk_bytes: self.disk.bytes(),
             failing: self.troubles().len() as u64,
         }
+    }
+
+    /// Forgets the mirrors that are no stages of the index any more, or have another upstream now.
+    pub(crate) fn keep_those_of(&self, index: &Snapshot) {
+        lock(&self.mirrors).retain(|name, mirror| {
+            let settings = index.stage(name).and_then(|stage| stage.config().mirror());
+            settings.is_some_and(|settings| {
+                let url = settings.mirror_url.as_deref();
+                url.is_some_and(|url| mirror.is_of(url, settings.mirror_provides_core_metadata))
+            })
+        });
     }
 
     /// The mirrors whose last request to their upstream failed, and why.

@@ -74,6 +74,7 @@ pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
                 );
             }
         }
+        forget_mirrors(app);
         for (mirror, trouble) in app.mirrors.troubles() {
             let _ = writeln!(
                 body,
@@ -122,9 +123,17 @@ pub(super) async fn show_metrics(app: &App) -> Response {
     let lag = app.live_store.lag().unwrap_or_else(|| app.started_at.elapsed());
     app.metrics.store_lag_seconds.set(lag.as_secs_f64());
     app.metrics.body_memory_bytes.set(app.bodies.held_bytes() as i64);
+    forget_mirrors(app);
     app.metrics.python.update(app.pages.counts(), app.mirrors.counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
         .into_response()
+}
+
+/// Nothing is told of mirrors that were deleted.
+fn forget_mirrors(app: &App) {
+    if let Some(stored) = app.live_store.snapshot() {
+        app.mirrors.keep_those_of(&stored.index);
+    }
 }
 
 fn text(status: StatusCode, body: impl Into<String>) -> Response {

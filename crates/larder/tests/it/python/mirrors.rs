@@ -567,6 +567,30 @@ fn an_upstream_that_hangs_delays_no_other() {
     }
 }
 
+#[test]
+fn a_mirror_that_is_gone_fails_no_longer() {
+    let upstream = upstream_of(b"content");
+    upstream.break_with(Some(500));
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    let check = |count: f64| {
+        let ready = index.client().get("/readyz?verbose").text();
+        assert_eq!(ready.contains("mirror alice/up"), count > 0.0, "{ready}");
+        assert_eq!(index.server.metric("larder_mirrors_failing"), count);
+    };
+    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 502);
+    check(1.0);
+    // Of its new upstream nothing is known.
+    let patch = json!({"mirror_url": upstream.url("/elsewhere/")});
+    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+    check(0.0);
+    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 502);
+    check(1.0);
+    let deleted = index.alice().send("DELETE", "/alice/up", json!({}));
+    assert!(deleted.status < 300, "{}", deleted.text());
+    check(0.0);
+}
+
 /// Changes a byte in the middle of every entry of the cache that has this content.
 fn damage(directory: &TempDir, content: &[u8]) {
     let mut found = 0;
