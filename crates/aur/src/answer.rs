@@ -12,7 +12,8 @@ use crate::field::By;
 use crate::fold::fold;
 use crate::params::{Arg, Params};
 use crate::query::{Asked, Kind, Mode, Query, Refusal, Version};
-use crate::record::Shape;
+use crate::record::{Record, Shape};
+use crate::segment::Segment;
 use crate::sheet::Sheet;
 use crate::snapshot::Snapshot;
 
@@ -135,114 +136,214 @@ impl Refusal {
     }
 }
 
+/// What queries are answered from: one segment, or a small one over a large one.
+///
+/// Doc ids are those of the implementor; a list of them is in name order.
+pub(crate) trait Searched {
+    /// The package with this name, in any case of letters; accents count.
+    fn find(&self, name: &str) -> Option<DocId>;
+
+    /// The first `limit` packages that `find` finds. It is called with a segment and how many packages to find there, in their order.
+    fn found(&self, limit: usize, find: impl Fn(&Segment, usize) -> Vec<DocId>) -> Vec<DocId>;
+
+    /// Whether more than `count` packages are certainly found. `is_in_more` is called with a segment and a number, and tells whether more
+    /// than that number are certainly found there.
+    fn is_in_more_than(&self, count: usize, is_in_more: impl Fn(&Segment, usize) -> bool) -> bool;
+
+    /// Calls `write` for the first `limit` names of packages, or of bases, whose folded form begins with `prefix`. `write` is called with
+    /// their segment and their place in it.
+    fn each_name(
+        &self,
+        are_bases: bool,
+        prefix: &[u8],
+        limit: u32,
+        write: impl FnMut(&Segment, u32),
+    );
+
+    /// The record of a package.
+    fn record(&self, doc: DocId) -> Record<'_>;
+
+    /// A digest of the record. Packages that are equal in every value have the same digest in every process.
+    fn digest(&self, doc: DocId) -> u64;
+
+    /// Reads the first bytes of these records before they are needed.
+    fn warm_up(&self, docs: &[DocId]);
+}
+
+impl Searched for Segment {
+    #[inline]
+    fn find(&self, name: &str) -> Option<DocId> {
+        Segment::find(self, name)
+    }
+
+    #[inline]
+    fn found(&self, limit: usize, find: impl Fn(&Segment, usize) -> Vec<DocId>) -> Vec<DocId> {
+        find(self, limit)
+    }
+
+    #[inline]
+    fn is_in_more_than(&self, count: usize, is_in_more: impl Fn(&Segment, usize) -> bool) -> bool {
+        is_in_more(self, count)
+    }
+
+    #[inline]
+    fn each_name(
+        &self,
+        are_bases: bool,
+        prefix: &[u8],
+        limit: u32,
+        mut write: impl FnMut(&Segment, u32),
+    ) {
+        let column = if are_bases { self.bases() } else { self.names().column() };
+        for place in column.first_starting_with(prefix, limit) {
+            write(self, place);
+        }
+    }
+
+    #[inline]
+    fn record(&self, doc: DocId) -> Record<'_> {
+        Segment::record(self, doc)
+    }
+
+    #[inline]
+    fn digest(&self, doc: DocId) -> u64 {
+        Segment::digest(self, doc)
+    }
+
+    #[inline]
+    fn warm_up(&self, docs: &[DocId]) {
+        Segment::warm_up(self, docs);
+    }
+}
+
 impl Snapshot {
     /// Answers `query` with at most `results_max` packages; a query that finds more is refused.
     pub fn answer(&self, query: &Query, results_max: usize) -> Answer {
-        let outcome = Outcome::Answered(query.asked);
-        let callback = query.callback.as_deref();
-        let names = match query.kind {
-            Kind::Info | Kind::Search | Kind::MaintainerSearch => {
-                // One more than the maximum shows that there are too many.
-                let limit = results_max.saturating_add(1);
-                let found = if query.kind == Kind::Info {
-                    self.info(query, limit)
-                } else if self.is_surely_too_much(query, results_max) {
-                    return too_many(query);
-                } else {
-                    self.search(query, limit)
-                };
-                if found.len() > results_max {
-                    return too_many(query);
-                }
-                let (json, etag) = self.render(query, &found);
-                return Answer::finish_tagged(json, etag, JSON, callback, outcome);
-            }
-            Kind::Suggest
-            | Kind::OpensearchSuggest
-            | Kind::SuggestBase
-            | Kind::OpensearchSuggestBase => self.suggest(query),
-        };
-        if matches!(query.kind, Kind::Suggest | Kind::SuggestBase) {
-            return Answer::finish(names, JSON, callback, outcome);
+        match self.layers() {
+            Ok(segment) => answer(segment, query, results_max),
+            Err(layers) => answer(&layers, query, results_max),
         }
-        let arg = query.single().map_or("", |arg| arg.literal.as_str());
-        let mut json = b"[".to_vec();
-        serde_json::to_writer(&mut json, arg).expect("strings serialize into memory");
-        json.push(b',');
-        json.extend_from_slice(&names);
-        json.push(b']');
-        Answer::finish(json, SUGGESTIONS, callback, outcome)
     }
+}
 
-    /// The packages that an `info` query names, in the order of the request, each once.
-    fn info(&self, query: &Query, limit: usize) -> Vec<DocId> {
-        if query.by != By::Name {
-            // Version 6: the packages that match at least one argument, by name.
+fn answer(packages: &impl Searched, query: &Query, results_max: usize) -> Answer {
+    let outcome = Outcome::Answered(query.asked);
+    let callback = query.callback.as_deref();
+    let names = match query.kind {
+        Kind::Info | Kind::Search | Kind::MaintainerSearch => {
+            // One more than the maximum shows that there are too many.
+            let limit = results_max.saturating_add(1);
+            let found = if query.kind == Kind::Info {
+                info(packages, query, limit)
+            } else if is_surely_too_much(packages, query, results_max) {
+                return too_many(query);
+            } else {
+                search(packages, query, limit)
+            };
+            if found.len() > results_max {
+                return too_many(query);
+            }
+            let (json, etag) = render(packages, query, &found);
+            return Answer::finish_tagged(json, etag, JSON, callback, outcome);
+        }
+        Kind::Suggest
+        | Kind::OpensearchSuggest
+        | Kind::SuggestBase
+        | Kind::OpensearchSuggestBase => suggest(packages, query),
+    };
+    if matches!(query.kind, Kind::Suggest | Kind::SuggestBase) {
+        return Answer::finish(names, JSON, callback, outcome);
+    }
+    let arg = query.single().map_or("", |arg| arg.literal.as_str());
+    let mut json = b"[".to_vec();
+    serde_json::to_writer(&mut json, arg).expect("strings serialize into memory");
+    json.push(b',');
+    json.extend_from_slice(&names);
+    json.push(b']');
+    Answer::finish(json, SUGGESTIONS, callback, outcome)
+}
+
+/// The packages that an `info` query names, in the order of the request, each once.
+fn info(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
+    if query.by != By::Name {
+        // Version 6: the packages that match at least one argument, by name.
+        return packages.found(limit, |segment, limit| {
             let mut found: Vec<DocId> =
-                query.args.iter().flat_map(|arg| self.find_by(query.by, arg, limit)).collect();
+                query.args.iter().flat_map(|arg| segment.find_by(query.by, arg, limit)).collect();
             found.sort_unstable();
             found.dedup();
             found.truncate(limit);
-            return found;
-        }
-        let mut seen = HashSet::new();
-        let mut found = Vec::new();
-        for arg in &query.args {
-            // The collation ignores trailing spaces when it compares for equality.
-            if let Some(doc) = self.find(arg.literal.trim_end_matches(' '))
-                && (query.args.len() == 1 || seen.insert(doc))
-            {
-                found.push(doc);
-                if found.len() == limit {
-                    break;
-                }
+            found
+        });
+    }
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for arg in &query.args {
+        // The collation ignores trailing spaces when it compares for equality.
+        if let Some(doc) = packages.find(arg.literal.trim_end_matches(' '))
+            && (query.args.len() == 1 || seen.insert(doc))
+        {
+            found.push(doc);
+            if found.len() == limit {
+                break;
             }
         }
-        found
     }
+    found
+}
 
-    /// Whether the sizes of posting lists alone show that a search finds more than `results_max` packages. If so, no
-    /// list has to be decoded.
-    fn is_surely_too_much(&self, query: &Query, results_max: usize) -> bool {
-        let Some(arg) = query.single() else { return false };
-        match (query.by, query.version, query.mode) {
-            (By::Name | By::NameDesc, Version::V5, Mode::Contains) => {
-                let needle = fold(arg.spaced.as_deref().unwrap_or(&arg.literal));
-                self.names().is_in_more_than(&needle, results_max)
+/// Whether the sizes of posting lists alone show that a search finds more than `results_max` packages. If so, no
+/// list has to be decoded.
+fn is_surely_too_much(packages: &impl Searched, query: &Query, results_max: usize) -> bool {
+    let Some(arg) = query.single() else { return false };
+    match (query.by, query.version, query.mode) {
+        (By::Name | By::NameDesc, Version::V5, Mode::Contains) => {
+            let needle = fold(arg.spaced.as_deref().unwrap_or(&arg.literal));
+            packages.is_in_more_than(results_max, |segment, count| {
+                segment.names().is_in_more_than(&needle, count)
                     || query.by == By::NameDesc
-                        && self.descriptions().is_in_more_than(&needle, results_max)
-            }
-            (By::Name | By::NameDesc, _, _) => false,
-            (by, _, _) => {
-                let term = fold(arg.literal.trim_end_matches(' '));
-                self.terms()
+                        && segment.descriptions().is_in_more_than(&needle, count)
+            })
+        }
+        (By::Name | By::NameDesc, _, _) => false,
+        (by, _, _) => {
+            let term = fold(arg.literal.trim_end_matches(' '));
+            packages.is_in_more_than(results_max, |segment, count| {
+                segment
+                    .terms()
                     .postings(by as u8, term.as_bytes())
-                    .is_some_and(|list| list.count_min(self.package_count()) > results_max)
-            }
+                    .is_some_and(|list| list.count_min(segment.package_count()) > count)
+            })
         }
     }
+}
 
-    /// The packages that a search finds, in name order.
-    fn search(&self, query: &Query, limit: usize) -> Vec<DocId> {
-        let empty = Arg { literal: String::new(), spaced: None };
-        let arg = query.single().unwrap_or(&empty);
-        match (query.by, query.version) {
-            (By::Name | By::NameDesc, Version::V5) => {
-                let first = arg.spaced.as_deref().unwrap_or(&arg.literal);
-                let found = self.find_text(query.by, query.mode, &fold(first), limit);
-                // A bare plus is meant as a space by most clients, and as a plus by some.
-                if found.is_empty() && arg.spaced.is_some() {
-                    return self.find_text(query.by, query.mode, &fold(&arg.literal), limit);
-                }
-                found
+/// The packages that a search finds, in name order.
+fn search(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
+    let empty = Arg { literal: String::new(), spaced: None };
+    let arg = query.single().unwrap_or(&empty);
+    match (query.by, query.version) {
+        (By::Name | By::NameDesc, Version::V5) => {
+            let containing = |text: &str| {
+                let needle = fold(text);
+                packages.found(limit, |segment, limit| {
+                    segment.find_text(query.by, query.mode, &needle, limit)
+                })
+            };
+            let found = containing(arg.spaced.as_deref().unwrap_or(&arg.literal));
+            // A bare plus is meant as a space by most clients, and as a plus by some.
+            if found.is_empty() && arg.spaced.is_some() {
+                return containing(&arg.literal);
             }
-            (By::Name | By::NameDesc, Version::V6) => {
-                self.find_all_words(query, &arg.literal, limit)
-            }
-            (by, _) => self.find_by(by, arg, limit),
+            found
         }
+        (By::Name | By::NameDesc, Version::V6) => packages
+            .found(limit, |segment, limit| segment.find_all_words(query, &arg.literal, limit)),
+        (by, _) => packages.found(limit, |segment, limit| segment.find_by(by, arg, limit)),
     }
+}
 
+impl Segment {
     /// Version 6: the packages that contain every word.
     fn find_all_words(&self, query: &Query, words: &str, limit: usize) -> Vec<DocId> {
         let mut words = words.split(' ').filter(|word| !word.is_empty()).map(fold);
@@ -303,84 +404,81 @@ impl Snapshot {
         }
         found
     }
+}
 
-    /// The names that begin with the argument, as a JSON array.
-    fn suggest(&self, query: &Query) -> Vec<u8> {
-        let mut json = Vec::with_capacity(SUGGESTIONS_BYTES);
-        json.push(b'[');
-        if let Some(arg) = query.single() {
-            let prefix = fold(&arg.literal);
-            let is_of_bases = matches!(query.kind, Kind::SuggestBase | Kind::OpensearchSuggestBase);
-            let column = if is_of_bases { self.bases() } else { self.names().column() };
-            for (at, place) in
-                column.first_starting_with(prefix.as_bytes(), SUGGESTIONS_MAX).enumerate()
-            {
-                if at > 0 {
-                    json.push(b',');
-                }
-                if is_of_bases {
-                    self.write_base(place, &mut json);
-                } else {
-                    self.write_name(DocId(place), &mut json);
-                }
+/// The names that begin with the argument, as a JSON array.
+fn suggest(packages: &impl Searched, query: &Query) -> Vec<u8> {
+    let mut json = Vec::with_capacity(SUGGESTIONS_BYTES);
+    json.push(b'[');
+    if let Some(arg) = query.single() {
+        let prefix = fold(&arg.literal);
+        let are_bases = matches!(query.kind, Kind::SuggestBase | Kind::OpensearchSuggestBase);
+        packages.each_name(are_bases, prefix.as_bytes(), SUGGESTIONS_MAX, |segment, place| {
+            if json.len() > 1 {
+                json.push(b',');
             }
-        }
-        json.push(b']');
-        json
+            if are_bases {
+                segment.write_base(place, &mut json);
+            } else {
+                segment.write_name(DocId(place), &mut json);
+            }
+        });
     }
+    json.push(b']');
+    json
+}
 
-    /// The packages as JSON, and its entity tag.
-    fn render(&self, query: &Query, found: &[DocId]) -> (Bytes, Etag) {
-        let (type_, shape, version) = match (query.kind, query.version) {
-            (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
-            (Kind::Info, Version::V6) => ("multiinfo", Shape::Version6, 6),
-            (kind, Version::V5) => (kind.name(), Shape::Search, 5),
-            (kind, Version::V6) => (kind.name(), Shape::Version6, 6),
-        };
-        let record_bytes = match shape {
-            Shape::Info => INFO_RECORD_BYTES,
-            _ => SEARCH_RECORD_BYTES,
-        };
-        let mut json = Sheet::with_capacity(ENVELOPE_BYTES + found.len() * record_bytes);
-        // The tag is a digest of the JSON, or, if that is long, of everything that determines it.
-        let is_long = found.len() > READ_AGAIN_RECORDS_MAX;
-        let mut determined_by = Vec::new();
-        if is_long {
-            determined_by.reserve_exact(ENVELOPE_BYTES + found.len() * size_of::<u64>());
-        }
-        json.push(b"{\"resultcount\":");
-        json.push(found.len().to_string().as_bytes());
-        json.push(b",\"results\":[");
-        for docs in found.chunks(WARM_UP_RECORDS) {
-            if docs.len() > 1 {
-                self.warm_up(docs);
-            }
-            for &doc in docs {
-                if is_long {
-                    determined_by.extend_from_slice(&self.digest(doc).to_le_bytes());
-                }
-                self.record(doc).render(shape, &mut json);
-                json.push(b",");
-            }
-        }
-        if !found.is_empty() {
-            json.pop();
-        }
-        json.push(b"],\"type\":\"");
-        json.push(type_.as_bytes());
-        json.push(b"\",\"version\":");
-        json.push(&[b'0' + version, b'}']);
-        let json = json.finish();
-        if !is_long {
-            let etag = Etag::of(&json);
-            return (json, etag);
-        }
-        determined_by.extend_from_slice(type_.as_bytes());
-        determined_by.push(version);
-        // Another release may render the same packages differently.
-        determined_by.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
-        (json, Etag::of(&determined_by))
+/// The packages as JSON, and its entity tag.
+fn render(packages: &impl Searched, query: &Query, found: &[DocId]) -> (Bytes, Etag) {
+    let (type_, shape, version) = match (query.kind, query.version) {
+        (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
+        (Kind::Info, Version::V6) => ("multiinfo", Shape::Version6, 6),
+        (kind, Version::V5) => (kind.name(), Shape::Search, 5),
+        (kind, Version::V6) => (kind.name(), Shape::Version6, 6),
+    };
+    let record_bytes = match shape {
+        Shape::Info => INFO_RECORD_BYTES,
+        _ => SEARCH_RECORD_BYTES,
+    };
+    let mut json = Sheet::with_capacity(ENVELOPE_BYTES + found.len() * record_bytes);
+    // The tag is a digest of the JSON, or, if that is long, of everything that determines it.
+    let is_long = found.len() > READ_AGAIN_RECORDS_MAX;
+    let mut determined_by = Vec::new();
+    if is_long {
+        determined_by.reserve_exact(ENVELOPE_BYTES + found.len() * size_of::<u64>());
     }
+    json.push(b"{\"resultcount\":");
+    json.push(found.len().to_string().as_bytes());
+    json.push(b",\"results\":[");
+    for docs in found.chunks(WARM_UP_RECORDS) {
+        if docs.len() > 1 {
+            packages.warm_up(docs);
+        }
+        for &doc in docs {
+            if is_long {
+                determined_by.extend_from_slice(&packages.digest(doc).to_le_bytes());
+            }
+            packages.record(doc).render(shape, &mut json);
+            json.push(b",");
+        }
+    }
+    if !found.is_empty() {
+        json.pop();
+    }
+    json.push(b"],\"type\":\"");
+    json.push(type_.as_bytes());
+    json.push(b"\",\"version\":");
+    json.push(&[b'0' + version, b'}']);
+    let json = json.finish();
+    if !is_long {
+        let etag = Etag::of(&json);
+        return (json, etag);
+    }
+    determined_by.extend_from_slice(type_.as_bytes());
+    determined_by.push(version);
+    // Another release may render the same packages differently.
+    determined_by.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
+    (json, Etag::of(&determined_by))
 }
 
 /// The answer to a query that finds more packages than an answer may have.

@@ -11,7 +11,8 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::package::{self, Package};
 use crate::scan;
-use crate::snapshot::{Snapshot, SnapshotBuilder};
+use crate::segment::SegmentBuilder;
+use crate::snapshot::Snapshot;
 
 /// Bounds on a dump.
 #[derive(Clone, Copy, Debug)]
@@ -98,19 +99,52 @@ pub fn read_with_bases<'a>(
     limits: &DumpLimits,
     bases: impl IntoIterator<Item = String>,
 ) -> Result<Snapshot, DumpError> {
-    let mut builder = SnapshotBuilder::default();
+    let mut builder = SegmentBuilder::default();
     bases.into_iter().for_each(|name| builder.add_base(name));
-    let mut input = Input::new(inflate(source)?, limits);
-    input.expect(b'[', "`[`, the start of the list of packages")?;
-    let mut next = Next::FirstRecord;
-    while next != Next::Nothing {
-        next = input.records(next, |package| builder.add(package))?;
-    }
-    input.expect_end()?;
+    each_record(source, limits, |package| {
+        builder.add(package);
+        true
+    })?;
     if builder.is_empty() {
         return Err(DumpError::Empty);
     }
-    Ok(builder.build())
+    Ok(builder.build().into())
+}
+
+/// Reads a dump that follows `before`, as [`read_with_bases`] does, if little differs: what has not changed stays where it is, so
+/// this needs little memory. `None` if too much differs, or if packages are named twice; then the dump is to be read as if it were the
+/// first.
+///
+/// # Errors
+///
+/// Those of [`read`].
+pub fn read_after<'a>(
+    before: &Snapshot,
+    source: impl Read + Send + 'a,
+    limits: &DumpLimits,
+    bases: impl IntoIterator<Item = String>,
+) -> Result<Option<Snapshot>, DumpError> {
+    before.after_dump(source, limits, bases)
+}
+
+/// Hands every record to `take`, until that returns false; tells whether all were handed over.
+#[inline(always)]
+pub(crate) fn each_record<'a>(
+    source: impl Read + Send + 'a,
+    limits: &DumpLimits,
+    mut take: impl FnMut(&Package<'_>) -> bool,
+) -> Result<bool, DumpError> {
+    let mut input = Input::new(inflate(source)?, limits);
+    input.expect(b'[', "`[`, the start of the list of packages")?;
+    let mut next = Next::FirstRecord;
+    let mut is_wanted = true;
+    while next != Next::Nothing && is_wanted {
+        next = input.records(next, |package| is_wanted = is_wanted && take(package))?;
+    }
+    if is_wanted {
+        input.expect_end()?;
+    }
+    Ok(is_wanted)
 }
 
 /// What the parser expects next in the list.

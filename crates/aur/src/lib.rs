@@ -4,7 +4,8 @@
 //!                                     |
 //!                                  [`Answer`]: finished bytes
 //!
-//! A [`Snapshot`] holds every package of one dump and never changes; a refresh builds the next one.
+//! A [`Snapshot`] holds every package of one dump and never changes; a refresh builds the next one. If little differs, that one
+//! shares the large indexes of the last one, and has small ones of its own for what has changed: [`Snapshot::updated`].
 //! Reading a dump needs an [`std::io::Read`] from the caller; beyond that nothing here does I/O,
 //! reads a clock or knows HTTP.
 //!
@@ -22,8 +23,10 @@ mod params;
 mod query;
 mod record;
 mod scan;
+mod segment;
 mod sheet;
 mod snapshot;
+mod update;
 mod words;
 
 pub use answer::{Answer, Outcome};
@@ -34,4 +37,5 @@ pub use fold::fold;
 pub use lists::List;
 pub use params::{Body, Params, PathParams};
 pub use query::{Asked, Kind, Mode, Query, Refusal, Version};
-pub use snapshot::{Snapshot, SnapshotBuilder};
+pub use snapshot::Snapshot;
+pub use update::Changes;

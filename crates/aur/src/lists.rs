@@ -5,7 +5,6 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use postings::DocId;
 
 use crate::field::Field;
 use crate::record::Shape;
@@ -48,16 +47,11 @@ impl Snapshot {
             List::Packages => {
                 self.docs().try_for_each(|doc| write_line(&mut out, self.record(doc).name()))
             }
-            List::Bases => (0..self.package_base_count())
-                .try_for_each(|base| write_line(&mut out, self.base_name(base))),
+            List::Bases => self.base_names().try_for_each(|name| write_line(&mut out, name)),
             List::Users => self.users().iter().try_for_each(|user| writeln!(out, "{user}")),
             List::Metadata => self.write_metadata(&mut out),
         };
         written.and_then(|()| out.finish()).expect("gzip into memory does not fail")
-    }
-
-    fn docs(&self) -> impl Iterator<Item = DocId> {
-        (0..self.package_count()).map(DocId)
     }
 
     fn users(&self) -> BTreeSet<String> {
@@ -80,9 +74,9 @@ impl Snapshot {
 
     fn write_metadata(&self, out: &mut impl Write) -> std::io::Result<()> {
         let mut object = Sheet::default();
-        for doc in self.docs() {
+        for (at, doc) in self.docs().enumerate() {
             object.clear();
-            object.push(if doc.0 == 0 { b"[\n" } else { b",\n" });
+            object.push(if at == 0 { b"[\n" } else { b",\n" });
             self.record(doc).render(Shape::Metadata, &mut object);
             out.write_all(object.as_bytes())?;
         }

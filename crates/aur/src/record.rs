@@ -11,7 +11,7 @@
 use serde::de::IgnoredAny;
 
 use crate::field::Field;
-use crate::package::{Integer, Package, Text, Texts};
+use crate::package::{Integer, Number, Package, Text, Texts};
 use crate::sheet::Sheet;
 
 /// The path of a package's snapshot archive on the AUR, up to the package base; `.tar.gz` follows that.
@@ -93,6 +93,18 @@ impl RecordWriter {
         values.copy_from_slice(&self.values);
     }
 
+    /// Whether the record at the start of `bytes` is the one that was encoded last.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        // The sizes say where the values end.
+        let head = self.bits.to_le_bytes();
+        let parts = [&head[..], &[self.sizes.len() as u8], &self.sizes, &self.values];
+        let mut rest = Some(bytes);
+        for part in parts {
+            rest = rest.and_then(|rest| rest.strip_prefix(part));
+        }
+        rest.is_some()
+    }
+
     #[inline(always)]
     fn text(&mut self, field: Field, text: Option<&Text<'_>>) {
         self.value(field, |values| {
@@ -128,6 +140,24 @@ impl RecordWriter {
             self.bits |= 1 << place;
             write_size(size, &mut self.sizes);
         }
+    }
+}
+
+/// What a JSON string that a record has says.
+fn text_of(json: &[u8]) -> Text<'_> {
+    if json.contains(&b'\\') {
+        Text::Unescaped(serde_json::from_slice(json).expect("a record has valid JSON"))
+    } else {
+        Text::Verbatim(&json[1..json.len() - 1])
+    }
+}
+
+/// What a list that a record has says.
+fn texts_of(json: &[u8]) -> Texts<'_> {
+    if json.contains(&b'\\') {
+        serde_json::from_slice(json).expect("a record has valid JSON")
+    } else {
+        Texts::Verbatim(json)
     }
 }
 
@@ -245,6 +275,110 @@ impl<'a> Record<'a> {
     /// The JSON string of the package base's name.
     pub(crate) fn package_base(self) -> &'a [u8] {
         self.value(Field::PackageBase).unwrap_or_else(|| self.name())
+    }
+
+    /// The package as it would be read from a dump: encoded, it is this record again.
+    pub(crate) fn package(self) -> Package<'a> {
+        let places = self.places(Field::KEPT.len());
+        let value = |field: Field| {
+            let (start, size) = places[field.place()];
+            (size > 0).then(|| &self.values[start as usize..][..size as usize])
+        };
+        let text = |field: Field| value(field).map(text_of);
+        let number = |field: Field| value(field).map(Integer::Verbatim);
+        let texts = |field: Field| value(field).map_or_else(Texts::default, texts_of);
+        let name = text(Field::Name).unwrap_or(Text::Verbatim(b""));
+        Package {
+            id: Integer::Verbatim(value(Field::Id).unwrap_or(b"0")),
+            package_base_id: Integer::Verbatim(value(Field::PackageBaseId).unwrap_or(b"0")),
+            package_base: text(Field::PackageBase).unwrap_or_else(|| name.clone()),
+            name,
+            version: text(Field::Version).unwrap_or(Text::Verbatim(b"")),
+            description: text(Field::Description),
+            url: text(Field::Url),
+            num_votes: Integer::Verbatim(value(Field::NumVotes).unwrap_or(b"0")),
+            popularity: Number(value(Field::Popularity).unwrap_or(b"0")),
+            out_of_date: value(Field::OutOfDate).map(Integer::Verbatim),
+            maintainer: text(Field::Maintainer),
+            submitter: text(Field::Submitter),
+            first_submitted: Integer::Verbatim(value(Field::FirstSubmitted).unwrap_or(b"0")),
+            last_modified: Integer::Verbatim(value(Field::LastModified).unwrap_or(b"0")),
+            depends: texts(Field::Depends),
+            make_depends: texts(Field::MakeDepends),
+            check_depends: texts(Field::CheckDepends),
+            opt_depends: texts(Field::OptDepends),
+            conflicts: texts(Field::Conflicts),
+            provides: texts(Field::Provides),
+            replaces: texts(Field::Replaces),
+            groups: texts(Field::Groups),
+            license: texts(Field::License),
+            keywords: texts(Field::Keywords),
+            co_maintainers: texts(Field::CoMaintainers),
+            pending_requests: number(Field::PendingRequests),
+            others: value(Field::Others).unwrap_or_default().into(),
+        }
+    }
+
+    /// Appends the record as a dump has it, in the order of aurweb's exports.
+    pub(crate) fn write_dumped(self, out: &mut Vec<u8>) {
+        let places = self.places(Field::KEPT.len());
+        let value = |field: Field| {
+            let (start, size) = places[field.place()];
+            &self.values[start as usize..][..size as usize]
+        };
+        out.extend_from_slice(b"{\"ID\":");
+        out.extend_from_slice(value(Field::Id));
+        for field in [
+            Field::Name,
+            Field::PackageBaseId,
+            Field::PackageBase,
+            Field::Version,
+            Field::Description,
+            Field::Url,
+            Field::NumVotes,
+            Field::Popularity,
+            Field::OutOfDate,
+            Field::Maintainer,
+            Field::Submitter,
+            Field::FirstSubmitted,
+            Field::LastModified,
+        ] {
+            out.extend_from_slice(field.key().as_bytes());
+            out.extend_from_slice(match (field, value(field)) {
+                (Field::PackageBase, b"") => value(Field::Name),
+                (_, b"") => b"null",
+                (Field::Popularity, b"0") => b"0.0",
+                (_, value) => value,
+            });
+        }
+        // Unlike in an answer, the path has the name of the package.
+        out.extend_from_slice(Field::UrlPath.key().as_bytes());
+        out.extend_from_slice(SNAPSHOT_PREFIX.as_bytes());
+        let name = value(Field::Name);
+        out.extend_from_slice(&name[1..name.len() - 1]);
+        out.extend_from_slice(SNAPSHOT_SUFFIX.as_bytes());
+        for field in [
+            Field::Depends,
+            Field::MakeDepends,
+            Field::CheckDepends,
+            Field::OptDepends,
+            Field::Conflicts,
+            Field::Provides,
+            Field::Replaces,
+            Field::Groups,
+            Field::License,
+            Field::Keywords,
+            Field::CoMaintainers,
+            Field::PendingRequests,
+        ] {
+            let value = value(field);
+            if !value.is_empty() {
+                out.extend_from_slice(field.key().as_bytes());
+                out.extend_from_slice(value);
+            }
+        }
+        out.extend_from_slice(value(Field::Others));
+        out.push(b'}');
     }
 
     /// Appends the package as a JSON object with the keys of `shape`.
@@ -478,6 +612,19 @@ mod tests {
         let mut writer = RecordWriter::default();
         let mut bytes = vec![0; writer.encode(&package)];
         writer.write_to(&mut bytes);
+        let mut again = RecordWriter::default();
+        let mut read_back = vec![0; again.encode(&Record::at(&bytes).package())];
+        again.write_to(&mut read_back);
+        assert_eq!(read_back, bytes);
+        let mut dumped = Vec::new();
+        Record::at(&bytes).write_dumped(&mut dumped);
+        let dumped = std::str::from_utf8(&dumped).expect("UTF-8");
+        let others = package::others(dumped);
+        let mut package: Package<'_> = serde_json::from_str(dumped).expect("a package");
+        package.others = others.into();
+        let mut read_back = vec![0; again.encode(&package)];
+        again.write_to(&mut read_back);
+        assert_eq!(read_back, bytes, "{dumped}");
         let mut out = Sheet::default();
         Record::at(&bytes).render(shape, &mut out);
         assert_eq!(std::str::from_utf8(out.as_bytes()).expect("UTF-8"), expected);

@@ -1,66 +1,60 @@
-//! The AUR snapshot: every package of one dump, ready to answer queries.
+//! The AUR snapshot: every package, ready to answer queries.
 //!
-//! packages -> [`SnapshotBuilder`] -> [`Snapshot`] -> [`Snapshot::answer`]
+//! A snapshot never changes; a refresh publishes the next one. It is one large [`Segment`], which later snapshots share,
+//! and over it perhaps a small one:
 //!
-//! Doc ids are positions in name order, so every posting list is in the order of an answer.
-//! A snapshot never changes once built; a refresh builds the next one and swaps it in.
+//! ```text
+//! small    packages of the bases that have changed since the large one was built
+//! gone     a bit for each package of the large one that is no longer part of the snapshot
+//! large    all packages of some time ago
+//! ```
+//!
+//! A base is in one of both, with all its packages. Both are searched, and what they find is merged: for each package of the
+//! small one it is known between which packages of the large one it belongs. Answers are those of a snapshot that was
+//! built at once (`tests/properties/updates.rs`). How the next small segment is made is in `update.rs`.
 
 use std::fmt;
-use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::io::{self, Write};
+use std::iter::Peekable;
+use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashTable;
-use postings::{
-    Block, DocId, DocSet, HUGE_PAGE_BYTES, TermIndex, TermIndexBuilder, TextColumn, TrigramIndex,
-};
-use twox_hash::XxHash3_64;
+use postings::{DocId, DocSet};
 
-use crate::field::{By, Field};
-use crate::fold::{fold, fold_into, fold_until, lower};
-use crate::package::{Package, Text, Texts};
-use crate::record::{Record, RecordWriter};
-use crate::{scan, words};
+use crate::answer::Searched;
+use crate::record::Record;
+use crate::segment::{Segment, SegmentBuilder};
 
-/// Records are stored in blocks of this size, so that growth never copies them. A larger record would need a block of
-/// its own; the dump reader allows none that large.
-const BLOCK_BYTES: usize = HUGE_PAGE_BYTES;
-
-/// Every package of one dump, with the indexes over them.
+/// Every package, with the indexes over them. A clone shares them.
+#[derive(Clone)]
 pub struct Snapshot {
-    blocks: Vec<Block>,
-    records: Box<[Placed]>,
-    /// Folded names, ascending.
-    names: TrigramIndex,
-    /// The packages whose name is byte for byte the lower case of its folded form: nearly all.
-    plain_names: DocSet,
-    /// Doc ids by the hash of the folded name.
-    docs_by_name: HashTable<u32>,
-    hasher: RandomState,
-    /// Folded descriptions.
-    descriptions: TrigramIndex,
-    /// Folded names of package bases, ascending, each with a package of that base.
-    bases: TextColumn,
-    /// The positions in `bases` of names that are the lower case of their folded form.
-    plain_bases: DocSet,
-    packages_of_bases: Box<[DocId]>,
-    /// The names, as JSON, of bases that have no package; their places are in `packages_of_bases`, from
-    /// [`EMPTY_BASES`] on.
-    empty_bases: Box<[Box<[u8]>]>,
-    /// Exact terms: one namespace for each [`By`].
-    terms: TermIndex,
+    large: Arc<Segment>,
+    overlay: Option<Arc<Overlay>>,
     duplicate_count: u32,
 }
 
-/// The first number that stands for a base without packages, and not for a package: no dump has half as many.
-const EMPTY_BASES: u32 = 1 << 31;
+/// What has changed since the large segment was built.
+pub(crate) struct Overlay {
+    pub(crate) small: Segment,
+    /// Packages of the large segment that are not part of the snapshot.
+    pub(crate) gone: DocSet,
+    pub(crate) gone_count: u32,
+    /// Bases of the large segment that are not part of the snapshot, or are in the small one.
+    pub(crate) gone_bases: DocSet,
+    pub(crate) gone_base_count: u32,
+    /// For each package of the small segment: the first one of the large segment that comes after it, gone or not.
+    pub(crate) places: Box<[u32]>,
+    /// The same of bases.
+    pub(crate) base_places: Box<[u32]>,
+}
 
-/// The place of a package's record.
-struct Placed {
-    /// Block number times [`BLOCK_BYTES`], plus the offset in the block.
-    place: u64,
-    /// The record's digest, or 0 until an answer has needed it: most never do.
-    digest: AtomicU64,
+/// Doc ids from here on are those of the small segment, counted from here.
+pub(crate) const SMALL: u32 = 1 << 31;
+
+/// A snapshot with an overlay.
+#[derive(Clone, Copy)]
+pub(crate) struct Layers<'a> {
+    large: &'a Segment,
+    over: &'a Overlay,
 }
 
 impl fmt::Debug for Snapshot {
@@ -73,15 +67,49 @@ impl fmt::Debug for Snapshot {
     }
 }
 
+impl From<Segment> for Snapshot {
+    fn from(segment: Segment) -> Snapshot {
+        let duplicate_count = segment.duplicate_count();
+        Snapshot { large: Arc::new(segment), overlay: None, duplicate_count }
+    }
+}
+
 impl Snapshot {
+    /// A snapshot of the large segment of this one, and this overlay.
+    pub(crate) fn with_overlay(&self, overlay: Option<Overlay>) -> Snapshot {
+        let overlay = overlay.map(Arc::new);
+        Snapshot { large: self.large.clone(), overlay, duplicate_count: 0 }
+    }
+
+    /// The only segment, or both layers.
+    #[inline]
+    pub(crate) fn layers(&self) -> Result<&Segment, Layers<'_>> {
+        match &self.overlay {
+            None => Ok(&self.large),
+            Some(over) => Err(Layers { large: &self.large, over }),
+        }
+    }
+
+    pub(crate) fn large(&self) -> &Segment {
+        &self.large
+    }
+
+    pub(crate) fn overlay(&self) -> Option<&Overlay> {
+        self.overlay.as_deref()
+    }
+
     /// Number of packages.
     pub fn package_count(&self) -> u32 {
-        self.records.len() as u32
+        let over = self.overlay();
+        self.large.package_count() - over.map_or(0, |over| over.gone_count)
+            + over.map_or(0, |over| over.small.package_count())
     }
 
     /// Number of package bases.
     pub fn package_base_count(&self) -> u32 {
-        self.bases.len()
+        let over = self.overlay();
+        self.large.package_base_count() - over.map_or(0, |over| over.gone_base_count)
+            + over.map_or(0, |over| over.small.package_base_count())
     }
 
     /// Records of the dump that were left out because a later one has the same name.
@@ -89,539 +117,208 @@ impl Snapshot {
         self.duplicate_count
     }
 
+    /// How many packages the small segment has, and how many of the large one it replaces: what a search pays for. It is 0 for a
+    /// snapshot that was built at once.
+    pub fn changed_count(&self) -> u32 {
+        self.overlay().map_or(0, |over| over.small.package_count() + over.gone_count)
+    }
+
     /// The name of the package in the middle of them all, in the order of their names; none if there are none.
     pub fn middle_name(&self) -> Option<String> {
-        let doc = DocId(self.package_count() / 2);
-        let name = (self.package_count() > 0).then(|| self.record(doc).name())?;
-        serde_json::from_slice(name).ok()
+        let doc = self.docs().nth(self.package_count() as usize / 2)?;
+        serde_json::from_slice(self.record(doc).name()).ok()
     }
 
+    /// The packages in name order.
+    pub(crate) fn docs(&self) -> impl Iterator<Item = DocId> {
+        let over = self.overlay();
+        let large = (0..self.large.package_count())
+            .filter(move |&doc| over.is_none_or(|over| !over.gone.has(DocId(doc))));
+        let small = 0..over.map_or(0, |over| over.small.package_count());
+        let places = over.map_or(&[][..], |over| &over.places[..]);
+        Merged { large: large.peekable(), small: small.peekable(), places }.map(DocId)
+    }
+
+    /// The names of package bases, as JSON, in their order.
+    pub(crate) fn base_names(&self) -> impl Iterator<Item = &[u8]> {
+        let over = self.overlay();
+        let large = (0..self.large.package_base_count())
+            .filter(move |&base| over.is_none_or(|over| !over.gone_bases.has(DocId(base))));
+        let small = 0..over.map_or(0, |over| over.small.package_base_count());
+        let places = over.map_or(&[][..], |over| &over.base_places[..]);
+        Merged { large: large.peekable(), small: small.peekable(), places }
+            .map(|base| self.segment_of(base).base_name(base % SMALL))
+    }
+
+    /// The segment that a doc id, or the position of a base, belongs to.
+    #[inline]
+    fn segment_of(&self, place: u32) -> &Segment {
+        match &self.overlay {
+            Some(over) if place >= SMALL => &over.small,
+            _ => &self.large,
+        }
+    }
+
+    /// The record of a package.
+    #[inline]
     pub(crate) fn record(&self, doc: DocId) -> Record<'_> {
-        Record::at(self.bytes_from(doc))
+        self.segment_of(doc.0).record(DocId(doc.0 % SMALL))
     }
 
-    /// The bytes from the start of the package's record to the end of its block.
-    fn bytes_from(&self, doc: DocId) -> &[u8] {
-        let place = self.records[doc.0 as usize].place as usize;
-        &self.blocks[place / BLOCK_BYTES][place % BLOCK_BYTES..]
-    }
-
-    /// A digest of the record. Packages that are equal in every value have the same digest in every process.
-    pub(crate) fn digest(&self, doc: DocId) -> u64 {
-        match self.records[doc.0 as usize].digest.load(Relaxed) {
-            0 => self.first_digest(doc),
-            digest => digest,
-        }
-    }
-
-    #[cold]
-    fn first_digest(&self, doc: DocId) -> u64 {
-        let bytes = self.bytes_from(doc);
-        let digest = XxHash3_64::oneshot(&bytes[..Record::at(bytes).size_bytes()]);
-        self.records[doc.0 as usize].digest.store(digest, Relaxed);
-        digest
-    }
-
-    /// Reads the first bytes of these records before they are needed: the processor then waits for all of them at
-    /// once, not for one after another.
-    pub(crate) fn warm_up(&self, docs: &[DocId]) {
-        /// The size of a cache line, and how many lines of most records a search shows.
-        const LINE_BYTES: usize = 64;
-        const LINES: usize = 5;
-
-        let mut sum = 0_u8;
-        for doc in docs {
-            let place = self.records[doc.0 as usize].place as usize;
-            let rest = self.blocks[place / BLOCK_BYTES].get(place % BLOCK_BYTES..);
-            // The last records of a block have fewer lines after them.
-            if let Some(lines) = rest.and_then(|rest| rest.first_chunk::<{ LINES * LINE_BYTES }>())
-            {
-                for line in 0..LINES {
-                    sum ^= lines[line * LINE_BYTES];
-                }
-            }
-        }
-        std::hint::black_box(sum);
+    /// The bytes from the start of the package's record on.
+    pub(crate) fn record_bytes(&self, doc: DocId) -> &[u8] {
+        self.segment_of(doc.0).bytes_from(DocId(doc.0 % SMALL))
     }
 
     /// The package with this name, in any case of letters; accents count.
     pub(crate) fn find(&self, name: &str) -> Option<DocId> {
-        let folded = fold(name);
-        let first = self.find_folded(folded.as_bytes())?;
-        if name.is_ascii() && self.plain_names.has(first) {
-            return Some(first);
+        match self.layers() {
+            Ok(segment) => segment.find(name),
+            Err(layers) => layers.find(name),
         }
-        let wanted = lower(name);
-        (first.0..self.package_count())
+    }
+
+    /// Writes the packages as a dump: `packages-meta-ext-v1.json` as aurweb's exporter writes it, with the number of open
+    /// requests if that is known. The records are in name order.
+    ///
+    /// # Errors
+    ///
+    /// Those of writing to `out`.
+    pub fn write_dump(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut record = Vec::new();
+        let mut separator: &[u8] = b"[\n";
+        for doc in self.docs() {
+            record.clear();
+            record.extend_from_slice(separator);
+            separator = b",\n";
+            self.record(doc).write_dumped(&mut record);
+            out.write_all(&record)?;
+        }
+        out.write_all(if separator == b"[\n" { b"[\n]" } else { b"\n]" })
+    }
+
+    /// The same packages in one large segment, built anew. This takes as long as reading a dump.
+    pub fn merged(&self) -> Snapshot {
+        let mut builder = SegmentBuilder::default();
+        for doc in self.docs() {
+            builder.add(&self.record(doc).package());
+        }
+        for name in self.empty_base_names() {
+            builder.add_base(name);
+        }
+        Snapshot::from(builder.build())
+    }
+
+    /// The names of bases that have no package.
+    pub(crate) fn empty_base_names(&self) -> Vec<String> {
+        let over = self.overlay();
+        let large = self.large.empty_bases();
+        let large = large.filter(|&base| over.is_none_or(|over| !over.gone_bases.has(DocId(base))));
+        let small = over
+            .into_iter()
+            .flat_map(|over| over.small.empty_bases().map(|base| over.small.base_name(base)));
+        large
+            .map(|base| self.large.base_name(base))
+            .chain(small)
+            .filter_map(|json| serde_json::from_slice(json).ok())
+            .collect()
+    }
+}
+
+/// Both layers' places in one order, where those of the small one begin at [`SMALL`].
+struct Merged<'a, L: Iterator<Item = u32>, S: Iterator<Item = u32>> {
+    large: Peekable<L>,
+    small: Peekable<S>,
+    /// For each place of the small layer, the first one of the large layer that comes after it.
+    places: &'a [u32],
+}
+
+impl<L: Iterator<Item = u32>, S: Iterator<Item = u32>> Iterator for Merged<'_, L, S> {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        let Some(&small) = self.small.peek() else { return self.large.next() };
+        let place = self.places[small as usize];
+        match self.large.next_if(|&large| large < place) {
+            Some(large) => Some(large),
+            None => self.small.next().map(|small| small + SMALL),
+        }
+    }
+}
+
+impl Layers<'_> {
+    #[inline]
+    fn segment_of(&self, doc: DocId) -> (&Segment, DocId) {
+        let segment = if doc.0 < SMALL { self.large } else { &self.over.small };
+        (segment, DocId(doc.0 % SMALL))
+    }
+}
+
+impl Searched for Layers<'_> {
+    fn find(&self, name: &str) -> Option<DocId> {
+        if let Some(DocId(doc)) = self.over.small.find(name) {
+            return Some(DocId(doc + SMALL));
+        }
+        self.large.find(name).filter(|&doc| !self.over.gone.has(doc))
+    }
+
+    fn found(&self, limit: usize, find: impl Fn(&Segment, usize) -> Vec<DocId>) -> Vec<DocId> {
+        // Of those that the large segment finds, some may be gone.
+        let large = find(self.large, limit.saturating_add(self.over.gone_count as usize));
+        let large = large.into_iter().filter(|&doc| !self.over.gone.has(doc)).map(|doc| doc.0);
+        let small = find(&self.over.small, limit).into_iter().map(|doc| doc.0);
+        Merged { large: large.peekable(), small: small.peekable(), places: &self.over.places }
+            .take(limit)
             .map(DocId)
-            .take_while(|&doc| self.names.column().text(doc) == folded.as_bytes())
-            .find(|&doc| {
-                let name: String =
-                    serde_json::from_slice(self.record(doc).name()).unwrap_or_default();
-                lower(&name) == wanted
-            })
+            .collect()
     }
 
-    /// The first package whose folded name is `folded`.
-    pub(crate) fn find_folded(&self, folded: &[u8]) -> Option<DocId> {
-        self.docs_by_name
-            .find(self.hasher.hash_one(folded), |&doc| {
-                self.names.column().text(DocId(doc)) == folded
-            })
-            .map(|&doc| DocId(doc))
+    fn is_in_more_than(&self, count: usize, is_in_more: impl Fn(&Segment, usize) -> bool) -> bool {
+        is_in_more(self.large, count.saturating_add(self.over.gone_count as usize))
+            || is_in_more(&self.over.small, count)
     }
 
-    /// Appends the JSON string of the package's name.
-    pub(crate) fn write_name(&self, doc: DocId, out: &mut Vec<u8>) {
-        if self.plain_names.has(doc) {
-            write_lower(self.names.column().text(doc), out);
-        } else {
-            out.extend_from_slice(self.record(doc).name());
-        }
-    }
-
-    /// Appends the JSON string of the base's name at this position in [`Snapshot::bases`].
-    pub(crate) fn write_base(&self, base: u32, out: &mut Vec<u8>) {
-        if self.plain_bases.has(DocId(base)) {
-            write_lower(self.bases.text(DocId(base)), out);
-        } else {
-            out.extend_from_slice(self.base_name(base));
-        }
-    }
-
-    /// The JSON string of the base's name at this position in [`Snapshot::bases`].
-    pub(crate) fn base_name(&self, base: u32) -> &[u8] {
-        match self.packages_of_bases[base as usize] {
-            DocId(empty) if empty >= EMPTY_BASES => {
-                &self.empty_bases[(empty - EMPTY_BASES) as usize]
-            }
-            package => self.record(package).package_base(),
-        }
-    }
-
-    pub(crate) fn names(&self) -> &TrigramIndex {
-        &self.names
-    }
-
-    pub(crate) fn descriptions(&self) -> &TrigramIndex {
-        &self.descriptions
-    }
-
-    pub(crate) fn terms(&self) -> &TermIndex {
-        &self.terms
-    }
-
-    /// Folded names of package bases, ascending.
-    pub(crate) fn bases(&self) -> &TextColumn {
-        &self.bases
-    }
-}
-
-/// Appends a folded name in lower case, as a JSON string.
-#[inline]
-fn write_lower(folded: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    let start = out.len();
-    out.extend_from_slice(folded);
-    out[start..].make_ascii_lowercase();
-    out.push(b'"');
-}
-
-/// Whether `name` is the lower case of its folded form and needs no escape in JSON.
-fn is_plain(name: &[u8]) -> bool {
-    name.iter().all(|byte| {
-        matches!(byte, b' '..=b'~') && !byte.is_ascii_uppercase() && !matches!(byte, b'"' | b'\\')
-    })
-}
-
-/// Initial capacity: the AUR of 2026 and a fifth more. Packages, bytes of a name, bytes of a description. Memory that
-/// is reserved and not written to costs nothing; growth means copying.
-const PACKAGES: usize = 128 << 10;
-const NAME_BYTES: usize = 24;
-const DESCRIPTION_BYTES: usize = 72;
-
-/// If a catalogue does not fit, its capacity is multiplied by this at once.
-const GROWTH: usize = 8;
-
-/// Builds a snapshot from packages in any order.
-pub struct SnapshotBuilder {
-    writer: RecordWriter,
-    blocks: Vec<Block>,
-    /// How many bytes of the last block have been written.
-    block_bytes: usize,
-    records: Vec<u64>,
-    names: Texts32,
-    plain_names: Vec<bool>,
-    descriptions: Texts32,
-    bases: Texts32,
-    plain_bases: Vec<bool>,
-    /// Names of bases that may have no package.
-    named_bases: Vec<String>,
-    terms: TermIndexBuilder,
-}
-
-/// Texts in the order in which they were added, in one allocation.
-#[derive(Default)]
-struct Texts32 {
-    /// Bytes of UTF-8.
-    text: Vec<u8>,
-    ends: Vec<u32>,
-}
-
-impl Texts32 {
-    /// Reserves memory for this many more texts of this many bytes each.
-    fn reserve(&mut self, more: usize, bytes: usize) {
-        self.text.reserve(more * bytes);
-        self.ends.reserve(more);
-    }
-
-    fn push_folded(&mut self, text: &[u8]) {
-        fold_into(text, &mut self.text);
-        self.ends.push(u32::try_from(self.text.len()).expect("texts of one dump exceed 4 GiB"));
-    }
-
-    fn get(&self, at: u32) -> &[u8] {
-        let start = if at == 0 { 0 } else { self.ends[at as usize - 1] as usize };
-        &self.text[start..self.ends[at as usize] as usize]
-    }
-
-    /// The positions of all texts in ascending order of the texts; equal texts in the order in which they were added.
-    fn sorted(&self) -> Vec<u32> {
-        // To compare the first sixteen bytes as one number decides most pairs without a look at the texts.
-        let mut places: Vec<(u128, u32)> = (0..self.ends.len() as u32)
-            .map(|place| {
-                let text = self.get(place);
-                let mut head = [0; 16];
-                let size = text.len().min(16);
-                head[..size].copy_from_slice(&text[..size]);
-                (u128::from_be_bytes(head), place)
-            })
-            .collect();
-        places.sort_by(|one, other| {
-            one.0.cmp(&other.0).then_with(|| self.get(one.1).cmp(self.get(other.1)))
-        });
-        places.into_iter().map(|(_, place)| place).collect()
-    }
-}
-
-impl Default for SnapshotBuilder {
-    fn default() -> SnapshotBuilder {
-        SnapshotBuilder::with_room(PACKAGES)
-    }
-}
-
-impl SnapshotBuilder {
-    fn with_room(packages: usize) -> SnapshotBuilder {
-        let mut builder = SnapshotBuilder {
-            writer: RecordWriter::default(),
-            blocks: Vec::new(),
-            block_bytes: 0,
-            records: Vec::new(),
-            names: Texts32::default(),
-            plain_names: Vec::new(),
-            descriptions: Texts32::default(),
-            bases: Texts32::default(),
-            plain_bases: Vec::new(),
-            named_bases: Vec::new(),
-            terms: TermIndexBuilder::with_capacity(packages),
+    fn each_name(
+        &self,
+        are_bases: bool,
+        prefix: &[u8],
+        limit: u32,
+        mut write: impl FnMut(&Segment, u32),
+    ) {
+        let over = self.over;
+        let [large, small] = [self.large, &over.small]
+            .map(|segment| if are_bases { segment.bases() } else { segment.names().column() });
+        let (gone, places) = match are_bases {
+            true => (&over.gone_bases, &over.base_places),
+            false => (&over.gone, &over.places),
         };
-        builder.reserve(packages);
-        builder
-    }
-
-    /// Reserves memory for this many more packages. Memory that stays unused costs nothing.
-    fn reserve(&mut self, more: usize) {
-        self.records.reserve(more);
-        self.names.reserve(more, NAME_BYTES);
-        self.plain_names.reserve(more);
-        self.descriptions.reserve(more, DESCRIPTION_BYTES);
-        self.bases.reserve(more, NAME_BYTES);
-        self.plain_bases.reserve(more);
-        self.terms.reserve(more);
-    }
-
-    pub(crate) fn add(&mut self, package: &Package<'_>) {
-        if self.records.len() == self.records.capacity() {
-            self.reserve(self.records.len() * (GROWTH - 1));
-        }
-        let size = self.writer.encode(package);
-        if self.blocks.is_empty() || self.block_bytes + size > BLOCK_BYTES {
-            self.blocks.push(Block::zeroed(BLOCK_BYTES.max(size)));
-            self.block_bytes = 0;
-        }
-        let number = self.blocks.len() - 1;
-        self.records.push((number * BLOCK_BYTES + self.block_bytes) as u64);
-        let place = self.block_bytes..self.block_bytes + size;
-        self.writer.write_to(&mut self.blocks[number][place]);
-        self.block_bytes += size;
-
-        self.names.push_folded(package.name.as_bytes());
-        self.plain_names.push(is_plain(package.name.as_bytes()));
-        self.descriptions
-            .push_folded(package.description.as_ref().map_or(&b""[..], Text::as_bytes));
-        self.bases.push_folded(package.package_base.as_bytes());
-        self.plain_bases.push(is_plain(package.package_base.as_bytes()));
-
-        let maintainer = package.maintainer.as_ref().map_or(&b""[..], Text::as_bytes);
-        self.add_person(By::Maintainer, maintainer);
-        if let Some(submitter) = &package.submitter {
-            self.add_person(By::Submitter, submitter.as_bytes());
-        }
-        for (by, texts) in [
-            (By::Depends, &package.depends),
-            (By::MakeDepends, &package.make_depends),
-            (By::CheckDepends, &package.check_depends),
-            (By::Replaces, &package.replaces),
-        ] {
-            self.add_shared(by, texts, words::relation_signs);
-        }
-        // These terms are specific to a package: others seldom have the same.
-        self.add_terms(By::Provides, &package.provides, words::relation_signs);
-        self.add_terms(By::Conflicts, &package.conflicts, words::relation_signs);
-        package
-            .opt_depends
-            .each(|text| add_term(&mut self.terms, By::OptDepends, optional_name(text)));
-        self.add_shared(By::Keywords, &package.keywords, |_| 0);
-        self.add_shared(By::Groups, &package.groups, |_| 0);
-        self.add_shared(By::CoMaintainers, &package.co_maintainers, |_| 0);
-        self.terms.end_document();
-    }
-
-    /// Adds a package base by its name. It has an effect only if no package of that base is added.
-    pub(crate) fn add_base(&mut self, name: String) {
-        self.named_bases.push(name);
-    }
-
-    /// Adds terms as [`SnapshotBuilder::add_terms`] does, for lists that several packages share unchanged, such as
-    /// the packages of one base, which follow each other in a dump.
-    #[inline(always)]
-    fn add_shared(&mut self, by: By, texts: &Texts<'_>, marks: impl Fn(u64) -> u64) {
-        match texts {
-            Texts::Verbatim(list) => {
-                self.terms.add_from(by as u8, list, |terms| add_listed(terms, by, list, marks));
-            }
-            Texts::Parsed(_) => self.add_terms(by, texts, marks),
+        let large = (large.first_starting_with(prefix, 0).start..large.len())
+            .take_while(|&place| large.text(DocId(place)).starts_with(prefix))
+            .filter(|&place| !gone.has(DocId(place)));
+        let small = small.first_starting_with(prefix, limit);
+        let merged = Merged { large: large.peekable(), small: small.peekable(), places };
+        for place in merged.take(limit as usize) {
+            let (segment, DocId(place)) = self.segment_of(DocId(place));
+            write(segment, place);
         }
     }
 
-    /// Adds a term for each text: the part before the first byte that `marks` marks.
-    #[inline(always)]
-    fn add_terms(&mut self, by: By, texts: &Texts<'_>, marks: impl Fn(u64) -> u64) {
-        match texts {
-            Texts::Verbatim(list) => add_listed(&mut self.terms, by, list, marks),
-            Texts::Parsed(texts) => texts.iter().map(Text::as_bytes).for_each(|text| {
-                add_term(&mut self.terms, by, &text[..words::unmarked(text, &marks)]);
-            }),
+    #[inline]
+    fn record(&self, doc: DocId) -> Record<'_> {
+        let (segment, doc) = self.segment_of(doc);
+        segment.record(doc)
+    }
+
+    fn digest(&self, doc: DocId) -> u64 {
+        let (segment, doc) = self.segment_of(doc);
+        segment.digest(doc)
+    }
+
+    fn warm_up(&self, docs: &[DocId]) {
+        // The small segment's records are close together.
+        if docs.iter().all(|doc| doc.0 < SMALL) {
+            self.large.warm_up(docs);
         }
-    }
-
-    fn add_person(&mut self, by: By, name: &[u8]) {
-        self.terms.add_from(by as u8, name, |terms| add_term(terms, by, name));
-    }
-
-    /// Whether no package has been added yet.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
-    pub(crate) fn build(mut self) -> Snapshot {
-        let mut order = self.names.sorted();
-        // Names that differ only in accents: their order must not depend on the dump. Equal names come side by side,
-        // the later record last.
-        for run in order.chunk_by_mut(|&one, &other| self.names.get(one) == self.names.get(other)) {
-            if run.len() > 1 {
-                run.sort_by_cached_key(|&place| self.name(place));
-            }
-        }
-        let before = order.len();
-        // Of equal names the last record wins. `dedup_by` keeps the first of a run, hence the swap.
-        order.dedup_by(|later, earlier| {
-            let is_same = self.names.get(*later) == self.names.get(*earlier)
-                && self.name(*later) == self.name(*earlier);
-            if is_same {
-                *earlier = *later;
-            }
-            is_same
-        });
-        let duplicate_count = (before - order.len()) as u32;
-
-        let names = TextColumn::from_ascending(order.iter().map(|&place| self.names.get(place)));
-        let descriptions =
-            TextColumn::from_texts(order.iter().map(|&place| self.descriptions.get(place)));
-        drop(self.names);
-        drop(self.descriptions);
-        let plain_names =
-            DocSet::from_bools(order.iter().map(|&place| self.plain_names[place as usize]));
-        let records = order
-            .iter()
-            .map(|&place| Placed { place: self.records[place as usize], digest: AtomicU64::new(0) })
-            .collect();
-
-        let hasher = RandomState::default();
-        let mut docs_by_name = HashTable::with_capacity(order.len());
-        for doc in (0..order.len() as u32).map(DocId) {
-            let name = names.text(doc);
-            // Of names that differ only in accents, the first stands for all.
-            if doc.0 == 0 || names.text(DocId(doc.0 - 1)) != name {
-                docs_by_name.insert_unique(hasher.hash_one(name), doc.0, |&doc| {
-                    hasher.hash_one(names.text(DocId(doc)))
-                });
-            }
-        }
-
-        let mut docs = vec![u32::MAX; self.records.len()];
-        for (doc, &place) in (0_u32..).zip(&order) {
-            docs[place as usize] = doc;
-        }
-        // Bases that were only named come after those of packages: of equal names the first one counts.
-        let empty_bases: Box<[Box<[u8]>]> = (0..)
-            .zip(&self.named_bases)
-            .map(|(number, name)| {
-                self.bases.push_folded(name.as_bytes());
-                self.plain_bases.push(is_plain(name.as_bytes()));
-                docs.push(EMPTY_BASES + number);
-                serde_json::to_vec(name).expect("strings serialize into memory").into()
-            })
-            .collect();
-        let mut bases = self.bases.sorted();
-        bases.retain(|&place| docs[place as usize] != u32::MAX);
-        bases.dedup_by(|later, earlier| {
-            let is_same = self.bases.get(*later) == self.bases.get(*earlier);
-            // The first package by name stands for its base, wherever the dump has it.
-            if is_same && docs[*later as usize] < docs[*earlier as usize] {
-                *earlier = *later;
-            }
-            is_same
-        });
-        let packages_of_bases = bases.iter().map(|&place| DocId(docs[place as usize])).collect();
-        let plain_bases =
-            DocSet::from_bools(bases.iter().map(|&place| self.plain_bases[place as usize]));
-        let bases = TextColumn::from_ascending(bases.iter().map(|&place| self.bases.get(place)));
-        drop(self.bases);
-
-        let terms = self.terms.build(&order);
-        Snapshot {
-            blocks: self.blocks,
-            records,
-            names: TrigramIndex::build(names),
-            plain_names,
-            docs_by_name,
-            hasher,
-            descriptions: TrigramIndex::build(descriptions),
-            bases,
-            plain_bases,
-            packages_of_bases,
-            empty_bases,
-            terms,
-            duplicate_count,
-        }
-    }
-
-    /// The name of the record that was added at this position, as JSON in lower case.
-    fn name(&self, place: u32) -> String {
-        let at = self.records[place as usize] as usize;
-        let record = Record::at(&self.blocks[at / BLOCK_BYTES][at % BLOCK_BYTES..]);
-        lower(&String::from_utf8_lossy(record.value(Field::Name).unwrap_or_default()))
-    }
-}
-
-/// Adds a term for each text of a list that is stored as in the dump: the part before the first byte that `marks`
-/// marks.
-#[inline(always)]
-fn add_listed(terms: &mut TermIndexBuilder, by: By, list: &[u8], marks: impl Fn(u64) -> u64) {
-    // Folding reads the text where it is, and finds its end on the way.
-    scan::each_string(list, |rest| {
-        let mut size = 0;
-        terms.add_with(by as u8, |term| {
-            let start = term.len();
-            size = fold_until(rest, |word| words::quotes(word) | marks(word), term);
-            trim_end(term, start);
-        });
-        size
-    });
-}
-
-/// Adds a text as a term.
-fn add_term(terms: &mut TermIndexBuilder, by: By, text: &[u8]) {
-    terms.add_with(by as u8, |term| {
-        let start = term.len();
-        fold_into(text, term);
-        trim_end(term, start);
-    });
-}
-
-/// Removes the spaces at the end of the term that begins at `start`: the collation ignores them when it compares for
-/// equality.
-#[inline]
-fn trim_end(term: &mut Vec<u8>, start: usize) {
-    while term.len() > start && term.last() == Some(&b' ') {
-        term.pop();
-    }
-}
-
-/// The name in an optional dependency, without the version condition and without the description that older dumps
-/// have.
-fn optional_name(relation: &[u8]) -> &[u8] {
-    let name = &relation[..words::unmarked(relation, words::relation_signs)];
-    let end = name.windows(2).position(|pair| pair == b": ");
-    &name[..end.unwrap_or(name.len())]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(name: &str, relation: &str) -> String {
-        format!(
-            "{{\"ID\":1,\"Name\":\"{name}\",\"PackageBaseID\":1,\"PackageBase\":\"a\",\"Version\":\"1\",\"NumVotes\":0,\
-             \"Popularity\":0,\"FirstSubmitted\":1,\"LastModified\":1,\"Depends\":[\"{relation}\",\"{relation} \"]}}"
-        )
-    }
-
-    #[test]
-    fn a_catalogue_may_exceed_the_initial_capacity() {
-        for room in [0, 1, 7] {
-            let mut builder = SnapshotBuilder::with_room(room);
-            let names: Vec<String> = (10..99).map(|number| format!("p{number}")).collect();
-            for name in &names {
-                let json = record(name, &format!("of-{name}"));
-                builder.add(&scan::record(&json).expect("a record").0);
-            }
-            let snapshot = builder.build();
-            for (doc, name) in (0..).map(DocId).zip(&names) {
-                assert_eq!(snapshot.find(name), Some(doc), "{room}");
-                let term = fold(&format!("of-{name}"));
-                let docs = snapshot.terms.documents(By::Depends as u8, term.as_bytes(), 9);
-                assert_eq!(docs, [doc], "{room}");
-            }
-        }
-    }
-
-    #[track_caller]
-    fn check(relation: &str, name: &str) {
-        let json = record("a", relation);
-        let mut builder = SnapshotBuilder::default();
-        // Both ways to read a list must give the same single term.
-        builder.add(&serde_json::from_str(&json).expect("a record"));
-        builder.add(&scan::record(&json).expect("a record").0);
-        let terms = builder.build().terms;
-        assert_eq!(terms.terms(By::Depends as u8).collect::<Vec<_>>(), [fold(name).as_bytes()]);
-        assert_eq!(optional_name(relation.as_bytes()), name.as_bytes(), "{relation}");
-    }
-
-    #[test]
-    fn relation_names() {
-        for (relation, name) in [
-            ("pacman>5", "pacman"),
-            ("libfoo.so=1-64", "libfoo.so"),
-            ("lib:libfoo.so", "lib:libfoo.so"),
-            ("a<=2", "a"),
-            ("a-name-of-more-than-sixteen-bytes>=2", "a-name-of-more-than-sixteen-bytes"),
-            ("", ""),
-        ] {
-            check(relation, name);
-        }
-        assert_eq!(optional_name(b"gtk: for the window"), b"gtk");
-        assert_eq!(optional_name(b"lib:gtk>=3"), b"lib:gtk");
     }
 }

@@ -15,6 +15,9 @@ use proptest::sample::{Index, select};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
 
+#[path = "properties/updates.rs"]
+mod updates;
+
 /// aurweb's error for too many packages.
 const TOO_MANY: &str = "Too many package results.";
 

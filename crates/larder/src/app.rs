@@ -42,7 +42,7 @@ pub struct AurPublished {
     /// The dump itself, once it is kept.
     pub kept: KeptCell,
     /// The lists made of it, each when it is first asked for.
-    pub dumps: Dumps,
+    pub dumps: Arc<Dumps>,
     /// What people may try with it, found when a page first shows it.
     pub example: OnceLock<Example>,
 }

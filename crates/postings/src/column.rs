@@ -111,6 +111,23 @@ impl TextColumn {
         found.is_some_and(|place| start + place + needle_bytes <= end)
     }
 
+    /// The first `limit` documents whose text contains the needle of `finder`, ascending, by a look at all texts. The needle is UTF-8 and
+    /// not empty.
+    pub fn containing(&self, finder: &Finder<'_>, limit: usize) -> Vec<DocId> {
+        let mut docs = Vec::new();
+        let mut at = 0;
+        // No needle contains the end mark, so none matches across two texts.
+        while docs.len() < limit
+            && let Some(place) = finder.find(&self.bytes[at..])
+        {
+            let place = at + place;
+            let doc = self.starts.partition_point(|&start| start as usize <= place) - 1;
+            docs.push(DocId(doc as u32));
+            at = self.starts[doc + 1] as usize;
+        }
+        docs
+    }
+
     /// The documents whose text begins with `prefix`. The texts must be in ascending order.
     pub fn starting_with(&self, prefix: &[u8]) -> Range<u32> {
         let first = self.first_from(prefix);

@@ -3,7 +3,7 @@
 use crate::DocId;
 
 /// Some of the documents of a snapshot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct DocSet(Box<[u64]>);
 
 impl DocSet {
@@ -27,6 +27,15 @@ impl DocSet {
         for doc in docs {
             self.0[doc.0 as usize / 64] |= 1 << (doc.0 % 64);
         }
+    }
+
+    /// Adds a document; tells whether it was not in the set.
+    #[inline]
+    pub fn insert(&mut self, doc: DocId) -> bool {
+        let (word, bit) = (&mut self.0[doc.0 as usize / 64], 1 << (doc.0 % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
     }
 
     /// Whether `doc` is in the set.
@@ -59,6 +68,11 @@ mod tests {
         let set = DocSet::from_bools(bools.iter().copied());
         let mut same = DocSet::empty(200);
         same.extend((0..200).filter(|&doc| bools[doc as usize]).map(DocId));
+        let mut other = DocSet::empty(200);
+        for doc in (0..200).filter(|&doc| bools[doc as usize]).map(DocId) {
+            assert_eq!((other.insert(doc), other.insert(doc)), (true, false));
+        }
+        assert_eq!(other.to_vec(), set.to_vec());
         for (doc, &is_in) in (0..).map(DocId).zip(&bools) {
             assert_eq!((set.has(doc), same.has(doc)), (is_in, is_in), "{doc:?}");
         }

@@ -91,6 +91,12 @@ impl TrigramIndex {
         TrigramIndex { column, postings }
     }
 
+    /// Only the texts, if they are few: every search looks at all of them. It gives the same results.
+    pub fn without_lists(column: TextColumn) -> TrigramIndex {
+        let postings = Postings::build(0, 0, &column);
+        TrigramIndex { column, postings }
+    }
+
     /// The indexed texts.
     pub fn column(&self) -> &TextColumn {
         &self.column
@@ -101,7 +107,7 @@ impl TrigramIndex {
     pub fn is_in_more_than(&self, needle: &str, count: usize) -> bool {
         let needle = needle.as_bytes();
         let symbols = needle.iter().map(|&byte| SYMBOLS[byte as usize]);
-        if !symbols.clone().all(|symbol| symbol < SHARED) {
+        if self.postings.is_empty() || !symbols.clone().all(|symbol| symbol < SHARED) {
             return false;
         }
         let (first, lists) = match *needle {
@@ -123,6 +129,9 @@ impl TrigramIndex {
     /// the empty needle.
     pub fn containing(&self, needle: &str, limit: usize) -> Vec<DocId> {
         let needle = needle.as_bytes();
+        if self.postings.is_empty() && !needle.is_empty() {
+            return self.column.containing(&memmem::Finder::new(needle), limit);
+        }
         let is_exact =
             needle.len() <= 3 && needle.iter().all(|&byte| SYMBOLS[byte as usize] < SHARED);
         let candidates = match *needle {
@@ -271,17 +280,21 @@ mod tests {
         #[test]
         fn equals_a_naive_scan(texts in proptest::collection::vec(texts(), 0..80), needle in texts(), cut in 0_usize..8) {
             let index = TrigramIndex::build(TextColumn::from_texts(&texts));
+            let scanned = TrigramIndex::without_lists(TextColumn::from_texts(&texts));
             let short: String = needle.chars().take(cut).collect();
             // A needle from the middle of a text certainly matches.
             let inner: String = texts.first().map(|text| text.chars().skip(1).take(cut).collect()).unwrap_or_default();
             for needle in [needle, short, inner] {
                 prop_assert_eq!(index.containing(&needle, usize::MAX), scan(&texts, &needle));
+                prop_assert_eq!(scanned.containing(&needle, usize::MAX), scan(&texts, &needle));
                 let mut first = scan(&texts, &needle);
                 for count in [0, first.len().saturating_sub(1), first.len()] {
                     prop_assert!(first.len() > count || !index.is_in_more_than(&needle, count));
+                    prop_assert!(!scanned.is_in_more_than(&needle, count));
                 }
                 first.truncate(3);
-                prop_assert_eq!(index.containing(&needle, 3), first);
+                prop_assert_eq!(index.containing(&needle, 3), first.clone());
+                prop_assert_eq!(scanned.containing(&needle, 3), first);
             }
         }
     }

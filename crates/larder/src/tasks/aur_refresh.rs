@@ -1,5 +1,8 @@
 //! Keeps the AUR snapshot current: arrival -> snapshot -> publish -> keep.
 //!
+//! If little differs, the next snapshot is the last one with a small layer over it. When that has grown, all is merged into one
+//! segment again, beside the requests.
+//!
 //! A dump that cannot be read, or has lost too many packages, changes nothing but a log line, a metric
 //! and `/readyz?verbose`; the old snapshot goes on serving.
 
@@ -7,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
-use aur::{DumpLimits, Snapshot};
+use aur::{DumpError, DumpLimits, Snapshot};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, AurPublished, KeptCell, RefreshRequest, ReloadOutcome};
@@ -25,7 +29,8 @@ pub async fn run(
     mut requests: mpsc::Receiver<RefreshRequest>,
     shutdown: CancellationToken,
 ) {
-    let mut refresh = Refresh { app, kept_failed: false, kept_at: None, unkept: None };
+    let mut refresh =
+        Refresh { app, kept_failed: false, kept_at: None, unkept: None, merging: None };
     refresh.run(&mut kept, &mut source, &mut requests, &shutdown).await;
     refresh.keep_late(&mut kept, true);
 }
@@ -38,6 +43,24 @@ struct Refresh {
     kept_at: Option<Instant>,
     /// What is served of a database and not kept yet: it may change every second, and a dump is large.
     unkept: Option<(Arrival, Arc<AurPublished>)>,
+    merging: Option<Merging>,
+}
+
+/// All of a snapshot is being put into one segment.
+struct Merging {
+    /// The snapshot. If another one is published meanwhile, the outcome is of no use.
+    published: Arc<AurPublished>,
+    task: JoinHandle<Snapshot>,
+}
+
+impl Merging {
+    /// Waits for the end; without end if nothing is being merged.
+    async fn ended(merging: &mut Option<Merging>) -> Result<Snapshot, JoinError> {
+        match merging {
+            Some(merging) => (&mut merging.task).await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Refresh {
@@ -67,6 +90,10 @@ impl Refresh {
             let request = tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = due => None,
+                merged = Merging::ended(&mut self.merging) => {
+                    self.take_merged(merged);
+                    continue;
+                }
                 request = requests.recv() => match request {
                     Some(request) => Some(request),
                     None => return,
@@ -189,17 +216,17 @@ impl Refresh {
     }
 
     /// Builds a snapshot from a dump and publishes it.
-    async fn take(&self, arrival: Arrival) -> Result<(Arc<AurPublished>, Arrival), String> {
+    async fn take(&mut self, arrival: Arrival) -> Result<(Arc<AurPublished>, Arrival), String> {
         let limits = DumpLimits {
             dump_bytes_max: self.app.config.aur.dump_bytes_max,
             ..DumpLimits::default()
         };
         let started_at = Instant::now();
+        let before = self.app.aur.snapshot_full();
         let building = tokio::task::spawn_blocking(move || {
             memory::give_back();
-            let bases = arrival.bases.iter().cloned();
-            let snapshot = aur::dump::read_with_bases(arrival.reader(), &limits, bases)
-                .map_err(|error| error.to_string())?;
+            let before = before.as_ref().map(|before| &before.snapshot);
+            let snapshot = read(&arrival, before, &limits).map_err(|error| error.to_string())?;
             arrival.check_unchanged().map_err(|error| error.to_string())?;
             memory::give_back();
             Ok::<_, String>((snapshot, arrival))
@@ -214,11 +241,12 @@ impl Refresh {
             modified_at: arrival.modified_at.unwrap_or(published_at),
             published_at,
             kept: KeptCell::default(),
-            dumps: Dumps::default(),
+            dumps: Arc::new(Dumps::default()),
             example: std::sync::OnceLock::new(),
             snapshot,
         });
         self.app.aur.publish(published.clone());
+        self.merge(&published);
         let metrics = &self.app.metrics;
         let (packages, bases) =
             (published.snapshot.package_count(), published.snapshot.package_base_count());
@@ -236,11 +264,59 @@ impl Refresh {
         tracing::info!(
             packages,
             bases,
+            changed = published.snapshot.changed_count(),
             seconds,
             origin = published.origin,
             "published a snapshot of the AUR"
         );
         Ok((published, arrival))
+    }
+
+    /// Begins to put everything into one segment, if it is time for that.
+    fn merge(&mut self, published: &Arc<AurPublished>) {
+        if self.merging.is_some() || !published.snapshot.is_overgrown() {
+            return;
+        }
+        let snapshot = published.snapshot.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            memory::give_back();
+            let merged = snapshot.merged();
+            memory::give_back();
+            merged
+        });
+        self.merging = Some(Merging { published: published.clone(), task });
+    }
+
+    /// Publishes the same packages in one segment, if they are still what is served.
+    fn take_merged(&mut self, merged: Result<Snapshot, JoinError>) {
+        let Some(Merging { published: before, .. }) = self.merging.take() else { return };
+        let snapshot = match merged {
+            Ok(snapshot) => snapshot,
+            Err(error) => return tracing::error!(%error, "the AUR's snapshot cannot be merged"),
+        };
+        let current = self.app.aur.snapshot_full();
+        if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, &before)) {
+            return self.merge(&current);
+        }
+        let published = Arc::new(AurPublished {
+            origin: before.origin.clone(),
+            modified_at: before.modified_at,
+            published_at: before.published_at,
+            kept: KeptCell::default(),
+            dumps: before.dumps.clone(),
+            example: before.example.clone(),
+            snapshot,
+        });
+        if let Some(file) = before.kept.get() {
+            published.kept.set(file);
+        }
+        if let Some((_, unkept)) = &mut self.unkept
+            && Arc::ptr_eq(unkept, &before)
+        {
+            *unkept = published.clone();
+        }
+        self.app.aur.publish(published);
+        tracing::debug!("merged the AUR's snapshot");
     }
 
     /// Refuses a dump that has lost most of its packages: more likely an accident than the truth.
@@ -303,6 +379,21 @@ impl Refresh {
             tracing::error!(problem, is_serving, "the AUR's dump cannot be refreshed");
         }
     }
+}
+
+/// Reads a dump: only what differs from the snapshot `before`, if that is little.
+fn read(
+    arrival: &Arrival,
+    before: Option<&Snapshot>,
+    limits: &DumpLimits,
+) -> Result<Snapshot, DumpError> {
+    let bases = || arrival.bases.iter().cloned();
+    if let Some(before) = before
+        && let Some(next) = aur::dump::read_after(before, arrival.reader(), limits, bases())?
+    {
+        return Ok(next);
+    }
+    aur::dump::read_with_bases(arrival.reader(), limits, bases())
 }
 
 fn unix_seconds(time: SystemTime) -> f64 {
