@@ -160,6 +160,10 @@ impl App {
         let cpu_pool =
             CpuPool::start(cpu_threads, config.actions.cpu_queue_max, metrics.cpu_pool.clone())
                 .context("cannot start the threads for computations")?;
+        let mut mirrors_egress = Egress::new(config.egress_allow.iter().copied());
+        if config.demo {
+            mirrors_egress = mirrors_egress.naming(crate::demo::UPSTREAM_HOST);
+        }
         let app = App {
             aur: Live::default(),
             live_store: LiveStore::new(store.records.clone(), metrics.commits.clone()),
@@ -178,7 +182,7 @@ impl App {
                     free_bytes_min: config.store.free_bytes_min,
                     expiry: config.python.mirror_cache_expiry,
                 },
-                Egress::new(config.egress_allow.iter().copied()),
+                mirrors_egress,
             )?),
             documentation: crate::http::OpenZips::default(),
             passwords: Passwords::new(

@@ -1,9 +1,10 @@
 //! The demonstration: a generated catalogue, written once per size and served like any dump, articles and small
-//! packages to look at, and what to try with them.
+//! packages to look at, a mirror of an index of its own, and what to try with them.
 
 mod articles;
 mod packages;
 mod sql;
+mod upstream;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -20,6 +21,8 @@ use crate::cli::Output;
 use crate::config::Config;
 use crate::setup::PASSWORD_FILE;
 use sql::SqlWriter;
+
+pub(crate) use upstream::HOST as UPSTREAM_HOST;
 
 /// The seed of the catalogue that `--demo` serves.
 const DEMO_SEED: u64 = 1;
@@ -102,7 +105,8 @@ pub fn dump(data_dir: &Path, packages: u32) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Writes the articles and the packages of the demonstration, each into a store that has none yet.
+/// Writes the articles and the packages of the demonstration, each into a store that has none yet, and starts the upstream
+/// of its mirror.
 ///
 /// # Errors
 /// Those of the store.
@@ -112,6 +116,7 @@ pub async fn fill(app: &App) -> anyhow::Result<()> {
     }
     if app.config.python.enabled {
         packages::write(app).await?;
+        upstream::write(app).await?;
     }
     Ok(())
 }
@@ -140,7 +145,10 @@ fn python_to_try(config: &Config, base: &str) -> String {
     let simple = format!("{base}/{}/+simple/", packages::DEV);
     let installing = format!(
         "python3 -m venv venv && venv/bin/pip install --index-url '{simple}' larder-hello && \
-         venv/bin/python -m larder_hello\n  "
+         venv/bin/python -m larder_hello\n  \
+         venv/bin/pip install --index-url '{simple}' larder-soup && venv/bin/python -m larder_soup   \
+         # which {} mirrors\n  ",
+        upstream::MIRROR
     );
     match fs::read_to_string(config.data_dir.join(PASSWORD_FILE)) {
         Ok(password) => format!(

@@ -25,13 +25,13 @@ const STABLE: &str = "root/stable";
 pub(super) const DEV: &str = "root/dev";
 
 /// A release of one wheel with one module.
-struct Release {
-    stage: &'static str,
-    name: &'static str,
-    version: &'static str,
-    summary: &'static str,
-    requires: &'static [&'static str],
-    module: &'static str,
+pub(super) struct Release {
+    pub(super) stage: &'static str,
+    pub(super) name: &'static str,
+    pub(super) version: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) requires: &'static [&'static str],
+    pub(super) module: &'static str,
 }
 
 const HELLO: &str = "from larder_greetings import greeting\n\n\nif __name__ == \"__main__\":\n    print(greeting(\"Larder\"))\n";
@@ -94,12 +94,12 @@ impl Release {
         self.name.replace('-', "_")
     }
 
-    fn filename(&self) -> String {
+    pub(super) fn filename(&self) -> String {
         format!("{}-{}-py3-none-any.whl", self.module_name(), self.version)
     }
 
     /// The wheel: the same bytes each time.
-    fn wheel(&self) -> anyhow::Result<Vec<u8>> {
+    pub(super) fn wheel(&self) -> anyhow::Result<Vec<u8>> {
         let (module, version) = (self.module_name(), self.version);
         let about = format!("{module}-{version}.dist-info");
         let requires: String =

@@ -348,6 +348,42 @@ fn demo_data_is_in_the_exact_format() {
 }
 
 #[test]
+fn demo_mirrors_an_index_of_its_own() {
+    let mut process = Process::start(&["--demo", "--demo-packages", "1000"], |_| ());
+    let told = |process: &Process| {
+        wait_until("the text", || process.stdout.lock().expect("no panic").contains("Ctrl-C"));
+    };
+    let page = |process: &Process, project: &str| {
+        process.client.get(&["", "root", "dev", "+simple", project, ""].join("/")).text()
+    };
+    told(&process);
+    let text = process.stdout.lock().expect("no panic").clone();
+    assert!(text.contains("/root/dev/+simple/' larder-soup"), "{text}");
+    assert!(process.client.get("/").text().contains("root/pypi"));
+    let soup = page(&process, "larder-soup");
+    let link = soup.split('"').find(|part| part.contains("/larder_soup-2.0-py3-none-any.whl"));
+    let link = link.unwrap_or_else(|| panic!("{soup}"));
+    let (path, _) = link.split_once('#').unwrap_or((link, ""));
+    let file = path.trim_start_matches("../");
+    assert!(file.starts_with("root/pypi/+upstream/127.0.0.1:"), "{link}");
+    let wheel = process.client.get(&format!("/{file}"));
+    assert_eq!((wheel.status, &wheel.body[..2]), (200, &b"PK"[..]));
+    let hello = page(&process, "larder-hello");
+    assert!(hello.contains("larder_hello-0.2") && !hello.contains("99.0"), "{hello}");
+    process.signal("INT");
+    assert_eq!(process.wait().code(), Some(0));
+
+    let again = Process::start_in(
+        process.directory.clone(),
+        "data",
+        &["--demo", "--demo-packages", "1000"],
+    );
+    told(&again);
+    let spices = page(&again, "larder-spices");
+    assert!(spices.contains("larder_spices-1.1"), "it was not asked for before: {spices}");
+}
+
+#[test]
 fn demo_prints_what_to_try_and_answers_it() {
     let mut process = Process::start(&["--demo", "--demo-packages", "1000"], |_| ());
     wait_until("the text", || process.stdout.lock().expect("no panic").contains("Ctrl-C"));
