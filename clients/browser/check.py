@@ -18,7 +18,8 @@ import shutil
 import subprocess
 import sys
 import time
-from urllib.parse import urldefrag, urljoin, urlsplit
+import urllib.request
+from urllib.parse import quote, urldefrag, urljoin, urlsplit
 
 import axe_playwright_python
 from playwright.sync_api import expect, sync_playwright
@@ -101,6 +102,23 @@ def check_accessible(page, what):
     assert wide <= seen, f"{what}: {wide} pixels wide on a screen of {seen}"
 
 
+def packages_of(base):
+    """A package of the demonstration that others need, one that needs others, and their people: pages to look at."""
+    def asked(path):
+        with urllib.request.urlopen(base + path) as answer:
+            return json.load(answer)
+
+    named = asked("/rpc/v5/search/git?by=name-desc&mode=starts-with")["results"]
+    found = asked("/rpc/v5/info?" + "&".join(f"arg[]={quote(package['Name'])}" for package in named[:200]))["results"]
+    needing = max(found, key=lambda package: len(package.get("Depends", [])))
+    return {
+        f"/packages/{quote(needing['Name'])}": 200,
+        f"/pkgbase/{quote(needing['PackageBase'])}": 200,
+        f"/account/{quote(next(package['Maintainer'] for package in found if package['Maintainer']))}": 200,
+        f"/packages/{quote(next(package['Name'] for package in found if not package['Maintainer']))}": 200,
+    }
+
+
 def contexts(browser, **more):
     for size, (width, height) in SIZES.items():
         for scheme in ("light", "dark"):
@@ -180,7 +198,10 @@ def check_links(browser, base, paths):
         links = [urljoin(page.url, link.get_attribute("href")) for link in page.locator("a[href]").all()]
         assert links, f"{path} has no links"
         for link in links:
-            assert urlsplit(link).netloc == urlsplit(base).netloc, f"{path} links to {link}"
+            if urlsplit(link).netloc != urlsplit(base).netloc:
+                # Where a package comes from is a link, and only there.
+                assert path.startswith("/packages/") and link.startswith("https://"), f"{path} links to {link}"
+                continue
             if link in seen:
                 continue
             seen.add(link)
@@ -225,11 +246,20 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])))
     pages = {"/": 200, "/docs": 200, "/docs/aur": 200, "/nothing/is/here/at/all/of/it": 404}
+    aur = {
+        "/packages/": 200,
+        "/packages/?K=lib&SeB=n&SB=v": 200,
+        "/packages/?K=cmake&SeB=makedepends&outdated=on&O=50": 200,
+        "/packages/?K=nothing-is-called-so": 200,
+        "/packages/nothing-is-called-so": 404,
+        "/search?q=lib": 200,
+        "/search": 200,
+    }
     everything = ["AUR packages", "Python projects", "Articles", "Actions"]
     off = [word for name in OFF for word in (f"--{name}-enabled", "false")]
     python = {"/+search?query=larder": 200, "/nobody/none/+simple/": 404}
     servers = [
-        ("demo", ["--demo"], "Stop with Ctrl-C", pages | python | {"/rpc/stats": 200, "/rpc": 200}, everything),
+        ("demo", ["--demo"], "Stop with Ctrl-C", pages | python | aur | {"/rpc/stats": 200, "/rpc": 200}, everything),
         ("bare", [], '"message":"loaded the store"', pages | python, ["Actions"]),
         ("off", off, '"message":"loaded the store"', pages, []),
     ]
@@ -237,6 +267,8 @@ def main():
         browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER)
         for name, arguments, until, pages, forms in servers:
             with server(work, name, *arguments, until=until) as base:
+                if name == "demo":
+                    pages = pages | packages_of(base)
                 checked = check_pages(browser, base, pages)
                 paths = [path for path, status in pages.items() if status == 200]
                 links = check_links(browser, base, paths)

@@ -64,12 +64,16 @@ pub enum NameError {
 ///
 /// The list has what is served today and the few words that pages for people take; a word is not reserved
 /// for being important, since whoever comes from devpi brings names.
-const RESERVED: [&str; 27] = [
+const RESERVED: [&str; 32] = [
     // the AUR's
     "api",
     "rpc",
     "rpc.php",
+    "account",
+    "atom",
+    "pkgbase",
     "pkgbase.gz",
+    "rss",
     "users.gz",
     // articles and actions
     "actions",
@@ -93,6 +97,7 @@ const RESERVED: [&str; 27] = [
     "robots.txt",
     "search",
     "static",
+    "status",
     "version",
     // stands for "the password is a token" in credentials
     "__token__",
@@ -348,7 +353,9 @@ mod tests {
 
     #[test]
     fn segments_of_other_surfaces_are_reserved() {
-        for name in ["rpc", "RPC", "actions", "packages-meta-v1.json.gz", "packages", "__token__"] {
+        for name in
+            ["rpc", "RPC", "actions", "packages-meta-v1.json.gz", "packages", "status", "__token__"]
+        {
             assert!(is_reserved(&name.parse().expect("a name")), "{name}");
         }
         for name in ["root", "pypi", "rpcs", "packager", "packages_team"] {

@@ -365,7 +365,7 @@ impl Segment {
 
     /// The packages whose name, or name or description, contains the folded `needle` or begins with it; at most
     /// `limit` of them.
-    fn find_text(&self, by: By, mode: Mode, needle: &str, limit: usize) -> Vec<DocId> {
+    pub(crate) fn find_text(&self, by: By, mode: Mode, needle: &str, limit: usize) -> Vec<DocId> {
         let names = match mode {
             Mode::Contains => self.names().containing(needle, limit),
             Mode::StartsWith => self
@@ -391,7 +391,7 @@ impl Segment {
     }
 
     /// The packages with `arg` as a value of an exact field, in name order.
-    fn find_by(&self, by: By, arg: &Arg, limit: usize) -> Vec<DocId> {
+    pub(crate) fn find_by(&self, by: By, arg: &Arg, limit: usize) -> Vec<DocId> {
         if matches!(by, By::Name | By::NameDesc) {
             return self.find_text(by, Mode::Contains, &fold(&arg.literal), limit);
         }

@@ -13,6 +13,7 @@
 //! Where the two contradict each other, `docs/aur-differences.md` says which answer Larder gives and why.
 
 mod answer;
+mod browse;
 pub mod dump;
 mod error;
 mod field;
@@ -30,6 +31,7 @@ mod update;
 mod words;
 
 pub use answer::{Answer, Outcome};
+pub use browse::{Base, Details, Filter, Listed, Order, Part, Summary, Wanted};
 pub use dump::{DumpError, DumpLimits};
 pub use error::QueryError;
 pub use field::By;

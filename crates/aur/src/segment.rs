@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::hash::BuildHasher;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use foldhash::fast::RandomState;
@@ -13,6 +14,7 @@ use hashbrown::HashTable;
 use postings::{Block, DocId, DocSet, HUGE_PAGE_BYTES, TermIndex, TextColumn, TrigramIndex};
 use twox_hash::XxHash3_64;
 
+use crate::browse::{Key, Keys};
 use crate::fold::{fold, lower};
 use crate::record::Record;
 
@@ -49,6 +51,8 @@ pub(crate) struct Segment {
     empty_bases: Box<[(u32, Box<[u8]>)]>,
     /// Exact terms: one namespace for each [`By`].
     terms: TermIndex,
+    /// What lists are sorted by, once one is asked for.
+    keys: OnceLock<Keys>,
     duplicate_count: u32,
 }
 
@@ -222,6 +226,13 @@ impl Segment {
     /// The package's name as JSON in lower case: the order of names whose folded forms are equal.
     pub(crate) fn lower_name(&self, doc: DocId) -> String {
         lower(&String::from_utf8_lossy(self.record(doc).name()))
+    }
+
+    /// What the package is sorted by in lists.
+    pub(crate) fn key(&self, doc: DocId) -> Key {
+        let key = |doc| Key::of(self.record(DocId(doc)));
+        let keys = self.keys.get_or_init(|| (0..self.package_count()).map(key).collect());
+        keys[doc.0 as usize]
     }
 
     pub(crate) fn names(&self) -> &TrigramIndex {

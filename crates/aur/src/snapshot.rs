@@ -21,6 +21,8 @@ use std::sync::Arc;
 use postings::{DocId, DocSet};
 
 use crate::answer::Searched;
+use crate::browse::Key;
+use crate::fold::fold;
 use crate::record::Record;
 use crate::segment::{Segment, SegmentBuilder};
 
@@ -163,6 +165,38 @@ impl Snapshot {
     #[inline]
     pub(crate) fn record(&self, doc: DocId) -> Record<'_> {
         self.segment_of(doc.0).record(DocId(doc.0 % SMALL))
+    }
+
+    /// What the package is sorted by in lists.
+    #[inline]
+    pub(crate) fn key(&self, doc: DocId) -> Key {
+        self.segment_of(doc.0).key(DocId(doc.0 % SMALL))
+    }
+
+    /// The name of the base with this name, as it is written, and its packages by name.
+    pub(crate) fn find_base(&self, name: &str) -> Option<(String, Vec<DocId>)> {
+        let folded = fold(name.trim_end_matches(' '));
+        let read = |segment: &Segment, base: u32, start: u32| {
+            let name = serde_json::from_slice(segment.base_name(base)).ok()?;
+            let packages = segment.packages_of(base).iter();
+            Some((name, packages.map(|doc| DocId(doc.0 + start)).collect()))
+        };
+        if let Some(over) = self.overlay()
+            && let Some(base) = over.small.find_base(folded.as_bytes())
+        {
+            return read(&over.small, base, SMALL);
+        }
+        let base = self.large.find_base(folded.as_bytes())?;
+        let is_gone = self.overlay().is_some_and(|over| over.gone_bases.has(DocId(base)));
+        if is_gone { None } else { read(&self.large, base, 0) }
+    }
+
+    /// The packages that `find` finds in a segment, all of them, in name order.
+    pub(crate) fn found_in_all(&self, find: impl Fn(&Segment, usize) -> Vec<DocId>) -> Vec<DocId> {
+        match self.layers() {
+            Ok(segment) => segment.found(usize::MAX, find),
+            Err(layers) => layers.found(usize::MAX, find),
+        }
     }
 
     /// The bytes from the start of the package's record on.

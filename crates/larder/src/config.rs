@@ -210,6 +210,9 @@ section! {
         /// database, such as mysql://larder@localhost/aur?socket=/run/mysqld/mysqld.sock. Without it the last good dump
         /// in the data directory is served.
         source: Option<AurSource> = "source", Kind::Source, default "";
+        /// Where the AUR itself is, for links on pages: its git repositories and snapshots. Without it, the host of
+        /// source, where that is a URL.
+        web_url: Option<String> = "web_url", Kind::Url, default "";
         /// How often the server polls a URL; it notices changed files and changes of a database within a second. It
         /// reads a database at least this often, and keeps its dump in the data directory at most this often.
         refresh: Duration = "refresh_seconds", Kind::seconds(1, 604_800), default "300";

@@ -165,6 +165,11 @@ endpoints! {
         ShowOldAurDocs = Aur "page":
             GET ["/rpc/swagger", "/rpc/swagger/", "/api/swagger", "/api/swagger/", "/rpc/olddoc.html"];
         ShowOldOpenapi = Aur "page": GET ["/rpc/openapi.json", "/api/openapi.json"];
+        BrowsePackages = Aur "page": GET ["/packages", "/packages/"];
+        ShowPackage = Aur "page": GET ["/packages/{package}"];
+        ShowPackageBase = Aur "page": GET ["/pkgbase/{base}"];
+        ShowMaintainer = Aur "page": GET ["/account/{maintainer}"];
+        FeedPackages = Aur "feed": GET ["/rss", "/rss/", "/rss/modified", "/atom", "/atom/", "/atom/modified"];
         ShowStatistics = Aur "page": GET ["/rpc/stats"];
     }
     Python {

@@ -26,6 +26,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use account::UserName;
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
@@ -233,6 +234,11 @@ async fn answer(
         Endpoint::ShowOpenapi | Endpoint::ShowOldOpenapi => {
             Box::pin(pages::show_openapi(head)).await
         }
+        Endpoint::BrowsePackages => Box::pin(pages::browse_packages(app, head)).await?,
+        Endpoint::ShowPackage => Box::pin(pages::show_package(app, head)).await?,
+        Endpoint::ShowPackageBase => Box::pin(pages::show_package_base(app, head)).await?,
+        Endpoint::ShowMaintainer => Box::pin(pages::show_maintainer(app, head)).await?,
+        Endpoint::FeedPackages => Box::pin(pages::feed_packages(app, head)).await?,
         Endpoint::ShowStatistics => Box::pin(pages::show_statistics(app, head)).await,
         Endpoint::ShowRobots => Box::pin(pages::show_robots(head)).await,
         Endpoint::ShowIcon => Box::pin(pages::show_icon(head)).await,
@@ -286,12 +292,29 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
         (_, "") => None,
         ("rpc" | "api", _) => named("/rpc"),
         ("article", _) => named("/article/{article}"),
+        ("packages", name) if !name.contains('/') => named("/packages/{package}"),
+        ("pkgbase", name) if !name.contains('/') => named("/pkgbase/{base}"),
+        ("account", name) if !name.contains('/') => named("/account/{maintainer}"),
         ("+static", file) if !file.contains('/') => named("/+static/{file}"),
         ("+tokens", id) if !id.contains('/') => named("/+tokens/{id}"),
         _ => None,
     };
     let exact = if path.contains('{') { None } else { named(path) };
-    exact.or_else(below)
+    exact.or_else(below).filter(|place| !is_of_user(app, place, path))
+}
+
+/// Whether a path of a page is that of a user who was made before there was such a page: their indexes stay where they are.
+fn is_of_user(app: &App, place: &Place, path: &str) -> bool {
+    let is_later = matches!(
+        place.first(),
+        Endpoint::ShowPackageBase | Endpoint::ShowMaintainer | Endpoint::FeedPackages
+    );
+    if !is_later || !app.config.python.enabled {
+        return false;
+    }
+    let name = path.split('/').nth(1).and_then(|name| name.parse::<UserName>().ok());
+    let stored = app.live_store.snapshot();
+    name.zip(stored).is_some_and(|(name, stored)| stored.accounts.user(&name).is_some())
 }
 
 /// 204 with the methods of a place.

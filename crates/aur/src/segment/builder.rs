@@ -1,6 +1,7 @@
 //! [`SegmentBuilder`]: a segment from packages in any order.
 
 use std::hash::BuildHasher;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 use foldhash::fast::RandomState;
@@ -334,6 +335,7 @@ impl SegmentBuilder {
             docs_by_base: docs_by_base.into_boxed_slice(),
             empty_bases: empty_bases.into_boxed_slice(),
             terms,
+            keys: OnceLock::new(),
             duplicate_count,
         }
     }

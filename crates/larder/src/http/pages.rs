@@ -7,6 +7,8 @@ mod assets;
 mod docs;
 mod find;
 mod home;
+mod package;
+mod packages;
 
 use std::sync::LazyLock;
 
@@ -24,6 +26,8 @@ pub(super) use assets::{SCRIPT, STYLE, show_asset};
 pub(super) use find::show_search;
 pub use home::Example;
 pub(super) use home::show_home;
+pub(super) use package::{show_maintainer, show_package, show_package_base};
+pub(super) use packages::{browse_packages, feed_packages};
 
 static OPENAPI: LazyLock<Reply> = LazyLock::new(|| file("application/json", docs::OPENAPI));
 static ADMIN_OPENAPI: LazyLock<Reply> =

@@ -17,6 +17,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reply::Reply;
 use serde::Deserialize;
 
@@ -212,6 +213,28 @@ pub(super) fn error_page(site: &Site, status: StatusCode, detail: &str) -> Strin
     })
 }
 
+/// What is not encoded in a name of a path.
+const SEGMENT: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@').remove(b'+');
+
+/// A name as a part of a path, between slashes. It has no quote, so it is one word in a command, too.
+pub(super) fn in_path(name: &str) -> String {
+    utf8_percent_encode(name, &SEGMENT).to_string()
+}
+
+/// A number with a comma after each thousand.
+pub(super) fn separated(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Whether a page for people is what is wanted most: browsers name HTML first, and programs do not.
 pub(super) fn wants_page(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
@@ -263,6 +286,28 @@ mod tests {
         check("https://pkgs.example/a/b", "pkgs.example", "/a/b");
         check("http://[::1]:80", "[::1]:80", "");
         check("http://user@h.example/x/", "h.example", "/x");
+    }
+
+    #[test]
+    fn numbers_have_separators() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (100_000, "100,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(separated(number), text);
+        }
+    }
+
+    #[test]
+    fn names_in_paths_are_one_word() {
+        for (name, path) in
+            [("yay", "yay"), ("c++", "c++"), ("a/b'c\"", "a%2Fb%27c%22"), ("é ", "%C3%A9%20")]
+        {
+            assert_eq!(in_path(name), path);
+        }
     }
 
     #[test]

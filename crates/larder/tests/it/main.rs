@@ -19,6 +19,7 @@ mod lifecycle;
 mod maintenance;
 mod monitoring;
 mod nginx;
+mod package_pages;
 mod pages;
 mod process;
 mod python;

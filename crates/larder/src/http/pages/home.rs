@@ -205,7 +205,7 @@ fn packages(app: &App) -> Aur {
     let example = published.example(app.results_max());
     let date = Timestamp::try_from(published.modified_at).unwrap_or(Timestamp::UNIX_EPOCH);
     Aur::On(Packages {
-        packages: separated(published.snapshot.package_count()),
+        packages: people::separated(published.snapshot.package_count() as usize),
         date: date.strftime("%Y-%m-%d").to_string(),
         word: example.word.clone(),
         path: in_path(if example.package.is_empty() { "PACKAGE" } else { &example.package }),
@@ -278,35 +278,9 @@ fn shortened(text: &str) -> Option<String> {
     })
 }
 
-/// A number with a comma after each thousand.
-fn separated(number: u32) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_separators() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1_000, "1,000"),
-            (100_000, "100,000"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(separated(number), text);
-        }
-    }
 
     #[test]
     fn titles_fit_a_line() {

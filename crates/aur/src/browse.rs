@@ -1,0 +1,540 @@
+//! What pages for people ask of a snapshot: a package with all that is known of it, the packages that name it, and searches
+//! in an order of choice, page by page.
+//!
+//! Counts are exact; what is copied out of the snapshot is bounded by who asks. To sort, the numbers of all packages are read
+//! once for each segment ([`Keys`]): tens of milliseconds for a large one, which the first who looks at a list pays.
+
+use postings::DocId;
+
+use crate::field::{By, Field};
+use crate::fold::fold;
+use crate::params::Arg;
+use crate::query::Mode;
+use crate::record::Record;
+use crate::snapshot::Snapshot;
+
+/// Words of a search that are looked at.
+const WORDS_MAX: usize = 16;
+
+/// A package in a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Its name.
+    pub name: String,
+    /// The base that it is built from.
+    pub base: String,
+    /// `[epoch:]version-release`.
+    pub version: String,
+    /// One line about it.
+    pub description: Option<String>,
+    /// None: an orphan.
+    pub maintainer: Option<String>,
+    /// Votes for the base.
+    pub votes: u64,
+    /// As the dump has it, a number.
+    pub popularity: String,
+    /// Unix seconds.
+    pub first_submitted: i64,
+    /// Unix seconds.
+    pub last_modified: i64,
+    /// When it was flagged as out of date, in Unix seconds.
+    pub out_of_date: Option<i64>,
+}
+
+/// A package with all that is known of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// What lists show, too.
+    pub summary: Summary,
+    /// Of the project, as somebody wrote it: it may be anything.
+    pub url: Option<String>,
+    /// Who submitted the base.
+    pub submitter: Option<String>,
+    /// Who else maintains the base.
+    pub co_maintainers: Vec<String>,
+    /// Needed to run it, each perhaps with a condition on the version.
+    pub depends: Vec<String>,
+    /// Needed to build it.
+    pub make_depends: Vec<String>,
+    /// Needed to check it.
+    pub check_depends: Vec<String>,
+    /// Of use beside it, each perhaps with what for after a colon.
+    pub opt_depends: Vec<String>,
+    /// What it stands for.
+    pub provides: Vec<String>,
+    /// What cannot be installed beside it.
+    pub conflicts: Vec<String>,
+    /// What it takes the place of.
+    pub replaces: Vec<String>,
+    /// Its groups.
+    pub groups: Vec<String>,
+    /// Its licenses.
+    pub licenses: Vec<String>,
+    /// Its keywords.
+    pub keywords: Vec<String>,
+    /// Open requests about the base, where the data tell.
+    pub pending_requests: Option<u64>,
+    /// What else the data tell, as names and JSON.
+    pub others: Vec<(String, serde_json::Value)>,
+}
+
+/// A package base.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Base {
+    /// Its name.
+    pub name: String,
+    /// Its packages by name; none of a base that is only known by name.
+    pub packages: Vec<Summary>,
+}
+
+/// Which packages a list shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted<'text> {
+    /// All of them.
+    All,
+    /// Those with all of these words in their name, or name or description. `by` is one of these two fields.
+    Words {
+        /// [`By::Name`] or [`By::NameDesc`].
+        by: By,
+        /// Divided by white space.
+        words: &'text str,
+    },
+    /// Those whose name begins with it.
+    Beginning(&'text str),
+    /// Those with any of these values of exact fields.
+    Values(&'text [(By, &'text str)]),
+}
+
+/// What packages are sorted by. Equal ones are sorted by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Their names.
+    Name,
+    /// Votes.
+    Votes,
+    /// Popularity.
+    Popularity,
+    /// When they were last modified.
+    LastModified,
+    /// When they were submitted.
+    FirstSubmitted,
+}
+
+/// Part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it is sorted by.
+    pub order: Order,
+    /// Whether the greatest come first.
+    pub is_descending: bool,
+    /// How many are left out before.
+    pub offset: usize,
+    /// How many are shown.
+    pub limit: usize,
+}
+
+/// What of the packages that are wanted is left in a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only those that are flagged as out of date, or only the others.
+    pub is_out_of_date: Option<bool>,
+    /// Only orphans.
+    pub orphans: bool,
+}
+
+/// Part of a list, and how long the list is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// All that are wanted.
+    pub count: usize,
+    /// The part.
+    pub packages: Vec<Summary>,
+}
+
+/// What packages are sorted and filtered by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    popularity: f32,
+    votes: u32,
+    last_modified: u32,
+    first_submitted: u32,
+    is_out_of_date: bool,
+    is_orphan: bool,
+}
+
+/// The keys of all packages, by doc id.
+pub(crate) type Keys = Box<[Key]>;
+
+impl Key {
+    pub(crate) fn of(record: Record<'_>) -> Key {
+        let seconds = |field| u32::try_from(integer(record, field).max(0)).unwrap_or(u32::MAX);
+        let popularity: f32 = number(record, Field::Popularity);
+        Key {
+            popularity: if popularity >= 0.0 { popularity } else { 0.0 },
+            votes: u32::try_from(integer(record, Field::NumVotes).max(0)).unwrap_or(u32::MAX),
+            last_modified: seconds(Field::LastModified),
+            first_submitted: seconds(Field::FirstSubmitted),
+            is_out_of_date: is_there(record, Field::OutOfDate),
+            is_orphan: !is_there(record, Field::Maintainer),
+        }
+    }
+
+    fn rank(self, order: Order) -> u32 {
+        match order {
+            Order::Name => 0,
+            Order::Votes => self.votes,
+            // Those that are not negative are ordered as their bits are.
+            Order::Popularity => self.popularity.to_bits(),
+            Order::LastModified => self.last_modified,
+            Order::FirstSubmitted => self.first_submitted,
+        }
+    }
+
+    fn passes(self, filter: Filter) -> bool {
+        filter.is_out_of_date.is_none_or(|wanted| wanted == self.is_out_of_date)
+            && (!filter.orphans || self.is_orphan)
+    }
+}
+
+impl Snapshot {
+    /// The package with this name, as `info` finds it.
+    pub fn details(&self, name: &str) -> Option<Details> {
+        self.find(name.trim_end_matches(' ')).map(|doc| details(self.record(doc)))
+    }
+
+    /// Whether there is a package of this name.
+    pub fn has_package(&self, name: &str) -> bool {
+        self.find(name.trim_end_matches(' ')).is_some()
+    }
+
+    /// The base with this name.
+    pub fn base(&self, name: &str) -> Option<Base> {
+        let (name, docs) = self.find_base(name)?;
+        let packages = docs.into_iter().map(|doc| summary(self.record(doc))).collect();
+        Some(Base { name, packages })
+    }
+
+    /// Part of the packages that are wanted, and how many there are.
+    pub fn browse(&self, wanted: &Wanted<'_>, filter: Filter, part: Part) -> Listed {
+        let mut docs = self.wanted(wanted);
+        if filter != Filter::default() {
+            docs.retain(|&doc| self.key(doc).passes(filter));
+        }
+        let count = docs.len();
+        let packages = self.sorted(docs, part).map(|doc| summary(self.record(doc))).collect();
+        Listed { count, packages }
+    }
+
+    /// The packages that somebody who types `text` is most likely to mean: the one of this name, then those whose name begins
+    /// with it, those with all words in their name, those with all words in their description; the most popular first. The
+    /// count is that of the packages with all words in name or description.
+    pub fn best(&self, text: &str, limit: usize) -> Listed {
+        let by_popularity =
+            Part { order: Order::Popularity, is_descending: true, offset: 0, limit };
+        let named = text.trim();
+        let dashed = named.split_whitespace().collect::<Vec<_>>().join("-");
+        let all = self.wanted(&Wanted::Words { by: By::NameDesc, words: named });
+        let mut found: Vec<DocId> = self.find(&dashed).into_iter().collect();
+        let in_names = || self.wanted(&Wanted::Words { by: By::Name, words: named });
+        let ranks: [&dyn Fn() -> Vec<DocId>; 3] =
+            [&|| self.wanted(&Wanted::Beginning(&dashed)), &in_names, &|| all.clone()];
+        for rank in ranks {
+            if found.len() >= limit || dashed.is_empty() {
+                break;
+            }
+            // One more for each that may be among them.
+            let part = Part { limit: limit + found.len(), ..by_popularity };
+            let next: Vec<DocId> = self.sorted(rank(), part).collect();
+            found.extend(next.into_iter().filter(|doc| !found.contains(doc)).collect::<Vec<_>>());
+        }
+        found.truncate(limit);
+        let packages = found.into_iter().map(|doc| summary(self.record(doc))).collect();
+        Listed { count: all.len(), packages }
+    }
+
+    /// How many packages have any of these values of exact fields.
+    pub fn count_of(&self, values: &[(By, &str)]) -> usize {
+        self.wanted(&Wanted::Values(values)).len()
+    }
+
+    fn wanted(&self, wanted: &Wanted<'_>) -> Vec<DocId> {
+        match *wanted {
+            Wanted::All => self.docs().collect(),
+            Wanted::Words { by, words } => {
+                let mut words = words.split_whitespace().take(WORDS_MAX).map(fold);
+                let Some(first) = words.next() else { return Vec::new() };
+                let mut docs = self.containing(by, Mode::Contains, &first);
+                for word in words {
+                    let mut others = self.containing(by, Mode::Contains, &word);
+                    others.sort_unstable();
+                    docs.retain(|doc| others.binary_search(doc).is_ok());
+                }
+                docs
+            }
+            Wanted::Beginning(start) => self.containing(By::Name, Mode::StartsWith, &fold(start)),
+            Wanted::Values(values) => self.found_in_all(|segment, limit| {
+                let lists = values.iter().map(|(by, value)| {
+                    let value = Arg { literal: (*value).to_owned(), spaced: None };
+                    segment.find_by(*by, &value, limit)
+                });
+                let mut docs = lists.collect::<Vec<_>>().concat();
+                docs.sort_unstable();
+                docs.dedup();
+                docs
+            }),
+        }
+    }
+
+    /// The part of these, which are in name order.
+    fn sorted(&self, docs: Vec<DocId>, part: Part) -> impl Iterator<Item = DocId> {
+        let Part { order, is_descending, offset, limit } = part;
+        let places = 0..u32::try_from(docs.len()).unwrap_or(u32::MAX);
+        let mut ranked: Vec<(u32, u32)> = match order {
+            Order::Name if is_descending => places.map(|place| (u32::MAX - place, place)).collect(),
+            Order::Name => places.map(|place| (0, place)).collect(),
+            _ => places
+                .map(|place| {
+                    let rank = self.key(docs[place as usize]).rank(order);
+                    (if is_descending { u32::MAX - rank } else { rank }, place)
+                })
+                .collect(),
+        };
+        let end = offset.saturating_add(limit).min(ranked.len());
+        if end > 0 && end < ranked.len() {
+            ranked.select_nth_unstable(end - 1);
+        }
+        ranked.truncate(end);
+        ranked.sort_unstable();
+        ranked.into_iter().skip(offset).map(move |(_, place)| docs[place as usize])
+    }
+
+    /// The packages with this text in a field, in name order.
+    fn containing(&self, by: By, mode: Mode, needle: &str) -> Vec<DocId> {
+        self.found_in_all(|segment, limit| segment.find_text(by, mode, needle, limit))
+    }
+}
+
+fn summary(record: Record<'_>) -> Summary {
+    let raw =
+        |field| String::from_utf8_lossy(record.value(field).unwrap_or_default()).trim().to_owned();
+    let name = text(record, Field::Name).unwrap_or_default();
+    Summary {
+        base: text(record, Field::PackageBase).unwrap_or_else(|| name.clone()),
+        name,
+        version: text(record, Field::Version).unwrap_or_default(),
+        description: text(record, Field::Description),
+        maintainer: text(record, Field::Maintainer),
+        votes: u64::try_from(integer(record, Field::NumVotes)).unwrap_or_default(),
+        popularity: raw(Field::Popularity),
+        first_submitted: integer(record, Field::FirstSubmitted),
+        last_modified: integer(record, Field::LastModified),
+        out_of_date: is_there(record, Field::OutOfDate).then(|| integer(record, Field::OutOfDate)),
+    }
+}
+
+fn details(record: Record<'_>) -> Details {
+    let list = |field| -> Vec<String> {
+        record.value(field).and_then(|json| serde_json::from_slice(json).ok()).unwrap_or_default()
+    };
+    let summary = summary(record);
+    Details {
+        url: text(record, Field::Url),
+        submitter: text(record, Field::Submitter),
+        co_maintainers: list(Field::CoMaintainers),
+        depends: list(Field::Depends),
+        make_depends: list(Field::MakeDepends),
+        check_depends: list(Field::CheckDepends),
+        opt_depends: list(Field::OptDepends),
+        provides: list(Field::Provides),
+        conflicts: list(Field::Conflicts),
+        replaces: list(Field::Replaces),
+        groups: list(Field::Groups),
+        licenses: list(Field::License),
+        keywords: list(Field::Keywords),
+        pending_requests: is_there(record, Field::PendingRequests)
+            .then(|| u64::try_from(integer(record, Field::PendingRequests)).unwrap_or_default()),
+        others: others(record),
+        summary,
+    }
+}
+
+/// The members that are not known, by their names.
+fn others(record: Record<'_>) -> Vec<(String, serde_json::Value)> {
+    let Some(members) = record.value(Field::Others).and_then(|members| members.get(1..)) else {
+        return Vec::new();
+    };
+    let object = [b"{", members, b"}"].concat();
+    let members: serde_json::Map<_, _> = serde_json::from_slice(&object).unwrap_or_default();
+    members.into_iter().collect()
+}
+
+/// A text of a record; none if it is absent or null.
+fn text(record: Record<'_>, field: Field) -> Option<String> {
+    serde_json::from_slice(record.value(field)?).ok()
+}
+
+/// Whether a record has a value that is not null.
+fn is_there(record: Record<'_>, field: Field) -> bool {
+    record.value(field).is_some_and(|json| json != b"null")
+}
+
+fn integer(record: Record<'_>, field: Field) -> i64 {
+    number(record, field)
+}
+
+fn number<T: std::str::FromStr + Default>(record: Record<'_>, field: Field) -> T {
+    let json = record.value(field).and_then(|json| std::str::from_utf8(json).ok());
+    json.and_then(|json| json.trim().parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dump::{self, DumpLimits};
+
+    const DUMP: &str = r#"[
+{"ID":1,"Name":"pear","PackageBaseID":1,"PackageBase":"pear","Version":"1-1","Description":"a fruit","URL":"javascript:alert(1)","NumVotes":3,"Popularity":0.5,"OutOfDate":null,"Maintainer":"ann","Submitter":"bob","FirstSubmitted":10,"LastModified":40,"URLPath":"/x","Depends":["tree>=2","soil"],"OptDepends":["sun: light"],"CoMaintainers":["cid"],"FlaggedMalicious":true},
+{"ID":2,"Name":"pear-git","PackageBaseID":1,"PackageBase":"pear","Version":"1-1","Description":"a fruit, fresh","URL":null,"NumVotes":3,"Popularity":1.5,"OutOfDate":99,"Maintainer":"ann","Submitter":"bob","FirstSubmitted":20,"LastModified":30,"URLPath":"/x","Provides":["pear=1"],"Depends":["tree"]},
+{"ID":3,"Name":"bigpear","PackageBaseID":3,"PackageBase":"bigpear","Version":"2-1","Description":"huge","URL":null,"NumVotes":9,"Popularity":9.25,"OutOfDate":null,"Maintainer":null,"Submitter":"bob","FirstSubmitted":30,"LastModified":20,"URLPath":"/x"},
+{"ID":4,"Name":"apple","PackageBaseID":4,"PackageBase":"apple","Version":"2-1","Description":"no pear","URL":null,"NumVotes":0,"Popularity":0.0,"OutOfDate":null,"Maintainer":"ann","Submitter":"ann","FirstSubmitted":40,"LastModified":10,"URLPath":"/x","Keywords":["fruit"]}
+]"#;
+
+    fn sample() -> Snapshot {
+        dump::read(DUMP.as_bytes(), &DumpLimits::default()).expect("a dump")
+    }
+
+    #[track_caller]
+    fn check(wanted: &Wanted<'_>, filter: Filter, part: Part, count: usize, names: &str) {
+        let listed = sample().browse(wanted, filter, part);
+        let found: Vec<_> = listed.packages.iter().map(|package| package.name.as_str()).collect();
+        assert_eq!((listed.count, found.join(" ")), (count, names.to_owned()), "{wanted:?}");
+    }
+
+    fn part(order: Order, is_descending: bool) -> Part {
+        Part { order, is_descending, offset: 0, limit: 10 }
+    }
+
+    #[test]
+    fn lists_are_sorted() {
+        let all = |order, is_descending, names| {
+            check(&Wanted::All, Filter::default(), part(order, is_descending), 4, names);
+        };
+        all(Order::Name, false, "apple bigpear pear pear-git");
+        all(Order::Name, true, "pear-git pear bigpear apple");
+        all(Order::Votes, true, "bigpear pear pear-git apple");
+        all(Order::Popularity, true, "bigpear pear-git pear apple");
+        all(Order::Popularity, false, "apple pear pear-git bigpear");
+        all(Order::LastModified, true, "pear pear-git bigpear apple");
+        all(Order::FirstSubmitted, true, "apple bigpear pear-git pear");
+    }
+
+    #[test]
+    fn parts_of_a_list() {
+        for (offset, limit, names) in [
+            (0, 1, "bigpear"),
+            (1, 2, "pear-git pear"),
+            (3, 9, "apple"),
+            (4, 9, ""),
+            (9, 9, ""),
+            (0, 0, ""),
+        ] {
+            let part = Part { order: Order::Popularity, is_descending: true, offset, limit };
+            check(&Wanted::All, Filter::default(), part, 4, names);
+        }
+    }
+
+    #[test]
+    fn what_is_wanted() {
+        let by_name = part(Order::Name, false);
+        let check = |wanted: Wanted<'_>, count, names| {
+            check(&wanted, Filter::default(), by_name, count, names);
+        };
+        check(Wanted::Words { by: By::Name, words: "pear" }, 3, "bigpear pear pear-git");
+        check(Wanted::Words { by: By::NameDesc, words: "pear NO" }, 1, "apple");
+        check(Wanted::Words { by: By::NameDesc, words: " " }, 0, "");
+        check(Wanted::Beginning("Pear"), 2, "pear pear-git");
+        check(Wanted::Values(&[(By::Depends, "tree")]), 2, "pear pear-git");
+        check(Wanted::Values(&[(By::Provides, "pear")]), 2, "pear pear-git");
+        let people = [(By::Maintainer, "ann"), (By::CoMaintainers, "cid")];
+        check(Wanted::Values(&people), 3, "apple pear pear-git");
+        check(Wanted::Values(&[(By::Maintainer, "")]), 1, "bigpear");
+        check(Wanted::Values(&[(By::OptDepends, "sun")]), 1, "pear");
+        check(Wanted::Values(&[]), 0, "");
+    }
+
+    /// What has changed since a snapshot was built lies in a layer over it.
+    #[test]
+    fn a_layer_with_changes_is_listed_as_part_of_the_whole() {
+        let changed = DUMP
+            .replace("\"Popularity\":0.0", "\"Popularity\":7.0")
+            .replace("\"Name\":\"pear-git\"", "\"Name\":\"pear-hg\"");
+        let limits = DumpLimits::default();
+        let next = dump::read_after(&sample(), changed.as_bytes(), &limits, []).expect("a dump");
+        let next = next.expect("a layer");
+        let names = |listed: Listed| -> Vec<String> {
+            listed.packages.into_iter().map(|package| package.name).collect()
+        };
+        let listed = |wanted, order, is_descending| {
+            names(next.browse(&wanted, Filter::default(), part(order, is_descending)))
+        };
+        let by_popularity = listed(Wanted::All, Order::Popularity, true);
+        assert_eq!(by_popularity, ["bigpear", "apple", "pear-hg", "pear"]);
+        assert_eq!(
+            listed(Wanted::All, Order::Name, false),
+            ["apple", "bigpear", "pear", "pear-hg"]
+        );
+        let people = [(By::Maintainer, "ann"), (By::Submitter, "bob")];
+        let of_people = listed(Wanted::Values(&people), Order::Name, false);
+        assert_eq!(of_people, ["apple", "bigpear", "pear", "pear-hg"]);
+        assert_eq!(names(next.best("pear", 3)), ["pear", "pear-hg", "bigpear"]);
+        let base = next.base("pear").expect("a base").packages;
+        assert_eq!(base.into_iter().map(|it| it.name).collect::<Vec<_>>(), ["pear", "pear-hg"]);
+        assert_eq!(next.details("pear-git"), None);
+    }
+
+    #[test]
+    fn filters() {
+        let check = |filter, count, names| {
+            check(&Wanted::All, filter, part(Order::Name, false), count, names);
+        };
+        check(Filter { is_out_of_date: Some(true), orphans: false }, 1, "pear-git");
+        check(Filter { is_out_of_date: Some(false), orphans: false }, 3, "apple bigpear pear");
+        check(Filter { is_out_of_date: None, orphans: true }, 1, "bigpear");
+        check(Filter { is_out_of_date: Some(true), orphans: true }, 0, "");
+    }
+
+    #[test]
+    fn exact_names_come_first_then_beginnings_then_the_rest() {
+        let check = |text: &str, limit, count, names: &str| {
+            let best = sample().best(text, limit);
+            let found: Vec<_> = best.packages.iter().map(|package| package.name.as_str()).collect();
+            assert_eq!((best.count, found.join(" ")), (count, names.to_owned()), "{text}");
+        };
+        check("pear", 10, 4, "pear pear-git bigpear apple");
+        check("pear", 2, 4, "pear pear-git");
+        check("PEAR git", 10, 1, "pear-git");
+        check("fruit", 10, 2, "pear-git pear");
+        check("", 10, 0, "");
+        check("nothing", 10, 0, "");
+    }
+
+    #[test]
+    fn a_package_and_a_base_with_all_that_is_known() {
+        let sample = sample();
+        let pear = sample.details("Pear").expect("a package");
+        assert_eq!(pear.summary.name, "pear");
+        assert_eq!(pear.depends, ["tree>=2", "soil"]);
+        assert_eq!(pear.url.as_deref(), Some("javascript:alert(1)"));
+        assert_eq!(pear.others, [("FlaggedMalicious".to_owned(), serde_json::Value::Bool(true))]);
+        assert_eq!(sample.details("pear-git").expect("a package").summary.out_of_date, Some(99));
+        assert_eq!(sample.details("none"), None);
+        let names = |base: &str| {
+            let base = sample.base(base)?;
+            Some(base.packages.iter().map(|package| package.name.clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(names("pear"), Some(vec!["pear".to_owned(), "pear-git".to_owned()]));
+        assert_eq!(names("bigpear"), Some(vec!["bigpear".to_owned()]));
+        assert_eq!(names("pear-git"), None);
+        assert_eq!(sample.count_of(&[(By::Submitter, "bob")]), 3);
+    }
+}

@@ -1,0 +1,265 @@
+//! The pages about the AUR's packages: what they say, what they link to, and that texts of strangers stay texts.
+
+use serde_json::{Value, json};
+
+use crate::client::Response;
+use crate::server::{ROOT, TestServer, small};
+
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+#[track_caller]
+fn page(server: &TestServer, target: &str) -> String {
+    let response = server.client.get_with(target, &[("Accept", BROWSER)]);
+    assert_eq!(response.status, 200, "{target}: {}", response.text());
+    assert_eq!(response.header("content-type"), "text/html; charset=utf-8", "{target}");
+    response.text()
+}
+
+#[track_caller]
+fn has(page: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(page.contains(text), "{text} is not in {page}");
+    }
+}
+
+/// The names of the packages in the table of a page, in order.
+fn listed(page: &str) -> Vec<String> {
+    let rows = page.split("<tr><td><a href=\"").skip(1);
+    let name = |row: &str| Some(row.split_once("\">")?.1.split_once("</a>")?.0.to_owned());
+    rows.filter_map(name).collect()
+}
+
+#[test]
+fn a_package_with_what_is_known_of_it() {
+    let server = small();
+    let attest = page(server, "/packages/attest");
+    has(
+        &attest,
+        &[
+            "<h1>attest <span class=\"version\">1.0-1</span></h1>",
+            "the package attest",
+            "href=\"/pkgbase/attest\"",
+            "href=\"/account/anna\"",
+            "href=\"/account/bert\"",
+            "href=\"https://example.org/\" rel=\"nofollow noopener noreferrer\"",
+            "/packages/?K=a%2Fb&amp;SeB=k",
+            "MIT",
+            "2017-07-14 02:40",
+            // What is built with it, and from the same base.
+            "href=\"/packages/Mixed-Case\"",
+            "href=\"/packages/attest-git\"",
+        ],
+    );
+    assert!(!attest.contains("Orphan") && !attest.contains("Out of date."), "{attest}");
+    let mixed = page(server, "/packages/Mixed-Case");
+    has(
+        &mixed,
+        &["<a href=\"/packages/attest\">attest</a> <span class=\"mono dim\">&#62;=1</span>"],
+    );
+    // What is not here is no link.
+    has(&mixed, &["<li>glibc</li>"]);
+    has(&page(server, "/packages/libstdc++5"), &["<b>Orphan.</b>"]);
+    // Names are found as the RPC finds them.
+    has(&page(server, "/packages/ATTEST"), &["<h1>attest "]);
+}
+
+#[test]
+fn a_base_and_a_maintainer() {
+    let server = small();
+    let split = page(server, "/pkgbase/split");
+    assert_eq!(listed(&split), ["split-a", "split-b"]);
+    has(&split, &["href=\"/account/carl\""]);
+    let anna = page(server, "/account/anna");
+    has(&anna, &["<h1>anna</h1>", "Maintains <a href=\"#maintains\">8</a>"]);
+    assert_eq!(listed(&anna).len(), 8);
+    has(&page(server, "/account/CARL"), &["<h1>carl</h1>", "Co-maintains"]);
+    has(&page(server, "/account/bert"), &["Submitted", "SeB=s"]);
+}
+
+#[test]
+fn what_is_not_there() {
+    let server = small();
+    for (target, text) in [
+        ("/packages/none", "there is no package `none`"),
+        ("/packages/split", "at `/pkgbase/split`"),
+        ("/pkgbase/none", "there is no package base `none`"),
+        ("/account/nobody", "names `nobody`"),
+        ("/packages/%ff", "nothing is at"),
+    ] {
+        let missing = server.get(target);
+        assert_eq!(missing.status, 404, "{target}");
+        assert!(missing.json()["detail"].as_str().is_some_and(|it| it.contains(text)), "{target}");
+    }
+    assert_eq!(server.client.send("POST", "/packages/attest", &[], b"").status, 405);
+}
+
+#[test]
+fn searches_by_aurwebs_parameters() {
+    let server = small();
+    let check = |query: &str, names: &[&str]| {
+        let page = page(server, &format!("/packages/?{query}"));
+        assert_eq!(listed(&page), names, "{query}");
+    };
+    check("K=attest", &["attest", "attest-git"]);
+    check("K=attest&SeB=N", &["attest"]);
+    check("K=green+car", &["one-word"]);
+    check("K=split&SeB=B", &["split-a", "split-b"]);
+    check("K=proof&SeB=k", &["attest"]);
+    check("K=carl&SeB=c", &["split-a"]);
+    check("K=carl&SeB=M", &["split-a"]);
+    check("K=attest&SeB=depends", &["Mixed-Case"]);
+    check("K=cmake+attest&SeB=makedepends", &["split-b"]);
+    check("K=attest&SeB=provides", &["attest", "attest-git"]);
+    check("orphans=on", &["libstdc++5"]);
+    check("submit=Orphans", &["libstdc++5"]);
+    check("outdated=on", &[]);
+    check("K=none-of-them", &[]);
+    check("SB=n&SO=d&K=word&SeB=n", &["two-words", "one-word"]);
+    let all = page(server, "/packages");
+    assert_eq!(listed(&all).len(), 9);
+    has(&all, &["<b>9</b> packages", "href=\"/atom/modified\""]);
+    has(&page(server, "/packages/?O=9"), &["The list ends before here."]);
+}
+
+#[test]
+fn a_long_list_is_turned_over() {
+    let server = crate::server::large();
+    let first = page(server, "/packages/?PP=50&SB=n");
+    has(
+        &first,
+        &["<b>6,000</b> packages, 1 to 50", "rel=\"next\" href=\"/packages/?SB=n&#38;O=50\""],
+    );
+    let second = page(server, "/packages/?SB=n&O=50");
+    has(&second, &["51 to 100", "rel=\"prev\""]);
+    let mut names = listed(&first);
+    names.extend(listed(&second));
+    assert_eq!(names.len(), 100);
+    let mut distinct = names.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 100);
+    let last = page(server, "/packages/?SB=n&O=5950");
+    assert!(!last.contains("rel=\"next\""), "{last}");
+    // The most popular one is popular.
+    let popular = listed(&page(server, "/packages/"));
+    let info = server.get(&format!("/rpc/v5/info/{}", popular[0])).json();
+    let other = server.get(&format!("/rpc/v5/info/{}", popular[49])).json();
+    let popularity = |info: &Value| info["results"][0]["Popularity"].as_f64().expect("a number");
+    assert!(popularity(&info) >= popularity(&other), "{popular:?}");
+}
+
+#[test]
+fn feeds_of_the_newest_and_the_latest() {
+    let server = small();
+    for (target, content_type, entry) in [
+        ("/rss/", "application/rss+xml; charset=utf-8", "<item>"),
+        ("/rss", "application/rss+xml; charset=utf-8", "<item>"),
+        ("/rss/modified", "application/rss+xml; charset=utf-8", "<item>"),
+        ("/atom/", "application/atom+xml; charset=utf-8", "<entry>"),
+        ("/atom/modified", "application/atom+xml; charset=utf-8", "<entry>"),
+    ] {
+        let feed = server.get(target);
+        assert_eq!((feed.status, feed.header("content-type")), (200, content_type), "{target}");
+        let text = feed.text();
+        assert_eq!(text.matches(entry).count(), 9, "{target}");
+        has(
+            &text,
+            &["größer, 大きい &#34;quoted&#34; &#60;b&#62; &#38; more", "/packages/libstdc++5"],
+        );
+        let known = server.client.get_with(target, &[("If-None-Match", feed.header("etag"))]);
+        assert_eq!(known.status, 304, "{target}");
+    }
+    has(&server.get("/rss/").text(), &["Fri, 14 Jul 2017 02:40:00 +0000"]);
+    has(&server.get("/atom/modified").text(), &["2020-09-13T12:26:40Z"]);
+}
+
+/// Everything that strangers write into the AUR: as text, and nothing else.
+#[test]
+fn texts_of_strangers_stay_texts() {
+    let evil = "\"><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}";
+    let record = json!([{
+        "ID": 1, "Name": "evil", "PackageBaseID": 1, "PackageBase": format!("b{evil}"),
+        "Version": evil, "Description": evil, "URL": "javascript:alert(1)//https://", "NumVotes": 1,
+        "Popularity": 1.0, "OutOfDate": 1, "Maintainer": evil, "Submitter": evil,
+        "FirstSubmitted": i64::MAX, "LastModified": -1, "URLPath": "javascript:alert(1)",
+        "Depends": [evil, "javascript:x"], "OptDepends": [format!("a: {evil}")], "Provides": [evil],
+        "Conflicts": [evil], "Replaces": [evil], "Groups": [evil], "License": [evil],
+        "Keywords": [evil], "CoMaintainers": [evil], evil: evil, "FlaggedMalicious": true,
+    }, {
+        "ID": 2, "Name": evil, "PackageBaseID": 2, "PackageBase": "b2", "Version": "1",
+        "Description": "\u{1}\u{fffe}", "URL": "data:text/html,<script>alert(1)</script>", "NumVotes": 1,
+        "Popularity": 1.0, "OutOfDate": null, "Maintainer": null, "Submitter": null,
+        "FirstSubmitted": 1, "LastModified": 1, "URLPath": "", "Depends": ["evil"],
+    }]);
+    let server = TestServer::serving_with(record.to_string().as_bytes(), |config| {
+        config.aur.web_url = Some("https://aur.example".to_owned());
+    });
+    let encoded: String = form_urlencoded::byte_serialize(evil.as_bytes()).collect();
+    let in_path = encoded.replace('+', "%20");
+    for target in [
+        "/packages/evil".to_owned(),
+        format!("/packages/{in_path}"),
+        "/pkgbase/b2".to_owned(),
+        format!("/pkgbase/b{in_path}"),
+        format!("/account/{in_path}"),
+        "/packages/".to_owned(),
+        format!("/packages/?K={encoded}"),
+        format!("/packages/?K={encoded}&SeB=m&SB={encoded}&O={encoded}"),
+        format!("/search?q={encoded}"),
+    ] {
+        let page = page(&server, &target);
+        // The page's own script, and no other.
+        assert_eq!(page.matches("<script").count(), 1, "{target}: {page}");
+        assert!(!page.contains("<img"), "{target}: {page}");
+        for link in page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            let is_own = link.starts_with('/') || link.starts_with('#');
+            assert!(is_own || link.starts_with("https://aur.example/"), "{target}: {link}");
+            assert!(!link.contains(['<', '>', ' ']) && !link.contains("&#60;"), "{target}: {link}");
+        }
+    }
+    has(&page(&server, "/packages/evil"), &["Flagged as malicious", "<b>Out of date.</b>"]);
+    for target in ["/rss/", "/rss/modified", "/atom/", "/atom/modified"] {
+        let text = server.get(target).text();
+        assert!(!text.contains("<script") && !text.contains('\u{1}'), "{target}: {text}");
+    }
+    for target in [format!("/packages/no{in_path}"), format!("/account/no{in_path}")] {
+        let missing = server.client.get_with(&target, &[("Accept", BROWSER)]);
+        assert_eq!(missing.status, 404, "{target}");
+        assert_eq!(missing.text().matches("<script").count(), 1, "{}", missing.text());
+    }
+}
+
+/// Where the sources are is said if it is known, and not guessed.
+#[test]
+fn sources_are_where_the_operator_says() {
+    assert!(!page(small(), "/packages/attest").contains("git clone"));
+    let server = TestServer::serving_with(&crate::catalogue::small(), |config| {
+        config.aur.web_url = Some("https://aur.example/".to_owned());
+    });
+    let clone = "git clone 'https://aur.example/attest.git'";
+    has(
+        &page(&server, "/packages/attest-git"),
+        &[clone, "href=\"https://aur.example/cgit/aur.git/snapshot/attest.tar.gz\""],
+    );
+    has(&page(&server, "/pkgbase/attest"), &[clone]);
+}
+
+/// Users who were there before a page was stay where they are.
+#[test]
+fn without_packages_or_for_other_programs_nothing_is_in_the_way() {
+    let server = TestServer::without_source(|_| ());
+    server.wait_until_ready();
+    let off: Response = server.get("/packages/");
+    assert_eq!(off.status, 404);
+    assert!(off.text().contains("no packages of the AUR"), "{}", off.text());
+    let made = server.client.send(
+        "PUT",
+        "/account",
+        &[ROOT, ("Content-Type", "application/json")],
+        b"{\"password\": \"12345678901\"}",
+    );
+    assert!(made.status >= 400, "the name is reserved: {}", made.text());
+    // What is below a package is the Python index's, as it was.
+    assert_eq!(server.get("/packages/dev/+simple/").status, 404);
+    assert!(!server.get("/packages/dev/+simple/").header("x-devpi-api-version").is_empty());
+}
