@@ -156,7 +156,7 @@ fn main() {
     store.apply();
 
     let budget = PageBudget { page_bytes_max: 256 << 20, list_bytes_max: 256 << 20 };
-    let pages = Pages::new(budget);
+    let pages = Pages::new(budget, jiff::Timestamp::now);
     let request = |stage, project, form, depth| PageRequest { stage, project, form, depth };
     let slow = request("team/dev", "slow", PageForm::Html, 4);
     let page = pages.page(&store.snapshot, slow).expect("a page");
@@ -175,7 +175,10 @@ fn main() {
         ("making 6,000 files of one stage, HTML", "large", PageForm::Html),
     ] {
         timed(what, 100, || {
-            let pages = Pages::new(PageBudget { page_bytes_max: 1 << 20, list_bytes_max: 1 });
+            let pages = Pages::new(
+                PageBudget { page_bytes_max: 1 << 20, list_bytes_max: 1 },
+                jiff::Timestamp::now,
+            );
             let request = request("team/dev", project, form, 4);
             std::hint::black_box(pages.page(&store.snapshot, request).expect("a page"));
         });
@@ -184,7 +187,8 @@ fn main() {
     timed("gzip of that page", 100, || _ = std::hint::black_box(Encoding::Gzip.encode(body)));
     timed("zstd of that page", 100, || _ = std::hint::black_box(Encoding::Zstd.encode(body)));
     timed("making the list of all projects, JSON", 3, || {
-        let pages = Pages::new(PageBudget { page_bytes_max: 1, list_bytes_max: 1 });
+        let pages =
+            Pages::new(PageBudget { page_bytes_max: 1, list_bytes_max: 1 }, jiff::Timestamp::now);
         let request = request("team/releases", "", PageForm::Json, 3);
         std::hint::black_box(pages.page(&store.snapshot, request).expect("a list"));
     });

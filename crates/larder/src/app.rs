@@ -170,10 +170,13 @@ impl App {
             store,
             contents: Contents::new(config.article.memory_bytes_max),
             files: SmallBlobs::new(config.python.small_file_bytes_max),
-            pages: pypi::Pages::new(pypi::PageBudget {
-                page_bytes_max: config.python.page_bytes_max,
-                list_bytes_max: config.python.list_bytes_max,
-            }),
+            pages: pypi::Pages::new(
+                pypi::PageBudget {
+                    page_bytes_max: config.python.page_bytes_max,
+                    list_bytes_max: config.python.list_bytes_max,
+                },
+                jiff::Timestamp::now,
+            ),
             mirrors: Arc::new(Mirrors::open(
                 &config.data_dir.join("mirrors"),
                 crate::mirrors::Budget {

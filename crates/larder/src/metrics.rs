@@ -258,6 +258,10 @@ metrics! {
         mirror_disk_bytes: IntGauge = "larder_mirror_disk_bytes";
         /// Mirrors whose last request to their upstream failed.
         mirrors_failing: IntGauge = "larder_mirrors_failing";
+        /// Files that policies left out of pages when they were made.
+        policy_hidden: IntCounter = "larder_policy_hidden_files_total";
+        /// Requests for files that a policy refused, by rule.
+        policy_refused: IntCounterVec = "larder_policy_refused_total" ["rule"];
         /// Held while the counters are brought up to date.
         updating: Mutex<()> => Mutex::new(());
     }
@@ -418,6 +422,11 @@ impl PythonMetrics {
         self.retention_failures.inc();
     }
 
+    /// Counts a request for a file that a rule of a policy refused.
+    pub fn policy_refused(&self, rule: pypi::policy::RuleName) {
+        self.policy_refused.with_label_values(&[rule.as_str()]).inc();
+    }
+
     /// Takes over what the pages count themselves.
     pub(crate) fn update(&self, counts: pypi::PageCounts, mirrors: mirrors::Counts) {
         let _updating = self.updating.lock().unwrap_or_else(PoisonError::into_inner);
@@ -429,6 +438,7 @@ impl PythonMetrics {
         raise(&self.mirror_requests, mirrors.requests);
         raise(&self.mirror_failures, mirrors.failures);
         raise(&self.mirror_stale, mirrors.stale);
+        raise(&self.policy_hidden, counts.hidden_files + mirrors.hidden_files);
         let set = |gauge: &IntGauge, to: u64| gauge.set(i64::try_from(to).unwrap_or(i64::MAX));
         set(&self.pages, counts.pages as u64);
         set(&self.page_bytes, counts.page_bytes);

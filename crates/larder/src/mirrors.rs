@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use pypi::upstream::Breaker;
 use pypi::{Page, PageForm, Snapshot, Stage};
 use record::{Digest, Serial};
@@ -92,6 +93,7 @@ struct Counters {
     requests: AtomicU64,
     failures: AtomicU64,
     stale: AtomicU64,
+    hidden_files: AtomicU64,
 }
 
 /// The counts of [`Mirrors`], for metrics.
@@ -103,6 +105,8 @@ pub(crate) struct Counts {
     pub(crate) failures: u64,
     /// Pages and lists that were served although upstream had not confirmed them in time.
     pub(crate) stale: u64,
+    /// Files that policies left out of pages when they were made.
+    pub(crate) hidden_files: u64,
     /// Bytes of the cache on disk.
     pub(crate) disk_bytes: u64,
     /// Mirrors whose last request to their upstream failed.
@@ -285,7 +289,9 @@ impl Mirrors {
         versions: &[u64],
     ) -> Option<Arc<Finished>> {
         let found = self.finished.get(key)?;
-        (found.stamp == stamp && *found.versions == *versions).then_some(found)
+        let is_made_of_this = found.stamp == stamp && *found.versions == *versions;
+        let has_expired = found.page.may_expire() && found.page.has_expired(Timestamp::now());
+        (is_made_of_this && !has_expired).then_some(found)
     }
 
     /// Keeps a finished page that is made of this.
@@ -296,6 +302,7 @@ impl Mirrors {
         stamp: Serial,
         versions: Vec<u64>,
     ) -> Arc<Finished> {
+        self.counters.hidden_files.fetch_add(page.hidden_files(), Relaxed);
         let finished = Arc::new(Finished { page: page.into(), stamp, versions: versions.into() });
         self.finished.insert(key, finished.clone());
         finished
@@ -307,6 +314,7 @@ impl Mirrors {
             requests: self.counters.requests.load(Relaxed),
             failures: self.counters.failures.load(Relaxed),
             stale: self.counters.stale.load(Relaxed),
+            hidden_files: self.counters.hidden_files.load(Relaxed),
             disk_bytes: self.disk.bytes(),
             failing: self.troubles().len() as u64,
         }

@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::change::push::PushAction;
 use crate::inherit::{Part, ProjectView, VersionView};
+use crate::policy::{Judge, refusal_in_json};
 use crate::simple::encoded;
 use crate::{
     FileRole, LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageConfig,
@@ -291,8 +292,9 @@ pub fn project_config(
     root_url: &str,
     metadata: &MetadataBytes,
     viewer: View<'_>,
+    judge: Option<&Judge<'_>>,
 ) -> impl Serialize + use<> {
-    let data = |view| version_data(view, project, root_url, metadata, viewer);
+    let data = |view| version_data(view, project, root_url, metadata, viewer, judge);
     let entries = versions.iter().map(|view| (view.version.to_string(), data(view)));
     Ordered(entries.collect())
 }
@@ -306,19 +308,21 @@ impl Serialize for Ordered {
 }
 
 /// One version, type `versiondata`: its metadata, `+links`, and the same version in stages farther away, in
-/// `+shadowing`. Log entries of a file that name stages which the viewer may not read are left out.
+/// `+shadowing`. Log entries of a file that name stages which the viewer may not read are left out, and so are files that
+/// the judge refuses or whose project is quarantined.
 pub fn version_data(
     view: &VersionView<'_>,
     project: &ProjectName,
     root_url: &str,
     metadata: &MetadataBytes,
     viewer: View<'_>,
+    judge: Option<&Judge<'_>>,
 ) -> Value {
     let version = view.version.as_str();
     let mut parts = view
         .parts
         .iter()
-        .map(|part| one_version(*part, project, version, root_url, metadata, viewer));
+        .map(|part| one_version(*part, project, version, root_url, metadata, viewer, judge));
     let mut nearest = parts.next().unwrap_or_default();
     let shadowed: Vec<Value> = parts.map(Value::Object).collect();
     if !shadowed.is_empty() {
@@ -334,13 +338,16 @@ fn one_version(
     root_url: &str,
     metadata: &MetadataBytes,
     viewer: View<'_>,
+    judge: Option<&Judge<'_>>,
 ) -> Map<String, Value> {
     let stored = part.project.release(version).and_then(|it| metadata.get(&it.metadata));
     let stored = stored.and_then(|bytes| serde_json::from_slice(bytes).ok());
     let mut object: Map<String, Value> = stored.unwrap_or_default();
     object.entry("name").or_insert_with(|| project.as_str().into());
     object.insert("version".to_owned(), version.into());
-    let mut files: Vec<&ReleaseFile> = part.project.files_of(version).map(|it| &**it).collect();
+    let files = part.project.files_of(version).map(|it| &**it);
+    let mut files: Vec<&ReleaseFile> =
+        files.filter(|file| refusal_in_json(judge, &part, file).is_none()).collect();
     // The sort is stable: files of one role stay in the order of their names.
     files.sort_by_key(|file| file.role());
     let links = files.iter().map(|file| link(part.stage, file, root_url, viewer));

@@ -14,7 +14,7 @@ use account::{Acl, Object, Portion, Principal};
 use record::Serial;
 
 use crate::{
-    Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName, StatusMarker, Version,
+    FileRole, Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName, Version,
     WhitelistInheritance,
 };
 
@@ -284,10 +284,7 @@ impl<'snapshot> ProjectView<'snapshot> {
         let mut files = Vec::with_capacity(file_count);
         let mut seen = HashSet::with_capacity(if self.parts.len() > 1 { file_count } else { 0 });
         for (part_index, &part) in self.parts.iter().enumerate() {
-            let is_quarantined = part
-                .project
-                .status()
-                .is_some_and(|status| status.marker == StatusMarker::Quarantined);
+            let is_quarantined = part.project.is_quarantined();
             for file in part.project.release_files() {
                 // A hidden file still hides farther ones with the same name.
                 let is_first = self.parts.len() == 1 || seen.insert(file.filename());
@@ -297,6 +294,12 @@ impl<'snapshot> ProjectView<'snapshot> {
             }
         }
         files
+    }
+
+    /// The part whose file of this name counts: the nearest that has one.
+    pub fn part_with(&self, filename: &str) -> Option<&Part<'snapshot>> {
+        let is_release = |file: &Arc<ReleaseFile>| file.role() == FileRole::Release;
+        self.parts.iter().find(|part| part.project.file(filename).is_some_and(is_release))
     }
 
     /// The versions that are registered or have files, newest first.

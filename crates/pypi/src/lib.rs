@@ -20,6 +20,7 @@ mod inherit;
 mod metadata;
 mod pages;
 mod permission;
+pub mod policy;
 mod project;
 mod project_name;
 mod record;
@@ -37,14 +38,15 @@ pub use error::{ChangeError, Refusal};
 pub use filename::{FileKind, Filename, FilenameError, FilenameParts, WheelTags, check_segment};
 pub use inherit::{FileView, Mirrors, Part, ProjectView, ResolutionOrder, VersionView};
 pub use metadata::{Metadata, MetadataError};
-pub use pages::{NoPage, Page, PageBudget, PageCounts, PageRequest, Pages, render};
+pub use pages::{Clock, NoPage, Page, PageBudget, PageCounts, PageRequest, Pages, render};
 pub use permission::may_own;
+pub use policy::{Hidden, Judge, Policy, Refused};
 pub use project::{Project, ProjectStatus, Release, StatusMarker};
 pub use project_name::{ProjectName, ProjectNameError};
 pub use record::{KIND, stage_key, stage_of_key};
 pub use release_file::{Directory, FileRole, LogEntry, ReleaseFile};
 pub use simple::merged::{FromUpstream, MergedPage, merged_list, merged_page};
-pub use simple::{Links, PageForm};
+pub use simple::{Links, PageForm, Rendered};
 pub use snapshot::{Applied, FileLookup, Snapshot, Stage};
 pub use stage_config::{
     ConfigEdit, ConfigError, MirrorSettings, StageConfig, StageKind, UploadSettings,

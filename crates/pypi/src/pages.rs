@@ -4,21 +4,27 @@
 //!
 //! A page remembers its *stamp*: the newest commit that touched anything it shows. Serials only grow, so a page is
 //! valid exactly as long as the stamp of what it shows stays the same; no change has to invalidate anything. If
-//! nothing was committed since the last request for a page, not even the stamps are compared.
+//! nothing was committed since the last request for a page, not even the stamps are compared. A page that a policy
+//! leaves a file out of for a time expires when that time is over; for all others the clock is not read.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use account::{Acl, Object, Portion, Principal, Scope};
+use jiff::Timestamp;
 use quick_cache::sync::Cache;
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
 use record::Serial;
 use reply::{EncodedBody, Encoding, PerEncoding, Reply};
 
 use crate::inherit::ResolutionOrder;
-use crate::simple::{self, Links, PageForm};
+use crate::policy::{Hidden, Judge};
+use crate::simple::{self, Links, PageForm, Rendered};
 use crate::{ProjectName, Snapshot, StageName};
+
+/// Tells the time.
+pub type Clock = fn() -> Timestamp;
 
 /// A cache of finished pages with a memory budget, shared by all threads.
 pub struct Pages {
@@ -28,8 +34,10 @@ pub struct Pages {
     /// A thread that makes a page holds one of these, chosen by the hash of the request.
     making: [Mutex<()>; 64],
     making_list: [Mutex<()>; 4],
+    clock: Clock,
     rendered: AtomicU64,
     rendered_lists: AtomicU64,
+    hidden_files: AtomicU64,
 }
 
 /// How much memory finished pages may take.
@@ -47,6 +55,9 @@ pub struct Page {
     stamp: Serial,
     /// The newest serial of a snapshot for which the stamp is known to be valid.
     checked_at: AtomicU64,
+    /// When it is out of date although nothing was committed, in microseconds; `i64::MAX`: never.
+    expires_at_microseconds: i64,
+    hidden_files: u64,
     reply: Reply,
     body: EncodedBody,
     tags: PerEncoding<Box<str>>,
@@ -84,6 +95,8 @@ pub struct PageCounts {
     pub rendered: u64,
     /// Lists of projects that were made.
     pub rendered_lists: u64,
+    /// Files that policies left out of pages when they were made.
+    pub hidden_files: u64,
     /// Pages of projects in memory.
     pub pages: usize,
     /// The memory that they take, in bytes.
@@ -138,8 +151,8 @@ impl Weighter<PageKey, Arc<Page>> for PageWeight {
 }
 
 impl Pages {
-    /// An empty cache with this budget.
-    pub fn new(budget: PageBudget) -> Pages {
+    /// An empty cache with this budget. The clock tells when pages expire that a policy leaves files out of.
+    pub fn new(budget: PageBudget, clock: Clock) -> Pages {
         let cache = |bytes_max: u64, shards: usize, item_bytes: u64| {
             let options = OptionsBuilder::new()
                 .weight_capacity(bytes_max)
@@ -159,8 +172,10 @@ impl Pages {
             lists: cache(budget.list_bytes_max, 1, 1 << 20),
             making: [const { Mutex::new(()) }; 64],
             making_list: [const { Mutex::new(()) }; 4],
+            clock,
             rendered: AtomicU64::new(0),
             rendered_lists: AtomicU64::new(0),
+            hidden_files: AtomicU64::new(0),
         }
     }
 
@@ -168,6 +183,9 @@ impl Pages {
     /// allocates nothing, and compares stamps only if something was committed since the last request for it.
     pub fn ready(&self, snapshot: &Snapshot, request: PageRequest<'_>) -> Option<Arc<Page>> {
         let page = self.cache_for(request).get(&request)?;
+        if page.may_expire() && page.has_expired((self.clock)()) {
+            return None;
+        }
         let now = snapshot.serial().0;
         if page.checked_at.load(Ordering::Relaxed) >= now {
             return Some(page);
@@ -198,7 +216,8 @@ impl Pages {
         if let Some(page) = self.ready(snapshot, request) {
             return Ok(page);
         }
-        let (key, page) = Page::make(snapshot, request)?;
+        let (key, page) = Page::make(snapshot, request, (self.clock)())?;
+        self.hidden_files.fetch_add(page.hidden_files, Ordering::Relaxed);
         let counter = if request.is_list() { &self.rendered_lists } else { &self.rendered };
         counter.fetch_add(1, Ordering::Relaxed);
         let page = Arc::new(page);
@@ -211,6 +230,7 @@ impl Pages {
         PageCounts {
             rendered: self.rendered.load(Ordering::Relaxed),
             rendered_lists: self.rendered_lists.load(Ordering::Relaxed),
+            hidden_files: self.hidden_files.load(Ordering::Relaxed),
             pages: self.pages.len(),
             page_bytes: self.pages.weight(),
             lists: self.lists.len(),
@@ -252,7 +272,7 @@ impl<'text> PageRequest<'text> {
     }
 }
 
-/// A page with links of any kind, which is not stored: for absolute links.
+/// A page with links of any kind, which is not stored: for absolute links. `now` is the time for the policies.
 ///
 /// # Errors
 /// [`NoPage`] if the stage does not exist, or if no stage in its resolution order has the project.
@@ -262,25 +282,32 @@ pub fn render(
     project: &str,
     form: PageForm,
     links: Links<'_>,
-) -> Result<Reply, NoPage> {
+    now: Timestamp,
+) -> Result<Rendered, NoPage> {
     let order =
         ResolutionOrder::of(snapshot, stage).ok_or_else(|| NoPage::NoStage(stage.to_owned()))?;
-    let text = if project.is_empty() {
-        simple::list_page(&order, form, links)
-    } else {
-        let view = order.project(project).ok_or_else(|| NoPage::NoProject(project.to_owned()))?;
-        simple::project_page(&order, &view, project, form, links)
-    };
-    Ok(Reply::tagged(form.content_type(), text))
+    if project.is_empty() {
+        let text = simple::list_page(&order, form, links);
+        return Ok(Rendered::of(form, text, &Hidden::default()));
+    }
+    let none = || NoPage::NoProject(project.to_owned());
+    let view = order.project(project).ok_or_else(none)?;
+    let name = ProjectName::normalize(project).map_err(|_| none())?;
+    let judge = Judge::of(&order, &name, now);
+    Ok(simple::project_page(&order, &view, project, form, links, judge.as_ref()))
 }
 
 impl Page {
-    fn make(snapshot: &Snapshot, request: PageRequest<'_>) -> Result<(PageKey, Page), NoPage> {
+    fn make(
+        snapshot: &Snapshot,
+        request: PageRequest<'_>,
+        now: Timestamp,
+    ) -> Result<(PageKey, Page), NoPage> {
         let PageRequest { stage, project, form, depth } = request;
-        let reply = render(snapshot, stage, project, form, Links::Depth(depth))?;
+        let rendered = render(snapshot, stage, project, form, Links::Depth(depth), now)?;
         let no_stage = || NoPage::NoStage(stage.to_owned());
         let order = ResolutionOrder::of(snapshot, stage).ok_or_else(no_stage)?;
-        let page = Page::finished(reply, &order, request);
+        let page = Page::finished(rendered, &order, request);
         page.checked_at.store(snapshot.serial().0, Ordering::Relaxed);
         let key = PageKey {
             stage: stage.parse().map_err(|_| no_stage())?,
@@ -292,7 +319,12 @@ impl Page {
     }
 
     /// A page of `order` with this content, which is the answer to `request`.
-    pub fn finished(reply: Reply, order: &ResolutionOrder<'_>, request: PageRequest<'_>) -> Page {
+    pub fn finished(
+        rendered: Rendered,
+        order: &ResolutionOrder<'_>,
+        request: PageRequest<'_>,
+    ) -> Page {
+        let Rendered { reply, expires_at, hidden_files } = rendered;
         let tag = |encoding| {
             let etag = reply.etag.map(|etag| etag.header_value(encoding));
             etag.unwrap_or_default().into_boxed_str()
@@ -300,11 +332,28 @@ impl Page {
         Page {
             stamp: stamp(order, request),
             checked_at: AtomicU64::new(0),
+            expires_at_microseconds: expires_at.map_or(i64::MAX, Timestamp::as_microsecond),
+            hidden_files,
             body: EncodedBody::new(reply.body.clone()),
             tags: PerEncoding::from_fn(tag),
             readers: order.readers().into(),
             reply,
         }
+    }
+
+    /// Whether a policy leaves out a file for a time.
+    pub fn may_expire(&self) -> bool {
+        self.expires_at_microseconds != i64::MAX
+    }
+
+    /// Whether a file that a policy leaves out is no longer refused.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        now.as_microsecond() >= self.expires_at_microseconds
+    }
+
+    /// How many files policies leave out of it.
+    pub fn hidden_files(&self) -> u64 {
+        self.hidden_files
     }
 
     /// The page without an encoding, and its tag.

@@ -73,7 +73,7 @@ pub enum StatusMarker {
 
 impl StatusMarker {
     /// PEP 792's name of the state.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             StatusMarker::Active => "active",
             StatusMarker::Archived => "archived",
@@ -169,6 +169,11 @@ impl Project {
     /// Why a file is yanked, alone or with its whole release; `None` if it is not.
     pub fn yanked<'project>(&'project self, file: &'project ReleaseFile) -> Option<&'project str> {
         file.yanked().or_else(|| self.release(&file.version)?.yanked.as_deref())
+    }
+
+    /// Whether the owner put it into quarantine.
+    pub fn is_quarantined(&self) -> bool {
+        self.status().is_some_and(|status| status.marker == StatusMarker::Quarantined)
     }
 
     /// The status that the owner set.

@@ -8,10 +8,13 @@ pub(crate) mod merged;
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reply::Reply;
 
 use crate::inherit::{FileView, ProjectView, ResolutionOrder};
-use crate::{StageName, Version};
+use crate::policy::{Hidden, Judge};
+use crate::{StageName, StatusMarker, Version};
 
 /// The format of a page, and its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +38,33 @@ impl PageForm {
             PageForm::Json => "application/vnd.pypi.simple.v1+json",
         }
     }
+}
+
+/// A page that was made, and what a policy left out of it.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// The page.
+    pub reply: Reply,
+    /// When it is out of date although nothing was changed: a file is no longer refused. `None`: never.
+    pub expires_at: Option<Timestamp>,
+    /// How many files it leaves out.
+    pub hidden_files: u64,
+}
+
+impl Rendered {
+    pub(crate) fn of(form: PageForm, text: String, hidden: &Hidden) -> Rendered {
+        Rendered {
+            reply: Reply::tagged(form.content_type(), text),
+            expires_at: hidden.until(),
+            hidden_files: hidden.files(),
+        }
+    }
+}
+
+/// What a page says of its project, beside its files.
+struct About<'page> {
+    status: Option<(&'page str, Option<&'page str>)>,
+    hidden: &'page Hidden,
 }
 
 /// How links begin.
@@ -129,21 +159,55 @@ pub(crate) fn project_page(
     project: &str,
     form: PageForm,
     links: Links<'_>,
-) -> String {
-    let files = view.files();
+    judge: Option<&Judge<'_>>,
+) -> Rendered {
+    let mut files = view.files();
+    let mut hidden = Hidden::default();
+    if let Some(judge) = judge {
+        files.retain(|file| {
+            let refused = judge.refusal_of_own(file.part.stage.name(), file.file);
+            refused.iter().for_each(|refused| hidden.add(refused));
+            refused.is_none()
+        });
+    }
     let stage = order.stages()[0].name();
-    let prefixes: Vec<String> =
-        view.parts().iter().map(|part| links.to_stage(part.stage.name(), stage)).collect();
-    match form {
-        PageForm::Json => project_json(view, project, &files, &prefixes),
-        PageForm::Html => project_html(stage, view, project, &files, &prefixes, ""),
+    let prefixes: Vec<String> = view
+        .parts()
+        .iter()
+        .map(|part| links.to_stage(linked(part.stage.name(), stage, judge), stage))
+        .collect();
+    let holders = view.parts().iter().map(|part| part.stage.name());
+    let quarantine = judge.and_then(|judge| judge.quarantine(holders));
+    let own = view.parts()[0].project.status();
+    let status = match quarantine {
+        Some(reason) => Some((QUARANTINED, Some(reason).filter(|it| !it.is_empty()))),
+        None => own.map(|it| (it.marker.as_str(), it.reason.as_deref())),
+    };
+    let about = About { status, hidden: &hidden };
+    let text = match form {
+        PageForm::Json => project_json(&about, project, &files, &prefixes),
+        PageForm::Html => project_html(stage, &about, project, &files, &prefixes, ""),
         PageForm::Human => {
             let blocked = view.blocked_mirrors();
-            let lead = human_lead(order, blocked, &links.to_stage(stage, stage), project);
+            let prefix = links.to_stage(stage, stage);
+            let lead = human_lead(order, blocked, &hidden, &prefix, project);
             let files = newest_first(files);
-            project_html(stage, view, project, &files, &prefixes, &lead)
+            project_html(stage, &about, project, &files, &prefixes, &lead)
         }
-    }
+    };
+    Rendered::of(form, text, &hidden)
+}
+
+const QUARANTINED: &str = StatusMarker::Quarantined.as_str();
+
+/// The stage below which a file of `holder` is linked: below the stage that was asked if that has a policy, so that the
+/// policy counts for the link.
+fn linked<'name>(
+    holder: &'name StageName,
+    asked: &'name StageName,
+    judge: Option<&Judge<'_>>,
+) -> &'name StageName {
+    if judge.is_some_and(Judge::is_of_asked) { asked } else { holder }
 }
 
 /// Sorts files by version, newest first, and within a version by name.
@@ -160,6 +224,7 @@ fn newest_first(files: Vec<FileView<'_>>) -> Vec<FileView<'_>> {
 fn human_lead(
     order: &ResolutionOrder<'_>,
     blocked_mirrors: &[&StageName],
+    hidden: &Hidden,
     prefix: &str,
     project: &str,
 ) -> String {
@@ -176,12 +241,17 @@ fn human_lead(
         push_escaped(&mut lead, mirror.as_str());
         lead.push_str("</strong> are included.</p>\n");
     }
+    for sentence in hidden.sentences() {
+        lead.push_str("<p><strong>INFO:</strong> ");
+        push_escaped(&mut lead, &sentence);
+        lead.push_str(".</p>\n");
+    }
     lead
 }
 
 fn project_html(
     stage: &StageName,
-    view: &ProjectView<'_>,
+    about: &About<'_>,
     project: &str,
     files: &[FileView<'_>],
     prefixes: &[String],
@@ -190,9 +260,9 @@ fn project_html(
     let mut page = String::with_capacity(512 + lead.len() + 320 * files.len());
     page.push_str("<!DOCTYPE html><html lang=\"en\"><head>");
     push_meta(&mut page, "repository-version", API_VERSION);
-    if let Some(status) = view.parts()[0].project.status() {
-        push_meta(&mut page, "project-status", status.marker.as_str());
-        if let Some(reason) = &status.reason {
+    if let Some((status, reason)) = about.status {
+        push_meta(&mut page, "project-status", status);
+        if let Some(reason) = reason {
             push_meta(&mut page, "project-status-reason", reason);
         }
     }
@@ -246,23 +316,33 @@ fn push_meta(page: &mut String, name: &str, content: &str) {
     page.push_str("\">");
 }
 
+fn push_status(page: &mut String, status: Option<(&str, Option<&str>)>) {
+    let Some((marker, reason)) = status else { return };
+    _ = write!(page, ",\"project-status\":{{\"status\":\"{marker}\"");
+    if let Some(reason) = reason {
+        page.push_str(",\"reason\":");
+        push_json(page, reason);
+    }
+    page.push('}');
+}
+
+/// What a policy hides, under a key of our own: the interface leaves those with an underscore to the server.
+fn push_hidden(page: &mut String, hidden: &Hidden) {
+    if !hidden.is_empty() {
+        _ = write!(page, ",\"_hidden\":{}", hidden.to_json());
+    }
+}
+
 fn project_json(
-    view: &ProjectView<'_>,
+    about: &About<'_>,
     project: &str,
     files: &[FileView<'_>],
     prefixes: &[String],
 ) -> String {
     let mut page = String::with_capacity(512 + 512 * files.len());
     _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"}},\"name\":\"{project}\"");
-    if let Some(status) = view.parts()[0].project.status() {
-        let marker = status.marker.as_str();
-        _ = write!(page, ",\"project-status\":{{\"status\":\"{marker}\"");
-        if let Some(reason) = &status.reason {
-            page.push_str(",\"reason\":");
-            push_json(&mut page, reason);
-        }
-        page.push('}');
-    }
+    push_status(&mut page, about.status);
+    push_hidden(&mut page, about.hidden);
     page.push_str(",\"versions\":[");
     let mut versions: Vec<&str> = files.iter().map(|file| file.file.version()).collect();
     versions.sort_unstable();

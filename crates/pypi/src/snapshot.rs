@@ -64,6 +64,8 @@ pub enum FileLookup {
         file: Arc<ReleaseFile>,
         /// Its project.
         project: ProjectName,
+        /// Whether the owner put the project into quarantine.
+        is_quarantined: bool,
     },
     /// The core metadata of a wheel: the blob of [`ReleaseFile::core_metadata`].
     CoreMetadata {
@@ -71,6 +73,8 @@ pub enum FileLookup {
         file: Arc<ReleaseFile>,
         /// Its project.
         project: ProjectName,
+        /// Whether the owner put the project into quarantine.
+        is_quarantined: bool,
     },
     /// A file that has been removed.
     Gone,
@@ -342,7 +346,8 @@ impl Stage {
         for (name, project) in self.projects_that_start(filename) {
             if let Some(file) = project.file(filename) {
                 if file.directory() == directory {
-                    return FileLookup::Found { file: file.clone(), project: name.clone() };
+                    let (file, is_quarantined) = (file.clone(), project.is_quarantined());
+                    return FileLookup::Found { file, project: name.clone(), is_quarantined };
                 }
                 is_gone |= file.gone().contains(&directory);
             }
@@ -352,7 +357,9 @@ impl Stage {
             let Some(wheel) = wheel else { continue };
             if let Some(file) = project.file(wheel) {
                 if file.directory() == directory && file.core_metadata().is_some() {
-                    return FileLookup::CoreMetadata { file: file.clone(), project: name.clone() };
+                    let (file, is_quarantined) = (file.clone(), project.is_quarantined());
+                    let project = name.clone();
+                    return FileLookup::CoreMetadata { file, project, is_quarantined };
                 }
                 is_gone |= file.gone().contains(&directory);
             }

@@ -17,7 +17,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use self::settings::{Settings, TOX_RESULTS, defaults, edited};
-use crate::StageName;
+use crate::{Policy, StageName};
 
 pub use self::edit::{ConfigEdit, ConfigError};
 
@@ -36,6 +36,8 @@ pub struct StageConfig {
     pub description: Option<String>,
     /// Any JSON that tools store here.
     pub custom_data: Option<Value>,
+    /// Which files are not given out (Larder's own); `None`: all are.
+    pub policy: Option<Box<Policy>>,
 }
 
 /// The two types of stage.
@@ -266,6 +268,16 @@ impl StageConfig {
         own("title", self.title.clone().map(Value::from));
         own("description", self.description.clone().map(Value::from));
         own("custom_data", self.custom_data.clone());
+        let Some(policy) = self.policy.as_deref() else { return };
+        own("policy_cooldown_days", policy.cooldown_days.map(Value::from));
+        own("policy_cutoff", policy.cutoff.map(|time| time.to_string().into()));
+        let mut list = |key, items: Vec<String>| {
+            own(key, (!items.is_empty()).then(|| items.into()));
+        };
+        list("policy_cooldown_except", texts(&policy.cooldown_except));
+        list("policy_allow", texts(&policy.allow));
+        list("policy_deny", texts(&policy.deny));
+        list("policy_quarantine", texts(&policy.quarantine));
     }
 
     /// All settings as one object, in the form that [`StageConfig::from_stored`] parses.
@@ -277,6 +289,10 @@ impl StageConfig {
         }
         Value::Object(object)
     }
+}
+
+fn texts<T: ToString>(items: &[T]) -> Vec<String> {
+    items.iter().map(T::to_string).collect()
 }
 
 /// A URL as it is shown: three asterisks stand for its credentials, if it has any.

@@ -12,8 +12,10 @@ mod json;
 mod names;
 mod place;
 
+use std::collections::HashMap;
 use std::fmt;
 
+use jiff::Timestamp;
 use url::Url;
 
 use crate::StatusMarker;
@@ -49,6 +51,8 @@ pub struct UpstreamFile {
     pub size_bytes: Option<u64>,
     /// When it was uploaded, as upstream writes it.
     pub upload_time: Option<Box<str>>,
+    /// When it was first seen here, if upstream does not say when it was uploaded.
+    pub first_seen: Option<Timestamp>,
     /// Its `requires-python`.
     pub requires_python: Option<Box<str>>,
     /// Why it was yanked, if it was; empty without a reason.
@@ -112,6 +116,29 @@ impl UpstreamPage {
         match Form::of(content_type, body)? {
             Form::Json => json::page(body, base),
             Form::Html => html::page(body, base),
+        }
+    }
+
+    /// Notes when each file was first seen of which upstream does not say when it was uploaded: as `before` has it, or
+    /// now. What upstream itself says of that does not count.
+    pub fn note_first_seen(&mut self, before: Option<&UpstreamPage>, now: Timestamp) {
+        let mut known: Option<HashMap<&str, Timestamp>> = None;
+        for file in &mut self.files {
+            file.first_seen = None;
+            if !file.is_dated() {
+                let known = known.get_or_insert_with(|| {
+                    let files = before.iter().flat_map(|page| &page.files);
+                    files.filter_map(|it| Some((&*it.url, it.first_seen?))).collect()
+                });
+                file.first_seen = Some(known.get(&*file.url).copied().unwrap_or(now));
+            }
+        }
+    }
+
+    /// The same for a page out of a cache that knows only when the page was seen.
+    pub fn fill_first_seen(&mut self, seen_at: Timestamp) {
+        for file in self.files.iter_mut().filter(|file| !file.is_dated()) {
+            file.first_seen.get_or_insert(seen_at);
         }
     }
 
@@ -185,6 +212,11 @@ impl UpstreamFile {
             + hashes
             + optional
             + metadata
+    }
+
+    /// Whether upstream says when it was uploaded.
+    fn is_dated(&self) -> bool {
+        self.upload_time.as_ref().is_some_and(|text| text.parse::<Timestamp>().is_ok())
     }
 
     /// The SHA-256, if upstream names a valid one.

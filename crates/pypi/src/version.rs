@@ -26,6 +26,9 @@ pub struct Version {
     parsed: Option<pep440_rs::Version>,
 }
 
+/// What versions of the same release have in common: see [`Version::release_key`].
+pub(crate) type ReleaseKey<'version> = (Option<&'version pep440_rs::Version>, &'version str);
+
 /// Why a text is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
@@ -96,6 +99,17 @@ impl Version {
     /// Whether PEP 440 cannot parse it.
     pub fn is_legacy(&self) -> bool {
         self.parsed.is_none()
+    }
+
+    /// The version as PEP 440 compares it; `None` for a legacy version.
+    pub(crate) fn as_pep440(&self) -> Option<&pep440_rs::Version> {
+        self.parsed.as_ref()
+    }
+
+    /// Equal for versions of which [`Version::is_same_release`] holds.
+    pub(crate) fn release_key(&self) -> ReleaseKey<'_> {
+        let parsed = self.parsed.as_ref();
+        (parsed, if parsed.is_some() { "" } else { &self.text })
     }
 
     /// Whether PEP 440 counts both as the same (`1.0`, `v1`, `1.0.0`); legacy versions are compared by text.

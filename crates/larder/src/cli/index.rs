@@ -25,6 +25,10 @@ Settings, as KEY=VALUE; lists are separated by commas, and also take KEY+=VALUE 
   acl_toxresult_upload=...   who may add test results
   title=TEXT, description=TEXT, custom_data=JSON
   retention_versions=N, retention_days=N    what is removed of old versions
+  policy_cooldown_days=N, policy_cutoff=DAY, policy_cooldown_except=NAME,PREFIX*
+                             files that are too new to be given out, and for which projects that does not count
+  policy_allow=..., policy_deny=...         what is given out by name, version and kind: NAME>=1,<2@wheel
+  policy_quarantine+=NAME==1.0 REASON       what is kept away from everybody, and why; one at a time
 KEY-= drops a setting that has no default.";
 
 #[derive(Subcommand)]

@@ -127,7 +127,7 @@ impl HttpError {
 
     /// The same with members of a surface's own beside those of every error.
     #[must_use]
-    pub(super) fn with(self, members: Map<String, Value>) -> HttpError {
+    pub(in crate::http) fn with(self, members: Map<String, Value>) -> HttpError {
         HttpError { members: Some(Box::new(members)), ..self }
     }
 

@@ -6,6 +6,7 @@
 mod ask;
 mod documentation;
 mod files;
+mod policy;
 mod project;
 mod push;
 mod reply;

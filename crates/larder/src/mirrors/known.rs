@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::{CoreMetadata, Standing, UpstreamNames, UpstreamPage, standing};
+use pypi::upstream::{CoreMetadata, Place, Standing, UpstreamNames, UpstreamPage, standing};
 use record::Digest;
 use reqwest::Url;
 use tokio::sync::OwnedSemaphorePermit;
@@ -146,6 +147,27 @@ impl Mirrors {
             return Ok(None);
         }
         self.known(mirror, Subject::List, false).await.map(Some)
+    }
+
+    /// The page of this project that has a file at this place: the one that is known, however old, or upstream's now.
+    /// Without one, upstream's page; `None` if upstream has no such project.
+    ///
+    /// # Errors
+    /// [`Trouble`] if nothing is known and upstream does not tell.
+    pub(crate) async fn page_with(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        name: &ProjectName,
+        place: &Place<'_>,
+    ) -> Result<Option<Arc<UpstreamPage>>, Trouble> {
+        let known = self.remembered(mirror, &Subject::Project(name.clone())).await;
+        if let Some(page) = known.as_ref().and_then(|known| known.page())
+            && page.file_at(place).is_some()
+        {
+            return Ok(Some(page.clone()));
+        }
+        let found = self.project(mirror, name, false).await?;
+        Ok(found.known.page().cloned())
     }
 
     /// The page in memory or on disk, however old.
@@ -385,9 +407,13 @@ impl Mirrors {
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
-        fetched: Fetched,
+        mut fetched: Fetched,
         old: Option<Arc<Known>>,
     ) -> Arc<Known> {
+        if let Some(Content::Page(Some(page))) = &mut fetched.content {
+            let before = old.as_ref().and_then(|old| old.page());
+            Arc::make_mut(page).note_first_seen(before.map(|page| &**page), Timestamp::now());
+        }
         let is_same = match (&fetched.content, old.as_ref().map(|old| &old.content)) {
             (None, _) => true,
             (Some(Content::Names(new)), Some(Content::Names(old))) => new == old,
@@ -477,7 +503,10 @@ impl Mirrors {
             ),
             Subject::Project(_) => {
                 let page = UpstreamPage::parse("application/json", &content, &mirror.origin.url);
-                Content::Page(Some(page.ok()?.into()))
+                let mut page = page.ok()?;
+                let seen_at = Timestamp::from_millisecond(head.confirmed_at).unwrap_or_default();
+                page.fill_first_seen(seen_at);
+                Content::Page(Some(page.into()))
             }
         };
         let confirmed_at = Duration::from_millis(u64::try_from(head.confirmed_at).unwrap_or(0));

@@ -3,6 +3,7 @@
 mod documentation;
 mod files;
 mod mirrors;
+mod policy;
 mod projects;
 mod push;
 mod quirks;

@@ -78,7 +78,7 @@ pub fn file(
     }
     let path = || format!("{}/+f/{directory}/{filename}", stage.name());
     let (file, name) = match stage.file(directory, filename) {
-        FileLookup::Found { file, project } => (file, project),
+        FileLookup::Found { file, project, .. } => (file, project),
         FileLookup::Gone => return Err(ChangeError::FileGone { path: path() }),
         FileLookup::CoreMetadata { .. } | FileLookup::Absent => {
             return Err(ChangeError::NoFile { path: path() });

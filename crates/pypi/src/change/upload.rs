@@ -248,7 +248,9 @@ pub fn tox_result(
 ) -> Result<(Batch, String), ChangeError> {
     let stage = writable(snapshot, upload.stage)?;
     let (tested, project) = match stage.file(upload.directory, upload.filename) {
-        FileLookup::Found { file, project } if file.role == FileRole::Release => (file, project),
+        FileLookup::Found { file, project, .. } if file.role == FileRole::Release => {
+            (file, project)
+        }
         _ => {
             let path = format!("{}/+f/{}/{}", upload.stage, upload.directory, upload.filename);
             return Err(ChangeError::NoReleaseFile { path });

@@ -194,7 +194,14 @@ fn a_version_with_its_links_and_shadowed_versions() {
     };
     let result = Digest::of(b"{}");
     check(
-        version_data(&versions[1], &foo, ROOT, &metadata, viewed_by(&world, &Principal::Anonymous)),
+        version_data(
+            &versions[1],
+            &foo,
+            ROOT,
+            &metadata,
+            viewed_by(&world, &Principal::Anonymous),
+            None,
+        ),
         json!({
             "name": "foo",
             "version": "1.0",
@@ -232,6 +239,7 @@ fn a_project_is_its_versions_newest_first() {
             ROOT,
             &known(&versions),
             viewed_by(&world, &Principal::Anonymous),
+            None,
         );
         serde_json::to_string(&config).expect("JSON")
     };

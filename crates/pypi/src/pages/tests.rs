@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::*;
 use crate::snapshot::tests::{Happening, PROJECTS, STAGES, happen, happenings};
-use crate::testing::{World, principal};
+use crate::testing::{World, now, principal};
 
 fn pages() -> Pages {
-    Pages::new(PageBudget { page_bytes_max: 16 << 20, list_bytes_max: 16 << 20 })
+    Pages::new(PageBudget { page_bytes_max: 16 << 20, list_bytes_max: 16 << 20 }, now)
 }
 
 fn request<'text>(stage: &'text str, project: &'text str) -> PageRequest<'text> {
@@ -105,7 +105,7 @@ fn pages_stay_within_their_budget() {
     for name in &names {
         world.upload("alice/dev", &format!("{name}-1.0.tar.gz"), name);
     }
-    let pages = Pages::new(PageBudget { page_bytes_max: 100_000, list_bytes_max: 1000 });
+    let pages = Pages::new(PageBudget { page_bytes_max: 100_000, list_bytes_max: 1000 }, now);
     for name in &names {
         pages.page(&world.snapshot, request("alice/dev", name)).expect("a page");
         assert!(pages.counts().page_bytes <= 100_000);
@@ -148,7 +148,8 @@ fn a_request_with_an_older_snapshot_does_not_bring_the_older_page_back() {
 /// The page made without a cache, to compare cached pages with.
 fn shown(snapshot: &Snapshot, request: PageRequest<'_>) -> Option<Bytes> {
     let PageRequest { stage, project, form, depth } = request;
-    render(snapshot, stage, project, form, Links::Depth(depth)).ok().map(|reply| reply.body)
+    let rendered = render(snapshot, stage, project, form, Links::Depth(depth), now()).ok()?;
+    Some(rendered.reply.body)
 }
 
 /// The stages that a change touches, and which project in them; `None` means everything.

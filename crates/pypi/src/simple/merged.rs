@@ -4,18 +4,21 @@
 //! to the letter. Of several files with one name, the nearest is shown; an upstream's quarantined files are left out.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use reply::Reply;
 
 use super::{
-    API_VERSION, Links, PageForm, encoded, human_lead, links_within, list_head, push_escaped,
-    push_json, push_meta, push_project_link, push_time,
+    API_VERSION, Links, PageForm, QUARANTINED, Rendered, encoded, human_lead, linked, links_within,
+    list_head, push_escaped, push_hidden, push_json, push_meta, push_project_link, push_status,
+    push_time,
 };
 use crate::inherit::{ProjectView, ResolutionOrder};
+use crate::policy::{Hidden, Judge, Refused};
 use crate::upstream::{CoreMetadata, UpstreamNames, UpstreamPage};
+use crate::version::ReleaseKey;
 use crate::{Filename, ProjectName, Stage, StageName, StatusMarker, Version};
 
 /// The part of a project that comes from a mirror's upstream.
@@ -40,6 +43,16 @@ pub struct MergedPage<'page> {
     pub blocked: &'page [&'page StageName],
     /// The project.
     pub project: &'page ProjectName,
+    /// Decides which files are shown; `None`: all are.
+    pub judge: Option<&'page Judge<'page>>,
+}
+
+/// The files of a page, and what a policy hides of them.
+struct Shown<'page> {
+    files: Vec<Link<'page>>,
+    hidden: Hidden,
+    /// The versions of hidden files of upstreams.
+    hidden_versions: Vec<Version>,
 }
 
 /// A file of either kind.
@@ -59,29 +72,34 @@ struct Link<'page> {
 }
 
 /// The page of a project that mirrors may have, too.
-pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) -> Reply {
-    let mut files = files_of(merged, links);
+pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) -> Rendered {
+    let mut shown = shown(merged, links);
     let text = match form {
-        PageForm::Json => json(merged, &files),
-        PageForm::Html => html(merged, &files, ""),
+        PageForm::Json => json(merged, &shown),
+        PageForm::Html => html(merged, &shown.files, ""),
         PageForm::Human => {
             let stage = merged.order.stages()[0].name();
             let prefix = links.to_stage(stage, stage);
             let project = merged.project.as_str();
-            let lead = human_lead(merged.order, merged.blocked, &prefix, project);
-            files.sort_by(|one, other| {
+            let lead = human_lead(merged.order, merged.blocked, &shown.hidden, &prefix, project);
+            shown.files.sort_by(|one, other| {
                 let newer = other.version.cmp(&one.version);
                 newer.then_with(|| one.filename.cmp(other.filename))
             });
-            html(merged, &files, &lead)
+            html(merged, &shown.files, &lead)
         }
     };
-    Reply::tagged(form.content_type(), text)
+    Rendered::of(form, text, &shown.hidden)
 }
 
-fn files_of<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Vec<Link<'page>> {
+fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
     let stage = merged.order.stages()[0].name();
-    let mut files = Vec::new();
+    let judge = merged.judge;
+    let (mut files, mut hidden, mut hidden_versions) = (Vec::new(), Hidden::default(), Vec::new());
+    let mut is_hidden = |refused: Option<Refused>| {
+        refused.iter().for_each(|refused| hidden.add(refused));
+        refused.is_some()
+    };
     let mut seen: HashSet<&str> = HashSet::new();
     if let Some(own) = merged.own {
         // A file that is not shown still hides farther ones with the same name.
@@ -91,7 +109,10 @@ fn files_of<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Vec<Link<'pa
         );
         for view in own.files() {
             let (from, file) = (view.part.stage.name(), view.file);
-            let mut href = links.to_stage(from, stage);
+            if is_hidden(judge.and_then(|judge| judge.refusal_of_own(from, file))) {
+                continue;
+            }
+            let mut href = links.to_stage(linked(from, stage, judge), stage);
             href.push_str("+f/");
             file.directory().push_to(&mut href);
             _ = write!(href, "/{}", encoded(file.filename()));
@@ -115,16 +136,21 @@ fn files_of<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Vec<Link<'pa
     for FromUpstream { mirror, page } in merged.upstream {
         let is_quarantined =
             page.status.as_ref().is_some_and(|(it, _)| *it == StatusMarker::Quarantined);
-        let prefix = links.to_stage(mirror.name(), stage);
+        let prefix = links.to_stage(linked(mirror.name(), stage, judge), stage);
         for file in &page.files {
             if !seen.insert(&*file.filename) || is_quarantined {
+                continue;
+            }
+            let version = version_of(&file.filename, merged.project);
+            if is_hidden(judge.and_then(|judge| judge.refusal_of_upstream(mirror.name(), file))) {
+                hidden_versions.extend(version);
                 continue;
             }
             files.push(Link {
                 stage: mirror.name(),
                 href: format!("{prefix}{}", file.link()),
                 filename: &file.filename,
-                version: version_of(&file.filename, merged.project),
+                version,
                 hashes: file.hashes.iter().map(|(name, hex)| (&**name, (&**hex).into())).collect(),
                 requires_python: file.requires_python.as_deref(),
                 size_bytes: file.size_bytes,
@@ -138,20 +164,25 @@ fn files_of<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Vec<Link<'pa
             });
         }
     }
-    files
+    Shown { files, hidden, hidden_versions }
 }
 
 fn version_of(filename: &str, project: &ProjectName) -> Option<Version> {
     Filename::parse(filename).ok()?.split(Some(project))?.version
 }
 
-/// The nearest status that anybody gave the project.
-fn status_of<'page>(merged: &MergedPage<'page>) -> Option<(StatusMarker, Option<&'page str>)> {
+/// The nearest status that anybody gave the project, by its name, with the reason; a policy comes first.
+fn status_of<'page>(merged: &MergedPage<'page>) -> Option<(&'static str, Option<&'page str>)> {
+    let own = merged.own.iter().flat_map(|own| own.parts()).map(|part| part.stage.name());
+    let holders = own.chain(merged.upstream.iter().map(|part| part.mirror.name()));
+    if let Some(reason) = merged.judge.and_then(|judge| judge.quarantine(holders)) {
+        return Some((QUARANTINED, Some(reason).filter(|it| !it.is_empty())));
+    }
     let own = merged.own.and_then(|own| own.parts().first()?.project.status());
     let upstream = || merged.upstream.iter().find_map(|part| part.page.status.as_ref());
     match own {
-        Some(status) => Some((status.marker, status.reason.as_deref())),
-        None => upstream().map(|(marker, reason)| (*marker, reason.as_deref())),
+        Some(status) => Some((status.marker.as_str(), status.reason.as_deref())),
+        None => upstream().map(|(marker, reason)| (marker.as_str(), reason.as_deref())),
     }
 }
 
@@ -161,7 +192,7 @@ fn html(merged: &MergedPage<'_>, files: &[Link<'_>], lead: &str) -> String {
     page.push_str("<!DOCTYPE html><html lang=\"en\"><head>");
     push_meta(&mut page, "repository-version", API_VERSION);
     if let Some((marker, reason)) = status_of(merged) {
-        push_meta(&mut page, "project-status", marker.as_str());
+        push_meta(&mut page, "project-status", marker);
         if let Some(reason) = reason {
             push_meta(&mut page, "project-status-reason", reason);
         }
@@ -215,22 +246,30 @@ fn push_attribute(page: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
-fn json(merged: &MergedPage<'_>, files: &[Link<'_>]) -> String {
+/// The versions of which there are hidden files and no shown ones, in the form of [`Version::release_key`].
+fn hidden_versions<'page>(shown: &'page Shown<'_>) -> BTreeSet<ReleaseKey<'page>> {
+    let mut hidden: BTreeSet<_> = shown.hidden_versions.iter().map(Version::release_key).collect();
+    if !hidden.is_empty() {
+        for version in shown.files.iter().filter_map(|file| file.version.as_ref()) {
+            hidden.remove(&version.release_key());
+        }
+    }
+    hidden
+}
+
+fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
+    let files = &shown.files;
     let mut page = String::with_capacity(512 + 600 * files.len());
     let project = merged.project.as_str();
     _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"}},\"name\":\"{project}\"");
-    if let Some((marker, reason)) = status_of(merged) {
-        _ = write!(page, ",\"project-status\":{{\"status\":\"{}\"", marker.as_str());
-        if let Some(reason) = reason {
-            page.push_str(",\"reason\":");
-            push_json(&mut page, reason);
-        }
-        page.push('}');
-    }
+    push_status(&mut page, status_of(merged));
+    push_hidden(&mut page, &shown.hidden);
     page.push_str(",\"versions\":[");
     let of_files = files.iter().filter_map(|file| Some((file.version.clone()?, false)));
     let named = merged.upstream.iter().flat_map(|part| &part.page.versions);
     let named = named.filter_map(|version| Some((Version::parse(version).ok()?, true)));
+    let hidden = hidden_versions(shown);
+    let named = named.filter(|(version, _)| !hidden.contains(&version.release_key()));
     let mut versions: Vec<(Version, bool)> = of_files.chain(named).collect();
     versions.sort_by(|(one, one_is_named), (other, other_is_named)| {
         let by_text = || one.as_str().cmp(other.as_str());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::change;
-use crate::testing::{World, project_name, stage_name};
+use crate::testing::{World, now, project_name, stage_name};
 
 /// A stage over a base and a mirror; the base has the special cases.
 fn world() -> World {
@@ -25,8 +25,8 @@ fn world() -> World {
 }
 
 fn page(world: &World, project: &str, form: PageForm, links: Links<'_>) -> String {
-    let reply = crate::render(&world.snapshot, "alice/dev", project, form, links);
-    let reply = reply.expect("a page");
+    let reply = crate::render(&world.snapshot, "alice/dev", project, form, links, now());
+    let reply = reply.expect("a page").reply;
     assert_eq!(reply.content_type, form.content_type());
     String::from_utf8(reply.body.to_vec()).expect("text")
 }

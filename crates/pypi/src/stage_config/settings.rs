@@ -1,8 +1,10 @@
 //! [`Settings`]: a configuration during an edit; the type, normal form, default and bounds of each setting.
 
 use std::collections::{BTreeMap, HashSet};
+use std::str::FromStr;
 
 use account::{Acl, AclEntry};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::edit::Operation;
@@ -10,7 +12,8 @@ use super::{
     ConfigEdit, ConfigError, MirrorSettings, StageConfig, StageKind, UploadSettings,
     WhitelistInheritance, without_credentials,
 };
-use crate::{ProjectName, StageName};
+use crate::policy::{COOLDOWN_DAYS_MAX, NamePattern, OPERATORS, Quarantine, Rule, RuleError};
+use crate::{Policy, ProjectName, StageName};
 
 /// The settings during an edit, as JSON values in their normal form.
 pub(super) struct Settings {
@@ -30,24 +33,62 @@ pub(super) enum Form {
     Url,
     Inheritance,
     Json,
+    /// A time, or a day in UTC.
+    Time,
     AclList,
     BaseList,
     ProjectList,
+    /// Names of projects and their starts.
+    NameList,
+    /// Rules of a policy.
+    RuleList,
+    /// Rules with reasons. A text is one item, since a reason may have commas.
+    QuarantineList,
 }
 
 impl Form {
     fn is_list(self) -> bool {
-        matches!(self, Form::AclList | Form::BaseList | Form::ProjectList)
+        use Form::{AclList, BaseList, NameList, ProjectList, QuarantineList, RuleList};
+        matches!(self, AclList | BaseList | ProjectList | NameList | RuleList | QuarantineList)
+    }
+
+    /// The items of a list that is written as one text.
+    fn items_of_text(self, text: &str) -> Vec<&str> {
+        match self {
+            Form::QuarantineList => vec![text.trim()],
+            // The commas of `name>=1,<2` separate nothing.
+            Form::RuleList => {
+                let mut items = Vec::new();
+                let mut start = 0;
+                for (at, _) in text.match_indices(',') {
+                    if !text[at + 1..].trim_start().starts_with(OPERATORS) {
+                        items.push(text[start..at].trim());
+                        start = at + 1;
+                    }
+                }
+                items.push(text[start..].trim());
+                items
+            }
+            _ => text.split(',').map(str::trim).collect(),
+        }
     }
 }
 
-const BOTH: [(&str, Form); 5] = [
+const BOTH: [(&str, Form); 11] = [
     ("volatile", Form::Boolean),
     ("acl_read", Form::AclList),
     ("title", Form::Text),
     ("description", Form::Text),
     ("custom_data", Form::Json),
+    (COOLDOWN_DAYS, Form::Number),
+    ("policy_cutoff", Form::Time),
+    ("policy_cooldown_except", Form::NameList),
+    ("policy_allow", Form::RuleList),
+    ("policy_deny", Form::RuleList),
+    ("policy_quarantine", Form::QuarantineList),
 ];
+
+const COOLDOWN_DAYS: &str = "policy_cooldown_days";
 
 const STAGE: [(&str, Form); 7] = [
     ("acl_upload", Form::AclList),
@@ -158,8 +199,13 @@ pub(super) fn edited(
                 let mut items = items(slot);
                 // A value that is removed need not exist any more.
                 let normalized = normal(key, form, &json!(removed), &|_| true)?;
+                // What is quarantined need not be named with its reason.
+                let is_same = |it: &str, item: &str| {
+                    let is_rule = form == Form::QuarantineList && !item.contains(' ');
+                    it == item || is_rule && it.split(' ').next() == Some(item)
+                };
                 for item in items_of(&normalized) {
-                    let Some(at) = items.iter().position(|it| *it == item) else {
+                    let Some(at) = items.iter().position(|it| is_same(it, &item)) else {
                         let (key, value) = (key.to_owned(), removed.clone());
                         return Err(ConfigError::NoSuchValue { key, value });
                     };
@@ -242,9 +288,24 @@ fn normal(
             "Unknown value '{}' for mirror_whitelist_inheritance, must be 'intersection' or 'union'.",
             shown(value)
         ))),
-        (Form::AclList | Form::BaseList | Form::ProjectList, value) => {
+        (Form::Time, Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
+        (Form::Time, value) => {
+            let text = value.as_str().unwrap_or_default().trim();
+            let day = |text: &str| {
+                let day: jiff::civil::Date = text.parse().ok()?;
+                Some(day.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+            };
+            // A day is also the start of a time without a zone, which is none.
+            let is_day = text.len() == "2026-01-31".len();
+            let time = if is_day { day(text) } else { text.parse::<Timestamp>().ok() };
+            let time = time.ok_or_else(|| {
+                refused("a day or a time was expected, as 2026-01-31 or 2026-01-31T23:59:59Z")
+            })?;
+            Ok(json!(time.to_string()))
+        }
+        (form, value) => {
             let texts = match value {
-                Value::String(text) => Some(text.split(',').map(str::trim).collect()),
+                Value::String(text) => Some(form.items_of_text(text)),
                 Value::Array(items) => items.iter().map(Value::as_str).collect::<Option<Vec<_>>>(),
                 _ => None,
             }
@@ -304,6 +365,12 @@ fn check_bounds(key: &str, value: &Value) -> Result<(), ConfigError> {
                 Some(_) => Ok(()),
             }
         }
+        value if key == COOLDOWN_DAYS => match value.as_u64() {
+            Some(days) if days > u64::from(COOLDOWN_DAYS_MAX) => Err(ConfigError::Value(format!(
+                "'{key}' cannot be {days}: at most {COOLDOWN_DAYS_MAX} days were expected"
+            ))),
+            _ => Ok(()),
+        },
         _ if key == "custom_data" => match is_deeper(value, NESTING_MAX) {
             true => too_much("deeply nested", NESTING_MAX, "levels"),
             false => Ok(()),
@@ -352,8 +419,15 @@ fn normal_item(
         Form::ProjectList => ProjectName::normalize(text)
             .map(|name| name.as_str().to_owned())
             .map_err(|error| error.to_string()),
+        Form::NameList => normal_text::<NamePattern>(text),
+        Form::RuleList => normal_text::<Rule>(text),
+        Form::QuarantineList => normal_text::<Quarantine>(text),
         _ => text.parse::<AclEntry>().map(|it| it.to_string()).map_err(|error| error.to_string()),
     }
+}
+
+fn normal_text<T: FromStr<Err = RuleError> + ToString>(text: &str) -> Result<String, String> {
+    text.parse().map(|it: T| it.to_string()).map_err(|error| error.to_string())
 }
 
 fn items(value: Option<&Value>) -> Vec<String> {
@@ -417,8 +491,25 @@ impl Settings {
             acl_read: self.acl("acl_read", Acl::everybody),
             title: self.text("title"),
             description: self.text("description"),
+            policy: Some(self.policy()).filter(|policy| !policy.is_empty()).map(Box::new),
             custom_data: self.values.remove("custom_data"),
         })
+    }
+
+    fn policy(&self) -> Policy {
+        Policy {
+            cooldown_days: self.number(COOLDOWN_DAYS),
+            cutoff: self.text("policy_cutoff").and_then(|text| text.parse().ok()),
+            cooldown_except: self.parsed("policy_cooldown_except"),
+            allow: self.parsed("policy_allow"),
+            deny: self.parsed("policy_deny"),
+            quarantine: self.parsed("policy_quarantine"),
+        }
+    }
+
+    /// The items of a list, which are in their normal form.
+    fn parsed<T: FromStr>(&self, key: &str) -> Vec<T> {
+        self.list(key).iter().filter_map(|text| text.parse().ok()).collect()
     }
 
     fn text(&self, key: &str) -> Option<String> {

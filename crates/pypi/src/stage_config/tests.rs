@@ -328,3 +328,73 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn settings_of_a_policy_have_one_spelling() {
+    for (key, value, expected) in [
+        ("policy_cooldown_days", json!("7"), json!(7)),
+        ("policy_cooldown_days", json!(""), Value::Null),
+        ("policy_cutoff", json!("2026-01-31"), json!("2026-01-31T00:00:00Z")),
+        ("policy_cutoff", json!("2026-01-31T01:00:00+01:00"), json!("2026-01-31T00:00:00Z")),
+        ("policy_cutoff", json!(""), Value::Null),
+        ("policy_cooldown_except", json!("Acme_*, Foo.Bar"), json!(["acme-*", "foo-bar"])),
+        // The commas of a specifier separate nothing.
+        (
+            "policy_deny",
+            json!("Foo >= 1, < 2, bar@sdist,*"),
+            json!(["foo>=1,<2", "bar@sdist", "*"]),
+        ),
+        ("policy_allow", json!(["foo ~= 1.0"]), json!(["foo~=1.0"])),
+        ("policy_deny", json!(""), Value::Null),
+        (
+            "policy_quarantine",
+            json!("Foo==1.0  stolen, see below"),
+            json!(["foo==1.0 stolen, see below"]),
+        ),
+        ("policy_quarantine", json!(["foo-1.0.tar.gz", "b* x"]), json!(["foo-1.0.tar.gz", "b* x"])),
+    ] {
+        check(json!({key: value}), key, expected);
+    }
+    for (key, value, message) in [
+        (
+            "policy_cooldown_days",
+            json!(36_501),
+            "'policy_cooldown_days' cannot be 36501: at most 36500 days were expected",
+        ),
+        (
+            "policy_cutoff",
+            json!("soon"),
+            "'policy_cutoff' cannot be soon: a day or a time was expected, as 2026-01-31 or 2026-01-31T23:59:59Z",
+        ),
+        (
+            "policy_deny",
+            json!("foo@dmg"),
+            "`foo@dmg` names no kind of file: `wheel`, `sdist`, `egg` or `other` was expected after `@`",
+        ),
+        (
+            "policy_deny",
+            json!("foo>=x"),
+            "`foo>=x` has no versions as PEP 440 writes them; `name>=1.0,<2` was expected",
+        ),
+        ("policy_cooldown_except", json!("f?*"), "`f?*` is no start of a project's name and `*`"),
+    ] {
+        refused(json!({key: value}), message);
+    }
+}
+
+#[test]
+fn what_is_quarantined_is_released_by_its_rule() {
+    let config = json!({"policy_quarantine": ["foo==1.0 stolen, see below", "bar a test"]});
+    let next = edited(config.clone(), json!(["policy_quarantine-=foo==1.0"])).expect("an edit");
+    assert_eq!(next["policy_quarantine"], json!(["bar a test"]));
+    let next = edited(config, json!(["policy_quarantine+=baz"])).expect("an edit");
+    assert_eq!(
+        next["policy_quarantine"],
+        json!(["foo==1.0 stolen, see below", "bar a test", "baz"])
+    );
+    // A mirror has the same settings, and a record keeps them.
+    let mirror = json!({"type": "mirror", "mirror_url": "https://h/", "policy_cooldown_days": 3,
+        "policy_cutoff": "2026-01-31", "policy_allow": ["a*", "b<2"], "policy_quarantine": ["c why, so"]});
+    let mirror = created(mirror).expect("a configuration");
+    assert_eq!(StageConfig::from_stored(&name(), &mirror.to_stored()), Ok(mirror));
+}

@@ -136,6 +136,7 @@ fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {
         hashes: hashes.collect(),
         size_bytes: said("data-size").and_then(|text| text.parse().ok()),
         upload_time: said("data-upload-time").map(Into::into),
+        first_seen: None,
         requires_python: said("data-requires-python").map(Into::into),
         yanked: said("data-yanked").map(Into::into),
         core_metadata: core_metadata.filter(|text| text != "false").map(|text| {

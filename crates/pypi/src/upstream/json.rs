@@ -65,6 +65,9 @@ struct WireFile<'text> {
     oldest_metadata: Flat<16>,
     #[serde(default, skip_serializing_if = "Flat::is_null")]
     provenance: Flat<0>,
+    /// Ours: a page from the cache has it.
+    #[serde(rename = "_first-seen", default, skip_serializing_if = "Flat::is_null")]
+    first_seen: Flat<0>,
 }
 
 /// Most files, and most versions, of a page.
@@ -226,6 +229,7 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
         hashes: hashes.collect(),
         size_bytes: file.size.0.as_u64(),
         upload_time: text(&file.upload_time),
+        first_seen: file.first_seen.0.as_str().and_then(|text| text.parse().ok()),
         requires_python: text(&file.requires_python),
         yanked: match &file.yanked.0 {
             Value::Bool(true) => Some("".into()),
@@ -267,6 +271,7 @@ pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
         older_metadata: Flat::default(),
         oldest_metadata: Flat::default(),
         provenance: text(&file.provenance),
+        first_seen: Flat(file.first_seen.map_or(Value::Null, |time| time.to_string().into())),
     });
     let page = WirePage {
         meta: Meta { api_version: "1.4".into() },

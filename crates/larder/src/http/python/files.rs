@@ -16,14 +16,18 @@ use net::Peer;
 use pypi::change::remove;
 use pypi::change::upload::{self, ToxUpload};
 use pypi::devpi::FileMeta;
-use pypi::{ChangeError, FileLookup, FileRole, ReleaseFile};
+use pypi::{
+    ChangeError, FileLookup, FileRole, Refused as PolicyRefused, ReleaseFile, ResolutionOrder,
+    Stage,
+};
 use record::Digest;
 use serde::de::IgnoredAny;
 use store::blobs::Verdict;
 use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
-use super::project::admit_to_file;
+use super::policy;
+use super::project::{admit, admit_to_file};
 use super::reply;
 use super::rights::{About, remover, tester};
 use super::route::FilePath;
@@ -56,8 +60,11 @@ pub(super) async fn download_file(
     let found = stage.file(directory, filename);
     let is_public = stage.config().is_public();
     admit_to_file(ask, stage, About::File(path)).await?;
+    if let Some(refused) = policy::refusal_of_own(stage, &found) {
+        return Ok(policy::refused(ask, filename, &refused));
+    }
     match found {
-        FileLookup::Found { file, project } if ask.wants_json() => {
+        FileLookup::Found { file, project, .. } if ask.wants_json() => {
             let meta = FileMeta { project: &project, file: &file };
             Ok(reply::result(StatusCode::OK, "releasefilemeta", meta, None))
         }
@@ -75,11 +82,72 @@ pub(super) async fn download_file(
         FileLookup::Gone => {
             Ok(reply::refusal(ask, StatusCode::GONE, "file existed, deleted in later serial"))
         }
-        FileLookup::Absent => match pypi::upstream::Place::of_digest(&path.names) {
-            Some(place) => Ok(mirrored::answered(ask, stage, place).await?),
-            None => none(),
-        },
+        FileLookup::Absent => {
+            if let Some(response) = inherited(ask, stage, path).await? {
+                return Ok(response);
+            }
+            match pypi::upstream::Place::of_digest(&path.names) {
+                Some(place) => Ok(mirrored::answered(ask, stage, place).await?),
+                None => none(),
+            }
+        }
     }
+}
+
+/// A file of one of the bases, as pages of a stage with a policy link them; `None` if no base has it.
+async fn inherited(
+    ask: &Ask,
+    stage: &Stage,
+    path: &FilePath,
+) -> Result<Option<Response>, HttpError> {
+    if stage.config().bases().is_empty() {
+        return Ok(None);
+    }
+    let Some((directory, filename)) = path.place() else { return Ok(None) };
+    let order = ResolutionOrder::of(&ask.stored.index, stage.name().as_str());
+    let Some(order) = order else { return Ok(None) };
+    for base in order.stages().iter().skip(1).filter(|base| !base.config().is_mirror()) {
+        let found = base.file(directory, filename);
+        let (FileLookup::Found { file, project, .. }
+        | FileLookup::CoreMetadata { file, project, .. }) = &found
+        else {
+            continue;
+        };
+        admit(ask, &order, About::Project(Some(project))).await?;
+        let view = order.project(project.as_str());
+        // A nearer file of this name hides it.
+        let Some(part) = view.as_ref().and_then(|view| view.part_with(file.filename())) else {
+            continue;
+        };
+        if part.stage.name() != base.name() {
+            continue;
+        }
+        let refused = match part.project.is_quarantined() {
+            true => Some(PolicyRefused::by_status(base.name(), part.project)),
+            false => policy::judge(stage, base, project)
+                .and_then(|judge| judge.refusal_of_own(base.name(), file)),
+        };
+        if let Some(refused) = refused {
+            return Ok(Some(policy::refused(ask, filename, &refused)));
+        }
+        let is_public = order.readers().is_empty();
+        let response = match (&found, file.core_metadata()) {
+            (FileLookup::Found { .. }, _) if ask.wants_json() => {
+                let meta = FileMeta { project, file };
+                reply::result(StatusCode::OK, "releasefilemeta", meta, None)
+            }
+            (FileLookup::CoreMetadata { .. }, Some(digest)) => {
+                let media_type = "application/octet-stream";
+                send(ask, file, *digest, None, media_type, is_public).await?
+            }
+            _ => {
+                let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
+                send(ask, file, *file.digest(), size_bytes, media_type, is_public).await?
+            }
+        };
+        return Ok(Some(response));
+    }
+    Ok(None)
 }
 
 /// `DELETE` of a file; a test result and documentation, too.

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
 use pypi::change::remove;
 use pypi::devpi::{self, MetadataBytes, View};
-use pypi::{ProjectName, ResolutionOrder, Stage, VersionView};
+use pypi::{Hidden, Judge, ProjectName, ResolutionOrder, Stage, VersionView};
 use serde_json::Value;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -22,7 +23,7 @@ use super::rights::{About, check_file_reader, check_reader, remover};
 use super::route::Project;
 use super::stages::refused;
 use super::write::{Refused, committed};
-use super::{reply, simple};
+use super::{policy, reply, simple};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::release_metadata;
@@ -134,15 +135,24 @@ pub(super) async fn show_project(
             _ => Err(no_project(&project.as_sent)),
         };
     };
-    let versions = view.versions();
+    let mut versions = view.versions();
+    let judge = Judge::of(&order, name, Timestamp::now());
+    let mut hidden = Hidden::default();
+    if let Some(judge) = &judge {
+        hidden = judge.hidden(&view);
+        versions.retain(|version| !judge.hides(version));
+    }
     let principal = ask.principal().await?;
     if versions.len() > AT_ONCE {
         return Ok(streamed(ask, principal, stage, name.clone(), is_alone));
     }
     let metadata = metadata(&ask.app, &versions).await?;
     let viewer = ask.view(&principal);
-    let config = devpi::project_config(&versions, name, &ask.root_url, &metadata, viewer);
-    Ok(reply::result(StatusCode::OK, "projectconfig", config, None))
+    let judge = judge.as_ref();
+    let config = devpi::project_config(&versions, name, &ask.root_url, &metadata, viewer, judge);
+    let said = hidden.sentences().collect::<Vec<_>>().join("; ");
+    let said = Some(said.as_str()).filter(|said| !said.is_empty());
+    Ok(reply::result(StatusCode::OK, "projectconfig", config, said))
 }
 
 /// The same body in portions.
@@ -158,11 +168,22 @@ fn streamed(
     let (stage, root_url) = (stage.to_owned(), ask.root_url.clone());
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        let versions = devpi::versions(&stored.index, &stage, project.as_str(), is_alone);
+        let order = match is_alone {
+            true => ResolutionOrder::alone(&stored.index, &stage),
+            false => ResolutionOrder::of(&stored.index, &stage),
+        };
+        let view = order.as_ref().and_then(|order| order.project(project.as_str()));
+        let mut versions = view.as_ref().map(|view| view.versions()).unwrap_or_default();
+        let judge = order.and_then(|order| Judge::of(&order, &project, Timestamp::now()));
+        let mut said = String::new();
+        if let (Some(judge), Some(view)) = (&judge, &view) {
+            versions.retain(|version| !judge.hides(version));
+            said = judge.hidden(view).sentences().collect::<Vec<_>>().join("; ");
+        }
         let mut text = "{\n  \"result\": {".to_owned();
         let mut separator = "";
         let viewer = View { snapshot: &stored.index, principal: &principal, shows_all };
-        for portion in versions.unwrap_or_default().chunks(AT_ONCE) {
+        for portion in versions.chunks(AT_ONCE) {
             let metadata = match metadata(&app, portion).await {
                 Ok(metadata) => metadata,
                 Err(_) => {
@@ -174,7 +195,9 @@ fn streamed(
             };
             for view in portion {
                 let version = Value::from(view.version.as_str());
-                let value = devpi::version_data(view, &project, &root_url, &metadata, viewer);
+                let judge = judge.as_ref();
+                let value =
+                    devpi::version_data(view, &project, &root_url, &metadata, viewer, judge);
                 // No text has a line feed of its own: JSON escapes them.
                 let value = format!("{value:#}").replace('\n', "\n    ");
                 text.push_str(&format!("{separator}\n    {version}: {value}"));
@@ -184,7 +207,11 @@ fn streamed(
                 return;
             }
         }
-        text.push_str("\n  },\n  \"type\": \"projectconfig\"\n}\n");
+        text.push_str("\n  },\n  \"type\": \"projectconfig\"");
+        if !said.is_empty() {
+            text.push_str(&format!(",\n  \"message\": {}", Value::from(said)));
+        }
+        text.push_str("\n}\n");
         // A client that has gone misses nothing.
         let _ = sender.send(Ok(Bytes::from(text))).await;
     });
@@ -245,10 +272,15 @@ pub(super) async fn show_release(
     let versions = view.versions();
     let wanted = versions.iter().find(|view| view.version.as_str() == version);
     let wanted = wanted.ok_or_else(missing)?;
+    let judge = Judge::of(&order, name, Timestamp::now());
+    let judge = judge.as_ref();
+    if let Some(refused) = judge.and_then(|judge| judge.refusal_of_version(wanted)) {
+        return Ok(policy::refused(ask, &format!("{name} {version}"), &refused));
+    }
     let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
     let principal = ask.principal().await?;
     let viewer = ask.view(&principal);
-    let data = devpi::version_data(wanted, name, &ask.root_url, &metadata, viewer);
+    let data = devpi::version_data(wanted, name, &ask.root_url, &metadata, viewer, judge);
     Ok(reply::result(StatusCode::OK, "versiondata", data, None))
 }
 

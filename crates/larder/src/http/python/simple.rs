@@ -11,6 +11,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use jiff::Timestamp;
 use net::Answered;
 use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
 
@@ -256,9 +257,10 @@ async fn page(
 fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Wanted) -> Response {
     let links = Links::Absolute(&ask.root_url);
     let PageRequest { stage, project, form, .. } = request;
-    let rendering = || pypi::render(&ask.stored.index, stage, project, form, links);
+    let now = Timestamp::now();
+    let rendering = || pypi::render(&ask.stored.index, stage, project, form, links, now);
     let reply = match tokio::task::block_in_place(rendering) {
-        Ok(reply) => reply,
+        Ok(rendered) => rendered.reply,
         Err(none) => return reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()),
     };
     let conditions = Conditions::of(&ask.head.method, &ask.head.headers);

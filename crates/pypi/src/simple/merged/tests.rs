@@ -5,7 +5,7 @@ use url::Url;
 
 use super::*;
 use crate::StageName;
-use crate::testing::{World, project_name, stage_name};
+use crate::testing::{World, now, project_name, stage_name};
 
 const FORMS: [PageForm; 3] = [PageForm::Html, PageForm::Human, PageForm::Json];
 
@@ -33,14 +33,16 @@ fn merged(world: &World, project: &str, page: Option<&UpstreamPage>, form: PageF
     let upstream: Vec<_> = page.map(|page| FromUpstream { mirror, page }).into_iter().collect();
     let blocked: Vec<&StageName> = order.mirrors_of(project).blocked;
     let project = project_name(project);
+    let judge = Judge::of(&order, &project, now());
     let merged = MergedPage {
         order: &order,
         own: own.as_ref(),
         upstream: &upstream,
         blocked: &blocked,
         project: &project,
+        judge: judge.as_ref(),
     };
-    let reply = merged_page(&merged, form, Links::Depth(4));
+    let reply = merged_page(&merged, form, Links::Depth(4)).reply;
     String::from_utf8(reply.body.to_vec()).expect("text")
 }
 
@@ -48,15 +50,16 @@ fn merged(world: &World, project: &str, page: Option<&UpstreamPage>, form: PageF
 fn own_files_look_as_without_a_mirror() {
     let world = world();
     for form in FORMS {
-        let plain = crate::render(&world.snapshot, "alice/dev", "foo", form, Links::Depth(4));
-        let plain = String::from_utf8(plain.expect("a page").body.to_vec()).expect("text");
+        let plain =
+            crate::render(&world.snapshot, "alice/dev", "foo", form, Links::Depth(4), now());
+        let plain = String::from_utf8(plain.expect("a page").reply.body.to_vec()).expect("text");
         assert_eq!(merged(&world, "foo", None, form), plain, "{form:?}");
     }
     let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
     for form in [PageForm::Html, PageForm::Json] {
-        let plain = crate::render(&world.snapshot, "alice/dev", "", form, Links::Depth(3));
+        let plain = crate::render(&world.snapshot, "alice/dev", "", form, Links::Depth(3), now());
         let list = merged_list(&order, &[], form, Links::Depth(3));
-        assert_eq!(list.body, plain.expect("a list").body, "{form:?}");
+        assert_eq!(list.body, plain.expect("a list").reply.body, "{form:?}");
     }
 }
 

@@ -1,22 +1,24 @@
-//! Files of mirrors: below `+upstream`, and below devpi's `+f` and `+e`.
+//! Files of mirrors: below `+upstream`, and below devpi's `+f` and `+e`; also of mirrors among the bases of a stage. What a
+//! policy refuses is not given out.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
-use pypi::Stage;
-use pypi::upstream::Place;
+use pypi::upstream::{Place, projects_of};
+use pypi::{ProjectName, Refused, ResolutionOrder, Stage, StatusMarker};
 
 use super::{content_type, insert_headers};
 use crate::http::error::HttpError;
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::python::ask::Ask;
-use crate::http::python::project::admit_to_file;
+use crate::http::python::policy;
+use crate::http::python::project::{admit, admit_to_file};
 use crate::http::python::reply;
 use crate::http::python::rights::About;
 use crate::http::python::route::FilePath;
 use crate::http::python::simple::mirrored::failed;
-use crate::http::python::write::Refused;
+use crate::http::python::write;
 use crate::mirrors::{Body as Source, FileAnswer, MirroredFile, Trouble};
 
 /// For a file whose digest upstream does not name: it may change under its URL.
@@ -30,13 +32,12 @@ pub(in crate::http::python) async fn find(
     stage: &str,
     path: &FilePath,
     place: Option<Place<'_>>,
-) -> Result<Response, Refused> {
-    let none = || Ok(reply::refusal(ask, StatusCode::NOT_FOUND, "no such file"));
-    let Some(stage) = ask.stored.index.stage(stage) else { return none() };
+) -> Result<Response, write::Refused> {
+    let Some(stage) = ask.stored.index.stage(stage) else { return Ok(none(ask)) };
     admit_to_file(ask, stage, About::File(path)).await?;
     match place {
         Some(place) => Ok(answered(ask, stage, place).await?),
-        None => none(),
+        None => Ok(none(ask)),
     }
 }
 
@@ -46,14 +47,114 @@ pub(super) async fn answered(
     stage: &Stage,
     place: Place<'_>,
 ) -> Result<Response, HttpError> {
-    let none = || Ok(reply::refusal(ask, StatusCode::NOT_FOUND, "no such file"));
+    if !stage.config().is_mirror() {
+        return inherited(ask, stage, place).await;
+    }
+    if stage.config().policy.is_some() {
+        let mut trouble = None;
+        for project in projects_of(place.filename()) {
+            match listed(ask, stage, stage, &project, &place).await {
+                Ok(Listed::Given) => {
+                    let is_public = stage.config().is_public();
+                    return given(ask, stage, place, is_public).await;
+                }
+                Ok(Listed::Refused(response)) => return Ok(*response),
+                Ok(Listed::Absent | Listed::Hidden) => {}
+                Err(error) => trouble = Some(error),
+            }
+        }
+        return trouble.map_or_else(|| Ok(none(ask)), Err);
+    }
+    given(ask, stage, place, stage.config().is_public()).await
+}
+
+fn none(ask: &Ask) -> Response {
+    reply::refusal(ask, StatusCode::NOT_FOUND, "no such file")
+}
+
+/// What of a mirror among the bases is at this place, as pages of a stage with a policy link it. Upstream is not asked for
+/// what the stage's pages would not ask it for.
+async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Response, HttpError> {
+    let order = ResolutionOrder::of(&ask.stored.index, stage.name().as_str());
+    let Some(order) = order.filter(|order| order.has_mirror()) else { return Ok(none(ask)) };
+    let mut trouble = None;
+    for project in projects_of(place.filename()) {
+        admit(ask, &order, About::Project(Some(&project))).await?;
+        let own = order.project(project.as_str());
+        // A file of ours with this name hides it.
+        if own.is_some_and(|own| own.part_with(place.filename()).is_some()) {
+            continue;
+        }
+        for mirror in order.mirrors_of(project.as_str()).asked {
+            match listed(ask, stage, mirror, &project, &place).await {
+                Ok(Listed::Given) => {
+                    return given(ask, mirror, place, order.readers().is_empty()).await;
+                }
+                Ok(Listed::Refused(response)) => return Ok(*response),
+                Ok(Listed::Hidden) => break,
+                Ok(Listed::Absent) => {}
+                Err(error) => trouble = Some(error),
+            }
+        }
+    }
+    trouble.map_or_else(|| Ok(none(ask)), Err)
+}
+
+/// What an upstream's page and the policies say of a place.
+enum Listed {
+    /// It has a file there, which may be given out.
+    Given,
+    /// It has one, and a policy refuses it.
+    Refused(Box<Response>),
+    /// It has another file with this name.
+    Hidden,
+    /// It has none.
+    Absent,
+}
+
+async fn listed(
+    ask: &Ask,
+    asked: &Stage,
+    holder: &Stage,
+    project: &ProjectName,
+    place: &Place<'_>,
+) -> Result<Listed, HttpError> {
     let mirrors = &ask.app.mirrors;
-    let Some(mirror) = mirrors.of(stage) else { return none() };
+    let Some(mirror) = mirrors.of(holder) else { return Ok(Listed::Absent) };
+    let page = mirrors.page_with(&mirror, project, place).await;
+    let page = page.map_err(|trouble| failed(holder.name().as_str(), &trouble))?;
+    let Some(page) = page else { return Ok(Listed::Absent) };
+    let Some((file, _)) = page.file_at(place) else {
+        let is_named = page.files.iter().any(|file| *file.filename == *place.filename());
+        return Ok(if is_named { Listed::Hidden } else { Listed::Absent });
+    };
+    let refused = match &page.status {
+        Some((StatusMarker::Quarantined, reason)) => {
+            Some(Refused::by_upstream(holder.name(), reason.as_deref()))
+        }
+        _ => policy::judge(asked, holder, project)
+            .and_then(|judge| judge.refusal_of_upstream(holder.name(), file)),
+    };
+    Ok(match refused {
+        Some(refused) => Listed::Refused(policy::refused(ask, &file.filename, &refused).into()),
+        None => Listed::Given,
+    })
+}
+
+/// What a mirror has at this place.
+async fn given(
+    ask: &Ask,
+    stage: &Stage,
+    place: Place<'_>,
+    is_public: bool,
+) -> Result<Response, HttpError> {
+    let mirrors = &ask.app.mirrors;
+    let Some(mirror) = mirrors.of(stage) else { return Ok(none(ask)) };
     let name = stage.name().as_str();
     let is_head = ask.head.method == Method::HEAD;
     let failed = |trouble: Trouble| failed(name, &trouble);
     match mirrors.file(&mirror, place, is_head).await.map_err(failed)? {
-        FileAnswer::Absent => none(),
+        FileAnswer::Absent => Ok(none(ask)),
         FileAnswer::Elsewhere(url) => {
             let mut response = StatusCode::FOUND.into_response();
             if let Ok(url) = HeaderValue::try_from(url) {
@@ -62,7 +163,7 @@ pub(super) async fn answered(
             Ok(response)
         }
         FileAnswer::File(file) => {
-            send(ask, file, place.filename(), stage.config().is_public()).await.map_err(failed)
+            send(ask, file, place.filename(), is_public).await.map_err(failed)
         }
     }
 }

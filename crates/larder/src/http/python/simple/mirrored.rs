@@ -8,11 +8,11 @@ use std::sync::Arc;
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, WARNING};
 use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
 use pypi::{
-    FromUpstream, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
-    ResolutionOrder, Stage, StageName, merged_list, merged_page,
+    FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
+    Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page,
 };
-use reply::Reply;
 
 use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, respond};
 use crate::http::error::HttpError;
@@ -73,10 +73,8 @@ pub(super) async fn page(
         Ok(answer::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()))
     };
     if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
-        let Some(reply) = tokio::task::block_in_place(|| render(Links::Absolute(&ask.root_url)))
-        else {
-            return missing();
-        };
+        let made = tokio::task::block_in_place(|| render(Links::Absolute(&ask.root_url)));
+        let Some(Rendered { reply, .. }) = made else { return missing() };
         let is_public = order.readers().is_empty();
         let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
         let mut response = respond_now(reply, StatusCode::OK, &conditions);
@@ -91,8 +89,8 @@ pub(super) async fn page(
         Some(finished) => finished,
         None => {
             let made = tokio::task::block_in_place(|| {
-                let reply = render(Links::Depth(request.depth))?;
-                Some(Page::finished(reply, order, request))
+                let rendered = render(Links::Depth(request.depth))?;
+                Some(Page::finished(rendered, order, request))
             });
             let Some(page) = made else { return missing() };
             mirrors.finish(key, page, stamp, versions)
@@ -129,13 +127,14 @@ fn rendered(
     heard: &[Heard<'_>],
     blocked: &[&StageName],
     links: Links<'_>,
-) -> Option<Reply> {
+) -> Option<Rendered> {
     let Some(project) = project else {
         let lists: Vec<_> = heard
             .iter()
             .filter_map(|(mirror, known)| Some((mirror.name(), &**known.names()?)))
             .collect();
-        return Some(merged_list(order, &lists, form, links));
+        let reply = merged_list(order, &lists, form, links);
+        return Some(Rendered { reply, expires_at: None, hidden_files: 0 });
     };
     let own = order.project(project.as_str());
     let upstream: Vec<FromUpstream<'_>> = heard
@@ -145,7 +144,9 @@ fn rendered(
     if own.is_none() && upstream.is_empty() {
         return None;
     }
-    let merged = MergedPage { order, own: own.as_ref(), upstream: &upstream, blocked, project };
+    let judge = Judge::of(order, project, Timestamp::now());
+    let (own, judge) = (own.as_ref(), judge.as_ref());
+    let merged = MergedPage { order, own, upstream: &upstream, blocked, project, judge };
     Some(merged_page(&merged, form, links))
 }
 

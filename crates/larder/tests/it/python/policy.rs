@@ -1,0 +1,444 @@
+//! Policies over HTTP: what a page hides is refused under every other address as well, and appears when it has matured.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestRunner};
+use record::Digest;
+use serde_json::{Value, json};
+use testbed::{Offer, Upstream};
+
+use super::{Index, JSON, Response, Upload, path, sdist, wheel};
+use crate::wait_until;
+
+const JSON_PAGE: (&str, &str) = ("Accept", "application/vnd.pypi.simple.v1+json");
+
+const DAY_HOURS: i64 = 24;
+
+fn start() -> Index {
+    Index::start_with(|config| {
+        config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
+        config.python.mirror_cache_expiry = Duration::from_secs(100_000);
+    })
+}
+
+/// A file of an upstream: its name, its content, and how many days ago it was uploaded, if upstream says so.
+struct Theirs(&'static str, Option<i64>);
+
+impl Theirs {
+    fn content(&self) -> Vec<u8> {
+        self.0.as_bytes().to_vec()
+    }
+
+    fn entry(&self, upstream: &Upstream) -> Value {
+        let mut entry = json!({
+            "filename": self.0,
+            "url": upstream.url(&format!("/files/{}", self.0)),
+            "hashes": {"sha256": Digest::of(&self.content()).to_string()},
+        });
+        if let Some(days) = self.1 {
+            let at = Timestamp::now() - SignedDuration::from_hours(DAY_HOURS * days);
+            entry["upload-time"] = at.to_string().into();
+        }
+        if self.0.ends_with(".whl") {
+            entry["core-metadata"] = true.into();
+        }
+        entry
+    }
+}
+
+/// An upstream of the project `foo` with these files.
+fn upstream_of(files: &[Theirs]) -> Upstream {
+    let upstream = Upstream::start();
+    let list = json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}]});
+    upstream.offer("/simple/", Offer::json(list.to_string()));
+    let entries: Vec<Value> = files.iter().map(|file| file.entry(&upstream)).collect();
+    offer_page(&upstream, entries);
+    for file in files {
+        upstream.offer(&format!("/files/{}", file.0), Offer::file(file.content()));
+        upstream.offer(&format!("/files/{}.metadata", file.0), Offer::file("Name: foo\n"));
+    }
+    upstream
+}
+
+fn offer_page(upstream: &Upstream, files: Vec<Value>) {
+    let versions = ["1.0", "2.0", "3.0", "4.0"];
+    let page = json!({"meta": {"api-version": "1.1"}, "name": "foo", "versions": versions, "files": files});
+    upstream.offer("/simple/foo/", Offer::json(page.to_string()));
+}
+
+fn make_mirror(index: &Index, upstream: &Upstream, settings: Value) {
+    let mut config = json!({"type": "mirror", "mirror_url": upstream.url("/simple")});
+    for (key, value) in settings.as_object().expect("an object") {
+        config[key] = value.clone();
+    }
+    index.stage("alice/up", config);
+}
+
+fn json_page(index: &Index, stage: &str, project: &str) -> Value {
+    let page = index.client().get_with(&format!("/{stage}/+simple/{project}/"), &[JSON_PAGE]);
+    assert_eq!(page.status, 200, "{}", page.text());
+    page.json()
+}
+
+fn names(page: &Value) -> BTreeSet<String> {
+    let files = page["files"].as_array().expect("files").iter();
+    files.map(|file| file["filename"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// Expects 403, with the rule, the index whose policy it is, and the reason.
+#[track_caller]
+fn check_refused(answer: &Response, rule: &str, stage: &str, reason: &str) {
+    let text = answer.text();
+    assert_eq!(answer.status, 403, "{text}");
+    assert_eq!(answer.header("content-type"), "application/problem+json", "{text}");
+    assert_eq!(answer.header("cache-control"), "no-store");
+    assert_eq!(answer.header("www-authenticate"), "", "nobody is asked for a password");
+    let json = answer.json();
+    assert_eq!((&json["rule"], &json["index"]), (&json!(rule), &json!(stage)), "{text}");
+    assert_eq!(json["reason"], reason, "{text}");
+}
+
+const FILES: [Theirs; 5] = [
+    Theirs("foo-1.0.tar.gz", Some(100)),
+    Theirs("foo-1.0-py3-none-any.whl", Some(100)),
+    Theirs("foo-2.0-py3-none-any.whl", Some(10)),
+    Theirs("foo-3.0.tar.gz", Some(2)),
+    Theirs("foo-4.0.tar.gz", None),
+];
+
+#[test]
+fn what_is_too_young_is_refused_under_every_address() {
+    let upstream = upstream_of(&FILES);
+    let index = start();
+    make_mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    for stage in ["alice/up", "alice/dev"] {
+        let page = json_page(&index, stage, "foo");
+        let shown = ["foo-1.0-py3-none-any.whl", "foo-1.0.tar.gz", "foo-2.0-py3-none-any.whl"];
+        assert_eq!(names(&page), shown.map(str::to_owned).into(), "{stage}");
+        assert_eq!(page["versions"], json!(["1.0", "2.0"]), "{page}");
+        let hidden = &page["_hidden"][0];
+        let facts = (&hidden["files"], &hidden["index"], &hidden["reason"]);
+        assert_eq!(facts, (&json!(2), &json!("alice/up"), &json!("younger than 7 days")), "{page}");
+        let human =
+            index.client().get_with(&format!("/{stage}/+simple/foo/"), &[("Accept", "text/html")]);
+        let sentence = "2 files are hidden by the policy of alice/up: younger than 7 days.";
+        assert!(human.text().contains(sentence), "{}", human.text());
+    }
+    let before = upstream.requests().len();
+    for name in ["foo-3.0.tar.gz", "foo-4.0.tar.gz"] {
+        let digest = Digest::of(name.as_bytes()).to_string();
+        for target in [
+            format!("/alice/up/+upstream/{}/files/{name}", upstream.host()),
+            format!("/alice/dev/+upstream/{}/files/{name}", upstream.host()),
+            format!("/alice/up/+f/{}/{}/{name}", &digest[..3], &digest[3..16]),
+            format!("/alice/dev/+f/{}/{}/{name}", &digest[..3], &digest[3..16]),
+        ] {
+            for headers in [&[][..], &[("Range", "bytes=0-1")], &[("If-None-Match", "*")]] {
+                let answer = index.client().get_with(&target, headers);
+                check_refused(&answer, "cooldown", "alice/up", "younger than 7 days");
+            }
+            assert_eq!(index.client().send("HEAD", &target, &[], b"").status, 403, "{target}");
+        }
+    }
+    assert_eq!(upstream.requests().len(), before, "nothing is fetched for it");
+    // pip shows nothing but the reason phrase.
+    let mut stream = index.client().connect();
+    let target = format!("/alice/up/+upstream/{}/files/foo-3.0.tar.gz", upstream.host());
+    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    let line = "HTTP/1.1 403 foo-3.0.tar.gz is refused by the policy of alice/up: younger than 7 days, until ";
+    assert!(answer.starts_with(line), "{answer}");
+}
+
+#[test]
+fn a_file_appears_when_it_has_matured() {
+    let upstream = upstream_of(&[]);
+    let index = start();
+    make_mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    // In a moment it will be seven days old.
+    let mature_at = Timestamp::now() + SignedDuration::from_secs(3);
+    let mut entry = Theirs("foo-1.0.tar.gz", Some(0)).entry(&upstream);
+    let uploaded_at = mature_at - SignedDuration::from_hours(7 * DAY_HOURS);
+    entry["upload-time"] = uploaded_at.to_string().into();
+    offer_page(&upstream, vec![entry]);
+    upstream.offer("/files/foo-1.0.tar.gz", Offer::file("foo-1.0.tar.gz"));
+    let target = format!("/alice/dev/+upstream/{}/files/foo-1.0.tar.gz", upstream.host());
+    let page = || {
+        let page = index.client().get_with("/alice/dev/+simple/foo/", &[JSON_PAGE]);
+        (names(&page.json()).len(), page.header("etag").to_owned())
+    };
+    let (shown, hidden_tag) = page();
+    // If this machine is slow, it has matured already.
+    assert!(shown == 0 || Timestamp::now() >= mature_at);
+    wait_until("the file appears", || page().0 == 1);
+    assert!(Timestamp::now() >= mature_at, "not before");
+    assert_eq!(index.client().get(&target).text(), "foo-1.0.tar.gz");
+    let again = index
+        .client()
+        .get_with("/alice/dev/+simple/foo/", &[JSON_PAGE, ("If-None-Match", &hidden_tag)]);
+    assert!(shown == 1 || again.status == 200, "the page has another tag");
+    assert_eq!(upstream.count("/simple/foo/"), 1, "upstream is not asked for that");
+}
+
+#[test]
+fn an_upstream_without_upload_times_is_judged_by_what_was_first_seen() {
+    let upstream = upstream_of(&[Theirs("foo-1.0.tar.gz", None)]);
+    let index = start();
+    make_mirror(&index, &upstream, json!({"policy_cutoff": "2020-01-01"}));
+    assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), 0);
+    let patch =
+        json!({"policy_cutoff": (Timestamp::now() + SignedDuration::from_secs(1)).to_string()});
+    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+    assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), 1, "it has been seen before");
+    // What comes later is seen later.
+    wait_until("the cut-off is over", || {
+        let settings = index.client().get_with("/alice/up", &[JSON]).json();
+        let cutoff = settings["result"]["policy_cutoff"].as_str().expect("a time").to_owned();
+        cutoff.parse::<Timestamp>().expect("a time") < Timestamp::now()
+    });
+    let entries = ["foo-1.0.tar.gz", "foo-2.0.tar.gz"];
+    offer_page(&upstream, entries.map(|name| Theirs(name, None).entry(&upstream)).into());
+    let done = index.alice().send("POST", "/alice/up/+simple/foo/refresh", Value::Null);
+    assert_eq!(done.status, 302, "{}", done.text());
+    assert_eq!(names(&json_page(&index, "alice/up", "foo")), ["foo-1.0.tar.gz".to_owned()].into());
+}
+
+#[test]
+fn a_quarantine_has_a_reason_that_installers_show() {
+    let upstream = upstream_of(&FILES);
+    let index = start();
+    make_mirror(&index, &upstream, json!({}));
+    let sources = sdist("one");
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    index.upload("alice/dev", "own-1.0.zip", &sources);
+    let target = path("alice/dev", "own-1.0.zip", &sources);
+    assert_eq!(index.client().get(&target).status, 200);
+    let edit =
+        json!(["policy_quarantine+=foo stolen, see below", "policy_quarantine+=own==1.0 broken"]);
+    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    let page = json_page(&index, "alice/dev", "foo");
+    let status = json!({"status": "quarantined", "reason": "stolen, see below"});
+    assert_eq!((&page["project-status"], &page["files"]), (&status, &json!([])));
+    check_refused(&index.client().get(&target), "quarantine", "alice/dev", "quarantined: broken");
+    let version = index.anybody().get("/alice/dev/own/1.0");
+    check_refused(&version, "quarantine", "alice/dev", "quarantined: broken");
+    let project = index.anybody().json().get("/alice/dev/own").json();
+    assert_eq!(project["result"], json!({}));
+    let said = "1 file is hidden by the policy of alice/dev: quarantined: broken";
+    assert_eq!(project["message"], said);
+    // The base has no policy: only the addresses below the stage have that of the stage.
+    assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), FILES.len());
+    let edit = json!(["policy_quarantine-=foo", "policy_quarantine-=own==1.0"]);
+    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    assert_eq!(index.client().get(&target).status, 200);
+    // The owner's own word counts for the file as well.
+    let word = json!({"status": "quarantined", "reason": "wait"});
+    assert_eq!(index.alice().send("PUT", "/alice/dev/own/+status", word).status, 200);
+    assert_eq!(json_page(&index, "alice/dev", "own")["files"], json!([]));
+    check_refused(&index.client().get(&target), "quarantine", "alice/dev", "quarantined: wait");
+    let links = index.anybody().json().get("/alice/dev/own/1.0").json()["result"]["+links"].clone();
+    assert_eq!(links, Value::Null);
+    let metrics = index.client().get("/metrics").text();
+    assert!(metrics.contains("larder_policy_refused_total{rule=\"quarantine\"} 3"), "{metrics}");
+}
+
+/// Settings of a policy, at random.
+fn settings() -> impl Strategy<Value = Value> {
+    let rules = || {
+        let rule = prop::sample::select(vec![
+            "foo",
+            "f*",
+            "own",
+            "foo<2",
+            "foo>=2,<4",
+            "own==1.0",
+            "*@sdist",
+            "*@wheel",
+            "foo-1.0.tar.gz",
+            "own-2.0.zip",
+        ]);
+        prop::collection::vec(rule, 0..2)
+    };
+    let days = prop::option::of(prop::sample::select(vec![0, 1, 5, 50, 500]));
+    let cutoff = prop::option::of(prop::sample::select(vec!["2020-01-01", "2100-01-01"]));
+    let except = prop::collection::vec(prop::sample::select(vec!["foo", "o*"]), 0..2);
+    let allow = prop_oneof![3 => Just(Vec::new()), 1 => rules()];
+    (days, cutoff, except, allow, rules(), rules()).prop_map(
+        |(days, cutoff, except, allow, deny, quarantine)| {
+            json!({
+                "policy_cooldown_days": days, "policy_cutoff": cutoff, "policy_cooldown_except": except,
+                "policy_allow": allow, "policy_deny": deny, "policy_quarantine": quarantine,
+            })
+        },
+    )
+}
+
+/// Expects a file, or its metadata, exactly if the page has it.
+fn check_file(index: &Index, target: &str, is_shown: bool) -> Result<(), TestCaseError> {
+    for method in ["GET", "HEAD"] {
+        let answer = index.client().send(method, target, &[], b"");
+        let expected = if is_shown { 200 } else { 403 };
+        prop_assert_eq!(answer.status, expected, "{} {}: {}", method, target, answer.text());
+    }
+    Ok(())
+}
+
+/// The address that a link on a page of a project means.
+fn resolved(link: &str, stage: &str, project: &str) -> String {
+    let base = format!("http://h/{stage}/+simple/{project}/");
+    let url = reqwest::Url::parse(&base).and_then(|base| base.join(link)).expect("a URL");
+    url.path().to_owned()
+}
+
+#[test]
+fn page_json_metadata_file_and_direct_link_agree() {
+    let upstream = upstream_of(&FILES);
+    let index = start();
+    make_mirror(&index, &upstream, json!({}));
+    index.stage("alice/base", json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/base", "alice/up"]}));
+    let (wheel, _) = wheel("own", "3.0");
+    let ours = [
+        ("alice/base", "own-1.0.zip", sdist("one")),
+        ("alice/base", "own-2.0.zip", sdist("two")),
+        ("alice/base", "own-3.0-py3-none-any.whl", wheel),
+        ("alice/dev", "own-4.0.zip", sdist("four")),
+    ];
+    for (stage, filename, content) in &ours {
+        index.upload(stage, filename, content);
+    }
+    let theirs: Vec<(&str, String, Vec<u8>)> =
+        FILES.iter().map(|file| ("alice/up", file.0.to_owned(), file.content())).collect();
+    let mut runner = TestRunner::new_with_rng(
+        Cases { cases: 12, failure_persistence: None, ..Cases::default() },
+        proptest::test_runner::TestRng::deterministic_rng(
+            proptest::test_runner::RngAlgorithm::ChaCha,
+        ),
+    );
+    let policies = (settings(), settings(), settings());
+    let outcome = runner.run(&policies, |(up, base, dev)| {
+        for (stage, policy) in [("alice/up", up), ("alice/base", base), ("alice/dev", dev)] {
+            let done = index.alice().send("PATCH", &format!("/{stage}"), policy);
+            prop_assert_eq!(done.status, 200, "{}", done.text());
+        }
+        let of_ours = ours
+            .iter()
+            .map(|(stage, name, content)| ("own", *stage, (*name).to_owned(), content.clone()));
+        let of_theirs = theirs
+            .iter()
+            .map(|(stage, name, content)| ("foo", *stage, name.clone(), content.clone()));
+        let files: Vec<_> = of_ours.chain(of_theirs).collect();
+        for stage in ["alice/up", "alice/base", "alice/dev"] {
+            for project in ["foo", "own"] {
+                let files = files.iter().filter(|(of, holder, ..)| {
+                    *of == project && (*holder == stage || stage == "alice/dev")
+                });
+                let files: Vec<_> = files.collect();
+                if files.is_empty() {
+                    continue;
+                }
+                let page = json_page(&index, stage, project);
+                let shown = names(&page);
+                // The forms of the page.
+                let html = index.page(stage, project);
+                let human = index
+                    .client()
+                    .get_with(&format!("/{stage}/+simple/{project}/"), &[("Accept", "text/html")]);
+                for text in [html, human.text()] {
+                    prop_assert_eq!(text.matches("<a href=").count(), shown.len(), "{}", text);
+                }
+                // Every link of the page.
+                for file in page["files"].as_array().expect("files") {
+                    let target = resolved(file["url"].as_str().expect("a URL"), stage, project);
+                    check_file(&index, &target, true)?;
+                    if file["core-metadata"].is_null() {
+                        continue;
+                    }
+                    check_file(&index, &format!("{target}.metadata"), true)?;
+                }
+                // Every address of every file.
+                for (_, holder, filename, content) in &files {
+                    let is_shown = shown.contains(filename);
+                    let mut targets = vec![path(stage, filename, content)];
+                    if *holder == "alice/up" {
+                        targets.push(format!(
+                            "/{stage}/+upstream/{}/files/{filename}",
+                            upstream.host()
+                        ));
+                    }
+                    for target in targets {
+                        check_file(&index, &target, is_shown)?;
+                        if filename.ends_with(".whl") {
+                            check_file(&index, &format!("{target}.metadata"), is_shown)?;
+                        }
+                        let meta = index.client().get_with(&target, &[JSON]).status;
+                        prop_assert_eq!(meta, if is_shown { 200 } else { 403 }, "{}", target);
+                    }
+                }
+                if project == "foo" {
+                    continue;
+                }
+                // The JSON of the project and of its versions.
+                let config = index.anybody().json().get(&format!("/{stage}/own")).json();
+                let versions = config["result"].as_object().expect("versions").clone();
+                let linked: BTreeSet<String> = versions
+                    .values()
+                    .flat_map(|version| version["+links"].as_array().cloned().unwrap_or_default())
+                    .filter_map(|link| Some(link["href"].as_str()?.rsplit('/').next()?.to_owned()))
+                    .collect();
+                prop_assert_eq!(&linked, &shown);
+                for (_, _, filename, _) in &files {
+                    let version = &filename["own-".len().."own-1.0".len()];
+                    let is_shown = shown.contains(filename);
+                    let answer = index.anybody().json().get(&format!("/{stage}/own/{version}"));
+                    prop_assert_eq!(
+                        answer.status,
+                        if is_shown { 200 } else { 403 },
+                        "{}",
+                        answer.text()
+                    );
+                    prop_assert_eq!(versions.contains_key(version), is_shown);
+                }
+            }
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn a_private_name_is_not_sent_upstream_by_an_inherited_link() {
+    let upstream = upstream_of(&FILES);
+    let list =
+        json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}, {"name": "own"}]});
+    upstream.offer("/simple/", Offer::json(list.to_string()));
+    let index = start();
+    make_mirror(&index, &upstream, json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"], "policy_cooldown_days": 1}));
+    let done = index.alice().upload("alice/dev", &Upload::of("own-1.0.zip", &sdist("one")));
+    assert_eq!(done.status, 200, "{}", done.text());
+    let target = format!("/alice/dev/+upstream/{}/files/own-2.0.zip", upstream.host());
+    assert_eq!(index.client().get(&target).status, 404);
+    let target = path("alice/dev", "own-2.0.zip", b"another");
+    assert_eq!(index.client().get(&target).status, 404);
+    assert_eq!(upstream.count("/simple/own/"), 0);
+    // A file that is not on upstream's page is not fetched.
+    let target = format!("/alice/dev/+upstream/{}/files/foo-9.0.tar.gz", upstream.host());
+    assert_eq!(index.client().get(&target).status, 404);
+    // Who may not read the mirror reads nothing of it through the stage.
+    let patch = json!({"acl_read": ["alice"]});
+    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+    let target = format!("/alice/dev/+upstream/{}/files/foo-1.0.tar.gz", upstream.host());
+    assert_eq!(index.client().get(&target).status, 401);
+    let answer = index.alice().get(&target);
+    assert_eq!((answer.status, answer.text().as_str()), (200, "foo-1.0.tar.gz"));
+    assert!(answer.header("cache-control").contains("private"));
+}

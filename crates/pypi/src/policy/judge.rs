@@ -1,0 +1,164 @@
+//! [`Judge`]: the policies that count for a project in the stages that answer for it, and what they say about a file.
+
+use jiff::Timestamp;
+
+use super::{Candidate, Hidden, OnProject, Refused, Uploaded};
+use crate::inherit::{ProjectView, VersionView};
+use crate::upstream::UpstreamFile;
+use crate::{FileRole, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageName};
+
+/// Decides about the files of one project at one time.
+#[derive(Clone, Debug)]
+pub struct Judge<'stages> {
+    project: &'stages ProjectName,
+    now: Timestamp,
+    /// The stage that was asked; its policy counts for all files.
+    asked: &'stages StageName,
+    policies: Vec<(&'stages StageName, OnProject<'stages>)>,
+}
+
+impl<'stages> Judge<'stages> {
+    /// The judge of a project in these stages; `None` if no stage among them has a policy.
+    pub fn of(
+        order: &ResolutionOrder<'stages>,
+        project: &'stages ProjectName,
+        now: Timestamp,
+    ) -> Option<Judge<'stages>> {
+        let asked = order.stages().first()?.name();
+        Judge::among(asked, order.stages().iter().map(|stage| &***stage), project, now)
+    }
+
+    /// The judge of what `asked` gives out of `holder`, which may be the same stage; `None` if neither has a policy.
+    pub fn between(
+        asked: &'stages Stage,
+        holder: &'stages Stage,
+        project: &'stages ProjectName,
+        now: Timestamp,
+    ) -> Option<Judge<'stages>> {
+        let holder = Some(holder).filter(|holder| holder.name() != asked.name());
+        Judge::among(asked.name(), [asked].into_iter().chain(holder), project, now)
+    }
+
+    fn among(
+        asked: &'stages StageName,
+        stages: impl Iterator<Item = &'stages Stage>,
+        project: &'stages ProjectName,
+        now: Timestamp,
+    ) -> Option<Judge<'stages>> {
+        let policies = stages.filter_map(|stage| {
+            let policy = stage.config().policy.as_deref()?;
+            Some((stage.name(), policy.on(project)))
+        });
+        let policies: Vec<_> = policies.collect();
+        (!policies.is_empty()).then_some(Judge { project, now, asked, policies })
+    }
+
+    /// Whether the stage that was asked has a policy, so that all files are linked below it.
+    pub fn is_of_asked(&self) -> bool {
+        self.policies.first().is_some_and(|(stage, _)| *stage == self.asked)
+    }
+
+    fn counting<'judge>(
+        &'judge self,
+        holder: &'judge StageName,
+    ) -> impl Iterator<Item = &'judge (&'stages StageName, OnProject<'stages>)> {
+        self.policies.iter().filter(move |(stage, _)| *stage == self.asked || *stage == holder)
+    }
+
+    /// Why a file that `holder` has is refused; `None` if it is given out.
+    pub fn refusal(&self, holder: &StageName, file: &Candidate<'_>) -> Option<Refused> {
+        let refusals = self.counting(holder).filter_map(|(stage, policy)| {
+            let (rule, reason, until) = policy.refusal(file, self.now)?;
+            Some(Refused { stage: (*stage).clone(), rule, reason, until })
+        });
+        refusals.reduce(Refused::or_stricter)
+    }
+
+    /// Why a release file of a stage is refused; other files never are.
+    pub fn refusal_of_own(&self, holder: &StageName, file: &ReleaseFile) -> Option<Refused> {
+        if file.role() != FileRole::Release {
+            return None;
+        }
+        let candidate = Candidate {
+            project: self.project,
+            filename: file.filename(),
+            version: Some(file.version()),
+            uploaded: Uploaded::At(file.uploaded_at()),
+            first_seen: None,
+        };
+        self.refusal(holder, &candidate)
+    }
+
+    /// Why a file of an upstream is refused.
+    pub fn refusal_of_upstream(&self, mirror: &StageName, file: &UpstreamFile) -> Option<Refused> {
+        let candidate = Candidate {
+            project: self.project,
+            filename: &file.filename,
+            version: None,
+            uploaded: file.upload_time.as_deref().map_or(Uploaded::Unknown, Uploaded::Written),
+            first_seen: file.first_seen,
+        };
+        self.refusal(mirror, &candidate)
+    }
+
+    /// Why all files of the project that these stages hold are quarantined, if they are: the project's status then.
+    pub fn quarantine<'judge>(
+        &'judge self,
+        holders: impl IntoIterator<Item = &'judge StageName>,
+    ) -> Option<&'judge str> {
+        let mut found = None;
+        for holder in holders {
+            let reason = self.counting(holder).find_map(|(_, policy)| policy.whole_quarantine());
+            found = found.or(Some(reason?));
+        }
+        found
+    }
+
+    /// What is hidden of the files that the stages have themselves.
+    pub fn hidden(&self, view: &ProjectView<'_>) -> Hidden {
+        let mut hidden = Hidden::default();
+        for file in view.files() {
+            let refused = self.refusal_of_own(file.part.stage.name(), file.file);
+            refused.iter().for_each(|refused| hidden.add(refused));
+        }
+        hidden
+    }
+
+    /// Whether a version has release files, and all of them are refused.
+    pub fn hides(&self, version: &VersionView<'_>) -> bool {
+        self.refusal_of_version(version).is_some()
+    }
+
+    /// Why a version is not shown: the refusal of its first release file, if all of them are refused.
+    pub fn refusal_of_version(&self, version: &VersionView<'_>) -> Option<Refused> {
+        let mut found = None;
+        for part in &version.parts {
+            let files = part.project.files_of(version.version.as_str());
+            for file in files.filter(|file| file.role() == FileRole::Release) {
+                let refused = self.refusal_of_own(part.stage.name(), file)?;
+                found = found.or(Some(refused));
+            }
+        }
+        found
+    }
+}
+
+/// Why a file of a stage is refused by the status of its project, or by a policy; test results go with their file.
+pub(crate) fn refusal_in_json(
+    judge: Option<&Judge<'_>>,
+    part: &crate::inherit::Part<'_>,
+    file: &ReleaseFile,
+) -> Option<Refused> {
+    let stage = part.stage.name();
+    let file = match file.for_file() {
+        Some(tested) => part.project.file(tested)?,
+        None => file,
+    };
+    if file.role() != FileRole::Release {
+        return None;
+    }
+    match part.project.is_quarantined() {
+        true => Some(Refused::by_status(stage, part.project)),
+        false => judge?.refusal_of_own(stage, file),
+    }
+}

@@ -1,0 +1,248 @@
+//! [`Rule`]: which files a line of a policy means, by name, version and kind.
+//!
+//! | text | means |
+//! | --- | --- |
+//! | `requests` | all files of the project |
+//! | `acme-*` | all projects whose names begin so; `*` alone: all |
+//! | `requests>=2,<3` | these versions (PEP 440) |
+//! | `*@sdist` | this kind of file: `wheel`, `sdist`, `egg` or `other` |
+//! | `requests-2.1.0.tar.gz` | this file |
+
+use std::fmt;
+use std::str::FromStr;
+
+use pep440_rs::VersionSpecifiers;
+
+use super::Candidate;
+use crate::project_name::normalized;
+use crate::{FileKind, Filename, ProjectName};
+
+/// Longest rule and longest reason, in bytes.
+const RULE_BYTES_MAX: usize = 500;
+const REASON_BYTES_MAX: usize = 1000;
+
+/// What a specifier of versions begins with.
+pub(crate) const OPERATORS: [char; 5] = ['<', '>', '=', '!', '~'];
+
+/// Why a text is no rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RuleError(String);
+
+/// The names of some projects: one, or all that begin in the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePattern {
+    /// Normalized.
+    start: Box<str>,
+    is_prefix: bool,
+}
+
+/// Which files are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule(Meant);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Meant {
+    /// The file with this name.
+    File(Box<str>),
+    Files {
+        name: NamePattern,
+        versions: Option<VersionSpecifiers>,
+        kind: Option<Kind>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Wheel,
+    Sdist,
+    Egg,
+    Other,
+}
+
+/// Files that are kept away from everybody, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantine {
+    /// Which files.
+    pub rule: Rule,
+    /// Why; may be empty.
+    pub reason: Box<str>,
+}
+
+impl Kind {
+    const ALL: [(Kind, &'static str); 4] = [
+        (Kind::Wheel, "wheel"),
+        (Kind::Sdist, "sdist"),
+        (Kind::Egg, "egg"),
+        (Kind::Other, "other"),
+    ];
+
+    fn of(kind: FileKind) -> Kind {
+        match kind {
+            FileKind::Wheel => Kind::Wheel,
+            FileKind::Sdist => Kind::Sdist,
+            FileKind::Egg => Kind::Egg,
+            _ => Kind::Other,
+        }
+    }
+}
+
+impl NamePattern {
+    /// Whether this project is meant.
+    pub fn matches(&self, project: &ProjectName) -> bool {
+        match self.is_prefix {
+            true => project.as_str().starts_with(&*self.start),
+            false => *project.as_str() == *self.start,
+        }
+    }
+}
+
+impl FromStr for NamePattern {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<NamePattern, RuleError> {
+        let shown = || text.chars().take(200).collect::<String>();
+        if let Some(start) = text.strip_suffix('*') {
+            let is_start =
+                |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_' | '.');
+            if !start.chars().all(is_start) {
+                let text = format!("`{}` is no start of a project's name and `*`", shown());
+                return Err(RuleError(text));
+            }
+            return Ok(NamePattern { start: normalized(start).into(), is_prefix: true });
+        }
+        let name = ProjectName::normalize(text).map_err(|error| RuleError(error.to_string()))?;
+        Ok(NamePattern { start: name.as_str().into(), is_prefix: false })
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{}", self.start, if self.is_prefix { "*" } else { "" })
+    }
+}
+
+impl Rule {
+    /// Whether it may mean a file of this project.
+    pub(super) fn may_match(&self, project: &ProjectName) -> bool {
+        match &self.0 {
+            // A file's name begins with its project's.
+            Meant::File(filename) => normalized(filename).starts_with(project.as_str()),
+            Meant::Files { name, .. } => name.matches(project),
+        }
+    }
+
+    /// Whether it means all files of a project.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.0, Meant::Files { versions: None, kind: None, .. })
+    }
+
+    /// Whether it means this file. `unknown` is the answer for a version that cannot be compared.
+    pub(super) fn matches(&self, file: &Candidate<'_>, unknown: bool) -> bool {
+        match &self.0 {
+            Meant::File(filename) => **filename == *file.filename,
+            Meant::Files { name, versions, kind } => {
+                name.matches(file.project)
+                    && kind.is_none_or(|kind| kind == Kind::of(file.kind()))
+                    && versions.as_ref().is_none_or(|versions| {
+                        let version = file.version();
+                        let version = version.as_ref().and_then(|version| version.as_pep440());
+                        version.map_or(unknown, |version| versions.contains(version))
+                    })
+            }
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Rule, RuleError> {
+        let text = text.trim();
+        let shown = || text.chars().take(200).collect::<String>();
+        if text.len() > RULE_BYTES_MAX {
+            let text =
+                format!("`{}…` is too long: at most {RULE_BYTES_MAX} bytes were expected", shown());
+            return Err(RuleError(text));
+        }
+        let is_file = |name: &Filename| name.split(None).is_some_and(|it| it.version.is_some());
+        if !text.contains(OPERATORS)
+            && let Ok(filename) = Filename::parse(text)
+            && is_file(&filename)
+        {
+            return Ok(Rule(Meant::File(text.into())));
+        }
+        let (rest, kind) = match text.rsplit_once('@') {
+            Some((rest, wanted)) => {
+                let found = Kind::ALL.iter().find(|(_, name)| *name == wanted.trim());
+                let (kind, _) = found.ok_or_else(|| {
+                    RuleError(format!(
+                        "`{}` names no kind of file: `wheel`, `sdist`, `egg` or `other` was expected after `@`",
+                        shown()
+                    ))
+                })?;
+                (rest, Some(*kind))
+            }
+            None => (text, None),
+        };
+        let at = rest.find(OPERATORS).unwrap_or(rest.len());
+        let name: NamePattern = rest[..at].trim().parse()?;
+        let versions = match rest[at..].trim() {
+            "" => None,
+            versions => Some(versions.parse::<VersionSpecifiers>().map_err(|_| {
+                RuleError(format!(
+                    "`{}` has no versions as PEP 440 writes them; `name>=1.0,<2` was expected",
+                    shown()
+                ))
+            })?),
+        };
+        Ok(Rule(Meant::Files { name, versions, kind }))
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Meant::File(filename) => formatter.write_str(filename),
+            Meant::Files { name, versions, kind } => {
+                write!(formatter, "{name}")?;
+                for (position, versions) in versions.iter().flat_map(|it| it.iter()).enumerate() {
+                    let comma = if position == 0 { "" } else { "," };
+                    write!(formatter, "{comma}{versions}")?;
+                }
+                match Kind::ALL.iter().find(|(it, _)| Some(*it) == *kind) {
+                    Some((_, name)) => write!(formatter, "@{name}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl FromStr for Quarantine {
+    type Err = RuleError;
+
+    /// The rule is the text before the first space, the reason is the rest.
+    fn from_str(text: &str) -> Result<Quarantine, RuleError> {
+        let text = text.trim();
+        let (rule, reason) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let reason = reason.trim();
+        if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
+            let text = format!(
+                "the reason for `{}` was expected to be one line of at most {REASON_BYTES_MAX} bytes",
+                rule.chars().take(200).collect::<String>()
+            );
+            return Err(RuleError(text));
+        }
+        Ok(Quarantine { rule: rule.parse()?, reason: reason.into() })
+    }
+}
+
+impl fmt::Display for Quarantine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.reason {
+            "" => write!(formatter, "{}", self.rule),
+            reason => write!(formatter, "{} {reason}", self.rule),
+        }
+    }
+}

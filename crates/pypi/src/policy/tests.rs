@@ -1,0 +1,310 @@
+//! Policies: each rule, which of several counts, and that pages and JSON never disagree.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use account::Principal;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::devpi::{self, MetadataBytes, View};
+use crate::testing::{World, now, project_name, stage_name, time};
+use crate::{Links, PageBudget, PageForm, PageRequest, Pages, ResolutionOrder, StageConfig};
+
+/// A policy with these settings.
+fn policy(settings: Value) -> Policy {
+    let edit = crate::ConfigEdit::parse(&settings).expect("settings");
+    let config = StageConfig::create(&stage_name("alice/dev"), &edit, &|_| true);
+    config.expect("a configuration").policy.map(|policy| *policy).unwrap_or_default()
+}
+
+/// The rule that refuses the file at the time of the tests, and until when; `""`: none.
+#[track_caller]
+fn check(settings: Value, filename: &str, uploaded: &str, expected: &str) {
+    let project = project_name(filename.split('-').next().expect("a project"));
+    let candidate = Candidate {
+        project: &project,
+        filename,
+        version: None,
+        uploaded: match uploaded {
+            "" => Uploaded::Unknown,
+            text => Uploaded::Written(text),
+        },
+        first_seen: None,
+    };
+    let policy = policy(settings);
+    let found = match policy.on(&project).refusal(&candidate, now()) {
+        None => String::new(),
+        Some((rule, _, None)) => rule.as_str().to_owned(),
+        Some((rule, _, Some(until))) => format!("{} until {until}", rule.as_str()),
+    };
+    assert_eq!(found, expected);
+}
+
+const OLD: &str = "2020-01-01T00:00:00Z";
+
+#[test]
+fn rules_mean_projects_versions_kinds_and_files() {
+    let denied = |rule: &str, filename: &str, expected: bool| {
+        let expected = if expected { "deny" } else { "" };
+        check(json!({"policy_deny": [rule]}), filename, OLD, expected);
+    };
+    for (rule, filename, expected) in [
+        ("foo", "foo-1.0.tar.gz", true),
+        ("Foo", "foo-1.0.tar.gz", true),
+        ("fo", "foo-1.0.tar.gz", false),
+        ("fo*", "foo-1.0.tar.gz", true),
+        ("*", "foo-1.0.tar.gz", true),
+        ("oo*", "foo-1.0.tar.gz", false),
+        ("foo>=1,<2", "foo-1.9.tar.gz", true),
+        ("foo>=1,<2", "foo-2.0.tar.gz", false),
+        ("foo==1.*", "foo-1.9-py3-none-any.whl", true),
+        ("foo@sdist", "foo-1.0.tar.gz", true),
+        ("foo@sdist", "foo-1.0-py3-none-any.whl", false),
+        ("*@wheel", "foo-1.0-py3-none-any.whl", true),
+        ("foo<2@wheel", "foo-1.0-py3-none-any.whl", true),
+        ("foo<2@wheel", "foo-1.0.tar.gz", false),
+        ("foo-1.0.tar.gz", "foo-1.0.tar.gz", true),
+        ("foo-1.0.tar.gz", "foo-1.0.zip", false),
+        ("foo@other", "foo-1.0.win32.exe", true),
+        // What cannot be compared is refused, and is not allowed.
+        ("foo<2", "foo-2004d.tar.gz", true),
+    ] {
+        denied(rule, filename, expected);
+    }
+    let allow = json!({"policy_allow": ["foo>=1", "acme-*"]});
+    for (filename, expected) in [
+        ("foo-1.0.tar.gz", ""),
+        ("foo-0.9.tar.gz", "allow"),
+        ("foo-2004d.tar.gz", "allow"),
+        ("bar-1.0.tar.gz", "allow"),
+    ] {
+        check(allow.clone(), filename, OLD, expected);
+    }
+    let both = json!({"policy_allow": ["foo"], "policy_deny": ["foo==1.0"]});
+    check(both, "foo-1.0.tar.gz", OLD, "deny");
+}
+
+#[test]
+fn a_file_matures() {
+    // The tests take place on 2026-01-31 at 12:34:56.789.
+    let days = json!({"policy_cooldown_days": 7});
+    let young = "2026-01-30T00:00:00Z";
+    check(days.clone(), "foo-1.0.tar.gz", young, "cooldown until 2026-02-06T00:00:00Z");
+    check(days.clone(), "foo-1.0.tar.gz", "2026-01-24T12:34:56.789Z", "");
+    check(
+        days.clone(),
+        "foo-1.0.tar.gz",
+        "2026-01-24T12:34:56.790Z",
+        "cooldown until 2026-01-31T12:34:56.79Z",
+    );
+    // Nobody knows its age.
+    check(days, "foo-1.0.tar.gz", "", "cooldown");
+    check(json!({"policy_cooldown_days": 7}), "foo-1.0.tar.gz", "yesterday", "cooldown");
+    let excepted = json!({"policy_cooldown_days": 7, "policy_cutoff": "2020-01-01", "policy_cooldown_except": "fo*"});
+    check(excepted.clone(), "foo-1.0.tar.gz", young, "");
+    check(excepted, "bar-1.0.tar.gz", young, "cutoff");
+    let cutoff = json!({"policy_cutoff": "2026-01-01"});
+    check(cutoff.clone(), "foo-1.0.tar.gz", "2025-12-31T23:59:59Z", "");
+    check(cutoff, "foo-1.0.tar.gz", "2026-01-01T00:00:00Z", "cutoff");
+    let most = json!({"policy_cooldown_days": COOLDOWN_DAYS_MAX});
+    check(most, "foo-1.0.tar.gz", young, "cooldown until 2126-01-06T00:00:00Z");
+}
+
+#[test]
+fn the_policy_of_the_stage_asked_and_that_of_the_holder_count() {
+    let mut world = World::new();
+    world.create("alice/base", json!({"policy_cooldown_days": 2}));
+    world.create("alice/other", json!({"policy_deny": "foo"}));
+    world
+        .create("alice/dev", json!({"bases": "alice/base,alice/other", "policy_cooldown_days": 5}));
+    world.create("alice/open", json!({"bases": "alice/base"}));
+    world.upload("alice/base", "foo-1.0.tar.gz", "one");
+    let project = project_name("foo");
+    let file =
+        world.snapshot.stage("alice/base").expect("a stage").project("foo").expect("foo").clone();
+    let refused = |stage: &str, days: i64| {
+        let order = ResolutionOrder::of(&world.snapshot, stage).expect("a stage");
+        let at = now() + SignedDuration::from_hours(24 * days);
+        let judge = Judge::of(&order, &project, at).expect("a policy");
+        let refused = judge.refusal_of_own(&stage_name("alice/base"), &file.files()[0]);
+        refused.map(|refused| refused.to_string())
+    };
+    let two =
+        "refused by the policy of alice/base: younger than 2 days, until 2026-02-02T12:34:57Z";
+    let five =
+        "refused by the policy of alice/dev: younger than 5 days, until 2026-02-05T12:34:57Z";
+    assert_eq!(refused("alice/base", 0).as_deref(), Some(two));
+    assert_eq!(refused("alice/open", 0).as_deref(), Some(two), "the holder's counts");
+    assert_eq!(refused("alice/dev", 0).as_deref(), Some(five), "the stricter one counts");
+    assert_eq!(refused("alice/dev", 3).as_deref(), Some(five));
+    assert_eq!(refused("alice/dev", 5), None, "what the other base denies is not its file");
+    assert_eq!(refused("alice/open", 2), None);
+}
+
+thread_local! {
+    static CLOCK: Cell<Timestamp> = const { Cell::new(Timestamp::UNIX_EPOCH) };
+}
+
+fn clock() -> Timestamp {
+    CLOCK.get()
+}
+
+#[test]
+fn a_finished_page_expires_when_a_file_has_matured() {
+    let mut world = World::new();
+    world.create("alice/dev", json!({})).upload("alice/dev", "foo-1.0.tar.gz", "one");
+    let pages = Pages::new(PageBudget { page_bytes_max: 1 << 20, list_bytes_max: 1 << 20 }, clock);
+    let request =
+        PageRequest { stage: "alice/dev", project: "foo", form: PageForm::Json, depth: 4 };
+    let shown = |world: &World| {
+        let page = pages.page(&world.snapshot, request).expect("a page");
+        let json: Value = serde_json::from_slice(&page.reply().body).expect("JSON");
+        let tag = page.tag(reply::Encoding::Identity).to_owned();
+        (json["files"].as_array().map(Vec::len), json["_hidden"].clone(), tag, page.may_expire())
+    };
+    CLOCK.set(now());
+    let open = shown(&world);
+    assert_eq!((open.0, &open.1, open.3), (Some(1), &Value::Null, false));
+    world.modify("alice/dev", json!({"policy_cooldown_days": 7}));
+    let hidden = shown(&world);
+    let said = json!([{"files": 1, "index": "alice/dev", "reason": "younger than 7 days",
+        "until": "2026-02-07T12:34:57Z"}]);
+    assert_eq!((hidden.0, &hidden.1, hidden.3), (Some(0), &said, true));
+    assert_ne!(hidden.2, open.2);
+    let made = pages.counts().rendered;
+    CLOCK.set(time("2026-02-07T12:34:56.788Z"));
+    assert_eq!(shown(&world), hidden);
+    assert_eq!(pages.counts().rendered, made, "it is not made again");
+    assert!(pages.ready(&world.snapshot, request).is_some());
+    CLOCK.set(time("2026-02-07T12:34:56.789Z"));
+    assert!(pages.ready(&world.snapshot, request).is_none(), "it has expired");
+    assert_eq!(shown(&world), open, "the tag is that of the same page");
+    assert_eq!(pages.counts().hidden_files, 1);
+}
+
+#[test]
+fn a_page_says_what_it_hides() {
+    let mut world = World::new();
+    world.create(
+        "alice/dev",
+        json!({"policy_deny": "foo<2", "policy_quarantine": ["foo==3.0 stolen <token>"]}),
+    );
+    for version in ["1.0", "1.1", "2.0", "3.0"] {
+        world.upload("alice/dev", &format!("foo-{version}.tar.gz"), version);
+    }
+    let page = |world: &World, form| {
+        let links = Links::Depth(4);
+        let page = crate::render(&world.snapshot, "alice/dev", "foo", form, links, now());
+        String::from_utf8(page.expect("a page").reply.body.to_vec()).expect("text")
+    };
+    let human = page(&world, PageForm::Human);
+    for sentence in [
+        "2 files are hidden by the policy of alice/dev: denied by `foo&lt;2`.",
+        "1 file is hidden by the policy of alice/dev: quarantined: stolen &lt;token&gt;.",
+    ] {
+        assert!(human.contains(sentence), "{human}");
+    }
+    let json: Value = serde_json::from_str(&page(&world, PageForm::Json)).expect("JSON");
+    assert_eq!(json["versions"], json!(["2.0"]));
+    assert_eq!(json["project-status"], Value::Null);
+    // The whole project.
+    world.modify("alice/dev", json!(["policy_quarantine+=fo* under examination, see below"]));
+    let json: Value = serde_json::from_str(&page(&world, PageForm::Json)).expect("JSON");
+    let status = json!({"status": "quarantined", "reason": "under examination, see below"});
+    assert_eq!((&json["project-status"], &json["files"]), (&status, &json!([])));
+    let html = page(&world, PageForm::Html);
+    assert!(html.contains("<meta name=\"pypi:project-status\" content=\"quarantined\">"), "{html}");
+}
+
+/// Settings of a policy, at random.
+fn settings() -> impl Strategy<Value = Value> {
+    let rules = || {
+        let rule = prop::sample::select(vec![
+            "foo",
+            "fo*",
+            "bar",
+            "*",
+            "foo<2",
+            "foo>=2,<3",
+            "*@sdist",
+            "foo@wheel",
+            "foo!=2.0",
+            "foo-1.0.tar.gz",
+        ]);
+        prop::collection::vec(rule, 0..3)
+    };
+    let days = prop::option::of(0_u32..5);
+    let cutoff = prop::option::of(prop::sample::select(vec!["2020-01-01", "2027-01-01"]));
+    let except = prop::collection::vec(prop::sample::select(vec!["foo", "b*"]), 0..2);
+    let allow = prop_oneof![3 => Just(Vec::new()), 1 => rules()];
+    (days, cutoff, except, allow, rules(), rules()).prop_map(
+        |(days, cutoff, except, allow, deny, quarantine)| {
+            json!({
+                "policy_cooldown_days": days, "policy_cutoff": cutoff, "policy_cooldown_except": except,
+                "policy_allow": allow, "policy_deny": deny, "policy_quarantine": quarantine,
+            })
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn pages_and_json_never_disagree(dev in settings(), base in settings(), days in 0_i64..6) {
+        let mut world = World::new();
+        world.create("alice/base", json!({})).create("alice/dev", json!({"bases": "alice/base"}));
+        for filename in ["foo-1.0.tar.gz", "foo-1.0-py3-none-any.whl", "foo-2.0.tar.gz", "bar-1.0.tar.gz"] {
+            world.upload("alice/base", filename, filename);
+        }
+        world.upload("alice/dev", "foo-3.0.tar.gz", "three").upload("alice/dev", "foo-1.0.tar.gz", "nearer");
+        world.modify("alice/base", base).modify("alice/dev", dev);
+        let at = now() + SignedDuration::from_hours(24 * days);
+        let viewer = View { snapshot: &world.snapshot, principal: &Principal::Anonymous, shows_all: true };
+        for stage in ["alice/base", "alice/dev"] {
+            let order = ResolutionOrder::of(&world.snapshot, stage).expect("a stage");
+            for project in [project_name("foo"), project_name("bar")] {
+                let render = |form| {
+                    let page = crate::render(&world.snapshot, stage, project.as_str(), form, Links::Depth(4), at);
+                    page.expect("a page")
+                };
+                let json: Value = serde_json::from_slice(&render(PageForm::Json).reply.body).expect("JSON");
+                let files = json["files"].as_array().expect("files");
+                let names: BTreeSet<String> =
+                    files.iter().map(|file| file["filename"].as_str().expect("a name").to_owned()).collect();
+                for form in [PageForm::Html, PageForm::Human] {
+                    let text = String::from_utf8(render(form).reply.body.to_vec()).expect("text");
+                    let is_linked = |name: &String| text.contains(&format!(">{name}</a>"));
+                    let linked = text.matches("<a href=").count();
+                    prop_assert_eq!(linked, names.len());
+                    prop_assert!(names.iter().all(is_linked), "{}", text);
+                }
+                let judge = Judge::of(&order, &project, at);
+                let view = order.project(project.as_str()).expect("a project");
+                let mut versions = view.versions();
+                if let Some(judge) = &judge {
+                    prop_assert_eq!(judge.hidden(&view).files(), render(PageForm::Json).hidden_files);
+                    versions.retain(|version| !judge.hides(version));
+                }
+                let config = devpi::project_config(
+                    &versions, &project, "http://h", &MetadataBytes::new(), viewer, judge.as_ref(),
+                );
+                let config = serde_json::to_value(config).expect("JSON");
+                let links = config.as_object().expect("versions").values().flat_map(|version| {
+                    let shadowed = version["+shadowing"].as_array().cloned().unwrap_or_default();
+                    let all = std::iter::once(version.clone()).chain(shadowed);
+                    all.flat_map(|it| it["+links"].as_array().cloned().unwrap_or_default()).collect::<Vec<_>>()
+                });
+                let linked: BTreeSet<String> = links
+                    .filter_map(|link| Some(link["href"].as_str()?.rsplit('/').next()?.to_owned()))
+                    .collect();
+                prop_assert!(linked.is_subset(&names), "{linked:?} {names:?}");
+                prop_assert!(names.is_subset(&linked), "{linked:?} {names:?}");
+                let shown: BTreeSet<&str> = config.as_object().expect("versions").keys().map(String::as_str).collect();
+                for version in json["versions"].as_array().expect("versions") {
+                    prop_assert!(shown.contains(version.as_str().expect("a version")));
+                }
+            }
+        }
+    }
+}
