@@ -13,6 +13,7 @@
 
 mod content;
 mod difference;
+mod item_change;
 mod media_type;
 mod merge;
 mod name;
@@ -30,6 +31,7 @@ mod write;
 
 pub use content::{Content, ContentType, ContentTypeError, Inspector, is_text};
 pub use difference::{Difference, DifferenceError, DifferenceLimits, Side, difference};
+pub use item_change::ArticleChange;
 pub use media_type::of_name;
 pub use merge::{Hunk, Merge, MergeSides, NotMergeable, merge};
 pub use name::{ArticleName, ArticleNameError};

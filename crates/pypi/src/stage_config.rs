@@ -280,6 +280,21 @@ impl StageConfig {
         list("policy_quarantine", texts(&policy.quarantine));
     }
 
+    /// The names of the settings in which two configurations differ.
+    pub(crate) fn differing(one: &StageConfig, other: &StageConfig) -> Vec<&'static str> {
+        let mut before: BTreeMap<&'static str, Value> = BTreeMap::new();
+        one.each(true, &mut |key, value| _ = before.insert(key, value));
+        let mut names = Vec::new();
+        other.each(true, &mut |key, value| {
+            if before.remove(key).as_ref() != Some(&value) {
+                names.push(key);
+            }
+        });
+        // What is left was set before and is not set now.
+        names.extend(before.into_keys());
+        names
+    }
+
     /// All settings as one object, in the form that [`StageConfig::from_stored`] parses.
     pub(crate) fn to_stored(&self) -> Value {
         let mut object = serde_json::Map::new();

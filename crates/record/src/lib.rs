@@ -8,12 +8,14 @@
 //! their [`Digest`], and a record lists the blobs that must live as long as it does. This crate does no I/O.
 
 mod batch;
+mod change;
 mod digest;
 mod form;
 mod key;
 mod serial;
 
 pub use batch::{Batch, Expected, Found, Mismatch, Write};
+pub use change::ChangeKind;
 pub use digest::{Digest, DigestError, Hasher};
 pub use form::{Trouble, TroubleReason, check_form, read_body, write_body};
 pub use key::{Key, KeyError};
