@@ -14,6 +14,7 @@
 
 mod answer;
 mod browse;
+mod difference;
 pub mod dump;
 mod error;
 mod field;
@@ -32,6 +33,7 @@ mod words;
 
 pub use answer::{Answer, Outcome};
 pub use browse::{Base, Details, Filter, Listed, Order, Part, Summary, Wanted};
+pub use difference::{Difference, Facts};
 pub use dump::{DumpError, DumpLimits};
 pub use error::QueryError;
 pub use field::By;

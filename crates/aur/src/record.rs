@@ -235,6 +235,14 @@ impl<'a> Record<'a> {
         HEAD_BYTES + self.sizes.len() + values as usize
     }
 
+    /// Whether both have the same values.
+    pub(crate) fn is_same(self, other: Record<'_>) -> bool {
+        let size = self.size_bytes() - HEAD_BYTES - self.sizes.len();
+        // Equal sizes mean that both have as many bytes of values.
+        (self.bits, self.sizes) == (other.bits, other.sizes)
+            && self.values[..size] == other.values[..size]
+    }
+
     /// The positions of the first `count` values.
     #[inline]
     fn places(self, count: usize) -> Places {
@@ -573,7 +581,7 @@ impl Pen<'_> {
 }
 
 /// The key of the first of these members, each with a comma before it, and how many bytes the member takes.
-fn first_member(members: &[u8]) -> Option<(String, usize)> {
+pub(crate) fn first_member(members: &[u8]) -> Option<(String, usize)> {
     let rest = members.get(1..)?;
     let mut keys = serde_json::Deserializer::from_slice(rest).into_iter::<String>();
     let key = keys.next()?.ok()?;

@@ -1,0 +1,274 @@
+//! What differs between two states of the catalogue, package by package.
+//!
+//! two snapshots -> [`Snapshot::differences`]; a snapshot, and the [`Facts`] that were kept of an earlier one ->
+//! [`Snapshot::difference_from`]. Facts have a digest for each field, so that a later process knows which of them changed
+//! although it has no earlier snapshot. Popularity is no difference: it decays every day for all packages.
+
+use postings::DocId;
+use twox_hash::XxHash3_64;
+
+use crate::field::Field;
+use crate::record::{Record, first_member};
+use crate::snapshot::{SMALL, Snapshot};
+
+/// What is to be known of a package to tell later what has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Who maintains it; nobody, if it is an orphan.
+    pub maintainer: Option<String>,
+    /// A digest for each field that is compared, in their order: 0 for a field without a value.
+    pub digests: Vec<u32>,
+}
+
+/// A package that is in one of two states, or not the same in both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The package as it was; None if it was not there.
+    pub before: Option<Facts>,
+    /// The package as it is; None if it is not there.
+    pub after: Option<Facts>,
+    /// The names of the fields that are different, if it is in both.
+    pub fields: Vec<String>,
+}
+
+/// Whether a difference in this field is one.
+const fn is_compared(field: Field) -> bool {
+    // The path says nothing that the package base does not.
+    !matches!(field, Field::Popularity | Field::UrlPath)
+}
+
+fn compared() -> impl Iterator<Item = Field> {
+    Field::ALL.into_iter().filter(|field| is_compared(*field))
+}
+
+/// The value of a field; the package base is stored only where it is not the package's own name.
+fn value<'a>(record: Record<'a>, field: Field) -> &'a [u8] {
+    match field {
+        Field::PackageBase => record.package_base(),
+        field => record.value(field).unwrap_or_default(),
+    }
+}
+
+fn text(json: &[u8]) -> Option<String> {
+    serde_json::from_slice(json).ok()
+}
+
+fn digest(value: &[u8]) -> u32 {
+    match value {
+        [] => 0,
+        value => (XxHash3_64::oneshot(value) as u32).max(1),
+    }
+}
+
+fn facts(record: Record<'_>) -> Facts {
+    Facts {
+        name: text(record.name()).unwrap_or_default(),
+        version: text(value(record, Field::Version)).unwrap_or_default(),
+        maintainer: text(value(record, Field::Maintainer)),
+        digests: compared().map(|field| digest(value(record, field))).collect(),
+    }
+}
+
+/// The name of a field; of what is not known, each member's own.
+fn add_names(field: Field, before: &[u8], after: &[u8], names: &mut Vec<String>) {
+    if field != Field::Others {
+        return names.push(field.name().to_owned());
+    }
+    let members = |others: &[u8]| {
+        let mut members = Vec::new();
+        let mut rest = others;
+        while let Some((key, bytes)) = first_member(rest) {
+            members.push((key, rest[..bytes].to_vec()));
+            rest = &rest[bytes..];
+        }
+        members
+    };
+    let (before, after) = (members(before), members(after));
+    let differs =
+        |member: &&(String, Vec<u8>), others: &[(String, Vec<u8>)]| !others.contains(member);
+    let changed = after.iter().filter(|member| differs(member, &before));
+    names.extend(changed.map(|(key, _)| key.clone()));
+    let is_gone = |(key, _): &&(String, Vec<u8>)| !after.iter().any(|(other, _)| other == key);
+    names.extend(before.iter().filter(is_gone).map(|(key, _)| key.clone()));
+}
+
+impl Snapshot {
+    /// The facts of every package, by name.
+    pub fn all_facts(&self) -> impl Iterator<Item = Facts> + '_ {
+        self.docs().map(|doc| facts(self.record(doc)))
+    }
+
+    /// The facts of the package with this name, in any case of letters.
+    pub fn facts_of(&self, name: &str) -> Option<Facts> {
+        Some(facts(self.record(self.find(name)?)))
+    }
+
+    /// Whether `other` has this package as it is here, by a look at the segments alone.
+    fn is_shared(&self, doc: DocId, other: &Snapshot) -> bool {
+        doc.0 < SMALL
+            && std::ptr::eq(self.large(), other.large())
+            && other.overlay().is_none_or(|overlay| !overlay.gone.has(doc))
+    }
+
+    /// What is different here from `before`: first what is there now, by name, then what is gone, by name.
+    pub fn differences(&self, before: &Snapshot) -> Vec<Difference> {
+        let mut found = Vec::new();
+        for doc in self.docs().filter(|doc| !self.is_shared(*doc, before)) {
+            let new = self.record(doc);
+            let name = text(new.name()).unwrap_or_default();
+            let Some(old) = before.find(&name).map(|doc| before.record(doc)) else {
+                found.push(Difference {
+                    before: None,
+                    after: Some(facts(new)),
+                    fields: Vec::new(),
+                });
+                continue;
+            };
+            if old.is_same(new) {
+                continue;
+            }
+            let mut fields = Vec::new();
+            for field in compared() {
+                let (before, after) = (value(old, field), value(new, field));
+                if before != after {
+                    add_names(field, before, after, &mut fields);
+                }
+            }
+            if !fields.is_empty() {
+                found.push(Difference {
+                    before: Some(facts(old)),
+                    after: Some(facts(new)),
+                    fields,
+                });
+            }
+        }
+        for doc in before.docs().filter(|doc| !before.is_shared(*doc, self)) {
+            let old = before.record(doc);
+            if self.find(&text(old.name()).unwrap_or_default()).is_none() {
+                found.push(Difference {
+                    before: Some(facts(old)),
+                    after: None,
+                    fields: Vec::new(),
+                });
+            }
+        }
+        found
+    }
+
+    /// What is different here from a package of which `before` was kept; None if nothing is.
+    pub fn difference_from(&self, before: Facts) -> Option<Difference> {
+        let Some(doc) = self.find(&before.name) else {
+            return Some(Difference { before: Some(before), after: None, fields: Vec::new() });
+        };
+        let record = self.record(doc);
+        let after = facts(record);
+        if after.digests == before.digests {
+            return None;
+        }
+        let mut fields = Vec::new();
+        for (at, field) in compared().enumerate() {
+            if before.digests.get(at) != after.digests.get(at) {
+                let value = value(record, field);
+                // What was there before of what is not known, nobody knows.
+                add_names(field, b"", value, &mut fields);
+                if field == Field::Others && value.is_empty() {
+                    fields.push("Others".to_owned());
+                }
+            }
+        }
+        Some(Difference { before: Some(before), after: Some(after), fields })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dump::{self, DumpLimits};
+
+    fn dump_of(packages: &[(&str, &str)]) -> String {
+        let record = |(name, more): &(&str, &str)| {
+            format!(
+                "{{\"ID\":1,\"Name\":\"{name}\",\"PackageBaseID\":1,\"PackageBase\":\"{name}\",\"Version\":\"1-1\",\
+                 \"NumVotes\":0,\"FirstSubmitted\":1,\"LastModified\":1{more}}}"
+            )
+        };
+        let records: Vec<String> = packages.iter().map(record).collect();
+        format!("[{}]", records.join(","))
+    }
+
+    fn snapshot(packages: &[(&str, &str)]) -> Snapshot {
+        dump::read(dump_of(packages).as_bytes(), &DumpLimits::default()).expect("a dump")
+    }
+
+    /// Name, `+` for a new one and `-` for one that is gone, fields.
+    fn brief(difference: &Difference) -> String {
+        let facts = difference.after.as_ref().or(difference.before.as_ref()).expect("one of them");
+        let sign = match (&difference.before, &difference.after) {
+            (None, _) => "+",
+            (_, None) => "-",
+            _ => "",
+        };
+        format!("{sign}{} {}", facts.name, difference.fields.join(",")).trim_end().to_owned()
+    }
+
+    /// All ways to compare find the same: with a snapshot of its own, one that shares a segment, and kept facts.
+    #[track_caller]
+    fn check(before: &[(&str, &str)], after: &[(&str, &str)], expected: &[&str]) {
+        let dump = dump_of(after);
+        let (before, after) = (snapshot(before), snapshot(after));
+        let limits = DumpLimits::default();
+        let over = dump::read_after(&before, dump.as_bytes(), &limits, []);
+        let over = over.expect("a dump").expect("little differs");
+        assert!(std::ptr::eq(over.large(), before.large()));
+        let found: Vec<String> = over.differences(&before).iter().map(brief).collect();
+        assert_eq!(found, expected, "over the same segment");
+        let found: Vec<String> = after.differences(&before).iter().map(brief).collect();
+        assert_eq!(found, expected);
+        let kept = before.all_facts().filter_map(|facts| after.difference_from(facts));
+        let mut found: Vec<String> = kept.map(|difference| brief(&difference)).collect();
+        let new = after.all_facts().filter(|facts| before.facts_of(&facts.name).is_none());
+        found.extend(new.map(|facts| format!("+{}", facts.name)));
+        found.sort();
+        let mut expected = expected.to_vec();
+        expected.sort();
+        assert_eq!(found, expected, "from facts");
+    }
+
+    const PLAIN: (&str, &str) = ("b", ",\"Popularity\":1.5");
+
+    #[test]
+    fn packages_come_and_go() {
+        check(&[PLAIN], &[PLAIN], &[]);
+        check(
+            &[PLAIN, ("c", ",\"Popularity\":0")],
+            &[("a", ",\"Popularity\":0"), PLAIN],
+            &["+a", "-c"],
+        );
+    }
+
+    #[test]
+    fn changed_fields_are_named() {
+        let with = |more: &'static str| [("b", more)];
+        check(&[PLAIN], &with(",\"Popularity\":1.25"), &[]);
+        let adopted = ",\"Popularity\":1.5,\"Maintainer\":\"anna\"";
+        check(&[PLAIN], &with(adopted), &["b Maintainer"]);
+        check(&with(adopted), &[PLAIN], &["b Maintainer"]);
+        let newer = ",\"Popularity\":1,\"Depends\":[\"x\"],\"Keywords\":[\"y\"],\"OutOfDate\":5";
+        check(&[PLAIN], &with(newer), &["b Depends,Keywords,OutOfDate"]);
+        let flagged = ",\"Popularity\":1.5,\"FlaggedMalicious\":true";
+        check(&[PLAIN], &with(flagged), &["b FlaggedMalicious"]);
+    }
+
+    #[test]
+    fn facts_say_who_maintains_it() {
+        let found = snapshot(&[("a", ",\"Popularity\":0,\"Maintainer\":\"\\u00e9\"")]);
+        let facts: Vec<Facts> = found.all_facts().collect();
+        assert_eq!((facts[0].name.as_str(), facts[0].version.as_str()), ("a", "1-1"));
+        assert_eq!(facts[0].maintainer.as_deref(), Some("é"));
+        assert_eq!(facts[0].digests.len(), Field::ALL.len() - 2);
+    }
+}
