@@ -64,9 +64,10 @@ pub enum NameError {
 ///
 /// The list has what is served today and the few words that pages for people take; a word is not reserved
 /// for being important, since whoever comes from devpi brings names.
-const RESERVED: [&str; 32] = [
+const RESERVED: [&str; 35] = [
     // the AUR's
     "api",
+    "aur",
     "rpc",
     "rpc.php",
     "account",
@@ -81,6 +82,8 @@ const RESERVED: [&str; 32] = [
     "articles",
     // the server's own
     "_",
+    "changes",
+    "changes.atom",
     ".well-known",
     "admin",
     "assets",

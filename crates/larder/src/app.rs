@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::action::Catalogue;
 use crate::action::cpu_pool::CpuPool;
 use crate::bodies::Bodies;
+use crate::changes::Changes;
 use crate::config::Config;
 use crate::contents::Contents;
 use crate::free_space::FreeSpace;
@@ -115,6 +116,8 @@ pub struct App {
     pub actions: Catalogue,
     /// When the server was started.
     pub started_at: Instant,
+    /// What changed on each surface, and who follows it.
+    pub(crate) changes: Changes,
     /// Everything that is counted.
     pub metrics: Metrics,
     /// Requests per client.
@@ -206,6 +209,7 @@ impl App {
             ),
             free_space: Arc::new(FreeSpace::new(&config)),
             actions: Catalogue::new(&config),
+            changes: Changes::new(&config, metrics.subscribers.clone()),
             started_at: Instant::now(),
             metrics,
             rate_limiter: RateLimiter::new(
@@ -291,5 +295,6 @@ impl App {
     /// From now on the server is not ready.
     pub fn begin_shutdown(&self) {
         self.is_stopping.store(true, Relaxed);
+        self.changes.closing.cancel();
     }
 }

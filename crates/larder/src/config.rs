@@ -143,6 +143,8 @@ section! {
         actions: Actions;
         /// The Python index.
         python: Python;
+        /// The feed of changes.
+        changes: Changes;
         /// Who someone is.
         users: Users;
         /// The store.
@@ -313,6 +315,20 @@ section! {
 }
 
 section! {
+    /// The feed of changes: /changes, for programs that follow what happens on a surface.
+    pub struct Changes = "changes" {
+        /// Changes of each surface that can be asked for; a client that knows only older ones starts over.
+        history_max: usize = "history_max", Kind::whole(1, 10_000_000, "changes"), default "20000";
+        /// Clients that follow a feed at once, each on a connection that stays open; further ones get 503.
+        subscribers_max: usize = "subscribers_max", Kind::whole(0, 1_000_000, "clients"), default "10000";
+        /// Of these, how many may come from one client address; further ones get 429.
+        subscribers_per_client_max: usize = "subscribers_per_client_max", Kind::whole(0, 1_000_000, "connections"), default "64";
+        /// How often a feed that has nothing to tell sends a comment, so that proxies keep the connection open.
+        keep_alive: Duration = "keep_alive_seconds", Kind::seconds(1, 3_600), default "20";
+    }
+}
+
+section! {
     /// Who someone is: passwords, logins and registration, for every surface.
     pub struct Users = "users" {
         /// How long the server remembers a verified password, so that it need not hash it for each request; it forgets a
@@ -380,6 +396,7 @@ const TABLES: &[Table] = &[
     Article::TABLE,
     Actions::TABLE,
     Python::TABLE,
+    Changes::TABLE,
     Users::TABLE,
     Store::TABLE,
     Admin::TABLE,

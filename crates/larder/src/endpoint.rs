@@ -144,6 +144,9 @@ endpoints! {
         DeleteArticle = Article "delete": DELETE ["/article/{article}", "/article/{article}/{version}"];
         ReadHistory = Article "history": GET OPTIONS ["/article/{article}/history"];
         CompareVersions = Article "difference": GET OPTIONS ["/article/{article}/diff"];
+        // What changed, on every surface.
+        ListChanges = House "changes": GET ["/changes"];
+        ShowChangesAsAtom = House "changes": GET ["/changes.atom"];
         // Packages of the AUR. What is below `/rpc` and `/api` is read by `aur::Path`.
         AnswerQuestion = Aur "rpc":
             GET POST OPTIONS [
@@ -162,6 +165,7 @@ endpoints! {
                 "/packages-meta-ext-v1.json.gz.sha256", "/packages-meta-v1.json.gz.sha256", "/packages.gz.sha256",
                 "/pkgbase.gz.sha256", "/users.gz.sha256"
             ];
+        ShowPackageHistory = Aur "history": GET ["/aur/history/{package}"];
         ShowOldAurDocs = Aur "page":
             GET ["/rpc/swagger", "/rpc/swagger/", "/api/swagger", "/api/swagger/", "/rpc/olddoc.html"];
         ShowOldOpenapi = Aur "page": GET ["/rpc/openapi.json", "/api/openapi.json"];

@@ -9,6 +9,7 @@ pub(crate) mod article;
 mod aur;
 mod auth;
 mod body;
+mod changes;
 pub mod dumps;
 mod error;
 mod health;
@@ -251,6 +252,9 @@ async fn answer(
         Endpoint::RevokeToken => Box::pin(tokens::revoke_token(app, head)).await?,
         Endpoint::ListActions => Box::pin(actions::list_actions(app, head)).await,
         Endpoint::RunActions => Box::pin(actions::run_actions(app, head, body)).await?,
+        Endpoint::ListChanges => Box::pin(changes::list_changes(app, head)).await?,
+        Endpoint::ShowChangesAsAtom => Box::pin(changes::show_changes_as_atom(app, head)).await?,
+        Endpoint::ShowPackageHistory => Box::pin(changes::show_package_history(app, head)).await?,
         Endpoint::ListArticles => Box::pin(article::list_articles(app, head)).await?,
         Endpoint::MissArticleName => return Err(article::lacks_name(path)),
         Endpoint::AnswerQuestion => Box::pin(aur::answer_question(app, head, body)).await?,
@@ -291,6 +295,9 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
     let below = || match path.strip_prefix('/')?.split_once('/')? {
         (_, "") => None,
         ("rpc" | "api", _) => named("/rpc"),
+        ("aur", rest) if rest.starts_with("history/") => {
+            named("/aur/history/{package}").filter(|_| rest.matches('/').count() == 1)
+        }
         ("article", _) => named("/article/{article}"),
         ("packages", name) if !name.contains('/') => named("/packages/{package}"),
         ("pkgbase", name) if !name.contains('/') => named("/pkgbase/{base}"),

@@ -6,6 +6,7 @@ pub mod accounts;
 pub mod action;
 pub mod app;
 pub mod bodies;
+mod changes;
 pub mod cli;
 pub mod config;
 pub mod contents;
@@ -115,6 +116,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let config = &app.config;
     if config.aur.enabled {
         tasks.spawn(tasks::aur_refresh::run(app.clone(), kept, source, requests, shutdown.clone()));
+        tasks.spawn(tasks::aur_history::run(app.clone(), shutdown.clone()));
     }
     let mut followers = JoinSet::new();
     let followers_stop = CancellationToken::new();

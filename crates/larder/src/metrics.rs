@@ -17,7 +17,7 @@ use prometheus::{
 
 use crate::action::cpu_pool;
 use crate::endpoint::{Endpoint, Surface};
-use crate::{mirrors, passwords, stored};
+use crate::{changes, mirrors, passwords, stored};
 
 pub use self::times::{SAMPLED_OF, Stopwatch};
 
@@ -216,6 +216,8 @@ metrics! {
         login_failures: IntCounterVec = "larder_login_failures_total" ["reason"];
         /// Passwords, as they are checked.
         pub passwords: passwords::Counters => passwords(make, &login_failures);
+        /// Who follows a feed of changes.
+        pub subscribers: changes::Counters => subscribers(make);
         /// Actions by name and outcome: ok, refused, unavailable, failed.
         actions: IntCounterVec = "larder_actions_total" ["action", "outcome"];
         /// Computations, as their threads count them.
@@ -287,6 +289,22 @@ impl ResponseSizes {
             maintainer_search: sizes.with_label_values(&["msearch"]),
             error: sizes.with_label_values(&["error"]),
         }
+    }
+}
+
+fn subscribers(make: &Maker) -> changes::Counters {
+    changes::Counters {
+        open: make.metric("larder_changes_subscribers", "Clients that follow a feed of changes now.", &[]),
+        refused: make.metric(
+            "larder_changes_subscribers_refused_total",
+            "Clients that were not let follow a feed of changes because there were too many, in all or of one address.",
+            &[],
+        ),
+        events: make.metric(
+            "larder_changes_events_total",
+            "Events sent to clients that follow a feed of changes.",
+            &[],
+        ),
     }
 }
 

@@ -81,7 +81,7 @@ fn text_of(headers: &HeaderMap, name: http::HeaderName) -> Option<std::borrow::C
 }
 
 /// The parameters of a query, each at most once, and none but these.
-fn parameters<const COUNT: usize>(
+pub(super) fn parameters<const COUNT: usize>(
     query: Option<&str>,
     names: [&'static str; COUNT],
 ) -> Result<[Option<String>; COUNT], HttpError> {
@@ -105,7 +105,7 @@ fn parameters<const COUNT: usize>(
 }
 
 /// A parameter as a number or whatever else is read from text.
-fn parsed<T: std::str::FromStr>(
+pub(super) fn parsed<T: std::str::FromStr>(
     name: &str,
     value: Option<String>,
     expected: &str,

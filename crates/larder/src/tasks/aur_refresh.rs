@@ -246,6 +246,7 @@ impl Refresh {
             snapshot,
         });
         self.app.aur.publish(published.clone());
+        self.app.changes.aur.send_replace(Some(published.clone()));
         self.merge(&published);
         let metrics = &self.app.metrics;
         let (packages, bases) =
@@ -315,7 +316,8 @@ impl Refresh {
         {
             *unkept = published.clone();
         }
-        self.app.aur.publish(published);
+        self.app.aur.publish(published.clone());
+        self.app.changes.aur.send_replace(Some(published));
         tracing::debug!("merged the AUR's snapshot");
     }
 

@@ -13,6 +13,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::changes::of_store::Following;
 use crate::stored::{self, Stored};
 use crate::tasks::highest_serial;
 
@@ -29,6 +30,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     if app.config.python.devpi_defaults {
         first.index = pypi::Snapshot::with_strangers_adding_test_results();
     }
+    let first = Following::new(first, app.config.changes.history_max);
     let mut follower = Follower::new(app.store.records.clone(), first);
     let mut is_first = true;
     let mut retry = RETRY.0;
@@ -36,12 +38,12 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let mut is_rewound = false;
     loop {
         let started_at = Instant::now();
-        let before = follower.state().serial;
+        let before = follower.state().stored.serial;
         let Some(look) = shutdown.run_until_cancelled(follower.catch_up()).await else { return };
         match look {
             Ok(news) => {
                 stored::log(&news.troubles);
-                let serial = follower.state().serial;
+                let serial = follower.state().stored.serial;
                 retry = RETRY.0;
                 is_rewound = false;
                 app.metrics.store_is_rewound.set(0);
@@ -55,12 +57,13 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 }
                 if is_first || serial > before {
                     app.metrics.store_serial.set(i64::try_from(serial.0).unwrap_or(i64::MAX));
-                    live_store.publish(follower.state().clone());
+                    live_store.publish(follower.state().stored.clone());
+                    follower.state_mut().tell(&app.changes);
                 }
                 live_store.looked(started_at);
                 is_first = false;
-                if follower.state().articles.wants_index() && indexing.is_none() {
-                    let articles = follower.state().articles.clone();
+                if follower.state().stored.articles.wants_index() && indexing.is_none() {
+                    let articles = follower.state().stored.articles.clone();
                     indexing = Some(tokio::task::spawn_blocking(move || articles.build_index()));
                 }
                 tokio::select! {
@@ -75,7 +78,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                         indexing = None;
                         match index {
                             Ok(index) => {
-                                let current = follower.state_mut();
+                                let current = &mut follower.state_mut().stored;
                                 current.articles = current.articles.with_index(index);
                                 live_store.publish(current.clone());
                             }

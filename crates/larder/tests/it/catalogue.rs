@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
 /// One record as the dump has it; `extra` adds or replaces fields.
-fn record(id: u32, name: &str, base: &str, extra: Value) -> Value {
+pub(crate) fn record(id: u32, name: &str, base: &str, extra: Value) -> Value {
     let mut record = json!({
         "ID": id, "Name": name, "PackageBaseID": 1000 + id, "PackageBase": base, "Version": "1.0-1",
         "Description": format!("the package {name}"), "URL": "https://example.org/", "NumVotes": 3,
@@ -24,7 +24,7 @@ fn record(id: u32, name: &str, base: &str, extra: Value) -> Value {
     record
 }
 
-fn dump(records: impl IntoIterator<Item = Value>) -> Vec<u8> {
+pub(crate) fn dump(records: impl IntoIterator<Item = Value>) -> Vec<u8> {
     let lines: Vec<String> = records.into_iter().map(|record| record.to_string()).collect();
     format!("[\n{}\n]", lines.join(",\n")).into_bytes()
 }

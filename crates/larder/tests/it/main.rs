@@ -9,6 +9,7 @@ mod admin;
 mod article;
 mod attacks;
 mod catalogue;
+mod changes;
 mod client;
 mod commands;
 mod database;

@@ -1,0 +1,384 @@
+//! What changed on each surface: a bounded history in memory, encoded once for all who follow it.
+//!
+//! the store's tail, or a refresh of the AUR -> [`Draft`] -> [`Feed::push`] -> [`Entry`], encoded -> `http/changes.rs`
+//! gives each client the entries that it may read. Whoever follows a feed has a position in it and no queue: a client
+//! that is slow costs nothing, and starts over once its position has left the history. No write waits for a client.
+
+pub(crate) mod aur_history;
+mod entry;
+pub(crate) mod of_store;
+mod subscribers;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use record::Serial;
+use store::Records;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use entry::{Draft, Entry, Subject};
+pub(crate) use subscribers::{Counters, Refused, Subscribers, Subscription};
+
+use crate::app::AurPublished;
+use crate::config::Config;
+
+/// A surface whose changes can be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Followed {
+    /// The AUR's packages.
+    Aur,
+    /// The Python index.
+    Python,
+    /// Articles.
+    Articles,
+}
+
+impl Followed {
+    pub(crate) const ALL: [Followed; 3] = [Followed::Aur, Followed::Python, Followed::Articles];
+
+    /// The value of `surface` in a request.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Followed::Aur => "aur",
+            Followed::Python => "python",
+            Followed::Articles => "articles",
+        }
+    }
+}
+
+/// The feeds of all surfaces, and who follows them.
+pub(crate) struct Changes {
+    feeds: [Feed; Followed::ALL.len()],
+    /// Counts the commits that concern users, tokens or groups.
+    pub(crate) accounts: watch::Sender<u64>,
+    /// Who follows a feed now.
+    pub(crate) subscribers: Arc<Subscribers>,
+    /// The AUR's snapshot as it was published last, for the history.
+    pub(crate) aur: watch::Sender<Option<Arc<AurPublished>>>,
+    /// What is known of the AUR's packages, once it is open.
+    pub(crate) aur_records: OnceLock<Records>,
+    /// Ends every subscription.
+    pub(crate) closing: CancellationToken,
+}
+
+impl Changes {
+    pub(crate) fn new(config: &Config, counters: Counters) -> Changes {
+        let settings = &config.changes;
+        Changes {
+            feeds: Followed::ALL.map(|surface| Feed::new(surface, settings.history_max)),
+            accounts: watch::Sender::new(0),
+            subscribers: Subscribers::new(
+                settings.subscribers_max,
+                settings.subscribers_per_client_max,
+                counters,
+            ),
+            aur: watch::Sender::new(None),
+            aur_records: OnceLock::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn feed(&self, surface: Followed) -> &Feed {
+        &self.feeds[surface as usize]
+    }
+}
+
+/// A position in a feed: everything up to and including this serial is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) serial: Serial,
+    /// The first digits of what the history is called whose serial it is; unknown if a client gave the number alone.
+    pub(crate) history: Option<Box<str>>,
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Position, ()> {
+        let (serial, history) = match text.split_once('.') {
+            Some((serial, history)) if !history.is_empty() => (serial, Some(history.into())),
+            Some(_) => return Err(()),
+            None => (text, None),
+        };
+        let serial = serial.parse().map_err(|_| ())?;
+        Ok(Position { serial: Serial(serial), history })
+    }
+}
+
+/// What a client has to be told whose position is not in the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// The feed has nothing yet.
+    NotLoaded,
+    /// The position is older than the history.
+    TooOld,
+    /// The position is of another history.
+    OfAnother,
+    /// The position is ahead of the feed.
+    Ahead,
+}
+
+/// Some entries of a feed.
+pub(crate) struct Slice {
+    pub(crate) entries: Vec<Arc<Entry>>,
+    /// Everything up to here is in `entries`.
+    pub(crate) up_to: Serial,
+    /// Whether there is more after that.
+    pub(crate) has_more: bool,
+}
+
+/// The history of one surface.
+pub(crate) struct Feed {
+    surface: Followed,
+    entries_max: usize,
+    ring: Mutex<Ring>,
+    /// The last serial that the feed knows.
+    head: watch::Sender<Serial>,
+    /// The last serial with a change of this surface: nobody is woken for the others.
+    news: watch::Sender<Serial>,
+}
+
+struct Ring {
+    /// What the history is called; empty until the feed is loaded.
+    history: Box<str>,
+    /// By ascending serial; those of one serial come and go together.
+    entries: VecDeque<Arc<Entry>>,
+    /// Every change after this serial is in `entries`.
+    oldest: Serial,
+    head: Serial,
+}
+
+impl Feed {
+    fn new(surface: Followed, entries_max: usize) -> Feed {
+        let ring = Ring {
+            history: Box::default(),
+            entries: VecDeque::new(),
+            oldest: Serial::ZERO,
+            head: Serial::ZERO,
+        };
+        Feed {
+            surface,
+            entries_max,
+            ring: Mutex::new(ring),
+            head: watch::Sender::new(Serial::ZERO),
+            news: watch::Sender::new(Serial::ZERO),
+        }
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins the feed: `history` is what its serials are called, and `drafts` are all changes after `oldest`.
+    pub(crate) fn load(&self, history: &str, oldest: Serial, head: Serial, drafts: Vec<Draft>) {
+        let mut ring = self.ring();
+        ring.history = history.chars().take(HISTORY_CHARACTERS).collect();
+        ring.entries.clear();
+        ring.oldest = oldest;
+        drop(ring);
+        self.push(head, drafts);
+    }
+
+    /// Adds the changes of the serials up to `head`, by ascending serial. Nobody is waited for.
+    pub(crate) fn push(&self, head: Serial, drafts: Vec<Draft>) {
+        let mut ring = self.ring();
+        if ring.history.is_empty() {
+            return;
+        }
+        let mut earlier = ring.head;
+        for (at, draft) in drafts.iter().enumerate() {
+            let is_last = drafts.get(at + 1).is_none_or(|next| next.serial != draft.serial);
+            // Whoever is cut off within a commit asks for all of it again.
+            let known = if is_last { draft.serial } else { earlier };
+            let entry = Entry::encode(self.surface, draft, &position(known, &ring.history));
+            ring.entries.push_back(Arc::new(entry));
+            if is_last {
+                earlier = draft.serial;
+            }
+        }
+        while ring.entries.len() > self.entries_max {
+            let Some(first) = ring.entries.front().map(|entry| entry.serial) else { break };
+            let end = ring.entries.partition_point(|entry| entry.serial <= first);
+            ring.entries.drain(..end);
+            ring.oldest = first;
+        }
+        ring.head = head;
+        drop(ring);
+        self.head.send_replace(head);
+        if !drafts.is_empty() {
+            self.news.send_replace(head);
+        }
+    }
+
+    /// Where a client is that wants to know only of what comes.
+    pub(crate) fn now(&self) -> Result<Serial, Lost> {
+        let ring = self.ring();
+        if ring.history.is_empty() { Err(Lost::NotLoaded) } else { Ok(ring.head) }
+    }
+
+    /// The serial of a position.
+    pub(crate) fn find(&self, position: &Position) -> Result<Serial, Lost> {
+        let ring = self.ring();
+        if ring.history.is_empty() {
+            return Err(Lost::NotLoaded);
+        }
+        if position.history.as_ref().is_some_and(|history| *history != ring.history) {
+            return Err(Lost::OfAnother);
+        }
+        match position.serial {
+            serial if serial < ring.oldest => Err(Lost::TooOld),
+            serial if serial > ring.head => Err(Lost::Ahead),
+            serial => Ok(serial),
+        }
+    }
+
+    /// At least `count` entries after `serial`, if there are so many, in whole commits.
+    pub(crate) fn after(&self, serial: Serial, count: usize) -> Result<Slice, Lost> {
+        let ring = self.ring();
+        if serial < ring.oldest {
+            return Err(Lost::TooOld);
+        }
+        let start = ring.entries.partition_point(|entry| entry.serial <= serial);
+        let mut end = (start + count).min(ring.entries.len());
+        if let Some(last) = end.checked_sub(1).and_then(|last| ring.entries.get(last)) {
+            end = end.max(ring.entries.partition_point(|entry| entry.serial <= last.serial));
+        }
+        let end = end.max(start);
+        let entries: Vec<Arc<Entry>> = ring.entries.range(start..end).cloned().collect();
+        let has_more = end < ring.entries.len();
+        let last = entries.last().map(|entry| entry.serial);
+        let up_to = if has_more { last.unwrap_or(serial) } else { ring.head.max(serial) };
+        Ok(Slice { entries, up_to, has_more })
+    }
+
+    /// The latest entries, the newest first.
+    pub(crate) fn latest(&self) -> impl Iterator<Item = Arc<Entry>> {
+        let entries: Vec<Arc<Entry>> = self.ring().entries.iter().rev().cloned().collect();
+        entries.into_iter()
+    }
+
+    /// The serial that a client may ask from at least, as a position.
+    pub(crate) fn oldest(&self) -> (Serial, String) {
+        let ring = self.ring();
+        (ring.oldest, position(ring.oldest, &ring.history))
+    }
+
+    /// A serial of this feed as a position.
+    pub(crate) fn position(&self, serial: Serial) -> String {
+        position(serial, &self.ring().history)
+    }
+
+    /// Waits until the feed has begun.
+    pub(crate) async fn loaded(&self) {
+        let mut heads = self.head.subscribe();
+        while self.now().is_err() && heads.changed().await.is_ok() {}
+    }
+
+    /// Waits until the feed knows this serial.
+    pub(crate) async fn reached(&self, serial: Serial) {
+        // The sender is in `self`, so that it is not gone.
+        let _ = self.head.subscribe().wait_for(|head| *head >= serial).await;
+    }
+
+    /// Is told of each new change.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Serial> {
+        self.news.subscribe()
+    }
+}
+
+/// How much of what a history is called is in a position: enough to tell it from any other.
+const HISTORY_CHARACTERS: usize = 8;
+
+fn position(serial: Serial, history: &str) -> String {
+    format!("{serial}.{history}")
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Feed").field("surface", &self.surface).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::ChangeKind;
+
+    use super::*;
+
+    fn draft(serial: u64) -> Draft {
+        Draft::new(
+            Serial(serial),
+            ChangeKind::Added,
+            "package",
+            format!("p{serial}"),
+            Subject::Open,
+        )
+    }
+
+    fn feed(entries_max: usize) -> Feed {
+        let feed = Feed::new(Followed::Aur, entries_max);
+        feed.load("0123456789abcdef", Serial(10), Serial(10), Vec::new());
+        feed
+    }
+
+    /// The serials after this one, up to where, and whether there is more.
+    #[track_caller]
+    fn check(
+        feed: &Feed,
+        (serial, count): (u64, usize),
+        expected: Result<(&[u64], u64, bool), Lost>,
+    ) {
+        let found = feed.after(Serial(serial), count).map(|slice| {
+            let serials: Vec<u64> = slice.entries.iter().map(|entry| entry.serial.0).collect();
+            (serials, slice.up_to.0, slice.has_more)
+        });
+        let expected =
+            expected.map(|(serials, up_to, has_more)| (serials.to_vec(), up_to, has_more));
+        assert_eq!(found, expected, "after {serial}");
+    }
+
+    #[test]
+    fn a_commit_is_never_split() {
+        let feed = feed(9);
+        feed.push(Serial(15), [11, 12, 12, 12, 14].map(draft).to_vec());
+        check(&feed, (10, 1), Ok((&[11], 11, true)));
+        check(&feed, (10, 2), Ok((&[11, 12, 12, 12], 12, true)));
+        check(&feed, (11, 1), Ok((&[12, 12, 12], 12, true)));
+        check(&feed, (12, 1), Ok((&[14], 15, false)));
+        check(&feed, (14, 9), Ok((&[], 15, false)));
+        let ids: Vec<String> = feed.latest().map(|entry| entry.id().to_owned()).collect();
+        let expected = ["14.01234567", "12.01234567", "11.01234567", "11.01234567", "11.01234567"];
+        assert_eq!(ids, expected);
+    }
+
+    #[test]
+    fn the_oldest_commits_leave_the_history_whole() {
+        let feed = feed(3);
+        feed.push(Serial(13), [11, 11, 12, 13].map(draft).to_vec());
+        check(&feed, (10, 9), Err(Lost::TooOld));
+        check(&feed, (11, 9), Ok((&[12, 13], 13, false)));
+        // A commit that is larger than the history leaves nothing.
+        feed.push(Serial(14), [14, 14, 14, 14].map(draft).to_vec());
+        check(&feed, (13, 9), Err(Lost::TooOld));
+        check(&feed, (14, 9), Ok((&[], 14, false)));
+    }
+
+    #[test]
+    fn positions_are_checked() {
+        let feed = feed(3);
+        feed.push(Serial(12), [12].map(draft).to_vec());
+        let find = |text: &str| feed.find(&text.parse().expect("a position"));
+        assert_eq!(find("11"), Ok(Serial(11)));
+        assert_eq!(find("11.01234567"), Ok(Serial(11)));
+        assert_eq!(find("11.76543210"), Err(Lost::OfAnother));
+        assert_eq!(find("9"), Err(Lost::TooOld));
+        assert_eq!(find("13"), Err(Lost::Ahead));
+        for bad in ["", "x", "1.", "-1", "1 "] {
+            assert_eq!(bad.parse::<Position>(), Err(()), "{bad}");
+        }
+        assert_eq!(Feed::new(Followed::Aur, 1).now(), Err(Lost::NotLoaded));
+    }
+}

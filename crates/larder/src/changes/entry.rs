@@ -1,0 +1,209 @@
+//! [`Entry`]: one change, as every client gets it that may read it.
+//!
+//! [`Draft`] -> JSON in one line -> a server-sent event around it. Both are the same bytes, which all clients share.
+
+use std::ops::Range;
+
+use account::{Acl, Object, Portion, Principal, Scope};
+use bytes::Bytes;
+use jiff::Timestamp;
+use pypi::{ProjectName, StageName};
+use record::{ChangeKind, Serial};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::Followed;
+use crate::config::Config;
+use crate::stored::Stored;
+
+/// What a change is about, which decides who may read it.
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    /// Everybody may.
+    Open,
+    /// A stage, or a project of it.
+    Stage(StageName, Option<ProjectName>),
+    /// An article.
+    Article(article::ArticleName),
+}
+
+/// A change that is not encoded yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) serial: Serial,
+    pub(crate) kind: ChangeKind,
+    /// What sort of thing it is: `package`, `index`, `project`, `release`, `file`, `article`.
+    pub(crate) item: &'static str,
+    pub(crate) name: String,
+    pub(crate) subject: Subject,
+    /// When it happened, or was first seen.
+    pub(crate) at: Option<Timestamp>,
+    pub(crate) fields: Vec<String>,
+    /// Who did it.
+    pub(crate) by: Option<String>,
+    /// Further members.
+    pub(crate) more: Map<String, Value>,
+    /// Who could read it before, where that has changed.
+    pub(crate) readers_before: Option<Acl>,
+}
+
+impl Draft {
+    pub(crate) fn new(
+        serial: Serial,
+        kind: ChangeKind,
+        item: &'static str,
+        name: impl Into<String>,
+        subject: Subject,
+    ) -> Draft {
+        Draft {
+            serial,
+            kind,
+            item,
+            name: name.into(),
+            subject,
+            at: None,
+            fields: Vec::new(),
+            by: None,
+            more: Map::new(),
+            readers_before: None,
+        }
+    }
+}
+
+/// A line as it is sent.
+#[derive(Serialize)]
+struct Line<'draft> {
+    serial: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Timestamp>,
+    surface: &'static str,
+    #[serde(rename = "type")]
+    item: &'static str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<&'draft str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project: Option<&'draft str>,
+    name: &'draft str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    changed: &'draft [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'draft str>,
+    #[serde(flatten)]
+    more: &'draft Map<String, Value>,
+}
+
+/// A server-sent event.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    frame: Bytes,
+    /// Where the JSON is in it.
+    json: Range<usize>,
+}
+
+impl Event {
+    fn of(line: &Line<'_>, id: &str) -> Event {
+        let mut frame = format!("id: {id}\ndata: ").into_bytes();
+        let start = frame.len();
+        serde_json::to_writer(&mut frame, line).expect("texts and numbers are always written");
+        let json = start..frame.len();
+        frame.extend_from_slice(b"\n\n");
+        Event { frame: frame.into(), json }
+    }
+
+    /// The event.
+    pub(crate) fn frame(&self) -> Bytes {
+        self.frame.clone()
+    }
+
+    /// The JSON and the end of its line.
+    pub(crate) fn line(&self) -> Bytes {
+        self.frame.slice(self.json.start..self.json.end + 1)
+    }
+
+    /// The JSON.
+    pub(crate) fn json(&self) -> &[u8] {
+        &self.frame[self.json.clone()]
+    }
+}
+
+/// A change in a history.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) serial: Serial,
+    event: Event,
+    subject: Subject,
+    /// What those are told who could read it before and may not now: that it is gone.
+    lost: Option<(Acl, Event)>,
+}
+
+impl Entry {
+    /// `id`: the position of a client that has this entry.
+    pub(super) fn encode(surface: Followed, draft: &Draft, id: &str) -> Entry {
+        let (index, project) = match &draft.subject {
+            Subject::Stage(stage, project) => {
+                // The name of an index is its own name.
+                let index = (draft.item != "index").then(|| stage.as_str());
+                let project = project.as_ref().filter(|_| draft.item != "project");
+                (index, project.map(ProjectName::as_str))
+            }
+            _ => (None, None),
+        };
+        let line = |kind: ChangeKind| Line {
+            serial: draft.serial.0,
+            time: draft.at,
+            surface: surface.name(),
+            item: draft.item,
+            kind: kind.as_str(),
+            index,
+            project,
+            name: &draft.name,
+            changed: if kind == ChangeKind::Changed { &draft.fields } else { &[] },
+            by: draft.by.as_deref(),
+            more: &draft.more,
+        };
+        let lost = draft
+            .readers_before
+            .as_ref()
+            .map(|readers| (readers.clone(), Event::of(&line(ChangeKind::Removed), id)));
+        let event = Event::of(&line(draft.kind), id);
+        Entry { serial: draft.serial, event, subject: draft.subject.clone(), lost }
+    }
+
+    /// What this client is told of it; nothing if it may not read what it is about.
+    pub(crate) fn for_reader(
+        &self,
+        config: &Config,
+        stored: &Stored,
+        principal: &Principal,
+    ) -> Option<&Event> {
+        match &self.subject {
+            Subject::Open => Some(&self.event),
+            Subject::Article(name) => {
+                let object = Object::Article(name.as_str());
+                let admits = config.article.acl_read.admits(principal, Scope::ArticleRead, object);
+                admits.then_some(&self.event)
+            }
+            Subject::Stage(stage, project) => {
+                let portion = match project {
+                    Some(project) => Portion::Project(project.as_str()),
+                    None => Portion::Whole,
+                };
+                let found = stored.index.stage(stage.as_str());
+                if found.is_some_and(|found| found.may_read(principal, portion)) {
+                    return Some(&self.event);
+                }
+                let (readers, event) = self.lost.as_ref()?;
+                let object = Object::Index(stage.as_str(), portion);
+                readers.admits(principal, Scope::PythonRead, object).then_some(event)
+            }
+        }
+    }
+
+    /// The position of a client that has this entry.
+    #[cfg(test)]
+    pub(super) fn id(&self) -> &str {
+        let frame = std::str::from_utf8(&self.event.frame).expect("text");
+        frame.split_once('\n').and_then(|(id, _)| id.strip_prefix("id: ")).expect("an id")
+    }
+}

@@ -1,0 +1,161 @@
+//! The changes of the Python index and of articles, out of the records that the store's tail takes in.
+//!
+//! the state before, whole commits, the state after -> [`Draft`]s. The first load has no state before: of what it reads
+//! only the end becomes history, and there what is present counts as added.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+use pypi::{Item, ItemChange};
+use record::{Key, Record, Serial, Trouble};
+use store::State;
+
+use super::{Changes, Draft, Followed, Subject};
+use crate::stored::Stored;
+
+/// What is served of the store, and what changed on the way to it.
+#[derive(Clone, Default)]
+pub(crate) struct Following {
+    /// What is served.
+    pub(crate) stored: Stored,
+    news: News,
+    /// Most changes of the first load that become history.
+    history_max: usize,
+    /// Whether the feeds have begun.
+    is_loaded: bool,
+}
+
+/// What changed since the feeds were told last.
+#[derive(Clone, Default)]
+pub(crate) struct News {
+    python: Vec<Draft>,
+    articles: Vec<Draft>,
+    /// Whether a record of a user, a token or a group was among them.
+    has_accounts: bool,
+    /// The last records of the first load.
+    first: VecDeque<(Serial, Key)>,
+    /// Every record of the first load after this serial is in `first`.
+    first_oldest: Serial,
+}
+
+impl Following {
+    pub(crate) fn new(stored: Stored, history_max: usize) -> Following {
+        Following { stored, news: News::default(), history_max, is_loaded: false }
+    }
+
+    /// Tells the feeds what changed, now that the state after it is published.
+    pub(crate) fn tell(&mut self, changes: &Changes) {
+        let news = std::mem::take(&mut self.news);
+        let serial = self.stored.serial;
+        if news.has_accounts {
+            changes.accounts.send_modify(|count| *count += 1);
+        }
+        let (python, articles) = (changes.feed(Followed::Python), changes.feed(Followed::Articles));
+        if std::mem::replace(&mut self.is_loaded, true) {
+            python.push(serial, news.python);
+            articles.push(serial, news.articles);
+            return;
+        }
+        let mut loaded = News { first_oldest: news.first_oldest, ..News::default() };
+        // Who could read a stage that was removed is not known: whoever followed it starts over.
+        let mut python_oldest = news.first_oldest;
+        for (serial, key) in &news.first {
+            if ItemChange::is_removed_stage(key, &self.stored.index) {
+                python_oldest = *serial;
+            }
+            loaded.add(None, *serial, key, &self.stored, None);
+        }
+        loaded.python.retain(|draft| draft.serial > python_oldest);
+        let history = self.stored.identity.as_ref().and_then(|name| name.to_str().ok());
+        let history = history.unwrap_or("store").to_owned();
+        python.load(&history, python_oldest, serial, loaded.python);
+        articles.load(&history, loaded.first_oldest, serial, loaded.articles);
+    }
+}
+
+impl State for Following {
+    fn serial(&self) -> Serial {
+        self.stored.serial()
+    }
+
+    fn apply(&self, records: &[Record], serial: Serial) -> (Following, Vec<Trouble>) {
+        let (stored, troubles) = self.stored.apply(records, serial);
+        let mut news = self.news.clone();
+        let seen_at = Timestamp::now();
+        for record in records {
+            if self.is_loaded {
+                news.add(Some(&self.stored), record.serial, &record.key, &stored, Some(seen_at));
+            } else {
+                news.first.push_back((record.serial, record.key.clone()));
+            }
+        }
+        while news.first.len() > self.history_max {
+            let Some((first, _)) = news.first.front() else { break };
+            let first = *first;
+            let end = news.first.partition_point(|(serial, _)| *serial <= first);
+            news.first.drain(..end);
+            news.first_oldest = first;
+        }
+        (Following { stored, news, ..*self }, troubles)
+    }
+}
+
+impl News {
+    fn add(
+        &mut self,
+        before: Option<&Stored>,
+        serial: Serial,
+        key: &Key,
+        after: &Stored,
+        seen_at: Option<Timestamp>,
+    ) {
+        let (kind, _) = key.as_str().split_once('/').unwrap_or_default();
+        match kind {
+            pypi::KIND => {
+                let before = before.map(|before| &before.index);
+                if let Some(change) = ItemChange::of(before, key, &after.index) {
+                    self.python.push(of_item(serial, change, seen_at));
+                }
+            }
+            article::KIND => {
+                if let Some(change) = article::ArticleChange::of(key, &after.articles) {
+                    self.articles.push(of_article(serial, change));
+                }
+            }
+            _ => self.has_accounts = true,
+        }
+    }
+}
+
+fn of_item(serial: Serial, change: ItemChange, seen_at: Option<Timestamp>) -> Draft {
+    let project = change.project.as_ref().map(|project| project.as_str().to_owned());
+    let (item, name) = match change.item {
+        Item::Stage => ("index", change.stage.to_string()),
+        Item::Project => ("project", project.unwrap_or_default()),
+        Item::Release(version) => ("release", version.into()),
+        Item::File(filename) => ("file", filename.into()),
+    };
+    let subject = Subject::Stage(change.stage, change.project);
+    Draft {
+        at: change.at.or(seen_at),
+        fields: change.fields.into_iter().map(str::to_owned).collect(),
+        by: change.by.map(|name| name.to_string()),
+        readers_before: change.readers_before,
+        ..Draft::new(serial, change.kind, item, name, subject)
+    }
+}
+
+fn of_article(serial: Serial, change: article::ArticleChange) -> Draft {
+    let mut draft = Draft::new(
+        serial,
+        change.kind,
+        "article",
+        change.name.as_str(),
+        Subject::Article(change.name.clone()),
+    );
+    draft.at = Some(change.revision.at);
+    draft.fields = change.fields.into_iter().map(str::to_owned).collect();
+    draft.by = Some(change.revision.author.to_string());
+    draft.more.insert("version".to_owned(), change.revision.revision.0.into());
+    draft
+}

@@ -1,0 +1,327 @@
+//! `/changes`: what changed on a surface, as lines of JSON or as events that go on.
+//!
+//! surface, position -> [`crate::changes::Feed`] -> the entries that the sender may read -> lines, or a
+//! [`stream`](stream::stream) of server-sent events. A position that is not in the history is answered with 410.
+
+mod atom;
+mod stream;
+
+use std::sync::Arc;
+
+use account::{Object, Principal, Scope};
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use record::Serial;
+use reply::Reply;
+use serde_json::{Map, Value, json};
+
+use super::article::{is_open, parameters, parsed};
+use super::error::HttpError;
+use super::respond::{Conditions, respond};
+use super::{auth, serial};
+use crate::app::App;
+use crate::changes::{Feed, Followed, Lost, Position, Refused, aur_history};
+use crate::security;
+
+/// The position of a browser that connects again.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Lines in an answer, where the request names no other number, and at most. A commit is never split, so there may be more.
+const LINES: (usize, usize) = (1_000, 10_000);
+
+/// The media type of lines of JSON.
+const JSON_LINES: &str = "application/x-ndjson";
+
+/// `GET /changes`.
+pub(super) async fn list_changes(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    auth::refuse_foreign_pages(app, head)?;
+    let [surface, since, limit] = parameters(head.uri.query(), ["surface", "since", "limit"])?;
+    let wants_stream = wants_stream(&head.headers);
+    let Some(surface) = surface else {
+        if wants_stream || since.is_some() {
+            return Err(no_surface("the parameter `surface` is missing"));
+        }
+        return Ok(list_feeds(app, head).await);
+    };
+    let surface = parse_surface(app, &surface)?;
+    let principal = reader(app, &head.headers, surface).await?;
+    if surface != Followed::Aur {
+        serial::wait_for_seen(app, &head.headers).await?;
+    }
+    let last_event_id = head.headers.get(LAST_EVENT_ID).filter(|_| wants_stream);
+    let given = match last_event_id {
+        Some(value) => Some(("Last-Event-ID", String::from_utf8_lossy(value.as_bytes()))),
+        None => since.as_deref().map(|since| ("since", since.into())),
+    };
+    let feed = loaded(app, surface).await;
+    let from = match given {
+        None => feed.now().map_err(|lost| refused(feed, &lost, ""))?,
+        Some((name, text)) => {
+            let position = text.parse::<Position>().map_err(|()| {
+                let expected = "a serial, or a `next` of an earlier answer";
+                let detail = format!("`{text}` is no position for `{name}`: expected {expected}");
+                HttpError::bad_request(detail)
+            })?;
+            found(app, feed, surface, &position, &text).await?
+        }
+    };
+    if wants_stream {
+        return follow(app, head, surface, principal, from);
+    }
+    let expected = format!("a whole number from 1 to {}", LINES.1);
+    let limit = parsed::<usize>("limit", limit, &expected)?.unwrap_or(LINES.0);
+    if !(1..=LINES.1).contains(&limit) {
+        let detail = format!("`{limit}` is no value of the parameter `limit`: expected {expected}");
+        return Err(HttpError::bad_request(detail));
+    }
+    lines(app, head, feed, &principal, from, limit).await
+}
+
+/// `GET /changes.atom`.
+pub(super) async fn show_changes_as_atom(
+    app: &Arc<App>,
+    head: &Parts,
+) -> Result<Response, HttpError> {
+    auth::refuse_foreign_pages(app, head)?;
+    let [surface] = parameters(head.uri.query(), ["surface"])?;
+    // Without a word about it: the first surface that is served.
+    let first = || Followed::ALL.into_iter().find(|surface| is_served(app, *surface));
+    let surface = match surface {
+        Some(surface) => parse_surface(app, &surface)?,
+        None => first().ok_or_else(|| HttpError::not_found("no surface is served here"))?,
+    };
+    let principal = reader(app, &head.headers, surface).await?;
+    let feed = loaded(app, surface).await;
+    feed.now().map_err(|lost| refused(feed, &lost, ""))?;
+    let stored = auth::stored(app)?;
+    let root = super::outside::root_url(app, &head.uri, &head.headers, &head.extensions);
+    let body = atom::render(app, feed, surface, &stored, &principal, &root);
+    let conditions = Conditions::of(&head.method, &head.headers);
+    let reply = Reply::tagged("application/atom+xml; charset=utf-8", body);
+    let mut response = respond(reply, StatusCode::OK, conditions).await;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    Ok(response)
+}
+
+/// `GET /aur/history/{package}`.
+pub(super) async fn show_package_history(
+    app: &Arc<App>,
+    head: &Parts,
+) -> Result<Response, HttpError> {
+    let name = head.uri.path().strip_prefix("/aur/history/").unwrap_or_default();
+    let name = percent_decode_str(name).decode_utf8().map_err(|_| {
+        HttpError::bad_request(format!("`{name}` is not UTF-8 after percent-decoding"))
+    })?;
+    loaded(app, Followed::Aur).await;
+    let Some(records) = app.changes.aur_records.get() else {
+        return Err(HttpError::unavailable("the history of packages is not loaded yet", 1));
+    };
+    // Any case of letters finds a package that is there; one that is gone needs its own.
+    let published = app.aur.snapshot_full();
+    let facts = published.and_then(|published| published.snapshot.facts_of(&name));
+    let spelled = facts.as_ref().map_or(&*name, |facts| &facts.name);
+    let found = aur_history::package(records, spelled, facts.as_ref()).await.map_err(|error| {
+        tracing::error!(error = format!("{error:#}"), "the history of packages cannot be read");
+        HttpError::unavailable("the history of packages cannot be read now; it has been logged", 5)
+    })?;
+    let Some((package, began_at)) = found else {
+        let detail = format!("no package `{name}` was seen here");
+        return Err(HttpError::not_found(detail));
+    };
+    let body = package.render(spelled, began_at).to_string();
+    let conditions = Conditions::of(&head.method, &head.headers);
+    let mut response =
+        respond(Reply::tagged("application/json", body), StatusCode::OK, conditions).await;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}
+
+/// Whether the client asks for events rather than for lines.
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/event-stream"))
+}
+
+fn no_surface(problem: &str) -> HttpError {
+    let names = Followed::ALL.map(Followed::name).join(", ");
+    HttpError::bad_request(format!("{problem}: expected one of {names}"))
+}
+
+fn parse_surface(app: &App, name: &str) -> Result<Followed, HttpError> {
+    let surface = Followed::ALL.into_iter().find(|surface| surface.name() == name);
+    let surface =
+        surface.ok_or_else(|| no_surface(&format!("`{name}` is no value of `surface`")))?;
+    match is_served(app, surface) {
+        true => Ok(surface),
+        false => Err(HttpError::not_found(format!("the surface `{name}` is not served here"))),
+    }
+}
+
+fn is_served(app: &App, surface: Followed) -> bool {
+    match surface {
+        Followed::Aur => app.config.aur.enabled,
+        Followed::Python => app.config.python.enabled,
+        Followed::Articles => app.config.article.enabled,
+    }
+}
+
+/// Who asks. What they may read is looked at for each change.
+///
+/// # Errors
+/// 401 for credentials that do not hold, and where nobody without any may read.
+async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Principal, HttpError> {
+    if surface == Followed::Aur {
+        return Ok(Principal::Anonymous);
+    }
+    let principal = auth::principal(app, headers).await?;
+    if surface == Followed::Articles && !is_open(app) && principal.identity().is_none() {
+        let object = Object::Articles("");
+        return Err(auth::denied(&principal, Scope::ArticleRead, object, "read articles", ""));
+    }
+    Ok(principal)
+}
+
+/// The feed of a surface. One that is about to begin is waited for: it does so shortly after its surface is served.
+async fn loaded(app: &App, surface: Followed) -> &Feed {
+    let feed = app.changes.feed(surface);
+    // Whether it has begun in time, the next look at it says.
+    let _ = tokio::time::timeout(app.config.store.wait_for_serial, feed.loaded()).await;
+    feed
+}
+
+/// The serial of a position. One that this process has yet to see is waited for.
+async fn found(
+    app: &App,
+    feed: &Feed,
+    surface: Followed,
+    position: &Position,
+    text: &str,
+) -> Result<Serial, HttpError> {
+    let mut outcome = feed.find(position);
+    if outcome == Err(Lost::Ahead) && surface != Followed::Aur {
+        let reached = feed.reached(position.serial);
+        // Whether it came in time, the second look says.
+        let _ = tokio::time::timeout(app.config.store.wait_for_serial, reached).await;
+        outcome = feed.find(position);
+        // Another process may have committed it, and this one has not read it yet.
+        if outcome == Err(Lost::Ahead)
+            && app.store.records.serial().await.is_ok_and(|serial| serial >= position.serial)
+        {
+            let detail = format!("this process does not have serial {} yet", position.serial);
+            return Err(HttpError::unavailable(detail, 1));
+        }
+    }
+    outcome.map_err(|lost| refused(feed, &lost, text))
+}
+
+/// The answer to a client whose position is of no use.
+fn refused(feed: &Feed, lost: &Lost, position: &str) -> HttpError {
+    let (oldest, oldest_position) = feed.oldest();
+    let what = match lost {
+        Lost::NotLoaded => {
+            return HttpError::unavailable("the history of this surface is not loaded yet", 1);
+        }
+        Lost::TooOld => "is older than the history",
+        Lost::OfAnother => "is of another history",
+        Lost::Ahead => "was never reached by this history",
+    };
+    let detail = format!(
+        "start over: the position `{position}` {what}, whose oldest serial is {oldest}; ask without `since` for the \
+         current position, list everything, and then follow from that position"
+    );
+    let mut members = Map::new();
+    members.insert("oldest".to_owned(), json!(oldest.0));
+    members.insert("oldest_position".to_owned(), json!(oldest_position));
+    HttpError::gone(detail).with(members)
+}
+
+/// The feeds that are served, each with its positions.
+async fn list_feeds(app: &App, head: &Parts) -> Response {
+    let mut body = Vec::new();
+    for surface in Followed::ALL.into_iter().filter(|surface| is_served(app, *surface)) {
+        let feed = app.changes.feed(surface);
+        let Ok(now) = feed.now() else { continue };
+        let (_, oldest) = feed.oldest();
+        let line = json!({"surface": surface.name(), "oldest": oldest, "next": feed.position(now)});
+        body.extend_from_slice(line.to_string().as_bytes());
+        body.push(b'\n');
+    }
+    answer(head, body.into()).await
+}
+
+/// The changes after a serial, and from where to go on.
+async fn lines(
+    app: &App,
+    head: &Parts,
+    feed: &Feed,
+    principal: &Principal,
+    from: Serial,
+    limit: usize,
+) -> Result<Response, HttpError> {
+    let mut body = Vec::new();
+    let (mut at, mut left, mut has_more) = (from, limit, true);
+    while has_more && left > 0 {
+        let slice = feed.after(at, left).map_err(|lost| refused(feed, &lost, &at.to_string()))?;
+        // The state is no older than the slice, so that what a change says is there is there.
+        let stored = auth::stored(app)?;
+        for entry in &slice.entries {
+            if let Some(event) = entry.for_reader(&app.config, &stored, principal) {
+                body.extend_from_slice(&event.line());
+                left = left.saturating_sub(1);
+            }
+        }
+        (at, has_more) = (slice.up_to, slice.has_more);
+    }
+    let next: Value = json!({"next": feed.position(at), "more": has_more});
+    body.extend_from_slice(next.to_string().as_bytes());
+    body.push(b'\n');
+    Ok(answer(head, body.into()).await)
+}
+
+async fn answer(head: &Parts, body: Bytes) -> Response {
+    let conditions = Conditions::of(&head.method, &head.headers);
+    let mut response = respond(Reply::untagged(JSON_LINES, body), StatusCode::OK, conditions).await;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Begins a stream of events.
+fn follow(
+    app: &Arc<App>,
+    head: &Parts,
+    surface: Followed,
+    principal: Principal,
+    from: Serial,
+) -> Result<Response, HttpError> {
+    let mut response = if head.method == Method::HEAD {
+        StatusCode::OK.into_response()
+    } else {
+        let place = app.changes.subscribers.add(security::client().key());
+        let place = place.map_err(|refused| match refused {
+            Refused::All(max) => HttpError::unavailable(
+                format!("{max} clients follow a feed already (changes.subscribers_max)"),
+                30,
+            ),
+            Refused::Client(max) => HttpError::too_many(
+                format!(
+                    "this client follows a feed on {max} connections already \
+                     (changes.subscribers_per_client_max)"
+                ),
+                30,
+            ),
+        })?;
+        Body::from_stream(stream::stream(app.clone(), surface, principal, from, place))
+            .into_response()
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // nginx would gather events before it sends them on.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}

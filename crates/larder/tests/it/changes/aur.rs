@@ -1,0 +1,276 @@
+//! The feed of the AUR's packages, and what is known of each: who and when.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalogue::{dump, record};
+use crate::wait_until;
+
+/// Waits until the history has taken in what is served, and says where it is.
+#[track_caller]
+fn position(server: &TestServer) -> String {
+    wait_until("the history", || server.get("/changes?surface=aur").status == 200);
+    changes(server, "aur", "", &[]).next
+}
+
+/// The changes since this position, once there are so many.
+#[track_caller]
+fn wait_for_changes(server: &TestServer, since: &str, count: usize) -> Vec<Value> {
+    let target = format!("/changes?surface=aur&limit=10000&since={since}");
+    let mut found = Vec::new();
+    wait_until("the changes", || {
+        found = lines_of(&server.get(&target)).changes;
+        found.len() >= count
+    });
+    assert_eq!(found.len(), count, "{:?}", briefs(&found));
+    found
+}
+
+fn package(id: u32, name: &str, extra: Value) -> Value {
+    record(id, name, name, extra)
+}
+
+/// Packages `p0` to `p{count}`, each with what `extra` says.
+fn packages(count: u32, extra: impl Fn(u32) -> Value) -> Vec<u8> {
+    dump((0..count).map(|number| package(number + 1, &format!("p{number}"), extra(number))))
+}
+
+#[test]
+fn what_differs_between_two_dumps_is_told() {
+    let first = [
+        package(1, "adopted", json!({"Maintainer": null})),
+        package(2, "left", json!({})),
+        package(3, "pushed", json!({})),
+        package(4, "quiet", json!({})),
+    ];
+    let server = TestServer::serving(&dump(first));
+    let begin = position(&server);
+    assert!(begin.starts_with("0."), "{begin}");
+    let second = [
+        package(1, "adopted", json!({"Maintainer": "carl"})),
+        package(5, "new", json!({})),
+        package(
+            6,
+            "pushed",
+            json!({"Version": "1.1-1", "LastModified": 1_600_000_001, "Depends": ["glibc"], "PackageBaseID": 1003}),
+        ),
+        package(4, "quiet", json!({"Popularity": 0.25})),
+    ];
+    server.replace_source(&dump(second));
+    let found = wait_for_changes(&server, &begin, 4);
+    let expected = [
+        "changed package adopted (Maintainer)",
+        "added package new",
+        "changed package pushed (Depends ID LastModified Version)",
+        "removed package left",
+    ];
+    assert_eq!(briefs(&found), expected);
+    let serials: Vec<_> = found.iter().map(|change| change["serial"].clone()).collect();
+    assert_eq!(serials, [1, 2, 3, 4]);
+    assert_eq!(found[0]["before"], json!({"Maintainer": null}));
+    assert_eq!(found[0]["after"], json!({"Maintainer": "carl"}));
+    assert_eq!(found[2]["before"], json!({"Version": "1.0-1"}));
+    assert_eq!(found[3]["before"], json!({"Maintainer": "anna", "Version": "1.0-1"}));
+    // A part of them is a part: each change has a serial of its own.
+    let part = lines_of(&server.get(&format!("/changes?surface=aur&limit=1&since={begin}")));
+    assert_eq!((part.changes.len(), part.more), (1, true));
+}
+
+#[test]
+fn a_wave_of_adoptions_is_told_completely() {
+    const WAVE: u32 = 1_500;
+    let orphans = |number| json!({"Maintainer": (number % 2 == 0).then(|| format!("m{number}"))});
+    let server = TestServer::serving(&packages(WAVE + 10, orphans));
+    let begin = position(&server);
+    server.replace_source(&packages(WAVE + 10, |number| match number {
+        number if number < WAVE => json!({"Maintainer": "wave"}),
+        number => orphans(number),
+    }));
+    let found = wait_for_changes(&server, &begin, WAVE as usize);
+    let former: BTreeMap<&str, &Value> = found
+        .iter()
+        .map(|change| {
+            assert_eq!(change["after"], json!({"Maintainer": "wave"}));
+            (change["name"].as_str().expect("a name"), &change["before"]["Maintainer"])
+        })
+        .collect();
+    assert_eq!(former.len(), WAVE as usize);
+    for number in 0..WAVE {
+        let name = format!("p{number}");
+        assert_eq!(*former[name.as_str()], orphans(number)["Maintainer"], "{name}");
+    }
+}
+
+#[test]
+fn a_restart_goes_on_where_it_was() {
+    let server = TestServer::serving(&packages(5, |_| json!({})));
+    let begin = position(&server);
+    server.replace_source(&packages(5, |number| json!({"NumVotes": number})));
+    // `p3` has had three votes all the time.
+    let before = wait_for_changes(&server, &begin, 4);
+    let source = server.source_path();
+    let directory = server.stop();
+    // While it is stopped, one package goes and one gets another maintainer.
+    let next = packages(4, |number| match number {
+        0 => json!({"NumVotes": 0, "Maintainer": "zoe"}),
+        number => json!({"NumVotes": number}),
+    });
+    std::fs::write(&source, next).expect("a dump");
+    let server = TestServer::start_in(directory, |config, _| {
+        config.aur.source = Some(larder::config::AurSource::File(source));
+    });
+    server.wait_until_ready();
+    let after = wait_for_changes(&server, &begin, 6);
+    assert_eq!(after[..4], before[..]);
+    let later: BTreeSet<String> = briefs(&after[4..]).into_iter().collect();
+    assert_eq!(
+        later,
+        ["changed package p0 (Maintainer)", "removed package p4"].map(str::to_owned).into()
+    );
+    let zoe = after[4..].iter().find(|change| change["name"] == "p0").expect("p0");
+    assert_eq!(zoe["before"], json!({"Maintainer": "anna"}));
+    // A history that is deleted begins anew, and says so.
+    let kept = lines_of(&server.get("/changes?surface=aur")).next;
+    let directory = server.stop();
+    for name in ["aur-history.db", "aur-history.db-wal", "aur-history.db-shm"] {
+        let _ = std::fs::remove_file(directory.path().join("data").join(name));
+    }
+    let server = TestServer::start_in(directory, |_, _| ());
+    server.wait_until_ready();
+    position(&server);
+    let refused = server.get(&format!("/changes?surface=aur&since={kept}"));
+    assert_eq!(refused.status, 410, "{}", refused.text());
+}
+
+#[test]
+fn who_and_when_is_known_of_each_package() {
+    let server = TestServer::serving(&packages(2, |_| json!({})));
+    let mut since = position(&server);
+    let mut step = |dump: Vec<u8>, count: usize| {
+        server.replace_source(&dump);
+        wait_for_changes(&server, &since, count);
+        since = changes(&server, "aur", "", &[]).next;
+    };
+    let history = |name: &str| {
+        let response = server.get(&format!("/aur/history/{name}"));
+        assert_eq!(response.status, 200, "{}", response.text());
+        response.json()
+    };
+    let begin = history("p0");
+    assert_eq!((&begin["Maintainer"], &begin["MaintainerSince"]), (&json!("anna"), &json!(null)));
+    assert_eq!(begin["Versions"], json!([{"Version": "1.0-1", "FirstSeen": null}]));
+    let with = |name: Option<&str>, version: &str| {
+        packages(2, |number| match number {
+            0 => json!({"Maintainer": name, "Version": version}),
+            _ => json!({}),
+        })
+    };
+    step(with(None, "1.0-1"), 1);
+    assert!(history("p0")["OrphanedSince"].is_i64());
+    step(with(Some("zoe"), "2.0-1"), 1);
+    let shown = history("P0");
+    assert_eq!((&shown["Name"], &shown["Maintainer"]), (&json!("p0"), &json!("zoe")));
+    assert_eq!(shown["OrphanedSince"], json!(null));
+    let since_zoe = shown["MaintainerSince"].as_i64().expect("a time");
+    assert!(since_zoe >= shown["KnownSince"].as_i64().expect("a time"));
+    assert_eq!(shown["PreviousMaintainers"][0]["Name"], "anna");
+    assert_eq!(shown["PreviousMaintainers"][0]["From"], json!(null));
+    assert_eq!(shown["Versions"][0]["Version"], "2.0-1");
+    assert!(shown["Versions"][0]["FirstSeen"].is_i64());
+    // A package that is gone is known, but in no answer of version 5.
+    step(dump([package(2, "p1", json!({}))]), 1);
+    assert!(history("p0")["GoneSince"].is_i64());
+    assert_eq!(server.get("/rpc/v5/info/p0").json()["resultcount"], 0);
+    assert_eq!(server.get("/aur/history/never").status, 404);
+    let wrong = server.get("/aur/history/a/b");
+    assert_eq!(wrong.status, 404, "{}", wrong.text());
+}
+
+/// A client that does nothing but apply the feed has what a fresh dump has, whatever happens to its connection.
+#[test]
+fn whoever_applies_the_feed_has_what_a_dump_has() {
+    const ROUNDS: u32 = 12;
+    let server = TestServer::serving(&packages(40, |_| json!({})));
+    let mut at = position(&server);
+    let mut known: BTreeMap<String, Value> =
+        (0..40).map(|number| (format!("p{number}"), json!("1.0-1"))).collect();
+    let dump_of = |round: u32| {
+        // What a round has follows from its number alone.
+        let is_there = |number: &u32| !(number * 7 + round * 5).is_multiple_of(11);
+        let mut records: Vec<Value> = (0..40)
+            .filter(is_there)
+            .map(|number| {
+                let version = format!("{}.0-1", 1 + (number + round) / 9);
+                package(number + 1, &format!("p{number}"), json!({"Version": version}))
+            })
+            .collect();
+        records.push(package(100, "round", json!({"Version": format!("{round}-1")})));
+        dump(records)
+    };
+    for round in 1..=ROUNDS {
+        server.replace_source(&dump_of(round));
+        let wanted = json!(format!("{round}-1"));
+        // One event a connection.
+        loop {
+            let resume = [("Last-Event-ID", at.as_str())];
+            let mut events = Events::open(&server.client, "/changes?surface=aur", &resume);
+            let event = events.next().expect("an event");
+            at = events.last_id;
+            let name = event.data["name"].as_str().expect("a name").to_owned();
+            match event.data["kind"].as_str() {
+                Some("removed") => _ = known.remove(&name),
+                _ => {
+                    if let Some(version) = event.data["after"].get("Version") {
+                        known.insert(name, version.clone());
+                    }
+                }
+            }
+            // The changes of a round come together: removed ones are its last.
+            let now = changes(&server, "aur", "", &[]).next;
+            if known.get("round") == Some(&wanted) && now == at {
+                break;
+            }
+        }
+    }
+    let packages: Vec<Value> = serde_json::from_slice(&dump_of(ROUNDS)).expect("a dump");
+    let fresh: BTreeMap<String, Value> = packages
+        .iter()
+        .map(|package| {
+            (package["Name"].as_str().expect("a name").to_owned(), package["Version"].clone())
+        })
+        .collect();
+    assert_eq!(known, fresh);
+}
+
+#[test]
+fn people_read_it_as_atom() {
+    let server = TestServer::serving(&packages(1, |_| json!({})));
+    let begin = position(&server);
+    server.replace_source(&packages(1, |_| json!({"Maintainer": "b&b"})));
+    wait_for_changes(&server, &begin, 1);
+    let feed = server.get("/changes.atom?surface=aur");
+    assert_eq!(
+        (feed.status, feed.header("content-type")),
+        (200, "application/atom+xml; charset=utf-8")
+    );
+    let text = feed.text();
+    let mut reader = quick_xml::Reader::from_str(&text);
+    let mut depth = 0;
+    loop {
+        match reader.read_event().expect("XML") {
+            quick_xml::events::Event::Start(_) => depth += 1,
+            quick_xml::events::Event::End(_) => depth -= 1,
+            quick_xml::events::Event::Eof => break,
+            _ => {}
+        }
+    }
+    assert_eq!(depth, 0);
+    assert!(text.contains("<title>package changed: p0</title>"), "{text}");
+    assert!(text.contains("<summary>Maintainer: anna → b&amp;b</summary>"), "{text}");
+    assert!(text.contains("/aur/history/p0\"/>"), "{text}");
+    let tag = feed.header("etag").to_owned();
+    let again = [("If-None-Match", tag.as_str())];
+    assert_eq!(server.client.get_with("/changes.atom?surface=aur", &again).status, 304);
+}

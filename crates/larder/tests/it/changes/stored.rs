@@ -1,0 +1,430 @@
+//! The feeds of the Python index and of articles, which come out of the store.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::wait_until;
+
+/// An index that everybody may read.
+fn open() -> Value {
+    json!({"volatile": true})
+}
+
+#[test]
+fn every_kind_of_change_is_a_line() {
+    let server = start(|_| ());
+    let begin = changes(&server, "python", "", &[]);
+    assert!(begin.changes.is_empty());
+    index(&server, "PUT", "alice/dev", &open());
+    upload(&server, "alice/dev", "p-1.0.zip");
+    index(&server, "PATCH", "alice/dev", &json!({"title": "Team"}));
+    let user = basic("alice");
+    let user = [("Authorization", user.as_str())];
+    send(&server, &user, "POST", "/alice/dev/p/1.0/+yank", &json!({"reason": "bad"}), 200);
+    send(&server, &user, "DELETE", "/alice/dev/p/1.0", &Value::Null, 200);
+    let found = changes(&server, "python", &begin.next, &[]);
+    let expected = [
+        "added index alice/dev",
+        "added file alice/dev p p-1.0.zip",
+        "added release alice/dev p 1.0",
+        "changed index alice/dev (title)",
+        "changed release alice/dev p 1.0 (yanked)",
+        "removed file alice/dev p p-1.0.zip",
+        "removed release alice/dev p 1.0",
+    ];
+    assert_eq!(briefs(&found.changes), expected);
+    let file = &found.changes[1];
+    assert_eq!((&file["by"], &file["surface"]), (&json!("alice"), &json!("python")));
+    assert!(file["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{file}");
+    let serials: Vec<u64> =
+        found.changes.iter().map(|change| change["serial"].as_u64().expect("a serial")).collect();
+    assert!(serials.is_sorted(), "{serials:?}");
+    // From the end on there is nothing, and from within a commit's neighbours only what comes after.
+    assert!(changes(&server, "python", &found.next, &[]).changes.is_empty());
+    let rest = changes(&server, "python", &serials[3].to_string(), &[]);
+    assert_eq!(briefs(&rest.changes), expected[4..]);
+}
+
+#[test]
+fn articles_have_their_version_and_author() {
+    let server = start(|_| ());
+    let begin = changes(&server, "articles", "", &[]);
+    write_article(&server, "guide/0", "one");
+    write_article(&server, "guide/1", "two");
+    let gone = server.client.send("DELETE", "/article/guide/2", &[ROOT], b"");
+    assert_eq!(gone.status, 200, "{}", gone.text());
+    write_article(&server, "guide/3", "three");
+    let found = changes(&server, "articles", &begin.next, &[]);
+    let expected = [
+        "added article guide",
+        "changed article guide (content title)",
+        "removed article guide",
+        "added article guide",
+    ];
+    assert_eq!(briefs(&found.changes), expected);
+    let versions: Vec<_> = found.changes.iter().map(|change| change["version"].clone()).collect();
+    assert_eq!(versions, [1, 2, 3, 4]);
+    assert!(found.changes.iter().all(|change| change["by"] == "root"), "{found:?}");
+}
+
+#[test]
+fn an_answer_is_bounded_and_names_where_to_go_on() {
+    let server = start(|_| ());
+    let mut since = changes(&server, "articles", "", &[]).next;
+    for number in 0..7 {
+        write_article(&server, &format!("a{number}/0"), "text");
+    }
+    let mut names = Vec::new();
+    for expected_more in [true, true, false] {
+        let target = format!("/changes?surface=articles&limit=3&since={since}");
+        let found = lines_of(&server.get(&target));
+        assert_eq!(found.more, expected_more);
+        names.extend(found.changes.iter().map(|change| change["name"].clone()));
+        since = found.next;
+    }
+    assert_eq!(names, ["a0", "a1", "a2", "a3", "a4", "a5", "a6"]);
+}
+
+#[track_caller]
+fn check_refused(server: &TestServer, target: &str, status: u16, says: &str) -> Value {
+    let response = server.get(target);
+    assert_eq!(response.status, status, "{target}: {}", response.text());
+    assert_eq!(response.header("content-type"), "application/problem+json", "{target}");
+    let problem = response.json();
+    assert!(problem["detail"].as_str().is_some_and(|it| it.contains(says)), "{target}: {problem}");
+    problem
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused() {
+    let server = start(|_| ());
+    for (target, says) in [
+        (
+            "/changes?surface=x",
+            "`x` is no value of `surface`: expected one of aur, python, articles",
+        ),
+        ("/changes?since=1", "`surface` is missing"),
+        ("/changes?surface=python&since=x", "`x` is no position for `since`"),
+        ("/changes?surface=python&limit=0", "`0` is no value of the parameter `limit`"),
+        ("/changes?surface=python&limit=10001", "expected a whole number from 1 to 10000"),
+        ("/changes?surface=python&x=1", "the parameter `x` is unknown"),
+    ] {
+        check_refused(&server, target, 400, says);
+    }
+    check_refused(&server, "/changes?surface=aur", 404, "is not served here");
+    let wrong = [("Authorization", "Bearer larder_0")];
+    assert_eq!(server.client.get_with("/changes?surface=python", &wrong).status, 401);
+    // Without a surface, all of them are listed.
+    let text = server.get("/changes").text();
+    let feeds: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let names: Vec<_> = feeds.iter().map(|feed| feed["surface"].clone()).collect();
+    assert_eq!(names, ["python", "articles"]);
+    let next = feeds[1]["next"].as_str().expect("a position");
+    assert!(changes(&server, "articles", next, &[]).changes.is_empty());
+}
+
+#[test]
+fn a_position_that_is_lost_says_start_over() {
+    let server = start(|config| config.changes.history_max = 2);
+    let begin = changes(&server, "articles", "", &[]).next;
+    for number in 0..3 {
+        write_article(&server, &format!("a{number}/0"), "text");
+    }
+    let problem = check_refused(
+        &server,
+        &format!("/changes?surface=articles&since={begin}"),
+        410,
+        "start over: the position",
+    );
+    let oldest = problem["oldest"].as_u64().expect("a serial");
+    let position = problem["oldest_position"].as_str().expect("a position");
+    assert!(position.starts_with(&format!("{oldest}.")), "{problem}");
+    let rest = changes(&server, "articles", position, &[]);
+    assert_eq!(briefs(&rest.changes), ["added article a1", "added article a2"]);
+    let (_, history) = rest.next.split_once('.').expect("a history");
+    assert_ne!(history, "00000000");
+    let other = format!("/changes?surface=articles&since={oldest}.00000000");
+    check_refused(&server, &other, 410, "is of another history");
+    let ahead = "/changes?surface=articles&since=999999";
+    let problem = check_refused(&server, ahead, 410, "was never reached");
+    assert_eq!(problem["oldest"].as_u64(), Some(oldest));
+    // The same for events: a browser does not connect again after such a status.
+    let stream = [("Accept", "text/event-stream"), ("Last-Event-ID", begin.as_str())];
+    let refused = server.client.get_with("/changes?surface=articles", &stream);
+    assert_eq!(refused.status, 410, "{}", refused.text());
+}
+
+#[test]
+fn what_may_not_be_read_is_not_told() {
+    let server = start(|_| ());
+    let begin = changes(&server, "python", "", &[]).next;
+    let user = ["alice", "bob"].map(basic);
+    let [alice, bob] = user.each_ref().map(|user| [("Authorization", user.as_str())]);
+    index(&server, "PUT", "alice/secret", &json!({"acl_read": "alice"}));
+    upload(&server, "alice/secret", "s-1.0.zip");
+    index(&server, "PUT", "alice/open", &open());
+    for nobody in [&[][..], &bob] {
+        let found = changes(&server, "python", &begin, nobody);
+        assert_eq!(briefs(&found.changes), ["added index alice/open"]);
+    }
+    let all = changes(&server, "python", &begin, &alice);
+    assert_eq!(all.changes.len(), 4, "{all:?}");
+    // Whoever loses the right to read is told that it is gone; whoever gets it lists it.
+    index(&server, "PATCH", "alice/secret", &json!({"acl_read": "alice,bob"}));
+    let shown = changes(&server, "python", &all.next, &bob);
+    assert_eq!(briefs(&shown.changes), ["changed index alice/secret (acl_read)"]);
+    index(&server, "PATCH", "alice/secret", &json!({"acl_read": "alice"}));
+    let lost = changes(&server, "python", &shown.next, &bob);
+    assert_eq!(briefs(&lost.changes), ["removed index alice/secret"]);
+    let kept = changes(&server, "python", &shown.next, &alice);
+    assert_eq!(briefs(&kept.changes), ["changed index alice/secret (acl_read)"]);
+    // A removed index is told to those who could read it.
+    send(&server, &alice, "DELETE", "/alice/secret?force", &Value::Null, 201);
+    assert!(changes(&server, "python", &kept.next, &bob).changes.is_empty());
+    let removed = briefs(&changes(&server, "python", &kept.next, &alice).changes);
+    assert!(removed.contains(&"removed index alice/secret".to_owned()), "{removed:?}");
+}
+
+#[test]
+fn articles_that_nobody_may_read_are_asked_for_with_credentials() {
+    let server = start(|config| {
+        config.article.acl_read = "alice".parse().expect("a list");
+    });
+    assert_eq!(server.get("/changes?surface=articles").status, 401);
+    let user = ["alice", "bob"].map(basic);
+    let [alice, bob] = user.each_ref().map(|user| [("Authorization", user.as_str())]);
+    let begin = changes(&server, "articles", "", &alice).next;
+    write_article(&server, "a/0", "text");
+    assert_eq!(changes(&server, "articles", &begin, &alice).changes.len(), 1);
+    assert_eq!(changes(&server, "articles", &begin, &bob).changes.len(), 0);
+}
+
+#[test]
+fn events_come_as_they_happen_and_go_on_where_they_ended() {
+    let server = start(|_| ());
+    let mut events = Events::open(&server.client, "/changes?surface=articles", &[]);
+    for number in 0..3 {
+        write_article(&server, &format!("a{number}/0"), "text");
+        assert_eq!(events.brief(), format!("added article a{number}"));
+    }
+    let (head, _) = events.last_id.split_once('.').expect("a position");
+    let serial = server.app.live_store.snapshot().expect("a state").serial;
+    assert_eq!(head, serial.to_string());
+    let last_id = events.last_id.clone();
+    drop(events);
+    write_article(&server, "b/0", "text");
+    let resume = [("Last-Event-ID", last_id.as_str())];
+    let mut events = Events::open(&server.client, "/changes?surface=articles", &resume);
+    assert_eq!(events.brief(), "added article b");
+    // The header wins over the address, which a browser sends again unchanged.
+    let target = "/changes?surface=articles&since=0";
+    let mut events = Events::open(&server.client, target, &resume);
+    assert_eq!(events.brief(), "added article b");
+}
+
+#[test]
+fn a_quiet_stream_shows_that_it_lives_and_moves_on() {
+    let server = start(|config| config.changes.keep_alive = std::time::Duration::from_secs(1));
+    let mut events = Events::open(&server.client, "/changes?surface=articles", &[]);
+    let begin = events.last_id.clone();
+    // A commit that is none of this feed's.
+    index(&server, "PUT", "alice/dev", &open());
+    while events.last_id == begin {
+        let line = events.line().expect("a sign of life");
+        assert!(!line.starts_with("data: "), "{line}");
+        events.note_id(&line);
+    }
+}
+
+#[test]
+fn a_stream_ends_with_its_token() {
+    let server = start(|_| ());
+    let alice = basic("alice");
+    let alice = [("Authorization", alice.as_str())];
+    let wish = json!({"scopes": ["python:read"]});
+    let made = send(&server, &alice, "POST", "/+tokens", &wish, 201).json();
+    let (id, token) = (made["id"].as_str().expect("an id"), made["token"].as_str().expect("text"));
+    index(&server, "PUT", "alice/secret", &json!({"acl_read": "alice"}));
+    let bearer = format!("Bearer {token}");
+    let bearer = [("Authorization", bearer.as_str())];
+    let mut events = Events::open(&server.client, "/changes?surface=python", &bearer);
+    upload(&server, "alice/secret", "s-1.0.zip");
+    assert_eq!(events.brief(), "added file alice/secret s s-1.0.zip");
+    assert_eq!(events.brief(), "added release alice/secret s 1.0");
+    send(&server, &alice, "DELETE", &format!("/+tokens/{id}"), &Value::Null, 204);
+    assert!(events.next().is_none());
+}
+
+#[test]
+fn a_stream_ends_when_the_server_stops() {
+    let server = start(|_| ());
+    let mut events = Events::open(&server.client, "/changes?surface=python", &[]);
+    let directory = server.stop();
+    assert!(events.next().is_none());
+    drop(directory);
+}
+
+#[test]
+fn a_stream_that_falls_behind_is_told_to_start_over() {
+    let server = start(|config| config.changes.history_max = 1);
+    index(&server, "PUT", "alice/dev", &open());
+    let mut events = Events::open(&server.client, "/changes?surface=python", &[]);
+    // More changes in one commit than the history has room for.
+    upload(&server, "alice/dev", "p-1.0.zip");
+    let event = events.next().expect("an event");
+    assert_eq!(event.name, "start-over");
+    let now = changes(&server, "python", "", &[]).next;
+    assert_eq!(event.data["oldest"], json!(now));
+    assert!(events.next().is_none());
+}
+
+#[test]
+fn streams_are_counted() {
+    let server = start(|config| {
+        config.changes.subscribers_max = 3;
+        config.changes.subscribers_per_client_max = 2;
+    });
+    let count = || server.metric("larder_changes_subscribers");
+    let mut open: Vec<Events> =
+        (0..2).map(|_| Events::open(&server.client, "/changes?surface=python", &[])).collect();
+    assert_eq!(count(), 2.0);
+    let stream = [("Accept", "text/event-stream")];
+    let refused = server.client.get_with("/changes?surface=python", &stream);
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert!(refused.find("retry-after").is_some());
+    let forwarded = |address| [("X-Forwarded-For", address)];
+    let target = "/changes?surface=python";
+    open.push(Events::open(&server.client, target, &forwarded("192.0.2.1")));
+    let more = [stream[0], forwarded("192.0.2.2")[0]];
+    assert_eq!(server.client.get_with(target, &more).status, 503);
+    assert_eq!(server.metric("larder_changes_subscribers_refused_total"), 2.0);
+    drop(open);
+    wait_until("the places to be given back", || {
+        // A connection that is gone is noticed when something is sent.
+        write_article(
+            &server,
+            &format!("a{}/0", server.app.live_store.snapshot().expect("it").serial),
+            "x",
+        );
+        count() == 0.0
+    });
+}
+
+#[test]
+fn positions_survive_a_restart() {
+    let server = start(|_| ());
+    index(&server, "PUT", "alice/dev", &open());
+    let [python, articles] = ["python", "articles"].map(|it| changes(&server, it, "", &[]).next);
+    upload(&server, "alice/dev", "p-1.0.zip");
+    write_article(&server, "a/0", "one");
+    write_article(&server, "a/1", "two");
+    let before = changes(&server, "articles", &articles, &[]);
+    let directory = server.stop();
+    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
+    server.wait_until_ready();
+    // What happened before it is there as it was, for articles with every version.
+    let after = changes(&server, "articles", &articles, &[]);
+    assert_eq!(after.changes, before.changes);
+    let found = changes(&server, "python", &python, &[]);
+    let expected = ["added file alice/dev p p-1.0.zip", "added release alice/dev p 1.0"];
+    assert_eq!(briefs(&found.changes), expected);
+    write_article(&server, "a/2", "three");
+    let more = changes(&server, "articles", &after.next, &[]);
+    assert_eq!(briefs(&more.changes), ["changed article a (content title)"]);
+}
+
+#[test]
+fn an_index_that_was_removed_before_a_restart_is_not_missed() {
+    let server = start(|_| ());
+    index(&server, "PUT", "alice/dev", &open());
+    let position = changes(&server, "python", "", &[]).next;
+    let alice = basic("alice");
+    let alice = [("Authorization", alice.as_str())];
+    send(&server, &alice, "DELETE", "/alice/dev", &Value::Null, 201);
+    let later = changes(&server, "python", &position, &[]);
+    assert_eq!(briefs(&later.changes), ["removed index alice/dev"]);
+    let directory = server.stop();
+    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
+    server.wait_until_ready();
+    let target = format!("/changes?surface=python&since={position}");
+    check_refused(&server, &target, 410, "is older than the history");
+    assert!(changes(&server, "python", &later.next, &[]).changes.is_empty());
+}
+
+/// A client that does nothing but apply the feed has what a fresh listing has, whatever happens to its connection.
+#[test]
+fn whoever_applies_the_feed_has_what_is_there() {
+    const WRITES: u32 = 60;
+    let server = start(|_| ());
+    let mut position = changes(&server, "articles", "", &[]).next;
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 0..WRITES {
+                let name = format!("a{}", number % 20);
+                match server
+                    .client
+                    .send(
+                        "PUT",
+                        &format!("/article/{name}"),
+                        &[ROOT, ("If-Match", "*"), ("Content-Type", "text/plain")],
+                        b"again",
+                    )
+                    .status
+                {
+                    201 => {}
+                    _ => {
+                        let made = server.client.send(
+                            "PUT",
+                            &format!("/article/{name}"),
+                            &[ROOT, ("If-None-Match", "*"), ("Content-Type", "text/plain")],
+                            b"new",
+                        );
+                        assert_eq!(made.status, 201, "{}", made.text());
+                    }
+                }
+                if number % 3 == 2 {
+                    let gone = server.client.send(
+                        "DELETE",
+                        &format!("/article/{name}"),
+                        &[ROOT, ("If-Match", "*")],
+                        b"",
+                    );
+                    assert_eq!(gone.status, 200, "{}", gone.text());
+                }
+            }
+            write_article(&server, "end/0", "the last one");
+        });
+        // One event a connection, and some connections without any.
+        for attempt in 0_u32.. {
+            let resume = [("Last-Event-ID", position.as_str())];
+            let mut events = Events::open(&server.client, "/changes?surface=articles", &resume);
+            if attempt % 3 == 0 {
+                continue;
+            }
+            let event = events.next().expect("an event");
+            let name = event.data["name"].as_str().expect("a name").to_owned();
+            match event.data["kind"].as_str() {
+                Some("removed") => known.remove(&name),
+                _ => known.insert(name.clone()),
+            };
+            position = events.last_id;
+            if name == "end" {
+                break;
+            }
+        }
+        writer.join().expect("the writer ends well");
+    });
+    let list = server.get("/articles?limit=1000").json();
+    let listed: BTreeSet<String> = list["articles"]
+        .as_array()
+        .expect("articles")
+        .iter()
+        .map(|article| article["name"].as_str().expect("a name").to_owned())
+        .collect();
+    assert_eq!(known, listed);
+    assert!(listed.contains("end"));
+}
