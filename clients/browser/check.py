@@ -8,7 +8,9 @@ form finds something, with scripts and without; every command that needs no acco
 and nothing is said in the console. axe-core runs through the driver, so that the pages keep their Content-Security-Policy.
 """
 
+import base64
 import contextlib
+import io
 import json
 import os
 import pathlib
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import zipfile
 from urllib.parse import quote, urldefrag, urljoin, urlsplit
 
 import axe_playwright_python
@@ -195,7 +198,9 @@ def check_links(browser, base, paths):
     page, seen = context.new_page(), set()
     for path in paths:
         page.goto(base + path)
-        links = [urljoin(page.url, link.get_attribute("href")) for link in page.locator("a[href]").all()]
+        # What somebody wrote may lead elsewhere, and to articles that are not there yet.
+        own = page.locator("a[href]:not(.missing):not([rel~=nofollow][href^=http])").all()
+        links = [urljoin(page.url, link.get_attribute("href")) for link in own]
         assert links, f"{path} has no links"
         for link in links:
             if urlsplit(link).netloc != urlsplit(base).netloc:
@@ -241,6 +246,182 @@ def check_commands(browser, base, directory):
     return len(run)
 
 
+# Pages of what the demonstration has, and what is written into it by `written` below.
+PEOPLE = [
+    "/root",
+    "/root/dev",
+    "/root/dev?q=hello",
+    "/root/stable",
+    "/root/dev/larder-hello",
+    "/root/dev/larder-hello/0.1",
+    "/root/stable/larder-greetings?versions=all",
+    "/articles",
+    "/articles?prefix=guide/",
+    "/article/welcome",
+    "/article/guide/reading",
+    "/article/guide/reading/history",
+    "/article/guide/reading/diff",
+    "/article/guide/reading?version=1",
+    "/article/written",
+    "/article/written/history",
+    "/article/written/diff",
+    "/article/written/diff?view=inline",
+    "/root/dev/text-sample",
+]
+WRITTEN = """# Everything that a text can have
+
+Some *text* with `code`, a [link](guide/reading), a [[guide/missing]] one, and https://e.example/ as it is.
+
+## A list
+
+1. one
+2. two
+   - [x] done
+   - [ ] open
+
+## A table
+
+| name | size |
+| --- | ---: |
+| a | 1 |
+| a long name that goes on | 20 |
+
+### Code
+
+```python
+print("a line that is much longer than a phone is wide, and so has to break or to be scrolled sideways somewhere")
+```
+
+> A quotation, with a picture: ![one](https://e.example/picture.png)
+
+<details><summary>More</summary>Hidden until it is asked for.</details>
+"""
+FORMATS = {"md": "text/markdown", "rst": "text/x-rst", "html": "text/html", "txt": "text/plain"}
+# What a page could do that nobody asked it for, if something of a text came to life.
+ALIVE = """
+window.ran = [];
+for (const name of ["alert", "confirm", "prompt", "print", "open"]) window[name] = (...what) => { window.ran.push(name + " " + what); };
+addEventListener("message", event => window.ran.push("message"));
+"""
+PROVOKE = """
+() => {
+  const inside = [...document.querySelectorAll("main, main *")];
+  const events = ["mouseover", "mouseenter", "pointerover", "focus", "click", "toggle", "error", "load", "animationstart", "input"];
+  const named = /^on|^style$|^srcdoc$|^srcset$|^ping$|^formaction$|^xlink/i;
+  const found = [];
+  for (const element of inside) {
+    for (const name of element.getAttributeNames()) if (named.test(name)) found.push(element.outerHTML.slice(0, 200));
+    if (element.href && !/^(https?|mailto):/.test(element.href)) found.push(element.outerHTML.slice(0, 200));
+    if (/^(script|style|iframe|object|embed|svg|math|base|meta|link|form|template)$/i.test(element.tagName) && !element.closest("form[aria-label]"))
+      found.push(element.outerHTML.slice(0, 200));
+  }
+  const stay = event => event.preventDefault();
+  addEventListener("click", stay, true);
+  for (const element of inside) for (const name of events) element.dispatchEvent(new Event(name, {bubbles: false, cancelable: true}));
+  removeEventListener("click", stay, true);
+  return found;
+}
+"""
+
+
+def send(base, password, path, body, content_type):
+    """Writes as `root`."""
+    login = base64.b64encode(f"root:{password}".encode()).decode()
+    headers = {"Authorization": f"Basic {login}", "Content-Type": content_type}
+    request = urllib.request.Request(base + path, data=body, headers=headers, method="POST")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert answer.status in (200, 201), f"{path}: {answer.status}"
+
+
+def send_release(base, password, name, version, description, content_type, more=()):
+    """Uploads a release whose metadata says this, with a source archive of nothing in particular."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as members:
+        members.writestr(f"{name}-{version}/setup.py", "")
+    fields = [
+        (":action", "file_upload"), ("metadata_version", "2.1"), ("name", name), ("version", version), ("filetype", "sdist"),
+        ("description", description), ("description_content_type", content_type), *more,
+    ]
+    boundary = "b0undary0f0ne0f0urs"
+    parts = [f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n' for key, value in fields]
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="content"; filename="{name}-{version}.zip"\r\n\r\n'
+    body = "".join(parts).encode() + head.encode() + archive.getvalue() + f"\r\n--{boundary}--\r\n".encode()
+    send(base, password, "/root/dev/", body, f"multipart/form-data; boundary={boundary}")
+
+
+def written(base, password):
+    """Texts to look at, and the attacks of testdata/attacks.txt wherever a text can be; the pages that show those."""
+    send(base, password, "/article/written/0", b"# Everything\n\nto come\n", "text/markdown")
+    send(base, password, "/article/written/1", WRITTEN.encode(), "text/markdown")
+    send_release(base, password, "text-sample", "1.0", WRITTEN, "text/markdown", [("summary", "Describes itself")])
+    attacks = (ROOT / "testdata" / "attacks.txt").read_text(encoding="utf-8")
+    assert attacks.count("\n\n") > 150, "the attacks are read"
+    one = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
+    paths = ["/articles", "/root/dev", "/root/dev/text-attacks"]
+    for at, (name, content_type) in enumerate(FORMATS.items()):
+        send(base, password, f"/article/written/attacks/{name}/0", f"# {one}\n\n".encode(), content_type)
+        send(base, password, f"/article/written/attacks/{name}/1", attacks.encode(), content_type)
+        more = [(key, one) for key in ("summary", "author", "license", "keywords", "requires_dist", "classifiers", "provides_extras")]
+        more += [("home_page", "javascript:alert(1)"), ("project_urls", f"{one}, javascript:alert(1)")]
+        send_release(base, password, "text-attacks", f"{at + 1}.0", attacks, content_type, more)
+        article = f"/article/written/attacks/{name}"
+        paths += [article, f"{article}/history", f"{article}/diff", f"{article}/diff?view=inline", f"/root/dev/text-attacks/{at + 1}.0"]
+    return paths
+
+
+def check_attacks(browser, base, paths):
+    """Nothing comes to life: with the policy of the page, and without it, when only the sanitiser is in between."""
+    for is_bare in (False, True):
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        context.add_init_script(ALIVE)
+        if is_bare:
+            context.route("**/*", lambda route: without_policy(route))
+        watched = Watched(context, base)
+        for path in paths:
+            what = f"{path} ({'without' if is_bare else 'with'} its policy)"
+            response = watched.page.goto(base + path)
+            assert response.status == 200, f"{what}: {response.status}"
+            found = watched.page.evaluate(PROVOKE)
+            assert not found, f"{what}: {found[:5]}"
+            ran = watched.page.evaluate("window.ran")
+            assert not ran, f"{what}: {ran}"
+            assert watched.page.url == base + path, f"{what} went to {watched.page.url}"
+            # The heading that the page itself has, and no other of that level.
+            assert watched.page.locator("h1").count() == 1, what
+            if not is_bare:
+                check_accessible(watched.page, what)
+            watched.check(what)
+        context.close()
+    # That a script is noticed where one runs: the same, with one put in.
+    context = browser.new_context()
+    context.add_init_script(ALIVE)
+    context.route("**/*", lambda route: without_policy(route, "<script>alert(1)</script>"))
+    page = context.new_page()
+    page.goto(base + paths[-1])
+    assert page.evaluate("window.ran") == ["alert 1"], "a script that runs is not noticed"
+    context.close()
+    return 2 * len(paths)
+
+
+def without_policy(route, more=""):
+    answer = route.fetch()
+    headers = {name: value for name, value in answer.headers.items() if name != "content-security-policy"}
+    if "text/html" not in headers.get("content-type", ""):
+        return route.fulfill(response=answer)
+    return route.fulfill(status=answer.status, headers=headers, body=answer.text().replace("</main>", more + "</main>"))
+
+
+def check_pictures(browser, base, directory):
+    """A picture of each page as it is, to look at: `SCREENSHOTS=DIRECTORY` keeps them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, context in contexts(browser):
+        page = context.new_page()
+        for path in PEOPLE:
+            page.goto(base + path)
+            file = re.sub(r"[^a-z0-9.]+", "-", f"{path} {name}").strip("-")
+            page.screenshot(path=directory / f"{file}.png", full_page=True)
+
+
 def main():
     work = pathlib.Path(sys.argv[1])
     work.mkdir(parents=True, exist_ok=True)
@@ -267,14 +448,21 @@ def main():
         browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER)
         for name, arguments, until, pages, forms in servers:
             with server(work, name, *arguments, until=until) as base:
+                attacked = []
                 if name == "demo":
+                    password = (work / name / "root-password").read_text().strip()
+                    attacked = written(base, password)
+                    pages = pages | {path: 200 for path in PEOPLE}
                     pages = pages | packages_of(base)
                 checked = check_pages(browser, base, pages)
                 paths = [path for path, status in pages.items() if status == 200]
                 links = check_links(browser, base, paths)
                 submitted = check_forms(browser, base, "/", forms)
                 commands = check_commands(browser, base, work)
-            print(f"{name}: {checked} pages, {links} links, {submitted} forms, {commands} commands")
+                harmless = check_attacks(browser, base, attacked) if attacked else 0
+                if attacked and os.environ.get("SCREENSHOTS"):
+                    check_pictures(browser, base, pathlib.Path(os.environ["SCREENSHOTS"]))
+            print(f"{name}: {checked} pages, {links} links, {submitted} forms, {commands} commands, {harmless} attacked")
         browser.close()
 
 

@@ -47,8 +47,12 @@ PUSHED_PAGES = "pushed-page deleted-project-page"
 REDIRECTS = "simple-no-slash-* simple-other-spelling* project-other-spelling version-other-spelling refresh*"
 EMPTY = "odd-no-tags-again authcheck authcheck-api authcheck-file authcheck-no-uri upload-non-volatile-again"
 UNSEEN = "zero-width wide-space right-to-left private-use".split()
+PEOPLE = "user-html index-html project-html simple-bare-project-browser simple-bare-index-browser"
 NO_BODY = "user-create-no-body login-no-body index-create-no-body posted-nothing"
 KNOWN = (
+    # Browsers get pages.
+    ("P8", PEOPLE, "status", becomes((404, 200), (415, 200))),
+    ("P8", PEOPLE, "type body* header.* order*"),
     # A mirror of nothing.
     ("P15", "index-create-mirror-no-url", "status", becomes((200, 400))),
     ("P15", "index-create-mirror-no-url", "body.message", new),
@@ -113,8 +117,8 @@ KNOWN = (
     ("P7", "simple-list-no-slash-*", "body.message", gone),
     ("P7", "simple-list-no-slash-* simple-bare-index-*", "body.links*.href"),
     # Which of several forms is answered.
-    ("P8", "api-html login-html user-html index-html", "status", becomes((404, 200))),
-    ("P8", "api-html login-html user-html index-html", "type", becomes((HTML, JSON))),
+    ("P8", "api-html login-html", "status", becomes((404, 200))),
+    ("P8", "api-html login-html", "type", becomes((HTML, JSON))),
     ("P8", "login-html", "body.message", becomes((None, "login successful"))),
     ("P8", "simple-bare-project-any simple-bare-project-browser simple-bare-project-poetry", "status", becomes((415, 200))),
     ("P8", "simple-bare-project-any simple-bare-project-browser simple-bare-project-poetry", "body.message", gone),

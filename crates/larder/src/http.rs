@@ -19,9 +19,11 @@ mod pages;
 mod parts;
 mod people;
 mod python;
+mod rendered;
 mod respond;
 mod serial;
 mod tokens;
+mod words;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -11,15 +11,15 @@ fn root() -> PathBuf {
 
 /// The floors, lowest first: dependencies point down, never sideways.
 const FLOORS: [&[&str]; 4] = [
-    &["postings", "reply", "record", "demo", "net", "testbed", "paste"],
+    &["postings", "reply", "record", "demo", "markup", "net", "testbed", "paste"],
     &["account"],
     &["aur", "article", "pypi", "store"],
     &["larder"],
 ];
 
 /// Crates that do no I/O over a network and know no runtime.
-const PURE: [&str; 8] =
-    ["aur", "article", "pypi", "account", "postings", "reply", "record", "demo"];
+const PURE: [&str; 9] =
+    ["aur", "article", "pypi", "account", "postings", "reply", "record", "demo", "markup"];
 
 /// What the pure ones must not know.
 const IMPURE: [&str; 12] = [

@@ -123,12 +123,12 @@ impl<'snapshot> View<'snapshot> {
     }
 
     /// Whether the sender sees the private part of a user: the email address and the data that tools store.
-    fn sees_private(self, user: &User) -> bool {
+    pub fn sees_private(self, user: &User) -> bool {
         self.shows_all || self.principal.acts_for(&user.name, Scope::UserAdmin, Object::Server)
     }
 
     /// Whether the sender sees the stage: they may read it or change it.
-    fn sees(self, stage: &Stage) -> bool {
+    pub fn sees(self, stage: &Stage) -> bool {
         stage.may_read(self.principal, Portion::Whole) || stage.may_modify(self.principal)
     }
 
@@ -148,7 +148,7 @@ impl<'snapshot> View<'snapshot> {
     /// The configuration of a stage as the sender sees it. Someone who may change the stage sees all of it. Others
     /// do not see bases that they may not read or that no longer exist; without credentials, nor which users and groups
     /// its lists name.
-    fn config(self, stage: &'snapshot Stage) -> Cow<'snapshot, StageConfig> {
+    pub fn config(self, stage: &'snapshot Stage) -> Cow<'snapshot, StageConfig> {
         let config = stage.config();
         if self.shows_all || stage.may_modify(self.principal) {
             return Cow::Borrowed(config);

@@ -320,6 +320,13 @@ pub(crate) fn without_credentials(url: &str) -> String {
     }
 }
 
+impl MirrorSettings {
+    /// The URL of the upstream as everybody may see it: without credentials.
+    pub fn shown_url(&self) -> Option<String> {
+        self.mirror_url.as_deref().map(without_credentials)
+    }
+}
+
 impl WhitelistInheritance {
     /// devpi's name of the variant.
     pub fn as_str(self) -> &'static str {

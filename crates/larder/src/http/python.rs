@@ -6,6 +6,7 @@
 mod ask;
 mod documentation;
 mod files;
+mod pages;
 mod policy;
 mod project;
 mod push;
@@ -134,12 +135,16 @@ async fn dispatch(
         Endpoint::LogIn => Box::pin(users::log_in(ask, body)).await,
         Endpoint::Search => Box::pin(search::search(ask)).await,
         Endpoint::SearchByXmlRpc => Box::pin(search::search_by_xml_rpc(ask, stage, body)).await,
+        Endpoint::ShowUser if pages::is_wanted(ask) => Box::pin(pages::show_user(ask, user)).await,
         Endpoint::ShowUser => Box::pin(users::show_user(ask, user)).await,
         Endpoint::CreateUser => Box::pin(users::create_user(ask, user, body)).await,
         Endpoint::ModifyUser => Box::pin(users::modify_user(ask, user, body)).await,
         Endpoint::DeleteUser => Box::pin(users::delete_user(ask, user)).await,
         Endpoint::ShowIndex if ask.wants_page() => {
             Box::pin(simple::list_projects(ask, stage)).await
+        }
+        Endpoint::ShowIndex if pages::is_wanted(ask) => {
+            Box::pin(pages::show_index(ask, stage)).await
         }
         Endpoint::ShowIndex => Box::pin(stages::show_index(ask, stage)).await,
         Endpoint::CreateIndex => Box::pin(stages::create_index(ask, stage, body)).await,
@@ -165,6 +170,9 @@ async fn dispatch(
         Endpoint::ShowProject if ask.wants_page() => {
             Box::pin(simple::show_simple_page(ask, stage, project)).await
         }
+        Endpoint::ShowProject if pages::is_wanted(ask) => {
+            Box::pin(pages::show_project(ask, stage, project)).await
+        }
         Endpoint::ShowProject => Box::pin(project::show_project(ask, stage, project)).await,
         Endpoint::DeleteProject => Box::pin(project::delete_project(ask, stage, project)).await,
         Endpoint::ShowProjectStatus => {
@@ -172,6 +180,9 @@ async fn dispatch(
         }
         Endpoint::ChangeProjectStatus => {
             Box::pin(yank::change_project_status(ask, stage, project, body)).await
+        }
+        Endpoint::ShowRelease if pages::is_wanted(ask) => {
+            Box::pin(pages::show_release(ask, stage, project, version)).await
         }
         Endpoint::ShowRelease => {
             Box::pin(project::show_release(ask, stage, project, version)).await

@@ -6,6 +6,7 @@ mod conflicts;
 mod crash;
 mod names;
 mod pages;
+mod people;
 mod reading;
 mod rights;
 mod serials;

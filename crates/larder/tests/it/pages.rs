@@ -22,6 +22,33 @@ fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
+/// No tag of a page runs, loads or leads where none of ours would: nothing of what strangers sent has become one.
+#[track_caller]
+pub(crate) fn check_harmless(page: &str, what: &str) {
+    let tags: Vec<String> = page
+        .split('<')
+        .skip(1)
+        .filter_map(|rest| rest.split_once('>'))
+        .map(|(tag, _)| tag.to_lowercase())
+        .collect();
+    assert!(tags.len() > 20, "{what}: {page}");
+    // The one script is ours.
+    assert_eq!(tags.iter().filter(|tag| tag.starts_with("script")).count(), 1, "{what}");
+    for tag in &tags {
+        let name = tag.split([' ', '/', '\n']).next().unwrap_or_default();
+        let never = ["iframe", "svg", "math", "style", "object", "embed", "base", "template"];
+        assert!(!never.contains(&name), "{what}: <{tag}>");
+        // Names of attributes are what is not within quotation marks.
+        let names = tag.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+        for name in names.split([' ', '\n']) {
+            let is_harm = name.starts_with("on") || name == "style=" || name == "srcdoc=";
+            assert!(!is_harm, "{what}: <{tag}>");
+        }
+        let values = ["\"javascript:", "\"data:", "\"vbscript:", "src=\"http", "src=\"//"];
+        assert!(!values.iter().any(|harm| tag.contains(harm)), "{what}: <{tag}>");
+    }
+}
+
 #[track_caller]
 fn check_html(response: &Response, target: &str) -> String {
     assert_eq!(response.status, 200, "{target}");

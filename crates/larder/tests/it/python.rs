@@ -3,6 +3,7 @@
 mod documentation;
 mod files;
 mod mirrors;
+mod people;
 mod policy;
 mod projects;
 mod push;

@@ -24,12 +24,14 @@ use percent_encoding::percent_decode_str;
 use record::Serial;
 use reply::{Encoding, Reply};
 
+use super::pages::{self, Shown as Page};
 use super::{parameters, parsed};
 use crate::app::App;
 use crate::contents::{Content, Head};
 use crate::http::error::HttpError;
 use crate::http::negotiation::{accepted_encoding, has_known_tag, listed};
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use crate::http::people;
 use crate::http::respond::{Conditions, respond};
 use crate::http::{auth, serial};
 use crate::stored::Stored;
@@ -70,6 +72,9 @@ pub(in crate::http) fn read_article_now(app: &App, head: &Parts, rest: &str) -> 
     let rest = percent_decode_str(rest).decode_utf8().ok()?;
     let stored = app.live_store.snapshot()?;
     let (facts, is_latest) = found(&stored, &rest)?;
+    if is_latest && people::wants_page(&head.headers) {
+        return None;
+    }
     let content_facts = facts.content()?;
     let content = app.contents.at_hand(&content_facts.digest)?;
     let revision = Shown { facts, content: content_facts, is_latest, is_open: true };
@@ -103,6 +108,15 @@ pub(super) async fn read_article(
 ) -> Result<Response, HttpError> {
     let object = Object::Article(path.name.as_str());
     let (app, stored) = admitted(app, &head.headers, object).await?;
+    if people::wants_page(&head.headers) {
+        let answer = Box::pin(page(&app, &stored, head, &path)).await;
+        let answer = answer.map_err(|error| from_store(&app, &stored, error.into_response()));
+        match answer {
+            Ok(None) => {}
+            Ok(Some(response)) => return Ok(response),
+            Err(response) => return Ok(response),
+        }
+    }
     let answer = match path.target {
         Target::Latest | Target::Version(_) => body(&app, &stored, head, &path).await,
         Target::History => history(&app, &stored, head, &path.name).await,
@@ -110,6 +124,44 @@ pub(super) async fn read_article(
     };
     // What is not there, or not there any more, may be there after the next write.
     Ok(answer.unwrap_or_else(|error| from_store(&app, &stored, error.into_response())))
+}
+
+/// The page for people, where there is one. A version has none under its number: its bytes are there for everybody.
+async fn page(
+    app: &App,
+    stored: &Stored,
+    head: &Parts,
+    path: &ArticlePath,
+) -> Result<Option<Response>, HttpError> {
+    // Without rights of their own they were admitted as everybody.
+    let principal = if is_open(app) {
+        Principal::Anonymous
+    } else {
+        auth::principal(app, &head.headers).await?
+    };
+    let shown = Page { app, stored, head, principal: &principal };
+    Ok(match path.target {
+        Target::Version(_) => None,
+        Target::History => Some(pages::show_history(&shown, &path.name).await?),
+        Target::Diff => Some(pages::show_difference(&shown, &path.name).await?),
+        Target::Latest if is_raw(head) => None,
+        Target::Latest => {
+            let named = pages::named_version(stored, &path.name, head.uri.query())?;
+            let facts = match named {
+                Some(facts) => facts,
+                None => revision(stored, &path.name, None)?,
+            };
+            match pages::format(content_of(&path.name, facts)?) {
+                Some(format) => Some(pages::show_article(&shown, &path.name, facts, format).await?),
+                None => None,
+            }
+        }
+    })
+}
+
+/// Whether the query is `raw`, with which a browser gets the bytes.
+fn is_raw(head: &Parts) -> bool {
+    matches!(head.uri.query(), Some("raw" | "raw="))
 }
 
 /// The state to answer from, for a request that may read.
@@ -202,7 +254,9 @@ async fn body(
     head: &Parts,
     path: &ArticlePath,
 ) -> Result<Response, HttpError> {
-    parameters::<0>(head.uri.query(), [])?;
+    if !is_raw(head) {
+        parameters::<0>(head.uri.query(), [])?;
+    }
     let (asked, is_latest) = match path.target {
         Target::Version(revision) => (Some(revision), false),
         _ => (None, true),
@@ -466,6 +520,15 @@ pub(in crate::http) async fn list_articles(
         with_deleted: parsed("deleted", deleted, "`true` or `false`")?.unwrap_or(false),
     };
     let page = stored.articles.list(&query);
+    if people::wants_page(&head.headers) {
+        let principal = if is_open(&app) {
+            Principal::Anonymous
+        } else {
+            auth::principal(&app, &head.headers).await?
+        };
+        let shown = Page { app: &app, stored: &stored, head, principal: &principal };
+        return Ok(pages::show_list(&shown, &query, &page).await);
+    }
     json(&app, head, &stored, render::list(&page)).await
 }
 
@@ -499,29 +562,17 @@ async fn diff(
 ) -> Result<Response, HttpError> {
     let [from, to] = parameters(head.uri.query(), ["from", "to"])?;
     let to: Option<Revision> = parsed("to", to, "a version")?;
-    let to = revision(stored, name, to)?;
-    let from = parsed("from", from, "a version")?.unwrap_or(to.base);
+    let from = parsed("from", from, "a version")?;
     let limits = DifferenceLimits {
         bytes_max: usize::try_from(2 * app.config.article.merge_bytes_max).unwrap_or(usize::MAX),
         ..DifferenceLimits::default()
     };
-    let from_facts =
-        if from == Revision::NONE { None } else { Some(revision(stored, name, Some(from))?) };
-    let sizes = [Some(to), from_facts].into_iter().flatten().filter_map(|facts| facts.content());
-    let together: u64 = sizes.map(|content| content.size_bytes).sum();
-    if together > limits.bytes_max as u64 {
-        let detail = format!(
-            "texts of {together} bytes together are too large to be compared: at most {}",
-            limits.bytes_max
-        );
-        return Err(HttpError::too_large(detail));
-    }
-    let to_side = side(app, Some(to)).await?;
-    let from_side = side(app, from_facts).await?;
-    let (name, to) = (name.clone(), to.revision);
+    let (from, to) = sides(app, stored, name, from, to, limits.bytes_max as u64).await?;
+    let name = name.clone();
     let making = tokio::task::spawn_blocking(move || {
-        let sides = [(from, &from_side), (to, &to_side)].map(|(revision, (bytes, is_textual))| {
-            Side { name: &name, revision, bytes, is_textual: *is_textual }
+        let sides = [&from, &to].map(|side| {
+            let Textual { revision, bytes, is_textual } = side;
+            Side { name: &name, revision: *revision, bytes, is_textual: *is_textual }
         });
         difference(sides[0], sides[1], &limits)
     });
@@ -534,11 +585,46 @@ async fn diff(
     Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))
 }
 
-/// A side of a comparison: nothing, for a deletion and before the first revision.
-async fn side(app: &App, facts: Option<&Arc<RevisionFacts>>) -> Result<(Bytes, bool), HttpError> {
+/// A side of a comparison.
+pub(super) struct Textual {
+    pub(super) revision: Revision,
+    /// Nothing, for a deletion and before the first revision.
+    pub(super) bytes: Bytes,
+    pub(super) is_textual: bool,
+}
+
+/// Both sides of a comparison: without `to`, the latest revision; without `from`, the one that it was made from.
+pub(super) async fn sides(
+    app: &App,
+    stored: &Stored,
+    name: &ArticleName,
+    from: Option<Revision>,
+    to: Option<Revision>,
+    bytes_max: u64,
+) -> Result<(Textual, Textual), HttpError> {
+    let to = revision(stored, name, to)?;
+    let from = from.unwrap_or(to.base);
+    let from_facts =
+        if from == Revision::NONE { None } else { Some(revision(stored, name, Some(from))?) };
+    let sizes = [Some(to), from_facts].into_iter().flatten().filter_map(|facts| facts.content());
+    let together: u64 = sizes.map(|content| content.size_bytes).sum();
+    if together > bytes_max {
+        let detail = format!(
+            "texts of {together} bytes together are too large to be compared: at most {bytes_max}"
+        );
+        return Err(HttpError::too_large(detail));
+    }
+    Ok((side(app, from, from_facts).await?, side(app, to.revision, Some(to)).await?))
+}
+
+async fn side(
+    app: &App,
+    revision: Revision,
+    facts: Option<&Arc<RevisionFacts>>,
+) -> Result<Textual, HttpError> {
     let Some(content) = facts.and_then(|facts| facts.content()) else {
-        return Ok((Bytes::new(), true));
+        return Ok(Textual { revision, bytes: Bytes::new(), is_textual: true });
     };
     let bytes = bytes(app, content).await?;
-    Ok((bytes, content.content_type.is_textual()))
+    Ok(Textual { revision, bytes, is_textual: content.content_type.is_textual() })
 }

@@ -54,7 +54,8 @@ fn a_project_is_shown_with_its_bases_and_what_they_shadow() {
         assert!(moved.header("vary").contains("Accept"), "{moved:?}");
     }
     let html = index.anybody().with("Accept", "text/html").get("/alice/dev/p");
-    assert_eq!(html.status, 404);
+    assert_eq!((html.status, html.header("content-type")), (200, "text/html; charset=utf-8"));
+    assert_eq!(index.anybody().with("Accept", "text/plain").get("/alice/dev/p").status, 404);
     let page =
         index.anybody().with("Accept", "application/vnd.pypi.simple.v1+json").get("/alice/dev/p");
     assert_eq!(page.json()["name"], "p");

@@ -1,0 +1,233 @@
+//! Articles for people, where programs get bytes and JSON: an article rendered, its history, what changed, and lists.
+//!
+//! The bytes stay where they were: at the number of a version for everybody, and with `?raw` at the name.
+
+mod comparison;
+mod link;
+mod list;
+
+use std::sync::Arc;
+
+use account::{Object, Principal};
+use article::{Article, ArticleName, Content as Facts, Kind, Revision, RevisionFacts};
+use askama::Template;
+use axum::response::Response;
+use http::request::Parts;
+use markup::{Format, Options, Rendered};
+
+use super::read::{PAGE, bytes, content_of, revision};
+use super::{is_open, parameters, parsed};
+use crate::app::App;
+use crate::http::error::HttpError;
+use crate::http::people::{self, Audience, Site};
+use crate::http::rendered::{Key, rendered};
+use crate::http::words::{self, Time, in_path};
+use crate::stored::Stored;
+
+pub(super) use comparison::show_difference;
+pub(super) use list::show_list;
+
+/// Bytes of a content that is shown as a page; a longer one is sent as it is.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// What is shown, and to whom.
+pub(super) struct Shown<'a> {
+    pub(super) app: &'a App,
+    pub(super) stored: &'a Stored,
+    pub(super) head: &'a Parts,
+    pub(super) principal: &'a Principal,
+}
+
+impl Shown<'_> {
+    fn audience(&self) -> Audience {
+        if is_open(self.app) { Audience::Everybody } else { Audience::Reader }
+    }
+
+    fn site(&self) -> Site {
+        Site::of(self.app, self.head)
+    }
+
+    async fn send(&self, page: &impl Template) -> Response {
+        people::send(page, self.head, self.audience()).await
+    }
+
+    /// The article, for somebody who may read it.
+    fn article(&self, name: &ArticleName) -> Result<&Arc<Article>, HttpError> {
+        let found = self.stored.articles.article(name);
+        found.ok_or_else(|| HttpError::unknown_article(name))
+    }
+}
+
+/// Where a name is: the lists of those that begin alike, and its last part.
+struct Place {
+    above: Vec<(String, String)>,
+}
+
+impl Place {
+    fn of(name: &str) -> Place {
+        let ends = name.match_indices('/').map(|(at, _)| at);
+        let query = |prefix: &str| {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.append_pair("prefix", prefix).finish()
+        };
+        let mut start = 0;
+        let above = ends.map(|end| {
+            let part = (name[start..end].to_owned(), query(&name[..=end]));
+            start = end + 1;
+            part
+        });
+        Place { above: above.collect() }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "article.html")]
+struct ArticlePage<'a> {
+    site: Site,
+    place: Place,
+    name: &'a str,
+    path: String,
+    title: String,
+    facts: Line<'a>,
+    is_latest: bool,
+    latest: Revision,
+    previous: Option<Revision>,
+    text: Arc<Rendered>,
+    size: String,
+}
+
+/// What is said of a revision.
+struct Line<'a> {
+    version: Revision,
+    at: Time,
+    author: &'a str,
+    comment: &'a str,
+    what: String,
+    size: Option<String>,
+    previous: Option<Revision>,
+}
+
+impl<'a> Line<'a> {
+    fn of(article: &Article, facts: &'a RevisionFacts) -> Line<'a> {
+        let before = Revision(facts.revision.0.saturating_sub(1));
+        Line {
+            version: facts.revision,
+            at: Time(facts.at),
+            author: &facts.author,
+            comment: &facts.comment,
+            what: match &facts.kind {
+                Kind::Put(_) => String::new(),
+                Kind::Deleted => "deleted".to_owned(),
+                Kind::Restored { from, .. } => format!("version {from} again"),
+            },
+            size: facts.content().map(|content| words::size(content.size_bytes)),
+            previous: article.revision(before).map(|facts| facts.revision),
+        }
+    }
+}
+
+/// The format that a content is shown in as a page; `None` for those that are sent as they are.
+pub(super) fn format(content: &Facts) -> Option<Format> {
+    let format = Format::of_media_type(content.content_type.as_str())?;
+    (content.size_bytes <= BYTES_MAX).then_some(format)
+}
+
+/// An article as a page: the latest version, or with `?version=` another one.
+pub(super) async fn show_article(
+    shown: &Shown<'_>,
+    name: &ArticleName,
+    facts: &Arc<RevisionFacts>,
+    format: Format,
+) -> Result<Response, HttpError> {
+    let article = shown.article(name)?;
+    let content = content_of(name, facts)?;
+    let bytes = bytes(shown.app, content).await?;
+    let site = shown.site();
+    let render = || {
+        let text = String::from_utf8_lossy(&bytes);
+        let resolve = |link: &str| link::resolve(shown, name, site.prefix(), link);
+        let options =
+            Options { heading_level: 2, resolve: &resolve, wiki_links: true, takes_title: true };
+        markup::render(&text, format, &options)
+    };
+    // Who may read everything sees the same links; for others it is made anew.
+    let text = if is_open(shown.app) {
+        let place = format!("{format:?} {}/{name}", site.prefix());
+        let place = (place, shown.stored.serial.0);
+        let key = Key { digest: content.digest, place: Some(place) };
+        rendered(shown.app, key, render).await
+    } else {
+        Arc::new(tokio::task::block_in_place(render))
+    };
+    // HTML says what it is called where nobody sees it; of other texts, the first line need not be a title.
+    let own = content.title.as_deref().filter(|_| format == Format::Html);
+    let title = text.title.as_deref().or(own).unwrap_or(name.as_str()).to_owned();
+    let page = ArticlePage {
+        place: Place::of(name.as_str()),
+        name: name.as_str(),
+        path: in_path(name.as_str()),
+        title,
+        facts: Line::of(article, facts),
+        is_latest: facts.revision == article.highest(),
+        latest: article.highest(),
+        previous: Line::of(article, facts).previous,
+        text,
+        size: words::size(content.size_bytes),
+        site,
+    };
+    Ok(shown.send(&page).await)
+}
+
+#[derive(Template)]
+#[template(path = "history.html")]
+struct HistoryPage<'a> {
+    site: Site,
+    place: Place,
+    name: &'a str,
+    path: String,
+    lines: Vec<Line<'a>>,
+    latest: Revision,
+    /// The query of the next page.
+    next: Option<String>,
+}
+
+/// `/article/{name}/history`, as a page.
+pub(super) async fn show_history(
+    shown: &Shown<'_>,
+    name: &ArticleName,
+) -> Result<Response, HttpError> {
+    let [before, limit] = parameters(shown.head.uri.query(), ["before", "limit"])?;
+    let before = parsed("before", before, "a version")?;
+    let limit = parsed::<usize>("limit", limit, "a whole number")?.unwrap_or(PAGE.0);
+    let article = shown.article(name)?;
+    let versions = shown.stored.articles.history(name, before, limit.clamp(1, PAGE.1));
+    let first = article.revisions().next().map(|facts| facts.revision);
+    let next = versions.last().filter(|last| Some(last.revision) != first);
+    let page = HistoryPage {
+        site: shown.site(),
+        place: Place::of(name.as_str()),
+        name: name.as_str(),
+        path: in_path(name.as_str()),
+        next: next.map(|last| format!("before={}", last.revision)),
+        lines: versions.iter().map(|facts| Line::of(article, facts)).collect(),
+        latest: article.highest(),
+    };
+    Ok(shown.send(&page).await)
+}
+
+/// The revision that the query names, for a page; `None` if it names none.
+pub(super) fn named_version<'stored>(
+    stored: &'stored Stored,
+    name: &ArticleName,
+    query: Option<&str>,
+) -> Result<Option<&'stored Arc<RevisionFacts>>, HttpError> {
+    let [version, _raw] = parameters(query, ["version", "raw"])?;
+    let version: Option<Revision> = parsed("version", version, "a version")?;
+    version.map(|version| revision(stored, name, Some(version))).transpose()
+}
+
+/// Whether the principal may read this article, too.
+fn may_read(shown: &Shown<'_>, name: &str) -> bool {
+    let readers = &shown.app.config.article.acl_read;
+    readers.admits(shown.principal, account::Scope::ArticleRead, Object::Article(name))
+}

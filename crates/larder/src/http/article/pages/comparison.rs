@@ -1,0 +1,117 @@
+//! `/article/{name}/diff` for people: two versions side by side, or one under the other.
+
+use std::borrow::Cow;
+
+use article::{ArticleName, Revision};
+use askama::Template;
+use axum::response::Response;
+use markup::{Block, Cell, Comparison};
+
+use super::super::read::{Textual, sides};
+use super::super::{parameters, parsed};
+use super::{Place, Shown};
+use crate::http::error::HttpError;
+use crate::http::people::Site;
+use crate::http::words::{self, in_path};
+
+/// Bytes of both versions together.
+const BYTES_MAX: u64 = 1 << 20;
+
+#[derive(Template)]
+#[template(path = "difference.html")]
+struct DifferencePage<'a> {
+    site: Site,
+    place: Place,
+    name: &'a str,
+    path: String,
+    from: Revision,
+    to: Revision,
+    is_inline: bool,
+    found: Outcome,
+}
+
+/// What a comparison came to.
+enum Outcome {
+    Same,
+    Different {
+        comparison: Comparison,
+        added: String,
+        removed: String,
+    },
+    /// Why there is nothing to show.
+    Not(String),
+}
+
+/// The comparison that the query asks for, as a page.
+pub(in super::super) async fn show_difference(
+    shown: &Shown<'_>,
+    name: &ArticleName,
+) -> Result<Response, HttpError> {
+    let [from, to, view] = parameters(shown.head.uri.query(), ["from", "to", "view"])?;
+    let from = parsed("from", from, "a version")?;
+    let to = parsed("to", to, "a version")?;
+    let is_inline = match view.as_deref() {
+        Some("inline") => true,
+        None | Some("sides") => false,
+        Some(other) => {
+            let detail = format!(
+                "`{other}` is no value of the parameter `view`: expected `sides` or `inline`"
+            );
+            return Err(HttpError::bad_request(detail));
+        }
+    };
+    let sides = sides(shown.app, shown.stored, name, from, to, BYTES_MAX).await;
+    let (from, to, found) = match sides {
+        Ok((from, to)) => {
+            (from.revision, to.revision, tokio::task::block_in_place(|| compared(&from, &to)))
+        }
+        Err(error) if error.status() == http::StatusCode::PAYLOAD_TOO_LARGE => {
+            let (from, to) = (from.unwrap_or_default(), to.unwrap_or_default());
+            (from, to, Outcome::Not(error.detail().to_owned()))
+        }
+        Err(error) => return Err(error),
+    };
+    let page = DifferencePage {
+        site: shown.site(),
+        place: Place::of(name.as_str()),
+        name: name.as_str(),
+        path: in_path(name.as_str()),
+        from,
+        to,
+        is_inline,
+        found,
+    };
+    Ok(shown.send(&page).await)
+}
+
+fn compared(from: &Textual, to: &Textual) -> Outcome {
+    if from.bytes == to.bytes {
+        return Outcome::Same;
+    }
+    let text = |side: &Textual| -> Option<String> {
+        let text = side
+            .is_textual
+            .then(|| String::from_utf8_lossy(&side.bytes))
+            .filter(|text| matches!(text, Cow::Borrowed(_)) && !text.contains('\0'))?;
+        Some(text.into_owned())
+    };
+    let (Some(old), Some(new)) = (text(from), text(to)) else {
+        return Outcome::Not("They differ, and at least one of them is not text.".to_owned());
+    };
+    match markup::compare(&old, &new) {
+        Ok(comparison) => Outcome::Different {
+            added: words::count(comparison.added, "line", "lines"),
+            removed: words::count(comparison.removed, "line", "lines"),
+            comparison,
+        },
+        Err(error) => Outcome::Not(error.to_string()),
+    }
+}
+
+impl DifferencePage<'_> {
+    /// The lines of a change one under the other: those that went, then those that came.
+    fn in_turn<'a>(&self, old: &'a [Cell], new: &'a [Cell]) -> Vec<(bool, &'a Cell)> {
+        let gone = old.iter().map(|cell| (false, cell));
+        gone.chain(new.iter().map(|cell| (true, cell))).collect()
+    }
+}

@@ -1,0 +1,62 @@
+//! Where a link in an article leads: to other articles by their names, from where the article is.
+
+use article::{ArticleName, ArticlePath, Target as Page};
+use markup::Target;
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use super::{Shown, may_read};
+use crate::http::words::in_path;
+
+/// The target of a relative link in the article `name`.
+pub(super) fn resolve(
+    shown: &Shown<'_>,
+    name: &ArticleName,
+    prefix: &str,
+    link: &str,
+) -> Option<Target> {
+    let base = format!("http://here.invalid{prefix}/article/{}", in_path(name.as_str()));
+    let base = Url::parse(&base).ok()?;
+    let near = found(shown, prefix, &base.join(link).ok()?);
+    if !matches!(near, Some(Target::Missing(_))) || link.starts_with(['/', '.']) {
+        return near;
+    }
+    // A name as it is, as in `[[guide/start]]`.
+    let root = Url::parse(&format!("http://here.invalid{prefix}/article/")).ok()?;
+    let far = found(shown, prefix, &root.join(link).ok()?);
+    match far {
+        Some(Target::Missing(_)) | None => near,
+        far => far,
+    }
+}
+
+fn found(shown: &Shown<'_>, prefix: &str, url: &Url) -> Option<Target> {
+    if url.host_str() != Some("here.invalid") {
+        return None;
+    }
+    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let more = match url.fragment() {
+        Some(fragment) => format!("{query}#{fragment}"),
+        None => query.clone(),
+    };
+    // Headings of articles have other names than their links say.
+    let fragment = url.fragment().and_then(markup::fragment_id);
+    let fragment = fragment.map(|id| format!("#{id}")).unwrap_or_default();
+    let here = format!("{}{query}{fragment}", url.path());
+    let rest = url.path().strip_prefix(prefix).and_then(|path| path.strip_prefix("/article/"));
+    let Some(rest) = rest else { return Some(Target::Page(format!("{}{more}", url.path()))) };
+    let rest = percent_decode_str(rest).decode_utf8().ok()?;
+    let path = ArticlePath::parse(&rest).ok()?;
+    if !may_read(shown, path.name.as_str()) {
+        return Some(Target::Page(here));
+    }
+    let article = shown.stored.articles.article(&path.name);
+    let latest = article.and_then(|article| article.latest()?.content());
+    Some(match (latest, path.target) {
+        (None, Page::Latest) => Target::Missing(here),
+        (Some(content), Page::Latest) if content.content_type.essence().starts_with("image/") => {
+            Target::Picture(url.path().to_owned())
+        }
+        _ => Target::Page(here),
+    })
+}

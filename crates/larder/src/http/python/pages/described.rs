@@ -1,0 +1,162 @@
+//! What a release says of itself, in a form that a page can hold: everything in it is somebody's.
+
+use std::sync::Arc;
+
+use account::{Portion, Principal};
+use markup::{Format, Options, Rendered};
+use pypi::devpi::{MetadataBytes, metadata_digests};
+use pypi::{Metadata, ProjectName, ResolutionOrder, VersionView};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::super::ask::Ask;
+use crate::http::rendered::{Key, rendered};
+use crate::http::words::in_path;
+
+/// Lines of a list on the page, and characters of one.
+const LINES_MAX: usize = 200;
+const LINE_CHARS_MAX: usize = 400;
+
+/// The metadata of a release, as a page shows it.
+#[derive(Default)]
+pub(super) struct Described {
+    pub(super) summary: String,
+    /// Labels with what they say.
+    pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) links: Vec<Link>,
+    pub(super) requires: Vec<Requirement>,
+    pub(super) extras: Vec<String>,
+    pub(super) classifiers: Vec<String>,
+    pub(super) description: Option<Arc<Rendered>>,
+    /// Whether its metadata could be read.
+    pub(super) is_known: bool,
+}
+
+/// A link that the metadata names; without a URL where it may not lead there.
+pub(super) struct Link {
+    pub(super) label: String,
+    pub(super) url: Option<String>,
+}
+
+/// A requirement, with the path of the project where this index has it.
+pub(super) struct Requirement {
+    pub(super) text: String,
+    pub(super) path: Option<String>,
+}
+
+fn line(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(LINE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A URL that a page may link to.
+fn outside(url: &str) -> Option<String> {
+    let url = Url::parse(url.trim()).ok()?;
+    matches!(url.scheme(), "http" | "https" | "mailto").then(|| url.into())
+}
+
+impl Described {
+    /// Of the nearest index that has the version.
+    pub(super) async fn of(
+        ask: &Ask,
+        shown: &VersionView<'_>,
+        bytes: &MetadataBytes,
+        order: &ResolutionOrder<'_>,
+        principal: &Principal,
+        stage: &str,
+    ) -> Described {
+        let version = shown.version.as_str();
+        let releases = shown.parts.iter().filter_map(|part| part.project.release(version));
+        let Some(digest) = releases.map(|release| release.metadata).next() else {
+            return Described::default();
+        };
+        debug_assert!(metadata_digests([shown]).contains(&digest));
+        let object = bytes.get(&digest).and_then(|bytes| serde_json::from_slice(bytes).ok());
+        let metadata =
+            object.and_then(|object: Map<String, Value>| Metadata::from_json(&object).ok());
+        let Some(metadata) = metadata else { return Described::default() };
+        let mut described = Described::read(&metadata);
+        described.requires = requires(&metadata, order, principal, stage);
+        let text = metadata.text("description");
+        if !matches!(text.trim(), "" | "UNKNOWN") {
+            let key = Key { digest, place: None };
+            let content_type = metadata.text("description_content_type");
+            // Without a type it is reStructuredText, by the specification of the metadata.
+            let format = match content_type.trim() {
+                "" => Format::RestructuredText,
+                named => Format::of_media_type(named).unwrap_or(Format::Plain),
+            };
+            let options = Options { heading_level: 3, ..Options::default() };
+            let render = || markup::render(text, format, &options);
+            described.description = Some(rendered(&ask.app, key, render).await);
+        }
+        described
+    }
+
+    fn read(metadata: &Metadata) -> Described {
+        let mut facts = Vec::new();
+        let license = match metadata.text("license_expression") {
+            "" => metadata.text("license").lines().next().unwrap_or_default(),
+            expression => expression,
+        };
+        for (label, text) in [
+            ("Requires Python", metadata.text("requires_python")),
+            ("License", license),
+            ("Author", metadata.text("author")),
+            ("Author’s address", metadata.text("author_email")),
+            ("Maintainer", metadata.text("maintainer")),
+            ("Maintainer’s address", metadata.text("maintainer_email")),
+            ("Keywords", metadata.text("keywords")),
+        ] {
+            if !matches!(text.trim(), "" | "UNKNOWN") {
+                facts.push((label, line(text)));
+            }
+        }
+        let named = metadata.list("project_urls").iter().filter_map(|item| {
+            let (label, url) = item.split_once(',')?;
+            Some((line(label), url))
+        });
+        let own = [("Home page", "home_page"), ("Download", "download_url")];
+        let own = own.map(|(label, key)| (label.to_owned(), metadata.text(key)));
+        let own = own.into_iter().filter(|(_, url)| !matches!(url.trim(), "" | "UNKNOWN"));
+        let links = own.chain(named).take(LINES_MAX).map(|(label, url)| Link {
+            label: if label.is_empty() { line(url) } else { label },
+            url: outside(url),
+        });
+        let lines = |key| metadata.list(key).iter().take(LINES_MAX).map(|it| line(it)).collect();
+        Described {
+            summary: line(metadata.text("summary")).replace("UNKNOWN", ""),
+            facts,
+            links: links.collect(),
+            requires: Vec::new(),
+            extras: lines("provides_extras"),
+            classifiers: lines("classifiers"),
+            description: None,
+            is_known: true,
+        }
+    }
+}
+
+fn requires(
+    metadata: &Metadata,
+    order: &ResolutionOrder<'_>,
+    principal: &Principal,
+    stage: &str,
+) -> Vec<Requirement> {
+    let listed = metadata.list("requires_dist").iter().take(LINES_MAX);
+    let requirement = |text: &String| {
+        let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')));
+        let name = ProjectName::parse(&text[..end.unwrap_or(text.len())]).ok();
+        let is_there = |name: &ProjectName| {
+            order.admits(principal, Portion::Project(name.as_str()))
+                && order.project(name.as_str()).is_some()
+        };
+        let name = name.filter(is_there);
+        let path = name.map(|name| format!("{}/{name}", in_path(stage)));
+        Requirement { text: line(text), path }
+    };
+    listed.map(requirement).collect()
+}

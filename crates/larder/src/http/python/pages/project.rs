@@ -1,0 +1,418 @@
+//! `/{user}/{index}/{project}` and that with a version, for people: what it is, how to install it, its files, where they
+//! come from, and what hides what.
+
+use std::collections::{HashMap, HashSet};
+
+use askama::Template;
+use axum::response::Response;
+use jiff::Timestamp;
+use pypi::devpi::{View, file_url};
+use pypi::{
+    FileRole, Judge, Project as Contents, ProjectName, ProjectView, ReleaseFile, ResolutionOrder,
+    Stage, VersionView,
+};
+
+use super::super::ask::Ask;
+use super::super::policy;
+use super::super::project::{in_one_spelling, metadata, readable};
+use super::super::rights::About;
+use super::super::route::Project;
+use super::super::simple;
+use super::super::write::Refused;
+use super::described::Described;
+use crate::http::error::HttpError;
+use crate::http::people::{self, Audience, Site};
+use crate::http::words::{self, Time, in_path};
+
+/// Versions in the list, unless all are asked for; and files on a page.
+const VERSIONS: usize = 50;
+const FILES: usize = 500;
+
+#[derive(Template)]
+#[template(path = "project.html")]
+struct ProjectPage<'a> {
+    site: Site,
+    /// The index that was asked, and its path.
+    stage: &'a str,
+    path: String,
+    name: &'a str,
+    version: &'a str,
+    /// Whether a version was asked for, rather than the project.
+    is_release: bool,
+    is_prerelease: bool,
+    /// The version that is shown without asking, if this is another one.
+    newest: Option<String>,
+    yanked: Option<String>,
+    status: Option<Status<'a>>,
+    described: Described,
+    files: Vec<File<'a>>,
+    more_files: usize,
+    hidden: Vec<Hidden<'a>>,
+    quarantined_in: Vec<&'a str>,
+    /// What a policy holds back, in words.
+    held_back: Vec<String>,
+    documentation: Option<String>,
+    versions: Vec<Version<'a>>,
+    /// How many there are, if not all are shown.
+    all_versions: Option<usize>,
+    origins: Vec<Origin<'a>>,
+    asked_mirrors: Vec<&'a str>,
+    blocked_mirrors: Vec<&'a str>,
+}
+
+/// A state that the owner of the project set.
+struct Status<'a> {
+    marker: &'static str,
+    means: &'static str,
+    reason: &'a str,
+}
+
+/// A file of the version that is shown.
+struct File<'a> {
+    name: &'a str,
+    url: String,
+    kind: &'static str,
+    size: String,
+    at: Time,
+    who: Option<&'a str>,
+    sha256: String,
+    requires_python: &'a str,
+    metadata: Option<String>,
+    yanked: Option<&'a str>,
+    stage: &'a str,
+    tests: Option<(String, String)>,
+}
+
+/// A file that a nearer index hides.
+struct Hidden<'a> {
+    name: &'a str,
+    stage: &'a str,
+    by: &'a str,
+    /// Whether it is the same file.
+    is_same: bool,
+}
+
+/// A line of the list of versions.
+struct Version<'a> {
+    version: String,
+    path: String,
+    is_shown: bool,
+    is_prerelease: bool,
+    is_yanked: bool,
+    files: String,
+    at: Option<Time>,
+    stage: &'a str,
+    also_in: Vec<&'a str>,
+}
+
+/// An index that has some of the project.
+struct Origin<'a> {
+    stage: &'a str,
+    path: String,
+    versions: String,
+}
+
+impl ProjectPage<'_> {
+    fn user(&self) -> &str {
+        self.stage.split_once('/').map_or(self.stage, |(user, _)| user)
+    }
+
+    /// What `pip install` is told.
+    fn requirement(&self) -> String {
+        match self.is_release && !self.version.is_empty() {
+            true => format!("{}=={}", self.name, self.version),
+            false => self.name.to_owned(),
+        }
+    }
+}
+
+/// `GET /{user}/{index}/{project}`, as a page.
+pub(in super::super) async fn show_project(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+) -> Result<Response, Refused> {
+    show(ask, stage, project, None).await
+}
+
+/// `GET /{user}/{index}/{project}/{version}`, as a page.
+pub(in super::super) async fn show_release(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+    version: &str,
+) -> Result<Response, Refused> {
+    show(ask, stage, project, Some(version)).await
+}
+
+async fn show(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+    wanted: Option<&str>,
+) -> Result<Response, Refused> {
+    let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+    let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
+    let name = in_one_spelling(ask, project, || missing().into())?;
+    let principal = ask.principal().await?;
+    let view = ask.view(&principal);
+    let mirrors = order.mirrors_of(name.as_str());
+    let Some(found) = order.project(name.as_str()) else {
+        // What a mirror has is not known before it was asked: the page for installers does.
+        if wanted.is_none() && !mirrors.asked.is_empty() {
+            let names: Vec<&str> = ask.path.split('/').take(3).collect();
+            return Ok(simple::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))));
+        }
+        return Err(missing().into());
+    };
+    // What a policy refuses is not listed either.
+    let judge = Judge::of(&order, name, Timestamp::now());
+    let judge = judge.as_ref();
+    let mut versions = found.versions();
+    if let (Some(judge), Some(wanted)) = (judge, wanted)
+        && let Some(refused) = versions
+            .iter()
+            .find(|view| view.version.as_str() == wanted)
+            .and_then(|view| judge.refusal_of_version(view))
+    {
+        return Ok(policy::refused(ask, &format!("{name} {wanted}"), &refused));
+    }
+    versions.retain(|view| judge.is_none_or(|judge| !judge.hides(view)));
+    let held_back = judge.map(|judge| judge.hidden(&found).sentences().collect());
+    let stable = versions.iter().find(|view| !view.version.is_prerelease());
+    let newest = stable.or(versions.first());
+    let shown = match wanted {
+        None => newest,
+        Some(wanted) => {
+            let same = versions.iter().find(|view| view.version.as_str() == wanted);
+            let missing =
+                || HttpError::not_found(format!("{stage} has no version `{wanted}` of {name}"));
+            Some(same.ok_or_else(missing)?)
+        }
+    };
+    let described = match shown {
+        Some(shown) => {
+            let metadata = metadata(&ask.app, std::slice::from_ref(shown)).await?;
+            Described::of(ask, shown, &metadata, &order, &principal, stage).await
+        }
+        None => Described::default(),
+    };
+    let site = Site::below(&ask.app, &*ask.root_url);
+    let (files, hidden) = shown
+        .map_or_else(Default::default, |shown| files(shown, name, judge, own_name(&order), &site));
+    let more_files = files.len().saturating_sub(FILES);
+    let shows_all = ask.has_flag("versions");
+    let all_versions =
+        Some(versions.len()).filter(|count| wanted.is_none() && !shows_all && *count > VERSIONS);
+    let (nearest, version) = match shown {
+        Some(shown) => (shown.parts.first(), shown.version.as_str()),
+        None => (None, ""),
+    };
+    let release = nearest.and_then(|part| part.project.release(version));
+    let seen = |name: &&str| ask.stored.index.stage(name).is_some_and(|stage| view.sees(stage));
+    let page = ProjectPage {
+        stage: own_name(&order),
+        path: in_path(own_name(&order)),
+        name: name.as_str(),
+        version,
+        is_release: wanted.is_some(),
+        is_prerelease: shown.is_some_and(|shown| shown.version.is_prerelease()),
+        newest: newest.filter(|it| it.version.as_str() != version).map(|it| it.version.to_string()),
+        yanked: release.and_then(|release| release.yanked.as_deref()).map(str::to_owned),
+        status: status(&found),
+        described,
+        files: files.into_iter().take(FILES).collect(),
+        more_files,
+        hidden,
+        quarantined_in: quarantined(&found),
+        held_back: held_back.unwrap_or_default(),
+        documentation: shown.and_then(|shown| documentation(shown, name, &site, own_name(&order))),
+        versions: match wanted {
+            Some(_) => Vec::new(),
+            None => {
+                let most = if shows_all { usize::MAX } else { VERSIONS };
+                listed(&found, &versions[..versions.len().min(most)], version)
+            }
+        },
+        all_versions,
+        origins: origins(&found, view),
+        asked_mirrors: mirrors
+            .asked
+            .iter()
+            .map(|stage| stage.name().as_str())
+            .filter(seen)
+            .collect(),
+        blocked_mirrors: mirrors.blocked.iter().map(|name| name.as_str()).filter(seen).collect(),
+        site,
+    };
+    Ok(people::send(&page, &ask.head, Audience::Reader).await)
+}
+
+fn own_name<'a>(order: &ResolutionOrder<'a>) -> &'a str {
+    order.stages().first().map_or("", |stage| stage.name().as_str())
+}
+
+fn status<'a>(found: &ProjectView<'a>) -> Option<Status<'a>> {
+    let status = found.parts().iter().find_map(|part| part.project.status())?;
+    let marker = status.marker.as_str();
+    let means = match marker {
+        "archived" => "no more updates are expected",
+        "quarantined" => {
+            "it is not to be used until somebody has examined it; its files are not listed"
+        }
+        "deprecated" => "something else should be used",
+        _ => return None,
+    };
+    Some(Status { marker, means, reason: status.reason.as_deref().unwrap_or_default() })
+}
+
+fn quarantined<'a>(found: &ProjectView<'a>) -> Vec<&'a str> {
+    let parts = found.parts().iter().filter(|part| part.project.is_quarantined());
+    parts.map(|part| part.stage.name().as_str()).collect()
+}
+
+/// The files of a version, nearest first, and those that have the name of a nearer one.
+fn files<'a>(
+    shown: &VersionView<'a>,
+    name: &ProjectName,
+    judge: Option<&Judge<'_>>,
+    asked: &str,
+    site: &Site,
+) -> (Vec<File<'a>>, Vec<Hidden<'a>>) {
+    let (mut files, mut hidden) = (Vec::new(), Vec::new());
+    let mut nearest: HashMap<&str, (&'a Stage, &'a ReleaseFile)> = HashMap::new();
+    for part in &shown.parts {
+        let (stage, project): (&'a Stage, &'a Contents) = (part.stage, part.project);
+        let stage_name = stage.name().as_str();
+        let of_version = project.files_of(shown.version.as_str());
+        for file in of_version.filter(|file| file.role() == FileRole::Release) {
+            let file: &'a ReleaseFile = file;
+            if let Some((by, other)) = nearest.get(file.filename()) {
+                hidden.push(Hidden {
+                    name: file.filename(),
+                    stage: stage_name,
+                    by: by.name().as_str(),
+                    is_same: other.digest() == file.digest(),
+                });
+                continue;
+            }
+            nearest.insert(file.filename(), (stage, file));
+            let is_refused =
+                judge.is_some_and(|judge| judge.refusal_of_own(stage.name(), file).is_some());
+            if is_refused || project.is_quarantined() {
+                continue;
+            }
+            // Below the index that was asked, if it has a policy, so that the policy counts for the link.
+            let url = match judge.is_some_and(Judge::is_of_asked) {
+                true => {
+                    let path = in_path(&file.path());
+                    format!(
+                        "{}/{}/{}",
+                        site.prefix(),
+                        in_path(asked),
+                        path.replacen("%2Bf", "+f", 1)
+                    )
+                }
+                false => file_url(site.prefix(), stage.name(), file),
+            };
+            let results = project.tox_results_of(file.filename()).count();
+            let tests = (results > 0).then(|| {
+                let (place, version) = (in_path(stage_name), in_path(shown.version.as_str()));
+                let filename = in_path(file.filename());
+                let prefix = site.prefix();
+                let url = format!("{prefix}/{place}/{name}/{version}/+toxresults/{filename}");
+                (url, words::count(results, "test result", "test results"))
+            });
+            files.push(File {
+                name: file.filename(),
+                kind: kind(file.filename()),
+                size: words::size(file.size_bytes()),
+                at: Time(file.uploaded_at()),
+                who: file.uploader().map(|who| who.as_str()),
+                sha256: file.digest().to_string(),
+                requires_python: file.requires_python().unwrap_or_default(),
+                metadata: file.core_metadata().map(|_| format!("{url}.metadata")),
+                yanked: project.yanked(file),
+                stage: stage_name,
+                tests,
+                url,
+            });
+        }
+    }
+    (files, hidden)
+}
+
+fn kind(filename: &str) -> &'static str {
+    match filename.rsplit('.').next().unwrap_or_default() {
+        "whl" => "wheel",
+        "gz" | "zip" | "bz2" | "xz" | "tgz" => "source",
+        "egg" => "egg",
+        _ => "file",
+    }
+}
+
+fn documentation(
+    shown: &VersionView<'_>,
+    name: &ProjectName,
+    site: &Site,
+    stage: &str,
+) -> Option<String> {
+    let version = shown.version.as_str();
+    let has = shown
+        .parts
+        .iter()
+        .any(|part| part.project.files_of(version).any(|file| file.role() == FileRole::Docs));
+    let (prefix, stage, version) = (site.prefix(), in_path(stage), in_path(version));
+    has.then(|| format!("{prefix}/{stage}/{name}/{version}/+doc/"))
+}
+
+/// The lines for these versions.
+fn listed<'a>(
+    found: &ProjectView<'a>,
+    versions: &[VersionView<'a>],
+    shown: &str,
+) -> Vec<Version<'a>> {
+    // One look at all files, however many versions there are.
+    let mut counted: HashMap<(&str, &str), (usize, Timestamp)> = HashMap::new();
+    for part in found.parts() {
+        for file in part.project.release_files() {
+            let entry = counted.entry((part.stage.name().as_str(), file.version()));
+            let (count, at) = entry.or_insert((0, file.uploaded_at()));
+            *count += 1;
+            *at = (*at).max(file.uploaded_at());
+        }
+    }
+    let line = |view: &VersionView<'a>| {
+        let version = view.version.as_str();
+        let mut stages = view.parts.iter().map(|part| part.stage.name().as_str());
+        let stage = stages.next().unwrap_or_default();
+        let counted = counted.get(&(stage, version)).copied();
+        let release = view.parts.first().and_then(|part| part.project.release(version));
+        Version {
+            version: version.to_owned(),
+            path: in_path(version),
+            is_shown: version == shown,
+            is_prerelease: view.version.is_prerelease(),
+            is_yanked: release.is_some_and(|release| release.yanked.is_some()),
+            files: words::count(counted.map_or(0, |(count, _)| count), "file", "files"),
+            at: counted.map(|(_, at)| Time(at)),
+            stage,
+            also_in: stages.collect(),
+        }
+    };
+    versions.iter().map(line).collect()
+}
+
+/// The indexes that have some of it, if it is not the one that was asked alone.
+fn origins<'a>(found: &ProjectView<'a>, view: View<'_>) -> Vec<Origin<'a>> {
+    let parts = found.parts().iter().filter(|part| view.sees(part.stage));
+    let origins = parts.map(|part| {
+        let versions: HashSet<&str> = part.project.versions().into_iter().collect();
+        Origin {
+            stage: part.stage.name().as_str(),
+            path: in_path(part.stage.name().as_str()),
+            versions: words::count(versions.len(), "version", "versions"),
+        }
+    });
+    origins.collect()
+}

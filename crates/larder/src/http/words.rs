@@ -1,0 +1,104 @@
+//! How pages for people say what programs get as numbers: times, sizes, counts, and names in paths.
+
+use std::fmt;
+
+use account::{Acl, AclEntry};
+use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What is not encoded in the names of a path.
+const SEGMENTS: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
+
+/// Names of a path, encoded for a URL; slashes separate them.
+pub(super) fn in_path(names: &str) -> String {
+    utf8_percent_encode(names, &SEGMENTS).to_string()
+}
+
+/// A time on a page: to the second for programs, to the minute for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Time(pub(super) Timestamp);
+
+impl Time {
+    /// For the attribute `datetime`.
+    pub(super) fn exact(&self) -> String {
+        self.0.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.0.strftime("%Y-%m-%d %H:%M"))
+    }
+}
+
+/// A size in bytes, with two or three digits that count.
+pub(super) fn size(bytes: u64) -> String {
+    let units = ["kB", "MB", "GB", "TB"];
+    let mut shown = bytes as f64;
+    if bytes < 1_000 {
+        return format!("{bytes} B");
+    }
+    let mut unit = units[0];
+    for name in units {
+        unit = name;
+        shown /= 1_000.0;
+        if shown < 999.5 {
+            break;
+        }
+    }
+    if shown < 9.95 { format!("{shown:.1} {unit}") } else { format!("{shown:.0} {unit}") }
+}
+
+/// `1 file`, `2 files`
+pub(super) fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Those whom a list names, for a sentence.
+pub(super) fn people(list: &Acl) -> String {
+    let named = list.entries().iter().map(|entry| match entry {
+        AclEntry::Everybody => "everybody".to_owned(),
+        AclEntry::EveryUser => "every user".to_owned(),
+        AclEntry::Group(name) => format!("the group {name}"),
+        AclEntry::User(name) => name.to_string(),
+    });
+    let named: Vec<String> = named.collect();
+    match named.split_last() {
+        None => "administrators only".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_few_digits() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.0 kB"),
+            (9_949, "9.9 kB"),
+            (12_345, "12 kB"),
+            (999_499, "999 kB"),
+            (999_501, "1.0 MB"),
+            (1_500_000_000, "1.5 GB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn lists_are_said_in_words() {
+        let check = |entries: &[&str], expected: &str| {
+            let list = Acl::from_entries(entries.iter().copied()).expect("entries");
+            assert_eq!(people(&list), expected);
+        };
+        check(&[], "administrators only");
+        check(&[":ANONYMOUS:"], "everybody");
+        check(&["ann", ":team", ":AUTHENTICATED:"], "ann, the group team and every user");
+    }
+}

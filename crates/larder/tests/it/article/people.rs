@@ -1,0 +1,205 @@
+//! Articles for people: browsers get pages, programs the bytes and the JSON that they always got.
+
+use super::{ask, store, wiki, wiki_with};
+use crate::client::Response;
+use crate::pages::check_harmless;
+use crate::server::{ROOT, TestServer};
+
+const BROWSER: (&str, &str) =
+    ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
+
+#[track_caller]
+fn page(server: &TestServer, target: &str) -> String {
+    html(&server.client.get_with(target, &[BROWSER]), target)
+}
+
+#[track_caller]
+fn html(response: &Response, target: &str) -> String {
+    assert_eq!(response.status, 200, "{target}: {}", response.text());
+    assert_eq!(response.header("content-type"), "text/html; charset=utf-8", "{target}");
+    assert!(response.header("content-security-policy").contains("default-src 'none'"), "{target}");
+    response.text()
+}
+
+#[test]
+fn browsers_get_a_page_and_programs_the_bytes() {
+    let server = wiki();
+    let text = b"# The *title*\n\nSome **text**.\n\n## Part\n";
+    store(&server, "guide/a.md/0", text);
+    let raw = server.get("/article/guide/a.md");
+    assert_eq!((raw.status, raw.body.as_slice()), (200, &text[..]));
+    for accept in ["*/*", "text/markdown", "text/markdown, text/html;q=0.5", "application/json"] {
+        let same = server.client.get_with("/article/guide/a.md", &[("Accept", accept)]);
+        assert_eq!(same.body, raw.body, "{accept}");
+        assert_eq!(same.header("content-type"), raw.header("content-type"), "{accept}");
+        assert_eq!(same.header("etag"), raw.header("etag"), "{accept}");
+    }
+    let shown = page(&server, "/article/guide/a.md");
+    assert!(shown.contains("<p>Some <strong>text</strong>.</p>"), "{shown}");
+    assert!(shown.contains("<h2 id=\"u-part\">Part</h2>"), "{shown}");
+    assert!(
+        shown.contains("<h1>The title</h1>") && shown.matches("The title").count() == 2,
+        "{shown}"
+    );
+    // The bytes are there for people, too.
+    for target in ["/article/guide/a.md/1", "/article/guide/a.md?raw"] {
+        let response = server.client.get_with(target, &[BROWSER]);
+        assert_eq!((response.status, &response.body), (200, &raw.body), "{target}");
+    }
+    // One that has the bytes does not have the page.
+    let known = [BROWSER, ("If-None-Match", raw.header("etag"))];
+    html(&server.client.get_with("/article/guide/a.md", &known), "with the tag of the bytes");
+    let tag = server.client.get_with("/article/guide/a.md", &[BROWSER]).header("etag").to_owned();
+    let known = [BROWSER, ("If-None-Match", tag.as_str())];
+    assert_eq!(server.client.get_with("/article/guide/a.md", &known).status, 304);
+    // What is no text of these is sent as it is.
+    ask(&server, "POST", "/article/p.png/0", &[("Content-Type", "image/png")], b"\x89PNG");
+    let picture = server.client.get_with("/article/p.png", &[BROWSER]);
+    assert_eq!(picture.header("content-type"), "image/png");
+    assert_eq!(server.client.get_with("/article/none", &[BROWSER]).status, 404);
+}
+
+#[test]
+fn links_between_articles_are_told_apart() {
+    let server = wiki();
+    ask(&server, "POST", "/article/p.png/0", &[("Content-Type", "image/png")], b"\x89PNG");
+    store(&server, "guide/b/0", b"b");
+    let links = b"[b](b) [up](../top) [docs](/docs) [[guide/b]] [new](new) ![picture](/article/p.png) [out](https://e.example/) \
+                  [history](b/history) [deep](b#Some-Part)";
+    store(&server, "guide/a/0", b"x");
+    ask(&server, "POST", "/article/guide/a/1", &[("Content-Type", "text/markdown")], links);
+    let shown = page(&server, "/article/guide/a");
+    let rel = "rel=\"nofollow noopener\"";
+    for expected in [
+        format!("<a href=\"/article/guide/b\" {rel}>b</a>"),
+        format!("<a href=\"/article/top\" class=\"missing\" {rel}>up</a><sup>missing</sup>"),
+        format!("<a href=\"/docs\" {rel}>docs</a>"),
+        format!("<a href=\"/article/guide/b\" {rel}>guide/b</a>"),
+        format!("<a href=\"/article/guide/new\" class=\"missing\" {rel}>new</a><sup>missing</sup>"),
+        "<img src=\"/article/p.png\" alt=\"picture\" loading=\"lazy\">".to_owned(),
+        format!("<a href=\"https://e.example/\" {rel}>out</a>"),
+        format!("<a href=\"/article/guide/b/history\" {rel}>history</a>"),
+        format!("<a href=\"/article/guide/b#u-some-part\" {rel}>deep</a>"),
+    ] {
+        assert!(shown.contains(&expected), "{expected}: {shown}");
+    }
+    // A link is found as soon as its article is written.
+    store(&server, "guide/new/0", b"now");
+    let shown = page(&server, "/article/guide/a");
+    assert!(shown.contains(&format!("<a href=\"/article/guide/new\" {rel}>new</a> ")), "{shown}");
+}
+
+#[test]
+fn histories_and_differences_are_pages() {
+    let server = wiki();
+    store(&server, "a/0", b"one\ntwo\nthree <b>\n");
+    store(&server, "a/1", b"one\n2\nthree <b>\nfour\n");
+    let history = page(&server, "/article/a/history");
+    assert!(history.contains("href=\"/article/a/diff?from=1&amp;to=2\""), "{history}");
+    assert!(history.contains("href=\"/article/a?version=1\""), "{history}");
+    let old = page(&server, "/article/a?version=1");
+    assert!(old.contains("This is version 1.") && old.contains("two"), "{old}");
+    for (target, new) in [
+        ("/article/a/diff?from=1&to=2", "<td class=\"new\">"),
+        ("/article/a/diff", "<td class=\"new\">"),
+        ("/article/a/diff?view=inline", "<tr class=\"new\">"),
+    ] {
+        let shown = page(&server, target);
+        assert!(shown.contains("2 lines added, 1 line removed"), "{target}: {shown}");
+        assert!(shown.contains(new) && shown.contains("three &#60;b&#62;"), "{target}: {shown}");
+    }
+    assert_eq!(server.client.get_with("/article/a/diff?view=x", &[BROWSER]).status, 400);
+    assert_eq!(server.client.get_with("/article/a?version=7", &[BROWSER]).status, 404);
+    assert_eq!(server.client.get_with("/article/a?x=1", &[BROWSER]).status, 400);
+    assert!(page(&server, "/article/a/diff?from=2&to=2").contains("Both have the same text."));
+    // Programs get what they got.
+    assert!(server.get("/article/a/diff?from=1&to=2").text().starts_with("--- a\tversion 1"));
+    assert_eq!(server.get("/article/a/history").header("content-type"), "application/json");
+    assert_eq!(server.get("/article/a?version=1").status, 400);
+    ask(&server, "DELETE", "/article/a/2", &[], b"");
+    assert_eq!(server.client.get_with("/article/a", &[BROWSER]).status, 410);
+    assert!(page(&server, "/article/a/history").contains("<b>deleted</b>"));
+}
+
+#[test]
+fn lists_are_pages() {
+    let server = wiki();
+    for name in ["guide/a", "guide/b", "news"] {
+        store(&server, &format!("{name}/0"), b"# A title <i>\n");
+    }
+    let all = page(&server, "/articles");
+    assert!(
+        all.contains("href=\"/article/guide/a\"") && all.contains("href=\"/article/news\""),
+        "{all}"
+    );
+    assert!(all.contains("A title &#60;i&#62;"), "{all}");
+    let below = page(&server, "/articles?prefix=guide/&limit=1");
+    assert!(!below.contains("/article/news") && !below.contains("/article/guide/b"), "{below}");
+    assert!(below.contains("href=\"?prefix=guide%2F&#38;limit=1&#38;after=guide%2Fa\""), "{below}");
+    assert!(page(&server, "/articles?q=news").contains("/article/news"));
+    assert_eq!(server.get("/articles").header("content-type"), "application/json");
+}
+
+#[test]
+fn pages_are_for_readers_only() {
+    let server = wiki_with(|config| config.article.acl_read = account::Acl::nobody());
+    store(&server, "hidden/0", b"# Quiet\n");
+    for target in [
+        "/article/hidden",
+        "/article/hidden/history",
+        "/article/hidden/diff",
+        "/articles",
+        "/article/none",
+    ] {
+        let response = server.client.get_with(target, &[BROWSER]);
+        assert_eq!(response.status, 401, "{target}");
+        assert!(!response.text().contains("Quiet"), "{target}");
+    }
+    let response = server.client.get_with("/article/hidden", &[BROWSER, ROOT]);
+    assert!(html(&response, "as root").contains("Quiet"));
+    assert!(response.header("cache-control").contains("private"));
+}
+
+/// Stored attacks: texts in every format, titles, comments and names.
+#[test]
+fn what_strangers_write_does_nothing() {
+    let server = wiki();
+    let attacks = include_str!("../../../../../testdata/attacks.txt");
+    let name = "%22%27%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E";
+    let mut names = Vec::new();
+    for (at, content_type) in
+        ["text/markdown", "text/html", "text/plain", "text/x-rst"].iter().enumerate()
+    {
+        let target = format!("/article/evil{at}/0?comment={name}");
+        let headers = [ROOT, ("Content-Type", *content_type)];
+        let title = b"# \"><script>alert(1)</script>\n\n".iter().chain(attacks.as_bytes());
+        let body: Vec<u8> = title.copied().collect();
+        let made = server.client.send("POST", &target, &headers, &body);
+        assert_eq!(made.status, 201, "{}", made.text());
+        let changed = server.client.send(
+            "POST",
+            &format!("/article/evil{at}/1"),
+            &headers,
+            attacks.as_bytes(),
+        );
+        assert_eq!(changed.status, 201, "{}", changed.text());
+        names.push(format!("evil{at}"));
+    }
+    // A name may hold anything but what ends it.
+    let odd = server.client.send("POST", &format!("/article/{name}x/0"), &[ROOT], b"x");
+    if odd.status == 201 {
+        names.push(format!("{name}x"));
+    }
+    let mut targets = vec!["/articles".to_owned(), format!("/articles?q={name}&prefix={name}")];
+    for name in names {
+        let pages = ["", "?version=1", "/history", "/diff", "/diff?view=inline"];
+        let exists = |page: &&str| !page.contains("version") || !name.contains('%');
+        targets.extend(
+            pages.iter().copied().filter(exists).map(|page| format!("/article/{name}{page}")),
+        );
+    }
+    for target in targets {
+        let shown = page(&server, &target);
+        check_harmless(&shown, &target);
+    }
+}

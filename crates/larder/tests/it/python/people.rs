@@ -1,0 +1,261 @@
+//! The pages of the index for people: browsers get them where programs get JSON, and nobody learns more from them.
+
+use serde_json::json;
+
+use super::{Ask, Index, Upload, sdist};
+use crate::client::Response;
+use crate::pages::check_harmless;
+
+const BROWSER: (&str, &str) =
+    ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
+
+impl Ask<'_> {
+    fn browser(self) -> Self {
+        self.with(BROWSER.0, BROWSER.1)
+    }
+}
+
+#[track_caller]
+fn page(response: &Response) -> String {
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.header("content-type"), "text/html; charset=utf-8");
+    let policy = response.header("content-security-policy");
+    assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    response.text()
+}
+
+/// Without the tags, and with one blank between words.
+fn words(page: &str) -> String {
+    let text: String =
+        page.split('<').map(|part| part.split_once('>').map_or(part, |it| it.1)).collect();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn described(filename: &str, content: &[u8], description: &str, content_type: &str) -> Upload {
+    Upload::of(filename, content)
+        .set("description", description)
+        .set("description_content_type", content_type)
+}
+
+fn sample() -> Index {
+    let index = Index::start();
+    index.stage("alice/base", json!({"title": "What <everybody> uses"}));
+    index.stage("alice/dev", json!({"bases": ["alice/base"], "volatile": false}));
+    let upload = |stage: &str, upload: &Upload| {
+        let done = index.alice().upload(stage, upload);
+        assert_eq!(done.status, 200, "{}", done.text());
+    };
+    upload("alice/base", &Upload::of("tool-1.0.zip", &sdist("one")));
+    upload("alice/base", &Upload::of("lib-2.0.zip", &sdist("lib")));
+    let newer =
+        described("tool-1.1.zip", &sdist("two"), "# Tool\n\nIt *works*.\n", "text/markdown")
+            .set("summary", "Does it")
+            .set("home_page", "https://tool.example/")
+            .set("requires_dist", "lib>=1")
+            .set("requires_python", ">=3.9");
+    upload("alice/dev", &newer);
+    upload("alice/dev", &Upload::of("tool-1.0.zip", &sdist("another one")));
+    upload("alice/dev", &Upload::of("tool-2.0a1.zip", &sdist("three")));
+    index
+}
+
+const PATHS: [&str; 4] = ["/alice", "/alice/dev", "/alice/dev/tool", "/alice/dev/tool/1.1"];
+
+#[test]
+fn programs_get_what_they_had() {
+    let index = sample();
+    for path in PATHS {
+        let json = index.anybody().json().get(path);
+        assert_eq!(json.header("content-type"), "application/json", "{path}");
+        for accept in ["*/*", "application/json, text/html", "application/json;q=0.9,*/*"] {
+            let same = index.anybody().with("Accept", accept).get(path);
+            assert_eq!((same.status, &same.body), (200, &json.body), "{path} {accept}");
+        }
+        page(&index.anybody().browser().get(path));
+    }
+    // Installers of old named HTML first.
+    let pip = index
+        .anybody()
+        .with("Accept", "text/html")
+        .with("User-Agent", "pip/9.0.1")
+        .get("/alice/dev/tool");
+    assert!(pip.text().contains("tool-1.1.zip#sha256="), "{}", pip.text());
+    let simple = index.anybody().browser().get("/alice/dev/+simple/tool/");
+    assert!(simple.text().contains("tool-1.1.zip</a>"), "{}", simple.text());
+}
+
+#[test]
+fn an_index_says_what_it_inherits_and_how_to_use_it() {
+    let index = sample();
+    let text = page(&index.anybody().browser().get("/alice/dev"));
+    let root = format!("http://{}", index.client().address);
+    for expected in [
+        format!("pip install --index-url '{root}/alice/dev/+simple/' PROJECT"),
+        format!("twine upload --repository-url '{root}/alice/dev/' dist/*"),
+        "<a href=\"/alice/base\">alice/base</a>".to_owned(),
+        "What &#60;everybody&#62; uses".to_owned(),
+        "<a href=\"/alice/dev/tool\">tool</a></td><td>1.1</td>".to_owned(),
+        "not volatile".to_owned(),
+    ] {
+        assert!(text.contains(&expected), "{expected}: {text}");
+    }
+    // Those of a base are on its own page.
+    assert!(!text.contains(">lib<"), "{text}");
+    assert!(page(&index.anybody().browser().get("/alice/base")).contains(">lib<"));
+    let found = page(&index.anybody().browser().get("/alice/base?q=OO"));
+    assert!(found.contains(">tool<") && !found.contains(">lib<"), "{found}");
+    let user = page(&index.anybody().browser().get("/alice"));
+    assert!(user.contains("<a href=\"/alice/dev\">alice/dev</a>"), "{user}");
+}
+
+#[test]
+fn an_index_of_many_projects_is_turned_page_by_page() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    for number in 0..103 {
+        index.upload("alice/dev", &format!("p{number:03}-1.zip"), &sdist("x"));
+    }
+    let first = page(&index.anybody().browser().get("/alice/dev"));
+    assert!(
+        first.contains(">p099<") && !first.contains("<td><a href=\"/alice/dev/p100\""),
+        "{first}"
+    );
+    let next = first.split("<a href=\"?").nth(1).and_then(|rest| rest.split('"').next());
+    let next = next.expect("a next page");
+    assert_eq!(next, "after=p099");
+    let second = page(&index.anybody().browser().get(&format!("/alice/dev?{next}")));
+    assert!(second.contains(">p102<") && !second.contains(">p099<"), "{second}");
+    assert!(!second.contains("<a href=\"?"), "{second}");
+}
+
+#[test]
+fn a_project_says_what_it_is_and_where_it_comes_from() {
+    let index = sample();
+    let yanked =
+        index.alice().send("POST", "/alice/dev/tool/1.0/+yank", json!({"reason": "it <breaks>"}));
+    assert_eq!(yanked.status, 200, "{}", yanked.text());
+    let text = page(&index.anybody().browser().get("/alice/dev/tool"));
+    // The newest that is no pre-release.
+    for expected in [
+        "tool <span class=\"dim\">1.1</span>",
+        "<p class=\"lead\">Does it</p>",
+        "<h3 id=\"u-tool\">Tool</h3>\n<p>It <em>works</em>.</p>",
+        "<a href=\"https://tool.example/\" rel=\"nofollow noopener\">Home page</a>",
+        "<a href=\"/alice/dev/lib\">lib&#62;=1</a>",
+        "2.0a1</a> <span>pre-release</span>",
+        "1.0</a> <b class=\"bad\">yanked</b>",
+        "hides that of alice/base",
+        "SHA-256 <code>",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let release = page(&index.anybody().browser().get("/alice/dev/tool/1.0"));
+    let said = words(&release);
+    assert!(said.contains("This version was yanked"), "{said}");
+    assert!(said.contains("“it &#60;breaks&#62;”"), "{said}");
+    assert!(said.contains("tool-1.0.zip of alice/base, by another file of alice/dev"), "{said}");
+    assert!(release.contains("'tool==1.0'"), "{release}");
+    for missing in ["/alice/dev/none", "/alice/dev/tool/9", "/alice/none", "/nobody"] {
+        let response = index.anybody().browser().get(missing);
+        assert_eq!(response.status, 404, "{missing}");
+        assert!(response.header("content-type").starts_with("text/html"), "{missing}");
+    }
+    let moved = index.anybody().browser().get("/alice/dev/Tool");
+    assert_eq!(moved.status, 302);
+    assert!(moved.header("location").ends_with("/alice/dev/tool"));
+}
+
+#[test]
+fn private_names_appear_to_nobody_else() {
+    let index = sample();
+    index.stage("alice/hush", json!({"acl_read": ["alice"], "title": "quiet title"}));
+    index.upload("alice/hush", "tool-0.1.zip", &sdist("hushed"));
+    index.upload("alice/hush", "secretive-1.zip", &sdist("secret"));
+    let made =
+        index.alice().send("PUT", "/alice/open", json!({"bases": ["alice/hush", "alice/base"]}));
+    assert_eq!(made.status, 200, "{}", made.text());
+    index.upload("alice/open", "shown-1.zip", &sdist("shown"));
+    for path in [
+        "/alice/hush",
+        "/alice/hush/tool",
+        "/alice/hush/tool/0.1",
+        "/alice/open/shown",
+        "/alice/hush/none",
+    ] {
+        assert_eq!(index.anybody().browser().get(path).status, 401, "{path}");
+        assert_eq!(index.user("bob").browser().get(path).status, 403, "{path}");
+    }
+    for path in ["/alice", "/alice/open", "/alice/base", "/alice/dev", "/alice/dev/tool"] {
+        for asker in [index.anybody(), index.user("bob")] {
+            let text = page(&asker.browser().get(path));
+            for private in ["hush", "quiet", "secretive"] {
+                assert!(!text.contains(private), "{path}: {private}");
+            }
+        }
+    }
+    let own = page(&index.alice().browser().get("/alice"));
+    assert!(own.contains("alice/hush") && own.contains("quiet title"), "{own}");
+    let response = index.alice().browser().get("/alice/hush");
+    assert!(response.header("cache-control").contains("private"));
+    assert!(page(&response).contains("secretive"));
+    let below = page(&index.alice().browser().get("/alice/open/tool"));
+    assert!(below.contains("alice/hush") && below.contains("0.1"), "{below}");
+}
+
+/// Stored attacks, from every place where a page shows what somebody sent.
+#[test]
+fn what_strangers_say_does_nothing() {
+    let index = Index::start();
+    let attack = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>";
+    index.stage("alice/dev", json!({"title": attack, "description": attack}));
+    let changed = index.alice().send(
+        "PATCH",
+        "/alice",
+        json!({"title": attack, "description": attack, "email": attack}),
+    );
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let attacks = include_str!("../../../../../testdata/attacks.txt");
+    for (version, content_type) in [
+        ("1", "text/markdown"),
+        ("2", "text/x-rst"),
+        ("3", "text/plain"),
+        ("4", "text/html"),
+        ("5", "x/y"),
+        ("6", ""),
+    ] {
+        let filename = format!("evil-{version}.zip");
+        let upload = described(&filename, &sdist(version), attacks, content_type);
+        let upload = [
+            "summary",
+            "author",
+            "author_email",
+            "license",
+            "keywords",
+            "maintainer",
+            "requires_python",
+        ]
+        .iter()
+        .fold(upload, |upload, key| upload.set(key, attack))
+        .set("home_page", "javascript:alert(1)")
+        .set("download_url", " java\tscript:alert(1)")
+        .set("project_urls", &format!("{attack}, data:text/html,{attack}"))
+        .set("requires_dist", attack)
+        .set("classifiers", attack)
+        .set("provides_extras", attack);
+        let done = index.alice().upload("alice/dev", &upload);
+        assert_eq!(done.status, 200, "{}", done.text());
+    }
+    let yanked = index.alice().send("POST", "/alice/dev/evil/6/+yank", json!({"reason": attack}));
+    assert_eq!(yanked.status, 200, "{}", yanked.text());
+    let status = json!({"status": "deprecated", "reason": attack});
+    let said = index.alice().send("PUT", "/alice/dev/evil/+status", status);
+    assert_eq!(said.status, 200, "{}", said.text());
+    let mut paths =
+        vec!["/alice".to_owned(), "/alice/dev".to_owned(), "/alice/dev/evil".to_owned()];
+    paths.extend((1..=6).map(|version| format!("/alice/dev/evil/{version}")));
+    paths.push("/alice/dev?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&after=%3Cb%3E".to_owned());
+    for path in paths {
+        let text = page(&index.alice().browser().get(&path));
+        check_harmless(&text, &path);
+    }
+}

@@ -1,0 +1,223 @@
+//! What strangers write, as HTML that a page of ours can hold: Markdown, reStructuredText, HTML and plain text.
+//!
+//! ```text
+//! Markdown ─► pulldown-cmark ─┐
+//! reStructuredText ─► rst ────┤                                                    ┌► Rendered::html
+//! HTML ───────────────────────┼─► tidy: balanced, shallow, links resolved ─► clean ┤
+//! plain text ─────────────────┘                                                    └► Rendered::contents
+//! ```
+//!
+//! `clean` is the one sanitiser: it parses what it is given as browsers do, and keeps what a list allows. `tidy` comes
+//! first because a browser's way to parse takes quadratic time where elements are not closed or nested a thousand deep;
+//! what it hands on is closed in order and never deeper than a bound. It also makes the headings, lists, tables and links
+//! fit a page that already has a title. Everything takes time in proportion to the input, of which there is a bound.
+//!
+//! [`compare`] tells two texts apart by lines, for people. Nothing here does I/O or knows HTTP.
+
+mod clean;
+mod compare;
+mod rst;
+mod tidy;
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+
+use pulldown_cmark::{Options as MarkdownOptions, Parser, html::write_html_fmt};
+
+pub use self::compare::{Block, Cell, Comparison, Line, Piece, TooLong, compare};
+
+/// How a text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// CommonMark with tables, footnotes, strikethrough and task lists, as on GitHub.
+    Markdown,
+    /// The part of reStructuredText that descriptions of projects use; see the documentation of the pages.
+    RestructuredText,
+    /// HTML.
+    Html,
+    /// Text as it is.
+    Plain,
+}
+
+impl Format {
+    /// The format that a media type names; `None` if it is not one that is shown as a page.
+    pub fn of_media_type(media_type: &str) -> Option<Format> {
+        let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        Some(match essence.as_str() {
+            "text/markdown" | "text/x-markdown" => Format::Markdown,
+            "text/x-rst" | "text/prs.fallenstein.rst" => Format::RestructuredText,
+            "text/html" | "application/xhtml+xml" => Format::Html,
+            "text/plain" => Format::Plain,
+            _ => return None,
+        })
+    }
+}
+
+/// Where a link leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To a page of this server, by its path.
+    Page(String),
+    /// To a page of this server that does not exist (yet); it is marked.
+    Missing(String),
+    /// To a picture on this server. A link to it stays a link; a picture that names it is shown.
+    Picture(String),
+}
+
+/// Answers where a relative link leads; `None` leaves only its text.
+pub type Resolve<'a> = &'a (dyn Fn(&str) -> Option<Target> + Sync);
+
+/// How a text is shown.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// The level of the highest heading, 2 to 6: one below the heading that the text is shown under.
+    pub heading_level: u8,
+    /// Where relative links lead.
+    pub resolve: Resolve<'a>,
+    /// Whether `[[name]]` is a link in Markdown.
+    pub wiki_links: bool,
+    /// Whether the page above the text takes its title from it: a highest heading that the text begins with is left out,
+    /// and is [`Rendered::title`].
+    pub takes_title: bool,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options { heading_level: 2, resolve: &|_| None, wiki_links: false, takes_title: false }
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = formatter.debug_struct("Options");
+        all.field("heading_level", &self.heading_level).field("wiki_links", &self.wiki_links);
+        all.finish_non_exhaustive()
+    }
+}
+
+/// A text as HTML.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    /// HTML that can stand in a page: from the sanitiser's list of elements, nothing that runs, nothing that is loaded.
+    pub html: String,
+    /// The heading that was left out, not escaped: see [`Options::takes_title`].
+    pub title: Option<String>,
+    /// Its headings, at most [`CONTENTS_MAX`].
+    pub contents: Vec<Heading>,
+    /// Whether the text was longer than is shown.
+    pub is_cut: bool,
+}
+
+/// A line of a table of contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heading {
+    /// The level in the page, 2 to 6.
+    pub level: u8,
+    /// The `id` in the page.
+    pub id: String,
+    /// The text, not escaped.
+    pub text: String,
+}
+
+/// Bytes of a text that are shown; the rest is cut off.
+pub const INPUT_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of HTML that are made of it.
+const OUTPUT_BYTES_MAX: usize = 2 << 20;
+
+/// Lines of a table of contents.
+pub const CONTENTS_MAX: usize = 200;
+
+/// What every `id` of a text begins with: none is one of the page's own.
+pub const ID_PREFIX: &str = "u-";
+
+/// The text as HTML.
+pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
+    let (text, is_cut) = cut(text);
+    // A browser would take it for the end of the text, or show a sign for what is missing.
+    let text: Cow<'_, str> =
+        if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() };
+    let html = match format {
+        Format::Markdown => Cow::Owned(markdown(&text, options)),
+        Format::RestructuredText => Cow::Owned(rst::html(&text)),
+        Format::Html => text,
+        Format::Plain => Cow::Owned(format!("<pre>\n{}</pre>", Escaped(&text))),
+    };
+    let links_in_pre = format == Format::Plain;
+    let tidied = tidy::tidy(&html, options, links_in_pre);
+    Rendered {
+        html: clean::clean(&tidied.html),
+        title: tidied.title,
+        contents: tidied.contents,
+        is_cut: is_cut || tidied.is_cut,
+    }
+}
+
+/// The fragment of a URL as the `id` of a heading that it names; `None` if nothing is left of it.
+pub fn fragment_id(fragment: &str) -> Option<String> {
+    Some(format!("{ID_PREFIX}{}", tidy::slug_of_fragment(fragment)?))
+}
+
+/// As much as is shown, and whether that is not all.
+fn cut(text: &str) -> (&str, bool) {
+    if text.len() <= INPUT_BYTES_MAX {
+        return (text, false);
+    }
+    (&text[..text.floor_char_boundary(INPUT_BYTES_MAX)], true)
+}
+
+fn markdown(text: &str, options: &Options<'_>) -> String {
+    let mut enabled = MarkdownOptions::ENABLE_TABLES
+        | MarkdownOptions::ENABLE_FOOTNOTES
+        | MarkdownOptions::ENABLE_STRIKETHROUGH
+        | MarkdownOptions::ENABLE_TASKLISTS
+        // What site generators put before a text is not part of it.
+        | MarkdownOptions::ENABLE_YAML_STYLE_METADATA_BLOCKS;
+    enabled.set(MarkdownOptions::ENABLE_WIKILINKS, options.wiki_links);
+    let mut html = Bounded(String::with_capacity(text.len() * 3 / 2));
+    // Where it ends early, `tidy` finds as much, and cuts it.
+    let _ = write_html_fmt(&mut html, Parser::new_ext(text, enabled));
+    html.0
+}
+
+/// Takes a little more than is shown.
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() > 2 * OUTPUT_BYTES_MAX {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// A text as it stands in HTML, between tags or in a quoted value.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
+            formatter.write_str(&rest[..at])?;
+            formatter.write_str(match rest.as_bytes()[at] {
+                b'&' => "&amp;",
+                b'<' => "&lt;",
+                b'>' => "&gt;",
+                b'"' => "&quot;",
+                _ => "&#39;",
+            })?;
+            rest = &rest[at + 1..];
+        }
+        formatter.write_str(rest)
+    }
+}
+
+/// Appends to a text in memory, which takes everything.
+fn push(html: &mut String, text: fmt::Arguments<'_>) {
+    html.write_fmt(text).expect("memory takes it");
+}
+
+#[cfg(test)]
+mod tests;

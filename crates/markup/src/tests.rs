@@ -1,0 +1,429 @@
+//! What is made of each format, and of what wants to be more than a text.
+
+use html5gum::{Token, Tokenizer};
+
+use super::*;
+
+const FORMATS: [Format; 4] =
+    [Format::Markdown, Format::RestructuredText, Format::Html, Format::Plain];
+
+/// Attacks, one in each paragraph after the first.
+fn attacks() -> Vec<String> {
+    let text = include_str!("../../../testdata/attacks.txt");
+    let mut attacks: Vec<String> = text.split("\n\n").skip(1).map(str::to_owned).collect();
+    assert!(attacks.len() > 150, "the attacks are read");
+    // What hides from those who look for a text, and all of them at once.
+    attacks.push("<script>alert(1)</script>".replace('s', "\u{17f}"));
+    attacks.push("<img src=x\0 onerror\0=alert(1)>".to_owned());
+    attacks.push("<scr\0ipt>alert(1)</script>".to_owned());
+    attacks.push(attacks.join("\n\n"));
+    attacks.push(attacks.concat());
+    attacks
+}
+
+/// Whether the elements and attributes are those that may be in a page, as a browser's tokenizer sees them.
+#[track_caller]
+fn check_harmless(html: &str, what: &str) {
+    let mut open: Vec<String> = Vec::new();
+    for token in Tokenizer::new(html) {
+        match token {
+            Ok(Token::StartTag(tag)) => {
+                let name = String::from_utf8(tag.name.to_vec()).expect("text");
+                let is_known = clean::TAGS.contains(&name.as_str())
+                    || ["tfoot", "wbr"].contains(&name.as_str());
+                assert!(is_known, "<{name}> of {what}: {html}");
+                for (key, value) in &tag.attributes {
+                    let key = std::str::from_utf8(key).expect("text");
+                    let value = std::str::from_utf8(value).expect("text");
+                    let is_fine = match key {
+                        "href" => ["http://", "https://", "mailto:", "#u-", "/article/"]
+                            .iter()
+                            .any(|start| value.starts_with(start)),
+                        "src" => value.starts_with("/article/"),
+                        "id" => value.starts_with(ID_PREFIX),
+                        "rel" => value == "nofollow noopener",
+                        "class" => ["missing", "wide", "right", "center"].contains(&value),
+                        "alt" | "aria-label" => true,
+                        "loading" => value == "lazy",
+                        "tabindex" => value == "0",
+                        "role" => value == "group",
+                        "start" | "colspan" | "rowspan" => value.parse::<u16>().is_ok(),
+                        _ => false,
+                    };
+                    assert!(is_fine, "{key}={value:?} of {what}: {html}");
+                }
+                if !["br", "hr", "img", "wbr"].contains(&name.as_str()) {
+                    open.push(name);
+                }
+            }
+            Ok(Token::EndTag(tag)) => {
+                let name = String::from_utf8(tag.name.to_vec()).expect("text");
+                assert_eq!(open.pop().as_ref(), Some(&name), "{what}: {html}");
+            }
+            Ok(Token::String(_)) => {}
+            other => panic!("{other:?} of {what}: {html}"),
+        }
+    }
+    assert!(open.is_empty(), "{open:?} of {what}: {html}");
+}
+
+fn resolve(link: &str) -> Option<Target> {
+    Some(match link {
+        "missing" => Target::Missing("/article/missing".to_owned()),
+        "picture.png" => Target::Picture("/article/picture.png".to_owned()),
+        "nowhere" => return None,
+        other => Target::Page(format!("/article/{other}")),
+    })
+}
+
+fn rendered(text: &str, format: Format) -> Rendered {
+    let options = Options { resolve: &resolve, wiki_links: true, ..Options::default() };
+    render(text, format, &options)
+}
+
+#[track_caller]
+fn check(format: Format, text: &str, expected: &str) {
+    let html = rendered(text, format).html;
+    assert_eq!(html.trim(), expected, "{text}");
+    check_harmless(&html, text);
+}
+
+#[track_caller]
+fn check_markdown(text: &str, expected: &str) {
+    check(Format::Markdown, text, expected);
+}
+
+#[track_caller]
+fn check_html(text: &str, expected: &str) {
+    check(Format::Html, text, expected);
+}
+
+#[track_caller]
+fn check_rst(text: &str, expected: &str) {
+    let html = rendered(text, Format::RestructuredText).html;
+    assert_eq!(html.replace('\n', " ").trim(), expected, "{text}");
+    check_harmless(&html, text);
+}
+
+#[test]
+fn attacks_become_harmless() {
+    for attack in attacks() {
+        for format in FORMATS {
+            let html = rendered(&attack, format).html;
+            check_harmless(&html, &attack);
+            // A browser reads it as the sanitiser did: nothing comes to life when it is read once more.
+            assert_eq!(clean::clean(&html), html, "{format:?} {attack}");
+        }
+    }
+}
+
+/// The sanitiser alone holds, too: what comes before it is there for speed and form.
+#[test]
+fn attacks_do_not_pass_the_sanitiser_alone() {
+    for attack in attacks() {
+        let html = clean::clean(&attack).to_ascii_lowercase();
+        for token in Tokenizer::new(&html) {
+            if let Ok(Token::StartTag(tag)) = token {
+                assert!(tag.attributes.keys().all(|key| !key.starts_with(b"on")), "{html}");
+                assert!(tag.name != b"script", "{html}");
+            }
+        }
+        assert!(!html.contains("\"javascript:"), "{html}");
+    }
+}
+
+#[test]
+fn markdown_is_what_its_readers_know() {
+    check_markdown(
+        "a *b* **c** `<d>`",
+        "<p>a <em>b</em> <strong>c</strong> <code>&lt;d&gt;</code></p>",
+    );
+    check_markdown(
+        "[x](https://e.example/a?b=1&c=2)",
+        "<p><a href=\"https://e.example/a?b=1&amp;c=2\" rel=\"nofollow noopener\">x</a></p>",
+    );
+    check_markdown(
+        "see https://e.example/a_(b). Yes",
+        "<p>see <a href=\"https://e.example/a_(b)\" rel=\"nofollow noopener\">https://e.example/a_(b)</a>. Yes</p>",
+    );
+    check_markdown("`https://e.example/`", "<p><code>https://e.example/</code></p>");
+    check_markdown("- [x] done\n- [ ] open", "<ul><li>☑ \ndone</li><li>☐ \nopen</li></ul>");
+    check_markdown(
+        "| a | b |\n|---|--:|\n| 1 | 2 |",
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table 1\"><table><thead><tr><th>a</th>\
+         <th class=\"right\">b</th></tr></thead><tbody><tr><td>1</td><td class=\"right\">2</td></tr></tbody></table></div>",
+    );
+}
+
+#[test]
+fn links_lead_where_they_may() {
+    let nofollow = "rel=\"nofollow noopener\"";
+    check_markdown("[a](javascript:x)", "<p>a</p>");
+    check_markdown("[a](ftp://e.example/)", "<p>a</p>");
+    check_markdown("[a](nowhere)", "<p>a</p>");
+    check_markdown("[a](b)", &format!("<p><a href=\"/article/b\" {nofollow}>a</a></p>"));
+    check_markdown("[[b]]", &format!("<p><a href=\"/article/b\" {nofollow}>b</a></p>"));
+    check_markdown(
+        "[a](missing)",
+        &format!(
+            "<p><a href=\"/article/missing\" class=\"missing\" {nofollow}>a</a><sup>missing</sup></p>"
+        ),
+    );
+    check_markdown(
+        "[a](#Some%20Place)",
+        &format!("<p><a href=\"#u-someplace\" {nofollow}>a</a></p>")
+            .replace("someplace", "some-place"),
+    );
+    check_markdown(
+        "[a](//e.example/x)",
+        &format!("<p><a href=\"https://e.example/x\" {nofollow}>a</a></p>"),
+    );
+    // Nobody sees a link without a text.
+    check_markdown(
+        "[](https://e.example/)",
+        &format!("<p><a href=\"https://e.example/\" {nofollow}>https://e.example/</a></p>"),
+    );
+}
+
+#[test]
+fn pictures_of_other_hosts_are_links() {
+    let nofollow = "rel=\"nofollow noopener\"";
+    check_markdown(
+        "![a](https://e.example/a.png)",
+        &format!("<p><a href=\"https://e.example/a.png\" {nofollow}>a</a></p>"),
+    );
+    check_markdown(
+        "[![badge](https://e.example/a.png)](https://f.example/)",
+        &format!("<p><a href=\"https://f.example/\" {nofollow}>badge</a></p>"),
+    );
+    check_markdown(
+        "![a](picture.png)",
+        "<p><img src=\"/article/picture.png\" alt=\"a\" loading=\"lazy\"></p>",
+    );
+    check_markdown("![a](data:image/png;base64,AAAA)", "<p>a</p>");
+}
+
+#[test]
+fn headings_fit_the_page_and_make_a_table_of_contents() {
+    let found = rendered("# One\n\n### Deep\n\n## One\n\n# <b></b>\n", Format::Markdown);
+    let contents: Vec<(u8, &str, &str)> =
+        found.contents.iter().map(|it| (it.level, it.id.as_str(), it.text.as_str())).collect();
+    assert_eq!(contents, [(2, "u-one", "One"), (3, "u-deep", "Deep"), (3, "u-one-1", "One")]);
+    assert!(found.html.contains("<h3 id=\"u-one-1\">One</h3>"), "{}", found.html);
+    let options = Options { heading_level: 4, ..Options::default() };
+    let found =
+        render("Title\n=====\n\nSub\n---\n\nSub2\n~~~~\n", Format::RestructuredText, &options);
+    let levels: Vec<u8> = found.contents.iter().map(|heading| heading.level).collect();
+    assert_eq!(levels, [4, 5, 6]);
+    let options = Options { takes_title: true, ..Options::default() };
+    let found = render("# The *title*\n\n## Part\n\n### Deep\n", Format::Markdown, &options);
+    assert_eq!(found.title.as_deref(), Some("The title"));
+    let levels: Vec<u8> = found.contents.iter().map(|heading| heading.level).collect();
+    assert_eq!((levels, found.html.contains("title")), (vec![2, 3], false), "{}", found.html);
+    let many = "# x\n".repeat(2 * CONTENTS_MAX);
+    assert_eq!(rendered(&many, Format::Markdown).contents.len(), CONTENTS_MAX);
+}
+
+#[test]
+fn html_is_closed_in_order() {
+    check_html("<p>a<p>b", "<p>a</p><p>b</p>");
+    check_html("<b><p>a</b>b", "<b><p>a</p></b>b");
+    check_html("a</p></div>b", "ab");
+    check_html("<ul>a<li>b</ul>", "<ul><li>a</li><li>b</li></ul>");
+    check_html("<li>a", "a");
+    check_html("<dl><dd>a</dl>", "<dl><dt></dt><dd>a</dd></dl>");
+    check_html("<h1>a<h2>b", "<h2 id=\"u-a\">a</h2><h3 id=\"u-b\">b</h3>");
+    check_html("<p>a<div>b</div>c", "<p>a</p><div>b</div>c");
+    check_html("<details><p>a</details>", "<details><p>a</p></details>");
+    check_html(
+        "<details><summary></summary>a</details>",
+        "<details><summary>Details</summary>a</details>",
+    );
+    check_html("<td>a</td>", "a");
+    let wide =
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table 1\"><table><tbody>";
+    check_html(
+        "<table>a<td>b<tr><th><th>c</table>d",
+        &format!(
+            "{wide}<tr><td>a</td><td>b</td></tr><tr><td></td><th>c</th></tr></tbody></table></div>d"
+        ),
+    );
+    check_html("<pre>\n\n a\n</pre>", "<pre> a\n</pre>");
+    check_html("x<script>y</script>z<!-- c -->", "xz");
+}
+
+#[test]
+fn restructured_text_is_what_its_writers_mean() {
+    let nofollow = "rel=\"nofollow noopener\"";
+    check_rst(
+        "Title\n=====\n\nA *b* **c** ``d`` `e`.\n",
+        "<h2 id=\"u-title\">Title</h2><p>A <em>b</em> <strong>c</strong> <code>d</code> <cite>e</cite>.</p>",
+    );
+    check_rst(
+        "`Text <https://e.example/>`_ and named_ and `two words`_.\n\n.. _named: https://e.example/n\n.. _two words: https://e.example/t\n",
+        &format!(
+            "<p><a href=\"https://e.example/\" {nofollow}>Text</a> and <a href=\"https://e.example/n\" {nofollow}>named</a> \
+             and <a href=\"https://e.example/t\" {nofollow}>two words</a>.</p>"
+        ),
+    );
+    check_rst("Code::\n\n  a < b\n    c\n\nEnd", "<p>Code:</p> <pre>a &lt; b   c </pre><p>End</p>");
+    check_rst(
+        "- a\n- b\n\n  c\n\n1. d\n",
+        "<ul><li><p>a</p> </li><li><p>b</p> <p>c</p> </li></ul><ol><li><p>d</p> </li></ol>",
+    );
+    check_rst(
+        ":Name: value\n:Other: more",
+        "<dl><dt>Name</dt><dd><p>value</p> </dd><dt>Other</dt><dd><p>more</p> </dd></dl>",
+    );
+    check_rst("term\n  meaning\n", "<dl><dt>term</dt><dd><p>meaning</p> </dd></dl>");
+    check_rst(".. code-block:: python\n   :linenos:\n\n   x = 1\n", "<pre>x = 1 </pre>");
+    check_rst(
+        ".. note:: Mind *this*.\n",
+        "<blockquote><p><strong>Note</strong> Mind <em>this</em>.</p></blockquote>",
+    );
+    check_rst(".. a comment\n   of two lines\n\ntext", "<p>text</p>");
+    check_rst(
+        ".. |b| image:: https://e.example/b.svg\n   :target: https://e.example/\n   :alt: Badge\n\n|b|",
+        &format!("<p><a href=\"https://e.example/\" {nofollow}>Badge</a></p>"),
+    );
+    check_rst(
+        "== ==\na  b\n== ==\n1  2\n== ==\n",
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table 1\"><table><tbody><tr><th>a</th><th>b</th></tr>\
+         <tr><td>1</td><td>2</td></tr></tbody></table></div>",
+    );
+    check_rst("+---+\n| a |\n+---+", "<pre>+---+ | a | +---+ </pre>");
+    check_rst("snake_case_name and 2*3*4 and a_\n", "<p>snake_case_name and 2*3*4 and a_</p>");
+    check_rst(":class:`~a.B` and :sup:`2`", "<p><code>a.B</code> and <sup>2</sup></p>");
+    check_rst(".. unknown:: x\n\n   y", "<pre>.. unknown:: x     y </pre>");
+}
+
+#[test]
+fn plain_text_stays_as_it_is() {
+    check(Format::Plain, "a <b>\n  c & d", "<pre>a &lt;b&gt;\n  c &amp; d</pre>");
+}
+
+#[test]
+fn long_texts_are_cut() {
+    let long = "é".repeat(INPUT_BYTES_MAX);
+    let found = rendered(&long, Format::Plain);
+    assert!(found.is_cut && found.html.len() <= INPUT_BYTES_MAX + 20);
+    assert!(!rendered("short", Format::Plain).is_cut);
+}
+
+/// What takes a browser's parser, or a careless one, quadratic time or memory. A test that takes no end is a failure.
+#[test]
+fn nothing_takes_more_than_its_share() {
+    let full = |unit: &str| unit.repeat(INPUT_BYTES_MAX / 4 / unit.len());
+    for unit in [
+        "<div>",
+        "<b>",
+        "<b a=1><p>",
+        "<a href=x>",
+        "<table>",
+        "<table><td>",
+        "<li>",
+        "<ul><li>",
+        "<p>",
+        "<h1>",
+        "</p>",
+        "<dl><dd>",
+        "x<b></b>",
+        "<table>x",
+        "<svg>",
+        "<svg/>",
+        "<script>",
+        "<",
+        "&",
+        "&amp",
+        "<!--",
+        "<a id=a>",
+        "<h1>a",
+        "# a\n",
+        "> ",
+        ">",
+        "- ",
+        "* a\n",
+        "`",
+        "``",
+        "*",
+        "**a ",
+        "_a ",
+        "[",
+        "[a](",
+        "![",
+        "[[",
+        "](",
+        "|",
+        "|a",
+        "| a\n",
+        "|-|\n",
+        "\\",
+        "1. ",
+        "a\n===\n",
+        "== ==\nx\n",
+        ".. |a| replace:: |a| |a|\n\n",
+        "|a|",
+        "a_. ",
+        "a-_.",
+        ":a:`",
+        "`a <b>`_ ",
+        ".. _a: b\n",
+        ".. image:: x\n",
+        "::\n\n  a\n",
+        "http://a ",
+        "http://",
+        "://",
+        "(http://a",
+        "  a\n",
+        " ",
+        "\n",
+        "\t",
+        "\0",
+        "é",
+        "<th>",
+        "<details>",
+        "<summary>",
+        "<input type=checkbox>",
+        "<img src=x>",
+        "<x ",
+        "<a b=c d=e f=g ",
+        "\"",
+        "[^1]",
+        "[^1]: a\n",
+        "[a]: b\n",
+        "[a]",
+        "[1]_ ",
+        ".. [1] a\n",
+        "term\n  def\n",
+        ":a: b\n",
+    ] {
+        for format in FORMATS {
+            let html = rendered(&full(unit), format).html;
+            assert!(html.len() < 4 * OUTPUT_BYTES_MAX, "{unit:?} {format:?}: {} bytes", html.len());
+        }
+    }
+    // Deeper with each line.
+    let deeper: String = (0..700).map(|depth| format!("{}- a\n", " ".repeat(depth))).collect();
+    for format in FORMATS {
+        rendered(&deeper, format);
+    }
+}
+
+proptest::proptest! {
+    /// Parts of all languages in any order.
+    #[test]
+    fn whatever_comes_is_harmless(parts in proptest::collection::vec(proptest::sample::select(vec![
+        "<", ">", "</", "/>", "\"", "'", "=", "&", ";", "#", "*", "_", "`", "``", "[", "]", "(", ")", "|", "\n", "\n\n", "  ", "- ",
+        "a", "b", ":", "::", ".. ", "p", "div", "b>", "<b>", "<p>", "</p>", "<table>", "<td>", "</table>", "<tr>", "<ul>", "<li>",
+        "<svg>", "</svg>", "<style>", "</style>", "<script>", "</script>", "<math>", "<mtext>", "<a href=", "<img src=", " onerror=",
+        "javascript:", "https://e.example/", "<!--", "-->", "<h1>", "<select>", "<template>", "<dl>", "<dt>", "<dd>", "<pre>", "===",
+        "image:: ", "`_", "<details>", "<summary>", "<noscript>", "<form>", "<th>", "</a>", "<a id=x>", "&lt;", "\u{0}", "é",
+    ]), 0..40)) {
+        let text = parts.concat();
+        for format in FORMATS {
+            let html = rendered(&text, format).html;
+            check_harmless(&html, &text);
+            proptest::prop_assert_eq!(&clean::clean(&html), &html, "{:?}", format);
+        }
+    }
+}

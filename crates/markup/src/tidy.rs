@@ -1,0 +1,689 @@
+//! HTML as strangers write it -> HTML whose elements are closed in order and nested only so deep, and which fits a page.
+//!
+//! One pass over the tokens with a short stack. What is not in the list of elements loses its tags; what runs, loads or
+//! is not meant to be read loses its contents too. Headings go below the page's own, without gaps, and get an `id`; links
+//! lead to this server or, with `http`, `https` and `mailto`, elsewhere; pictures of other hosts become links. Lists hold
+//! items and tables hold cells, so that those who listen to a page are told right. Nothing here is relied on for safety:
+//! that is [`crate::clean`].
+
+mod vocabulary;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use html5gum::{DefaultEmitter, HtmlString, Spanned, Token, Tokenizer};
+use percent_encoding::percent_decode_str;
+use url::{ParseError, Url};
+
+use self::vocabulary::{Role, role};
+use crate::{CONTENTS_MAX, Escaped, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, Target, push};
+
+/// Elements within each other; further ones lose their tags.
+const DEPTH_MAX: usize = 48;
+
+/// Bytes of a link, of a heading in the table of contents, and characters of an `id`.
+const HREF_BYTES_MAX: usize = 2_048;
+const HEADING_BYTES_MAX: usize = 200;
+const ID_CHARS_MAX: usize = 80;
+
+/// What came out.
+pub(crate) struct Tidied {
+    pub(crate) html: String,
+    pub(crate) title: Option<String>,
+    pub(crate) contents: Vec<Heading>,
+    pub(crate) is_cut: bool,
+}
+
+type Attributes = BTreeMap<HtmlString, Spanned<HtmlString, ()>>;
+
+fn attribute<'tag>(attributes: &'tag Attributes, name: &str) -> Option<Cow<'tag, str>> {
+    attributes.get(name.as_bytes()).map(|value| String::from_utf8_lossy(value))
+}
+
+/// An open element.
+struct Element {
+    name: &'static str,
+    /// Where its contents begin in the output; for a heading and a head cell, where its tag will stand.
+    start: usize,
+    has_text: bool,
+    detail: Detail,
+}
+
+enum Detail {
+    None,
+    /// A heading of this level, with the `id` that it was given.
+    Heading(u8, Option<String>),
+    Link {
+        shown: String,
+        is_missing: bool,
+    },
+    /// Whether it has terms and descriptions.
+    Terms {
+        has_term: bool,
+        has_description: bool,
+    },
+    /// The attributes of a head cell.
+    Cell(String),
+}
+
+/// Where a link leads.
+enum Link {
+    Page { href: String, is_missing: bool },
+    Picture(String),
+}
+
+struct Tidy<'a> {
+    options: &'a Options<'a>,
+    /// Whether addresses in `pre` become links.
+    links_in_pre: bool,
+    html: String,
+    stack: Vec<Element>,
+    /// An element that is left out with its contents, and how often it is open.
+    skipped: Option<(HtmlString, usize)>,
+    contents: Vec<Heading>,
+    /// The text of the open heading.
+    heading: String,
+    /// The level of the last heading.
+    level: u8,
+    /// The first heading, if it is the page's own: those after it are one level higher than they would be.
+    title: Option<String>,
+    /// The ids that are taken, with the number of the next one like it.
+    ids: HashMap<String, u32>,
+    tables: usize,
+}
+
+pub(crate) fn tidy(html: &str, options: &Options<'_>, links_in_pre: bool) -> Tidied {
+    let mut tidy = Tidy {
+        options,
+        links_in_pre,
+        html: String::with_capacity(html.len() + html.len() / 4),
+        stack: Vec::new(),
+        skipped: None,
+        contents: Vec::new(),
+        heading: String::new(),
+        level: options.heading_level.clamp(2, 6) - 1,
+        title: None,
+        ids: HashMap::new(),
+        tables: 0,
+    };
+    let mut emitter = DefaultEmitter::default();
+    emitter.naively_switch_states(true);
+    let mut is_cut = false;
+    for token in Tokenizer::new_with_emitter(html, emitter) {
+        let token = match token {
+            Ok(token) => token,
+            Err(never) => match never {},
+        };
+        if tidy.html.len() > OUTPUT_BYTES_MAX {
+            is_cut = true;
+            break;
+        }
+        tidy.take(token);
+    }
+    tidy.close_to(0);
+    Tidied { html: tidy.html, title: tidy.title, contents: tidy.contents, is_cut }
+}
+
+impl Tidy<'_> {
+    fn take(&mut self, token: Token) {
+        if let Some((name, depth)) = &mut self.skipped {
+            match token {
+                Token::StartTag(tag) if tag.name == *name && !tag.self_closing => *depth += 1,
+                Token::EndTag(tag) if tag.name == *name => {
+                    *depth -= 1;
+                    if *depth == 0 {
+                        self.skipped = None;
+                    }
+                }
+                _ => {}
+            }
+            return;
+        }
+        match token {
+            Token::StartTag(tag) => {
+                let found = role(&tag.name);
+                match found {
+                    Role::Skipped { is_foreign } => {
+                        if !(is_foreign && tag.self_closing) {
+                            self.skipped = Some((tag.name, 1));
+                        }
+                    }
+                    Role::Unknown => {}
+                    found => self.start(found, &tag.attributes),
+                }
+            }
+            Token::EndTag(tag) => self.end(&role(&tag.name)),
+            Token::String(text) => self.text(&String::from_utf8_lossy(&text)),
+            Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+        }
+    }
+
+    /// The place of the innermost open element of these names, within the cell that is open.
+    fn open(&self, names: &[&str]) -> Option<usize> {
+        let cell = |element: &Element| matches!(element.name, "td" | "th" | "caption" | "table");
+        let from = self.stack.iter().rposition(cell).unwrap_or(0);
+        let found = self.stack[from..].iter().rposition(|element| names.contains(&element.name));
+        found.map(|at| from + at)
+    }
+
+    fn is_within(&self, names: &[&str]) -> bool {
+        self.stack.iter().any(|element| names.contains(&element.name))
+    }
+
+    fn close_to(&mut self, length: usize) {
+        while self.stack.len() > length {
+            self.close();
+        }
+    }
+
+    fn push(&mut self, name: &'static str, detail: Detail) {
+        self.stack.push(Element { name, start: self.html.len(), has_text: false, detail });
+    }
+
+    /// Opens an element with these attributes, which are HTML and begin with a space.
+    fn open_tag(&mut self, name: &'static str, attributes: &str) {
+        push(&mut self.html, format_args!("<{name}{attributes}>"));
+        self.push(name, Detail::None);
+    }
+
+    /// Opens what has to be open before text or a common element may stand here.
+    fn fit(&mut self) {
+        while let Some(top) = self.stack.last_mut() {
+            let implied = match top.name {
+                "table" | "thead" | "tbody" | "tfoot" => "tr",
+                "tr" => "td",
+                "ul" | "ol" => "li",
+                "dl" => {
+                    if let Detail::Terms { has_description, .. } = &mut top.detail {
+                        *has_description = true;
+                    }
+                    "dd"
+                }
+                _ => break,
+            };
+            self.open_tag(implied, "");
+        }
+    }
+
+    /// Closes what no block may stand in.
+    fn make_room(&mut self) {
+        if let Some(at) = self.open(&["p", "heading"]) {
+            self.close_to(at);
+        }
+    }
+
+    fn start(&mut self, role: Role, attributes: &Attributes) {
+        let id = |tidy: &mut Self| {
+            attribute(attributes, "id")
+                .and_then(|id| tidy.free_id(&id))
+                .map_or(String::new(), |id| format!(" id=\"{}\"", Escaped(&id)))
+        };
+        match role {
+            Role::Break => {
+                self.fit();
+                self.html.push_str("<br>");
+            }
+            Role::Opportunity => self.html.push_str("<wbr>"),
+            Role::Rule => {
+                self.make_room();
+                self.fit();
+                self.html.push_str("<hr>");
+            }
+            Role::Picture => self.picture(attributes),
+            Role::Field => {
+                if attribute(attributes, "type").as_deref() == Some("checkbox") {
+                    let is_checked = attribute(attributes, "checked").is_some();
+                    self.text(if is_checked { "☑ " } else { "☐ " });
+                }
+            }
+            Role::Link => self.link(attributes),
+            Role::Section(_) | Role::Caption | Role::Row | Role::Cell(_) => {
+                self.table_part(&role, attributes);
+            }
+            // What is deeper has no tags. Parts of tables have only so much depth as tables have.
+            _ if self.stack.len() >= DEPTH_MAX => {}
+            Role::Heading(level) => {
+                self.make_room();
+                self.fit();
+                let own = attribute(attributes, "id").map(Cow::into_owned);
+                self.heading.clear();
+                self.push("heading", Detail::Heading(level, own));
+            }
+            Role::Item => {
+                if let Some(at) = self.open(&["ul", "ol", "li"]) {
+                    let is_item = self.stack[at].name == "li";
+                    self.close_to(if is_item { at } else { at + 1 });
+                    let id = id(self);
+                    self.open_tag("li", &id);
+                } else {
+                    self.make_room();
+                }
+            }
+            Role::Term | Role::Description => {
+                let Some(at) = self.open(&["dl"]) else { return self.make_room() };
+                self.close_to(at + 1);
+                let is_term = matches!(role, Role::Term);
+                if let Some(Element {
+                    detail: Detail::Terms { has_term, has_description }, ..
+                }) = self.stack.last_mut()
+                {
+                    *(if is_term { has_term } else { has_description }) = true;
+                }
+                let id = id(self);
+                self.open_tag(if is_term { "dt" } else { "dd" }, &id);
+            }
+            Role::Table => {
+                self.make_room();
+                self.fit();
+                self.tables += 1;
+                let id = id(self);
+                let number = self.tables;
+                // One scrolls a wide table without a mouse, too.
+                let wide = format_args!(
+                    "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table {number}\"><table{id}>"
+                );
+                push(&mut self.html, wide);
+                self.push("table", Detail::None);
+            }
+            Role::Block(name) => {
+                self.make_room();
+                if name == "summary" && self.stack.last().is_none_or(|top| top.name != "details") {
+                    return;
+                }
+                self.fit();
+                let mut own = id(self);
+                if name == "ol"
+                    && let Some(start) = attribute(attributes, "start")
+                    && let Ok(start) = start.parse::<u16>()
+                {
+                    own.push_str(&format!(" start=\"{start}\""));
+                }
+                self.open_tag(name, &own);
+                if name == "dl"
+                    && let Some(list) = self.stack.last_mut()
+                {
+                    list.detail = Detail::Terms { has_term: false, has_description: false };
+                }
+            }
+            Role::Inline(name) => {
+                self.fit();
+                let id = id(self);
+                self.open_tag(name, &id);
+            }
+            Role::Skipped { .. } | Role::Unknown => {}
+        }
+    }
+
+    fn table_part(&mut self, role: &Role, attributes: &Attributes) {
+        let Some(table) = self.stack.iter().rposition(|element| element.name == "table") else {
+            return self.make_room();
+        };
+        let named = |tidy: &Self, at: usize, names: &[&str]| {
+            tidy.stack.get(at).is_some_and(|element| names.contains(&element.name))
+        };
+        let rows = match named(self, table + 1, &["thead", "tbody", "tfoot"]) {
+            true => table + 2,
+            false => table + 1,
+        };
+        match role {
+            Role::Section(name) => {
+                self.close_to(table + 1);
+                self.open_tag(name, "");
+            }
+            Role::Caption => {
+                self.close_to(table + 1);
+                self.open_tag("caption", "");
+            }
+            Role::Row => {
+                if named(self, table + 1, &["caption"]) {
+                    self.close_to(table + 1);
+                }
+                self.close_to(rows);
+                self.open_tag("tr", "");
+            }
+            Role::Cell(name) => {
+                if named(self, table + 1, &["caption"]) {
+                    self.close_to(table + 1);
+                }
+                if named(self, rows, &["tr"]) {
+                    self.close_to(rows + 1);
+                } else {
+                    self.close_to(rows);
+                    self.open_tag("tr", "");
+                }
+                let own = cell_attributes(attributes);
+                if *name == "th" {
+                    // Its tag is written when it is closed: without text, it is no head.
+                    self.push("th", Detail::Cell(own));
+                } else {
+                    self.open_tag("td", &own);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn link(&mut self, attributes: &Attributes) {
+        if let Some(at) = self.open(&["a"]) {
+            self.close_to(at);
+        }
+        let own = attribute(attributes, "id").or_else(|| attribute(attributes, "name"));
+        let id = own
+            .and_then(|id| self.free_id(&id))
+            .map_or(String::new(), |id| format!(" id=\"{}\"", Escaped(&id)));
+        let link = attribute(attributes, "href").and_then(|href| self.target(&href));
+        let is_deep = self.stack.len() >= DEPTH_MAX || self.is_within(&["a"]);
+        let Some(link) = link.filter(|_| !is_deep) else {
+            if !id.is_empty() {
+                self.fit();
+                push(&mut self.html, format_args!("<a{id}></a>"));
+            }
+            return;
+        };
+        self.fit();
+        let (href, is_missing) = match link {
+            Link::Page { href, is_missing } => (href, is_missing),
+            Link::Picture(href) => (href, false),
+        };
+        let class = if is_missing { " class=\"missing\"" } else { "" };
+        push(&mut self.html, format_args!("<a href=\"{}\"{class}{id}>", Escaped(&href)));
+        let shown = shortened(&href, 60).to_owned();
+        self.push("a", Detail::Link { shown, is_missing });
+    }
+
+    fn picture(&mut self, attributes: &Attributes) {
+        let alt = attribute(attributes, "alt").unwrap_or_default();
+        let alt = alt.trim();
+        let source = attribute(attributes, "src").and_then(|source| self.target(&source));
+        let is_in_link = self.is_within(&["a"]);
+        match source {
+            Some(Link::Picture(source)) => {
+                self.fit();
+                let (source, text) = (Escaped(&source), Escaped(alt));
+                let picture =
+                    format_args!("<img src=\"{source}\" alt=\"{text}\" loading=\"lazy\">");
+                push(&mut self.html, picture);
+                if !alt.is_empty() {
+                    self.note_text(alt);
+                }
+            }
+            Some(Link::Page { href, is_missing: false }) if !is_in_link => {
+                self.fit();
+                let alt = if alt.is_empty() { "Image" } else { alt };
+                let (href, text) = (Escaped(&href), Escaped(alt));
+                push(&mut self.html, format_args!("<a href=\"{href}\">{text}</a>"));
+                self.note_text(alt);
+            }
+            _ => self.text(alt),
+        }
+    }
+
+    fn end(&mut self, role: &Role) {
+        let name = match role {
+            Role::Heading(_) => "heading",
+            Role::Link => "a",
+            Role::Item => "li",
+            Role::Term => "dt",
+            Role::Description => "dd",
+            Role::Block(name) | Role::Inline(name) => name,
+            Role::Table | Role::Section(_) | Role::Caption | Role::Row | Role::Cell(_) => {
+                let name = match role {
+                    Role::Section(name) | Role::Cell(name) => name,
+                    Role::Caption => "caption",
+                    Role::Row => "tr",
+                    _ => "table",
+                };
+                let table = self.stack.iter().rposition(|element| element.name == "table");
+                let Some(table) = table else { return };
+                let found = self.stack[table..].iter().rposition(|element| element.name == name);
+                if let Some(at) = found {
+                    self.close_to(table + at);
+                }
+                return;
+            }
+            _ => return,
+        };
+        if let Some(at) = self.open(&[name]) {
+            self.close_to(at);
+        }
+    }
+
+    /// Closes the innermost element.
+    fn close(&mut self) {
+        let Some(element) = self.stack.pop() else { return };
+        let Element { name, start, mut has_text, detail } = element;
+        match detail {
+            Detail::None => match name {
+                "table" => self.html.push_str("</table></div>"),
+                "summary" if !has_text => {
+                    has_text = true;
+                    self.html.push_str("Details</summary>");
+                }
+                name => push(&mut self.html, format_args!("</{name}>")),
+            },
+            Detail::Heading(level, id) => {
+                let inner = self.html.split_off(start);
+                self.heading_closed(level, id, &inner, has_text);
+            }
+            Detail::Link { shown, is_missing } => {
+                if !has_text {
+                    push(&mut self.html, format_args!("{}", Escaped(&shown)));
+                    has_text = true;
+                }
+                self.html.push_str("</a>");
+                if is_missing {
+                    self.html.push_str("<sup>missing</sup>");
+                }
+            }
+            Detail::Terms { has_term, has_description } => {
+                if has_description && !has_term {
+                    let inner = self.html.split_off(start);
+                    push(&mut self.html, format_args!("<dt></dt>{inner}"));
+                }
+                if has_term && !has_description {
+                    self.html.push_str("<dd></dd>");
+                }
+                self.html.push_str("</dl>");
+            }
+            Detail::Cell(own) => {
+                let inner = self.html.split_off(start);
+                let name = if has_text { "th" } else { "td" };
+                push(&mut self.html, format_args!("<{name}{own}>{inner}</{name}>"));
+            }
+        }
+        if let Some(parent) = self.stack.last_mut() {
+            parent.has_text |= has_text;
+        }
+    }
+
+    fn heading_closed(&mut self, level: u8, id: Option<String>, inner: &str, has_text: bool) {
+        let text = std::mem::take(&mut self.heading);
+        if !has_text {
+            self.html.push_str(inner);
+            return;
+        }
+        let highest = self.options.heading_level.clamp(2, 6);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_first = self.contents.is_empty() && self.html.trim().is_empty();
+        if is_first && level == 1 && self.options.takes_title && self.title.is_none() {
+            self.title = Some(text);
+            return;
+        }
+        // No level is left out on the way down.
+        let level = level + highest - 1 - u8::from(self.title.is_some() && level > 1);
+        let level = level.min(self.level + 1).min(6).max(highest);
+        self.level = level;
+        let id = id.and_then(|id| self.free_id(&id)).or_else(|| self.free_id(&text));
+        let id = id.or_else(|| self.free_id("section")).unwrap_or_default();
+        let shown = Escaped(&id);
+        push(&mut self.html, format_args!("<h{level} id=\"{shown}\">{inner}</h{level}>"));
+        if self.contents.len() < CONTENTS_MAX {
+            self.contents.push(Heading { level, id, text });
+        }
+    }
+
+    fn note_text(&mut self, text: &str) {
+        if let Some(top) = self.stack.last_mut() {
+            top.has_text = true;
+        }
+        if self.heading.len() < HEADING_BYTES_MAX {
+            self.heading.push_str(shortened(text, HEADING_BYTES_MAX));
+        }
+    }
+
+    /// Without the line ends that `<pre>` swallows one of, each time that it is read.
+    fn after_pre<'text>(&self, text: &'text str) -> &'text str {
+        match self.html.ends_with("<pre>") {
+            true => text.trim_start_matches(['\n', '\r']),
+            false => text,
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        let is_blank = text.bytes().all(|byte| byte.is_ascii_whitespace());
+        if is_blank {
+            let is_between = self.stack.last().is_some_and(|top| {
+                let names = ["table", "thead", "tbody", "tfoot", "tr", "ul", "ol", "dl"];
+                names.contains(&top.name)
+            });
+            if !is_between {
+                self.html.push_str(self.after_pre(text));
+                if !self.heading.is_empty() {
+                    self.heading.push(' ');
+                }
+            }
+            return;
+        }
+        self.fit();
+        self.note_text(text);
+        let mut rest = self.after_pre(text);
+        let no_links: &[&str] =
+            if self.links_in_pre { &["a"] } else { &["a", "code", "pre", "kbd", "samp"] };
+        if rest.contains("://") && !self.is_within(no_links) {
+            while let Some((before, url, after)) = first_url(rest) {
+                push(&mut self.html, format_args!("{}", Escaped(before)));
+                match self.target(url) {
+                    Some(Link::Page { href, is_missing: false }) => {
+                        let (href, url) = (Escaped(&href), Escaped(url));
+                        push(&mut self.html, format_args!("<a href=\"{href}\">{url}</a>"));
+                    }
+                    _ => push(&mut self.html, format_args!("{}", Escaped(url))),
+                }
+                rest = after;
+            }
+        }
+        push(&mut self.html, format_args!("{}", Escaped(rest)));
+    }
+
+    /// Where a link leads, if it may.
+    fn target(&self, href: &str) -> Option<Link> {
+        let href = href.trim_matches(|c: char| c <= ' ');
+        if href.is_empty() || href.len() > HREF_BYTES_MAX {
+            return None;
+        }
+        if let Some(fragment) = href.strip_prefix('#') {
+            let id = slug_of_fragment(fragment)?;
+            return Some(Link::Page { href: format!("#{ID_PREFIX}{id}"), is_missing: false });
+        }
+        let outside = |url: Url| {
+            let is_allowed = matches!(url.scheme(), "http" | "https" | "mailto");
+            is_allowed.then(|| Link::Page { href: url.into(), is_missing: false })
+        };
+        match Url::parse(href) {
+            Ok(url) => outside(url),
+            Err(ParseError::RelativeUrlWithoutBase)
+                if href.starts_with(['/', '\\']) && href[1..].starts_with(['/', '\\']) =>
+            {
+                outside(Url::parse(&format!("https:{href}")).ok()?)
+            }
+            Err(ParseError::RelativeUrlWithoutBase) => Some(match (self.options.resolve)(href)? {
+                Target::Page(href) => Link::Page { href, is_missing: false },
+                Target::Missing(href) => Link::Page { href, is_missing: true },
+                Target::Picture(href) => Link::Picture(href),
+            }),
+            Err(_) => None,
+        }
+    }
+
+    /// An `id` like this one that no other element has; `None` if nothing is left of it.
+    fn free_id(&mut self, wanted: &str) -> Option<String> {
+        let base = slug(wanted)?;
+        let mut id = base.clone();
+        while self.ids.contains_key(&id) {
+            let number = self.ids.entry(base.clone()).or_insert(0);
+            *number += 1;
+            id = format!("{base}-{number}");
+        }
+        self.ids.insert(id.clone(), 0);
+        Some(format!("{ID_PREFIX}{id}"))
+    }
+}
+
+/// That of the heading which a fragment names.
+pub(crate) fn slug_of_fragment(fragment: &str) -> Option<String> {
+    slug(&percent_decode_str(fragment).decode_utf8_lossy())
+}
+
+/// Letters, digits, `-` and `_`, small; spaces as `-`. As on GitHub, so that links within a text hold.
+fn slug(text: &str) -> Option<String> {
+    let kept = text.trim().chars().flat_map(char::to_lowercase).filter_map(|c| match c {
+        c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+        c if c.is_whitespace() => Some('-'),
+        _ => None,
+    });
+    let id: String = kept.take(ID_CHARS_MAX).collect();
+    (!id.is_empty()).then_some(id)
+}
+
+fn shortened(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// How cells are aligned, and how many they span.
+fn cell_attributes(attributes: &Attributes) -> String {
+    let mut own = String::new();
+    for name in ["colspan", "rowspan"] {
+        let count = attribute(attributes, name).and_then(|count| count.parse::<u8>().ok());
+        if let Some(count @ 2..=50) = count {
+            own.push_str(&format!(" {name}=\"{count}\""));
+        }
+    }
+    let align = attribute(attributes, "align").unwrap_or_default();
+    let style = attribute(attributes, "style").unwrap_or_default();
+    for side in ["right", "center"] {
+        if align.eq_ignore_ascii_case(side) || style.trim() == format!("text-align: {side}") {
+            own.push_str(&format!(" class=\"{side}\""));
+            break;
+        }
+    }
+    own
+}
+
+/// The first address of a page in a text, with what is before and after it.
+fn first_url(text: &str) -> Option<(&str, &str, &str)> {
+    let mut from = 0;
+    loop {
+        let at = from + text[from..].find("://")?;
+        from = at + 3;
+        let scheme = ["https", "http"].into_iter().find(|it| text[..at].ends_with(it));
+        let Some(scheme) = scheme else { continue };
+        let start = at - scheme.len();
+        if text[..start].ends_with(|c: char| c.is_alphanumeric()) {
+            continue;
+        }
+        let end = text[from..]
+            .find(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '"' | '`' | '|'))
+            .map_or(text.len(), |length| from + length);
+        let url = text[start..end]
+            .trim_end_matches(['.', ',', ';', ':', '!', '?', '\'', '*', '_', ']', '}']);
+        // A closing parenthesis belongs to the sentence, unless the address has its partner.
+        let url = match url.contains('(') {
+            true => url,
+            false => url.trim_end_matches([')', '.', ',']),
+        };
+        if url.len() <= scheme.len() + 3 {
+            continue;
+        }
+        return Some((&text[..start], url, &text[start + url.len()..]));
+    }
+}
