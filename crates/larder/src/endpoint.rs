@@ -259,8 +259,9 @@ pub struct Place {
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Word(&'static str),
-    Name,
-    /// So many names at least.
+    /// One name, and what the table calls it.
+    Name(&'static str),
+    /// At least so many names.
     Rest(usize),
 }
 
@@ -296,7 +297,7 @@ impl Place {
         let parts = path.split('/').filter(|part| !part.is_empty()).map(|part| match part {
             "{*}" => Part::Rest(1),
             "{**}" => Part::Rest(0),
-            part if part.starts_with('{') => Part::Name,
+            part if part.starts_with('{') => Part::Name(part),
             part => Part::Word(part),
         });
         Place { tree, path, endpoints: Vec::new(), allow: String::new(), parts: parts.collect() }
@@ -373,7 +374,7 @@ impl Place {
                 (Part::Word(word), Some(name)) if word == name => {
                     is_below_word |= word.starts_with('+');
                 }
-                (Part::Name, Some(name))
+                (Part::Name(_), Some(name))
                     if !name.is_empty() && (is_below_word || !name.starts_with('+')) => {}
                 _ => return false,
             }
@@ -381,10 +382,10 @@ impl Place {
         self.parts.len() == names.len()
     }
 
-    /// The name that stands for `placeholder`.
+    /// The name that stands for `placeholder`, such as `{user}`.
     pub fn name<'names>(&self, placeholder: &str, names: &'names [String]) -> Option<&'names str> {
-        let mut parts = self.path.split('/').skip(1);
-        names.get(parts.position(|part| part == placeholder)?).map(String::as_str)
+        let is_it = |part: &Part| matches!(part, Part::Name(name) if *name == placeholder);
+        names.get(self.parts.iter().position(is_it)?).map(String::as_str)
     }
 }
 

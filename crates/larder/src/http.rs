@@ -17,6 +17,7 @@ mod negotiation;
 mod outside;
 mod pages;
 mod parts;
+mod path;
 mod people;
 mod python;
 mod rendered;
@@ -339,7 +340,7 @@ async fn survived(answering: impl Future<Output = Result<Response, HttpError>>) 
     }
 }
 
-/// What every answer gets at its end, whoever made it.
+/// The last step of every request: headers, the error page for a browser, and the metrics.
 struct Finish {
     endpoint: Endpoint,
     stopwatch: Stopwatch,

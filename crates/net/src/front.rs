@@ -104,8 +104,15 @@ impl Front {
         self.share.hold(bytes).map(Some)
     }
 
-    fn answer(&self, source: Source, handling: Option<Handling>, held: Option<Held>) -> Answer {
-        Answer { source, handling, held }
+    /// An answer that is there.
+    fn ready(&self, made: Made, is_finished: bool, held: Option<Held>) -> Answer {
+        let responding = Responding::new(&self.progress);
+        Answer(Source::Ready(Some(made.outgoing(is_finished, held, responding))))
+    }
+
+    /// An answer before anybody looks at what is asked.
+    fn refused(&self, status: StatusCode, text: String, held: Option<Held>) -> Answer {
+        self.ready(Made::shared(at_once(status, text)), false, held)
     }
 }
 
@@ -116,25 +123,23 @@ impl hyper::service::Service<Request<Incoming>> for Front {
 
     fn call(&self, request: Request<Incoming>) -> Answer {
         self.progress.record_request(request.version() == Version::HTTP_2);
-        let handling = Some(Handling::new(&self.progress));
         let held = match self.hold(&request) {
             Ok(held) => held,
             Err(NoRoom) => {
                 self.leave_body_unread(request.body());
-                return self.answer(Source::Ready(Some(Made::shared(no_room()))), handling, None);
+                return self.ready(Made::shared(no_room()), false, None);
             }
         };
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
         if url_bytes > self.url_bytes_max {
             self.leave_body_unread(request.body());
             let text = url_too_long(self.url_bytes_max);
-            return self.answer(refused(StatusCode::URI_TOO_LONG, text), handling, held);
+            return self.refused(StatusCode::URI_TOO_LONG, text, held);
         }
         let (mut head, body) = request.into_parts();
         if let Err(fault) = host::settle(&mut head) {
             self.leave_body_unread(&body);
-            let text = format!("{fault}\n");
-            return self.answer(refused(StatusCode::BAD_REQUEST, text), handling, held);
+            return self.refused(StatusCode::BAD_REQUEST, format!("{fault}\n"), held);
         }
         if head.method != Method::GET {
             // Ranges are defined for GET alone (RFC 9110, 14.2).
@@ -147,7 +152,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             self.leave_body_unread(&body);
             let text =
                 format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
-            return self.answer(refused(StatusCode::NOT_IMPLEMENTED, text), handling, held);
+            return self.refused(StatusCode::NOT_IMPLEMENTED, text, held);
         } else {
             Some(Body::new(Inbound {
                 body,
@@ -157,26 +162,22 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                 has_ended: false,
             }))
         };
-        let source = match self.door.answer(head, body, &self.peer) {
+        match self.door.answer(head, body, &self.peer) {
             Answered::Finished(response) => {
                 let sends_files = !self.peer.tls && self.peer.address != ClientAddress::Unix;
-                let made = Some(Made::shared(response));
-                if sends_files { Source::Finished(made) } else { Source::Ready(made) }
+                self.ready(Made::shared(response), sends_files, held)
             }
-            // At once: over HTTP/2 many are made before the first one is taken.
+            // Counted at once: over HTTP/2 many are made before the first one is taken.
             Answered::Now(response) => {
                 let mut context = Context::from_waker(Waker::noop());
-                Source::Ready(Some(counted(response, &self.progress, &mut context)))
+                self.ready(counted(response, &self.progress, &mut context), false, held)
             }
-            Answered::Later(making) => Source::Later(making),
-        };
-        self.answer(source, handling, held)
+            Answered::Later(making) => {
+                let handling = Some(Handling::new(&self.progress));
+                Answer(Source::Later { making, handling, held })
+            }
+        }
     }
-}
-
-/// An answer before anybody looks at what is asked.
-fn refused(status: StatusCode, text: String) -> Source {
-    Source::Ready(Some(Made::shared(at_once(status, text))))
 }
 
 fn at_once(status: StatusCode, text: String) -> Response<Body> {
@@ -203,20 +204,18 @@ fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
     Some(String::from_utf8_lossy(unknown).chars().take(40).collect())
 }
 
-/// A response in the making.
-pub(super) struct Answer {
-    source: Source,
-    /// Present until the response is there.
-    handling: Option<Handling>,
-    /// What the request takes, if it is not over at once.
-    held: Option<Held>,
-}
+/// A response, or one in the making.
+pub(super) struct Answer(Source);
 
 enum Source {
-    Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
-    Ready(Option<Made>),
-    /// [`Answered::Finished`], over a connection that can send files.
-    Finished(Option<Made>),
+    Later {
+        making: Pin<Box<dyn Future<Output = Response<Body>> + Send>>,
+        /// Present until the response is there.
+        handling: Option<Handling>,
+        /// What the request takes, if it is not over at once.
+        held: Option<Held>,
+    },
+    Ready(Option<Response<Outgoing>>),
 }
 
 /// An answer that is there, and what of it is counted.
@@ -232,34 +231,33 @@ impl Made {
     fn shared(response: Response<Body>) -> Self {
         Self { response, first: Bytes::new(), held: None }
     }
+
+    /// On its way, with what its request took. `is_finished`: it may be sent as a file.
+    fn outgoing(
+        self,
+        is_finished: bool,
+        held: Option<Held>,
+        responding: Responding,
+    ) -> Response<Outgoing> {
+        let (rest, held) = (self.first, (held, self.held));
+        self.response.map(|body| Outgoing { body, is_finished, rest, _held: held, responding })
+    }
 }
 
 impl Future for Answer {
     type Output = Result<Response<Outgoing>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let making = match &mut this.source {
-            Source::Later(making) => Ok(ready!(making.as_mut().poll(cx))),
-            Source::Ready(made) | Source::Finished(made) => {
-                Err(made.take().expect("an answer is not polled after it is there"))
+        const POLLED_AGAIN: &str = "an answer is not polled after it is there";
+        Poll::Ready(Ok(match &mut self.get_mut().0 {
+            Source::Ready(response) => response.take().expect(POLLED_AGAIN),
+            Source::Later { making, handling, held } => {
+                let response = ready!(making.as_mut().poll(cx));
+                let responding = handling.take().expect(POLLED_AGAIN).responds();
+                let made = counted(response, responding.progress(), cx);
+                made.outgoing(false, held.take(), responding)
             }
-        };
-        let responding =
-            this.handling.take().expect("an answer is not polled after it is there").responds();
-        let is_finished = matches!(this.source, Source::Finished(_));
-        let Made { response, first, held } = match making {
-            Ok(response) => counted(response, responding.progress(), cx),
-            Err(made) => made,
-        };
-        let held = (this.held.take(), held);
-        Poll::Ready(Ok(response.map(|body| Outgoing {
-            body,
-            is_finished,
-            rest: first,
-            _held: held,
-            responding,
-        })))
+        }))
     }
 }
 

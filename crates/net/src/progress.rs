@@ -241,11 +241,7 @@ impl Handling {
 
     /// The handler has returned a response.
     pub(super) fn responds(self) -> Responding {
-        let progress = self.0.progress.clone();
-        Responding {
-            waits: Waits::new(|progress| &progress.responses_not_ready),
-            counted: Counted::new(progress, |progress| &progress.responses),
-        }
+        Responding::new(&self.0.progress)
     }
 }
 
@@ -257,6 +253,14 @@ pub(super) struct Responding {
 }
 
 impl Responding {
+    /// From now on.
+    pub(super) fn new(progress: &Arc<Progress>) -> Self {
+        Self {
+            waits: Waits::new(|progress| &progress.responses_not_ready),
+            counted: Counted::new(progress.clone(), |progress| &progress.responses),
+        }
+    }
+
     pub(super) fn progress(&self) -> &Progress {
         &self.counted.progress
     }

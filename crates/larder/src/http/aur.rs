@@ -18,11 +18,11 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, MadeForOne, Peer};
-use percent_encoding::percent_decode_str;
 
 use super::body::{self, Shape};
 use super::error::HttpError;
 use super::pages;
+use super::path::{decoded_lossily, segments};
 use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
 use crate::rate_limit::Decision;
@@ -292,7 +292,7 @@ enum Path<'a> {
         params: PathParams,
         speaks_6: bool,
     },
-    /// The same without the slashes at its end.
+    /// The path that the client is sent to: this one without the slashes at its end.
     Redirect(&'a str),
     Unknown,
 }
@@ -300,7 +300,7 @@ enum Path<'a> {
 impl Path<'_> {
     fn parse(path: &str) -> Path<'_> {
         let trimmed = path.trim_end_matches('/');
-        let mut segments = trimmed.split('/').skip(1);
+        let mut segments = segments(trimmed).skip(1);
         let first = segments.next().unwrap_or_default();
         let is_api = first == "api";
         let Some(version) = segments.next() else {
@@ -321,7 +321,7 @@ impl Path<'_> {
             *part = segment;
             count += 1;
         }
-        let decode = |text: &str| Some(percent_decode_str(text).decode_utf8_lossy().into_owned());
+        let decode = |text| Some(decoded_lossily(text).into_owned());
         let mut params = PathParams { version: decode(version), ..PathParams::default() };
         match (&parts[..count], version) {
             (&[type_], _) => params.type_ = decode(type_),

@@ -7,13 +7,20 @@ use http::header::{ACCEPT_ENCODING, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName};
 use reply::Encoding;
 
+/// Whether one of these headers is there. Most requests have few headers, and looking at each is cheaper than looking up one.
+pub(super) fn has_any<const N: usize>(headers: &HeaderMap, names: [&HeaderName; N]) -> bool {
+    headers.keys().any(|name| names.contains(&name))
+}
+
 /// The values of a header that is a list, which may be sent in several lines (RFC 9110, 5.3).
 pub(super) fn listed(headers: &HeaderMap, name: HeaderName) -> Option<Cow<'_, str>> {
-    let mut lines = headers.get_all(name).iter();
-    let mut list = String::from_utf8_lossy(lines.next()?.as_bytes());
-    for line in lines {
-        list.to_mut().push(',');
-        list.to_mut().push_str(&String::from_utf8_lossy(line.as_bytes()));
+    let mut list = String::from_utf8_lossy(headers.get(&name)?.as_bytes());
+    // Nearly no request repeats any header, and this is cheaper than looking for further lines of one.
+    if headers.len() > headers.keys_len() {
+        for line in headers.get_all(name).iter().skip(1) {
+            list.to_mut().push(',');
+            list.to_mut().push_str(&String::from_utf8_lossy(line.as_bytes()));
+        }
     }
     Some(list)
 }

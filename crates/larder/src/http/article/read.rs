@@ -20,7 +20,6 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use net::Answered;
-use percent_encoding::percent_decode_str;
 use record::Serial;
 use reply::{Encoding, Reply};
 
@@ -29,8 +28,9 @@ use super::{parameters, parsed};
 use crate::app::App;
 use crate::contents::{Content, Head};
 use crate::http::error::HttpError;
-use crate::http::negotiation::{accepted_encoding, has_known_tag, listed};
+use crate::http::negotiation::{accepted_encoding, has_any, has_known_tag, listed};
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use crate::http::path::decoded;
 use crate::http::people;
 use crate::http::respond::{Conditions, respond};
 use crate::http::{auth, serial};
@@ -62,14 +62,13 @@ const INERT: [&str; 10] = [
 /// Answers nearly all requests: for one revision, whole, from memory, with headers that are finished too. `rest` is what
 /// follows `/article/`.
 pub(in crate::http) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<Answered> {
-    let needs_more = [RANGE, IF_MODIFIED_SINCE, serial::X_LARDER_SERIAL];
     if head.uri.query().is_some()
         || !is_open(app)
-        || needs_more.iter().any(|name| head.headers.contains_key(name))
+        || has_any(&head.headers, [&RANGE, &IF_MODIFIED_SINCE, &serial::X_LARDER_SERIAL])
     {
         return None;
     }
-    let rest = percent_decode_str(rest).decode_utf8().ok()?;
+    let rest = decoded(rest).ok()?;
     let stored = app.live_store.snapshot()?;
     let (facts, is_latest) = found(&stored, &rest)?;
     if is_latest && people::wants_page(&head.headers) {

@@ -1,10 +1,10 @@
 //! [`Route`]: what a path of this surface is of, each name of it parsed once, before anything is looked up.
 
 use http::Method;
-use percent_encoding::percent_decode_str;
 use pypi::{Directory, ProjectName};
 
 use crate::endpoint::{Place, Tree};
+use crate::http::path;
 
 /// What a path is of, with its names, percent-decoded. A name that the path does not have is empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,7 @@ impl Route {
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let names: Vec<String> = match rest {
             "" => Vec::new(),
-            rest => rest.split('/').map(decoded).collect::<Option<_>>()?,
+            rest => path::segments(rest).map(decoded).collect::<Option<_>>()?,
         };
         let place = Place::find(Tree::Python, &names, method)?;
         let name = |placeholder| place.name(placeholder, &names).unwrap_or_default().to_owned();
@@ -101,7 +101,7 @@ impl Route {
 
 /// A name of a path: one that a path can hold.
 fn decoded(segment: &str) -> Option<String> {
-    let name = percent_decode_str(segment).decode_utf8().ok()?;
+    let name = path::decoded(segment).ok()?;
     let is_name = !name.is_empty()
         && name != "."
         && name != ".."

@@ -12,6 +12,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
+use memchr::memchr;
 use net::Answered;
 use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
 
@@ -23,7 +24,7 @@ use super::write::Refused;
 use super::{insert_headers, reply};
 use crate::app::App;
 use crate::http::error::HttpError;
-use crate::http::negotiation::{accepted_encoding, has_known_tag};
+use crate::http::negotiation::{accepted_encoding, has_any, has_known_tag};
 use crate::http::respond::{Conditions, respond_now};
 use crate::http::serial;
 
@@ -35,16 +36,20 @@ const VARIES: HeaderValue = HeaderValue::from_static("Accept, User-Agent, Accept
 /// What a page differs by whose form `Accept` names. Most installers do, and their caches share it.
 const VARIES_BY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept, Accept-Encoding");
 
+/// Room for the headers of a page and those of devpi, so that their map grows once.
+const HEADERS_MAX: usize = 12;
+
 /// An upload is to be seen at once, so every use is asked for; the answer is mostly 304.
 const PUBLIC: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=0, must-revalidate");
 
 /// The stage and the project of a path that needs no closer look, as nearly all pages are asked for.
 pub(in crate::http) fn simple_page(path: &str) -> Option<(&str, &str)> {
-    let (stage, rest) = path.strip_prefix('/')?.split_once("/+simple/")?;
-    let project = rest.strip_suffix('/')?;
+    let plus = memchr(b'+', path.as_bytes())?;
+    let project = path[plus..].strip_prefix("+simple/")?.strip_suffix('/')?;
+    let stage = path[..plus].strip_prefix('/')?.strip_suffix('/')?;
     let is_plain = ProjectName::is_normalized(project)
-        && stage.split('/').count() == 2
+        && stage.bytes().filter(|byte| *byte == b'/').count() == 1
         && !stage.contains('%');
     is_plain.then_some((stage, project))
 }
@@ -56,9 +61,7 @@ pub(in crate::http) fn show_simple_page_now(
     stage: &str,
     project: &str,
 ) -> Option<Answered> {
-    if head.headers.contains_key(serial::X_LARDER_SERIAL)
-        || head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS)
-    {
+    if has_any(&head.headers, [&serial::X_LARDER_SERIAL, &X_DEVPI_ABSOLUTE_URLS]) {
         return None;
     }
     let stored = app.live_store.snapshot()?;
@@ -283,6 +286,7 @@ fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding
         response
     };
     let headers = response.headers_mut();
+    headers.reserve(HEADERS_MAX);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
     if let Ok(tag) = HeaderValue::from_str(page.tag(encoding)) {
         headers.insert(ETAG, tag);
