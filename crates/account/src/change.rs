@@ -109,7 +109,7 @@ pub struct NewToken {
     pub comment: String,
     /// What it may be used for; at least something.
     pub scopes: Scopes,
-    /// What it is limited to; none: nothing.
+    /// What it is limited to. None: it is not limited.
     pub limits: Option<Limits>,
     /// From when on it is refused; none: never.
     pub expires_at: Option<Timestamp>,

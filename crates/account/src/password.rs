@@ -95,9 +95,9 @@ impl Password {
         self.hash_at(PasswordHash::MEMORY_KIB, PasswordHash::PASSES, salt)
     }
 
-    /// The same for a password that was drawn at random, like a token: nobody guesses 96 bits, however little a
-    /// guess costs, so checking it costs next to nothing. That it is checked sooner than others tells that its user
-    /// exists: for users of whom everybody knows.
+    /// A cheap hash, for a password that was drawn at random like a token: nobody guesses 96 bits, however little a guess
+    /// costs. Such a password is checked faster than others, which tells an attacker that its user exists. So use it only
+    /// for users whom everybody knows.
     pub fn hash_of_random(&self, salt: [u8; 16]) -> PasswordHash {
         self.hash_at(Params::MIN_M_COST, Params::MIN_T_COST, salt)
     }
@@ -198,7 +198,7 @@ mod tests {
     /// Made with argon2-cffi at the cost that devpi's passwords have.
     const DEVPIS: &str = "$argon2id$v=19$m=65536,t=3,p=4$MEb+kMiKP6EI35uqLe6GoA\
                           $l8YFys16tyxUyENBtbog/bNFDGi9la6Ne0pclX+jV+8";
-    /// The same for the empty password that devpi's `root` begins with.
+    /// The hash of the empty password, which devpi's `root` has at first. Made in the same way.
     const DEVPIS_EMPTY: &str = "$argon2id$v=19$m=65536,t=3,p=4$FSyZGFQ8REFdB5/H5bv1ew\
                                 $h5swiAwbJv1nwhmEn5xL/GHrV3MJel6pfx3xh6J8+cc";
     /// Argon2i, as older installations have it.

@@ -56,12 +56,12 @@ impl Principal {
         Principal::User(Identity { user, means: Means::Machine, scopes: Scopes::ALL, limits: None })
     }
 
-    /// The same sender as of another snapshot, at `now`: what was shown is not shown again, but it must still hold.
-    /// The user is there and not disabled; a password or a login is still that of the user; a token is there, and its
-    /// time is not over. Groups, scopes and limits are those of `snapshot`. Costs a few lookups: no password is hashed.
+    /// Judges this sender again by a later snapshot, at `now`. The credentials are not sent again, but they must still be
+    /// valid: the user exists and is not disabled, the password or login is still the user's, the token exists and has not
+    /// expired. Groups, scopes and limits are those of `snapshot`. This costs a few lookups: no password is hashed.
     ///
     /// # Errors
-    /// [`Refusal`]: what was shown holds no longer.
+    /// [`Refusal`]: the credentials are no longer valid.
     pub fn as_of(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Principal, Refusal> {
         let Principal::User(proved) = self else { return Ok(Principal::Anonymous) };
         let name = &proved.user.name;

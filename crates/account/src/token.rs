@@ -27,7 +27,7 @@ pub struct Token {
     pub comment: String,
     /// What it may be used for.
     pub scopes: Scopes,
-    /// What it is limited to; none: nothing.
+    /// What it is limited to. None: it is not limited.
     pub limits: Option<Arc<Limits>>,
     /// When it was made.
     pub created_at: Timestamp,

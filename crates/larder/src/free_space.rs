@@ -71,7 +71,7 @@ impl FreeSpace {
         free
     }
 
-    /// The same, if it is below the floor.
+    /// The free space, if it is below the floor.
     pub async fn shortage(self: &Arc<Self>) -> Option<Free> {
         if self.bytes_min == 0 {
             return None;

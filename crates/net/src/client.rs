@@ -120,7 +120,7 @@ impl TrustedProxies {
         Self { networks, trusts_this_machine, header: X_FORWARDED_FOR }
     }
 
-    /// The same proxies, which name their client in this header.
+    /// Reads the client's address from this header.
     pub fn reading(self, header: HeaderName) -> Self {
         Self { header, ..self }
     }

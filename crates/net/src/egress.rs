@@ -72,7 +72,7 @@ impl Egress {
         Egress { allowed: allowed.into_iter().collect(), named: None }
     }
 
-    /// The same, and wherever this host of a URL leads.
+    /// Also allows every address that this host of a URL resolves to.
     pub fn naming(self, host: &str) -> Egress {
         Egress { named: Some(host.into()), ..self }
     }

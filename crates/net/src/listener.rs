@@ -44,7 +44,7 @@ impl Listener {
         &self.address
     }
 
-    /// The same for TCP: what a test connects to. `None` for a unix socket.
+    /// The TCP address that a test connects to. `None` for a unix socket.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         match self.address {
             ListenAddress::Tcp(address) => Some(address),

@@ -98,7 +98,7 @@ impl RequestLine {
         self.walk(read)
     }
 
-    /// The same byte by byte, for parts of a line and for lines to be mended.
+    /// Looks at each byte: for a line that came in parts, and for one to be mended.
     fn walk(&mut self, read: &[u8]) -> Taken {
         let mut mended = Vec::new();
         // How much of `read` is in `mended`.

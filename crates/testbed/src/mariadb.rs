@@ -138,7 +138,7 @@ impl MariaDb {
         self.query(database, statements);
     }
 
-    /// The same; returns what they print: a line for each row, its columns separated by tabs.
+    /// Runs statements, and returns what they print: a line for each row, its columns separated by tabs.
     ///
     /// # Panics
     /// If one of them fails.

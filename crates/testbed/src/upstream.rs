@@ -90,26 +90,26 @@ impl Offer {
         Offer { status, ..Offer::of("text/plain", "no") }
     }
 
-    /// The same with a header line.
+    /// Adds a header line.
     #[must_use]
     pub fn with(mut self, line: &str) -> Offer {
         self.headers.push(line.to_owned());
         self
     }
 
-    /// The same with a tag.
+    /// Adds an `ETag`.
     #[must_use]
     pub fn tagged(self, etag: &str) -> Offer {
         Offer { etag: Some(etag.to_owned()), ..self }
     }
 
-    /// The same, cut off after so many bytes.
+    /// Cuts the body off after `sent_bytes_max` bytes.
     #[must_use]
     pub fn cut(self, sent_bytes_max: usize) -> Offer {
         Offer { sent_bytes_max, ..self }
     }
 
-    /// The same, of which so many bytes are sent while the path is held.
+    /// Sends the first `bytes` of the body even while the path is held.
     #[must_use]
     pub fn held_after(self, bytes: usize) -> Offer {
         Offer { held_after: Some(bytes), ..self }

@@ -44,7 +44,7 @@ pub(super) async fn principal(app: &App, headers: &HeaderMap) -> Result<Principa
     identified(app, headers).await?.map_err(HttpError::unauthorized)
 }
 
-/// The same; the inner error is why the credentials do not hold.
+/// Who sent a request. The inner error says why the credentials are not valid.
 ///
 /// # Errors
 /// 429 after too many wrong passwords; 503 while too many are being checked, or the store is not loaded.

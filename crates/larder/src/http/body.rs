@@ -142,7 +142,7 @@ pub(super) async fn whole(
     held(app, &head.headers, holder(app, head, principal), body, bytes_max).await
 }
 
-/// The same for a holder who is known.
+/// Reads a whole body and counts its memory for `holder`.
 ///
 /// # Errors
 /// As [`whole`].

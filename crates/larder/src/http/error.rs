@@ -89,7 +89,7 @@ impl HttpError {
         HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
     }
 
-    /// 416: the range is none of the body.
+    /// 416: the range lies outside of the body.
     pub fn range_outside(detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::RANGE_NOT_SATISFIABLE, detail)
     }
@@ -125,7 +125,7 @@ impl HttpError {
         HttpError::new(StatusCode::INSUFFICIENT_STORAGE, detail)
     }
 
-    /// The same with members of a surface's own beside those of every error.
+    /// Adds members that only this surface has.
     #[must_use]
     pub(in crate::http) fn with(self, members: Map<String, Value>) -> HttpError {
         HttpError { members: Some(Box::new(members)), ..self }

@@ -51,7 +51,7 @@ pub(super) fn takes_long(reply: &Reply, conditions: &Conditions) -> bool {
     conditions.encoding != Encoding::Identity && reply.body.len() > ENCODED_INLINE_BYTES_MAX
 }
 
-/// The same at once, on this thread.
+/// The response for `reply`, encoded on this thread.
 pub(super) fn respond_now(reply: Reply, status: StatusCode, conditions: &Conditions) -> Response {
     let encoding =
         if reply.body.len() < ENCODED_BYTES_MIN { Encoding::Identity } else { conditions.encoding };

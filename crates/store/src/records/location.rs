@@ -62,7 +62,7 @@ impl fmt::Display for DatabaseLocation {
     }
 }
 
-/// The same as its text, so that a password does not get into a log by `{:?}` either.
+/// Prints what `Display` prints, so that `{:?}` does not write a password into a log.
 impl fmt::Debug for DatabaseLocation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)

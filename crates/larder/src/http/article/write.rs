@@ -280,7 +280,7 @@ pub(super) async fn writer(
     Ok(principal)
 }
 
-/// The same as of the state that the write is decided on.
+/// Checks the writer's rights again, in the state that the write is decided on.
 fn check_writer<'basis>(
     app: &App,
     basis: &'basis Basis,

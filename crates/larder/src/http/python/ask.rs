@@ -118,7 +118,7 @@ impl Ask {
         Ok(self.identified().await?.clone().unwrap_or_default())
     }
 
-    /// The same; the inner error is why the credentials do not hold.
+    /// Who asks. The inner error says why the credentials are not valid.
     ///
     /// # Errors
     /// 503 while too many passwords are being checked.

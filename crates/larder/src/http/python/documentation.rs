@@ -59,7 +59,7 @@ const MEMBER_BYTES_MAX: u64 = 4 << 30;
 const COPY_BYTES_MAX: u64 = 1 << 30;
 const COPYING_MAX: usize = 4;
 
-/// So many bytes on the disk count like one in memory: at most 4 GiB of copies are kept.
+/// One byte of the cache's budget pays for this many bytes on disk, so at most 4 GiB of copies are kept.
 const COPY_SHARE: u64 = 64;
 
 const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-scripts";
@@ -318,7 +318,7 @@ async fn unpacked(ask: &Ask, zip: Arc<Zip>, at: usize, size_bytes: u64) -> Resul
     Ok(Body::from_stream(pieces(reader, size_bytes, threads)))
 }
 
-/// So many bytes of a member, each piece unpacked when it is asked for, while one of the `threads` is free.
+/// The first `size_bytes` of a member. Each piece is unpacked when the client is ready for it, on one of the `threads`.
 fn pieces(
     reader: Box<dyn io::Read + Send>,
     size_bytes: u64,

@@ -84,7 +84,7 @@ fn normalized<'ask>(ask: &Ask, project: &'ask Project) -> Result<&'ask ProjectNa
     in_one_spelling(ask, project, || no_project(&project.as_sent))
 }
 
-/// The same; `missing` says that no project can have this name.
+/// The normalized name, or a redirect to it. `missing` makes the answer where no project can have this name.
 pub(super) fn in_one_spelling<'ask>(
     ask: &Ask,
     project: &'ask Project,
@@ -155,7 +155,7 @@ pub(super) async fn show_project(
     Ok(reply::result(StatusCode::OK, "projectconfig", config, said))
 }
 
-/// The same body in portions.
+/// The project's JSON, made and sent in portions.
 fn streamed(
     ask: &Ask,
     principal: Principal,

@@ -52,7 +52,7 @@ pub(super) fn refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
     page(ask, status, &shortened(text))
 }
 
-/// The same for an error that has its status.
+/// Refuses with the status and the text of `error`.
 pub(super) fn refused(ask: &Ask, error: &HttpError) -> Response {
     refusal(ask, error.status(), error.detail())
 }

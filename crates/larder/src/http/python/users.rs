@@ -28,7 +28,7 @@ use crate::stored::Basis;
 /// A user: a description and custom data of 64 KiB each, some of it escaped, with the indexes that old clients send back.
 const BOUND: JsonBound = JsonBound { bytes_max: 256 << 10, values_max: 20_000 };
 
-/// The same from a stranger, who has no indexes and little to say yet.
+/// What a new user sends who registers without credentials: there are no indexes yet, and little else.
 const STRANGER_BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 200 };
 
 /// A login: a name and a password.

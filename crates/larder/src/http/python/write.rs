@@ -101,7 +101,7 @@ pub(super) async fn json_body(
     Ok(body.json(bound.values_max)?)
 }
 
-/// The same for a body that may be missing.
+/// A body of JSON; None if the request has no body.
 pub(super) async fn optional_json_body(
     ask: &Ask,
     principal: &Principal,

@@ -170,7 +170,7 @@ pub(super) async fn show_project_status(
     Ok(status_result(&found.status().cloned().unwrap_or_default()))
 }
 
-/// The same by POST or PUT, which set it (`{"status", "reason"}`), and DELETE, which takes that back.
+/// `POST` and `PUT` set the status of a project (`{"status", "reason"}`), and `DELETE` removes it.
 pub(super) async fn change_project_status(
     ask: &Ask,
     stage: &str,
