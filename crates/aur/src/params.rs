@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
+use memchr::{memchr, memchr2, memrchr_iter};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
@@ -173,31 +173,14 @@ impl Params {
     /// aurweb percent-decodes the whole query before it splits it, and looks at the last argument. An `arg` counts
     /// alone; an `arg[]` makes a list with those before it, back to an `arg`.
     fn take_query_args(&mut self, query: &str) {
-        /// Stands for a bare plus while the query is decoded; this byte never occurs in UTF-8.
-        const BARE_PLUS: u8 = 0xff;
-        let mut bytes: Vec<u8> = Vec::with_capacity(query.len());
-        let mut rest = query.as_bytes();
-        while let Some((&byte, after)) = rest.split_first() {
-            rest = after;
-            match byte {
-                b'+' => bytes.push(BARE_PLUS),
-                b'%' => match hexadecimal(rest) {
-                    Some(decoded) => {
-                        // An encoded 0xff is not valid text either; it becomes the replacement character of lossy
-                        // decoding.
-                        if decoded == BARE_PLUS {
-                            bytes.extend_from_slice("\u{fffd}".as_bytes());
-                        } else {
-                            bytes.push(decoded);
-                        }
-                        rest = &rest[2..];
-                    }
-                    None => bytes.push(b'%'),
-                },
-                _ => bytes.push(byte),
-            }
-        }
-        for piece in bytes.rsplit(|&byte| byte == b'&') {
+        let is_encoded = memchr2(b'%', b'+', query.as_bytes()).is_some();
+        let bytes: Cow<'_, [u8]> =
+            if is_encoded { decoded_bytes(query).into() } else { query.as_bytes().into() };
+        let mut end = bytes.len();
+        let starts = memrchr_iter(b'&', &bytes).map(|at| at + 1).chain([0]);
+        for start in starts {
+            let piece = &bytes[start..end];
+            end = start.saturating_sub(1);
             let (is_list, value) = match piece {
                 [b'a', b'r', b'g', b'=', value @ ..] => (false, value),
                 [b'a', b'r', b'g', b'[', b']', b'=', value @ ..] => (true, value),
@@ -317,6 +300,35 @@ fn is_false(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(members) => members.is_empty(),
     }
+}
+
+/// Stands for a bare plus while a query is decoded; this byte never occurs in UTF-8.
+const BARE_PLUS: u8 = 0xff;
+
+/// A query, percent-decoded, with [`BARE_PLUS`] for each bare plus.
+fn decoded_bytes(query: &str) -> Vec<u8> {
+    let mut bytes: Vec<u8> = Vec::with_capacity(query.len());
+    let mut rest = query.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'+' => bytes.push(BARE_PLUS),
+            b'%' => match hexadecimal(rest) {
+                Some(decoded) => {
+                    // An encoded 0xff is not valid text either; it becomes the replacement character of lossy decoding.
+                    if decoded == BARE_PLUS {
+                        bytes.extend_from_slice("\u{fffd}".as_bytes());
+                    } else {
+                        bytes.push(decoded);
+                    }
+                    rest = &rest[2..];
+                }
+                None => bytes.push(b'%'),
+            },
+            _ => bytes.push(byte),
+        }
+    }
+    bytes
 }
 
 /// The value of two hexadecimal digits at the start of `bytes`.

@@ -39,7 +39,9 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     loop {
         let started_at = Instant::now();
         let before = follower.state().stored.serial;
-        let Some(look) = shutdown.run_until_cancelled(follower.catch_up()).await else { return };
+        // Boxed: it is large, and would be copied at each look.
+        let looking = Box::pin(follower.catch_up());
+        let Some(look) = shutdown.run_until_cancelled(looking).await else { return };
         match look {
             Ok(news) => {
                 stored::log(&news.troubles);
