@@ -2,7 +2,7 @@
 //! in an order of choice, page by page.
 //!
 //! Counts are exact; what is copied out of the snapshot is bounded by who asks. To sort, the numbers of all packages are read
-//! once for each segment ([`Keys`]): tens of milliseconds for a large one, which the first who looks at a list pays.
+//! once for each segment ([`crate::sort_key::Keys`]): tens of milliseconds for a large one, which the first who looks at a list pays.
 
 use postings::DocId;
 
@@ -12,6 +12,9 @@ use crate::params::Arg;
 use crate::query::Mode;
 use crate::record::Record;
 use crate::snapshot::Snapshot;
+use crate::sort_key::{integer, is_there};
+
+pub use crate::sort_key::{Filter, Order};
 
 /// Words of a search that are looked at.
 const WORDS_MAX: usize = 16;
@@ -105,21 +108,6 @@ pub enum Wanted<'text> {
     Values(&'text [(By, &'text str)]),
 }
 
-/// What packages are sorted by. Equal ones are sorted by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Their names.
-    Name,
-    /// Votes.
-    Votes,
-    /// Popularity.
-    Popularity,
-    /// When they were last modified.
-    LastModified,
-    /// When they were submitted.
-    FirstSubmitted,
-}
-
 /// Part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -133,15 +121,6 @@ pub struct Part {
     pub limit: usize,
 }
 
-/// What of the packages that are wanted is left in a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Only those that are flagged as out of date, or only the others.
-    pub is_out_of_date: Option<bool>,
-    /// Only orphans.
-    pub orphans: bool,
-}
-
 /// Part of a list, and how long the list is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
@@ -149,51 +128,6 @@ pub struct Listed {
     pub count: usize,
     /// The part.
     pub packages: Vec<Summary>,
-}
-
-/// What packages are sorted and filtered by.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    popularity: f32,
-    votes: u32,
-    last_modified: u32,
-    first_submitted: u32,
-    is_out_of_date: bool,
-    is_orphan: bool,
-}
-
-/// The keys of all packages, by doc id.
-pub(crate) type Keys = Box<[Key]>;
-
-impl Key {
-    pub(crate) fn of(record: Record<'_>) -> Key {
-        let seconds = |field| u32::try_from(integer(record, field).max(0)).unwrap_or(u32::MAX);
-        let popularity: f32 = number(record, Field::Popularity);
-        Key {
-            popularity: if popularity >= 0.0 { popularity } else { 0.0 },
-            votes: u32::try_from(integer(record, Field::NumVotes).max(0)).unwrap_or(u32::MAX),
-            last_modified: seconds(Field::LastModified),
-            first_submitted: seconds(Field::FirstSubmitted),
-            is_out_of_date: is_there(record, Field::OutOfDate),
-            is_orphan: !is_there(record, Field::Maintainer),
-        }
-    }
-
-    fn rank(self, order: Order) -> u32 {
-        match order {
-            Order::Name => 0,
-            Order::Votes => self.votes,
-            // Those that are not negative are ordered as their bits are.
-            Order::Popularity => self.popularity.to_bits(),
-            Order::LastModified => self.last_modified,
-            Order::FirstSubmitted => self.first_submitted,
-        }
-    }
-
-    fn passes(self, filter: Filter) -> bool {
-        filter.is_out_of_date.is_none_or(|wanted| wanted == self.is_out_of_date)
-            && (!filter.orphans || self.is_orphan)
-    }
 }
 
 impl Snapshot {
@@ -371,20 +305,6 @@ fn others(record: Record<'_>) -> Vec<(String, serde_json::Value)> {
 /// A text of a record; none if it is absent or null.
 fn text(record: Record<'_>, field: Field) -> Option<String> {
     serde_json::from_slice(record.value(field)?).ok()
-}
-
-/// Whether a record has a value that is not null.
-fn is_there(record: Record<'_>, field: Field) -> bool {
-    record.value(field).is_some_and(|json| json != b"null")
-}
-
-fn integer(record: Record<'_>, field: Field) -> i64 {
-    number(record, field)
-}
-
-fn number<T: std::str::FromStr + Default>(record: Record<'_>, field: Field) -> T {
-    let json = record.value(field).and_then(|json| std::str::from_utf8(json).ok());
-    json.and_then(|json| json.trim().parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -25,9 +25,11 @@ mod params;
 mod query;
 mod record;
 mod scan;
+mod searched;
 mod segment;
 mod sheet;
 mod snapshot;
+mod sort_key;
 mod update;
 mod words;
 

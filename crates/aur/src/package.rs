@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use serde_json::value::RawValue;
 
 use crate::field::Field;
-use crate::scan;
+use crate::words;
 
 /// One package as the dump has it. Keys that older dumps lack are optional; [`others`] finds those that are not known.
 #[derive(Debug, serde::Deserialize)]
@@ -192,8 +192,8 @@ impl Texts<'_> {
     #[inline]
     pub(crate) fn each(&self, mut take: impl FnMut(&[u8])) {
         match self {
-            Texts::Verbatim(list) => scan::each_string(list, |rest| {
-                let text = scan::string(rest);
+            Texts::Verbatim(list) => words::each_string(list, |rest| {
+                let text = words::string(rest);
                 take(text);
                 text.len()
             }),

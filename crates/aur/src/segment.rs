@@ -14,9 +14,9 @@ use hashbrown::HashTable;
 use postings::{Block, DocId, DocSet, HUGE_PAGE_BYTES, TermIndex, TextColumn, TrigramIndex};
 use twox_hash::XxHash3_64;
 
-use crate::browse::{Key, Keys};
 use crate::fold::{fold, lower};
 use crate::record::Record;
+use crate::sort_key::{Key, Keys};
 
 mod builder;
 

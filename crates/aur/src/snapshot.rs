@@ -20,11 +20,11 @@ use std::sync::Arc;
 
 use postings::{DocId, DocSet};
 
-use crate::answer::Searched;
-use crate::browse::Key;
 use crate::fold::fold;
 use crate::record::Record;
+use crate::searched::Searched;
 use crate::segment::{Segment, SegmentBuilder};
+use crate::sort_key::Key;
 
 /// Every package, with the indexes over them. A clone shares them.
 #[derive(Clone)]

@@ -131,6 +131,25 @@ pub(crate) fn append_upper(
     (size, seen & HIGHS == 0)
 }
 
+/// Calls `take` for each string of a list without escapes and white space, with the rest of the list from
+/// the string's first character. `take` returns how many bytes of the string it has read.
+#[inline(always)]
+pub(crate) fn each_string<'a>(list: &'a [u8], mut take: impl FnMut(&'a [u8]) -> usize) {
+    // Before each string come a bracket or comma and a quote; after the last one, a quote and a bracket.
+    let mut rest = list.get(2..).unwrap_or_default();
+    while !rest.is_empty() {
+        let seen = take(rest);
+        let end = seen + unmarked(&rest[seen..], quotes);
+        rest = rest.get(end + 3..).unwrap_or_default();
+    }
+}
+
+/// The string at the start of what [`each_string`] passes to `take`.
+#[inline(always)]
+pub(crate) fn string(rest: &[u8]) -> &[u8] {
+    &rest[..unmarked(rest, quotes)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,75 +1,30 @@
 //! All that a request may touch.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use arc_swap::ArcSwapOption;
-use aur::Snapshot;
 use net::{Egress, TrustedProxies};
 use store::Store;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::action::Catalogue;
-use crate::action::cpu_pool::CpuPool;
+use crate::aur_published::AurPublished;
 use crate::bodies::Bodies;
 use crate::changes::Changes;
-use crate::config::Config;
+use crate::config::{Config, DEMO_UPSTREAM_HOST};
 use crate::contents::Contents;
+use crate::cpu_pool::CpuPool;
 use crate::free_space::FreeSpace;
-use crate::http::Example;
-use crate::http::dumps::Dumps;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::mirrors::Mirrors;
+use crate::open_zips::OpenZips;
 use crate::passwords::{Bounds, Passwords};
 use crate::rate_limit::RateLimiter;
 use crate::security::SecurityLog;
 use crate::small_blobs::SmallBlobs;
-use crate::source::KeptFile;
 use crate::stored::LiveStore;
-
-/// What is served of the AUR: one snapshot and what was made of it, replaced together.
-pub struct AurPublished {
-    /// The packages.
-    pub snapshot: Snapshot,
-    /// Where they came from, for people.
-    pub origin: String,
-    /// When the dump was last modified at its source.
-    pub modified_at: SystemTime,
-    /// When this snapshot was published.
-    pub published_at: SystemTime,
-    /// The dump itself, once it is kept.
-    pub kept: KeptCell,
-    /// The lists made of it, each when it is first asked for.
-    pub dumps: Arc<Dumps>,
-    /// What people may try with it, found when a page first shows it.
-    pub example: OnceLock<Example>,
-}
-
-/// The dump that is downloaded beside a snapshot: none until the first one is kept.
-#[derive(Default)]
-pub struct KeptCell(ArcSwapOption<KeptFile>);
-
-impl KeptCell {
-    /// The latest one.
-    pub fn get(&self) -> Option<KeptFile> {
-        self.0.load().as_deref().cloned()
-    }
-
-    /// From now on this one.
-    pub fn set(&self, file: KeptFile) {
-        self.0.store(Some(Arc::new(file)));
-    }
-}
-
-impl AurPublished {
-    /// What people may try with it.
-    pub fn example(&self, results_max: usize) -> &Example {
-        self.example.get_or_init(|| Example::of(&self.snapshot, results_max))
-    }
-}
 
 /// How a wished-for reload ended: whether the data was new, or why it failed.
 pub type ReloadOutcome = Result<bool, String>;
@@ -101,7 +56,7 @@ pub struct App {
     /// Mirrors of the Python index, and the cache of what their upstreams said.
     pub(crate) mirrors: Arc<Mirrors>,
     /// Documentation of the Python index that is read now.
-    pub documentation: crate::http::OpenZips,
+    pub documentation: OpenZips,
     /// Checks passwords.
     pub passwords: Passwords,
     /// Who did what, for the log.
@@ -112,8 +67,6 @@ pub struct App {
     pub bodies: Bodies,
     /// Free space on the disks.
     pub free_space: Arc<FreeSpace>,
-    /// The actions that are answered.
-    pub actions: Catalogue,
     /// When the server was started.
     pub started_at: Instant,
     /// What changed on each surface, and who follows it.
@@ -165,7 +118,7 @@ impl App {
                 .context("cannot start the threads for computations")?;
         let mut mirrors_egress = Egress::new(config.egress_allow.iter().copied());
         if config.demo {
-            mirrors_egress = mirrors_egress.naming(crate::demo::UPSTREAM_HOST);
+            mirrors_egress = mirrors_egress.naming(DEMO_UPSTREAM_HOST);
         }
         let app = App {
             aur: Live::default(),
@@ -190,7 +143,7 @@ impl App {
                 },
                 mirrors_egress,
             )?),
-            documentation: crate::http::OpenZips::default(),
+            documentation: OpenZips::default(),
             passwords: Passwords::new(
                 config.users.remember,
                 cores,
@@ -208,7 +161,6 @@ impl App {
                 metrics.bodies_refused.clone(),
             ),
             free_space: Arc::new(FreeSpace::new(&config)),
-            actions: Catalogue::new(&config),
             changes: Changes::new(&config, metrics.subscribers.clone()),
             started_at: Instant::now(),
             metrics,

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use entry::{Draft, Entry, Subject};
 pub(crate) use subscribers::{Counters, Refused, Subscribers, Subscription};
 
-use crate::app::AurPublished;
+use crate::aur_published::AurPublished;
 use crate::config::Config;
 
 /// A surface whose changes can be followed.

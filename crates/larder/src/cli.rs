@@ -34,7 +34,8 @@ use tokio::runtime::Runtime;
 
 use self::remote::{Place, ServerFlags};
 use crate::config::{self, ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
-use crate::{demo, logging, version};
+use crate::demo::{self, Output};
+use crate::{logging, version};
 
 /// What the user asked for.
 pub enum Invocation {
@@ -138,31 +139,6 @@ struct DemoData {
     /// Also write the same catalogue as SQL: aurweb's tables for an empty MariaDB database
     #[arg(long, value_name = "FILE")]
     sql: Option<PathBuf>,
-}
-
-/// Where generated data goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Standard output, plain.
-    Stdout,
-    /// A file.
-    File {
-        /// Its path.
-        path: PathBuf,
-        /// Whether to compress: the name ends in `.gz`.
-        gzip: bool,
-    },
-}
-
-impl From<OsString> for Output {
-    fn from(path: OsString) -> Output {
-        if path == "-" {
-            return Output::Stdout;
-        }
-        let path = PathBuf::from(path);
-        let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-        Output::File { path, gzip }
-    }
 }
 
 /// The flag of commands whose answer a program may want.

@@ -33,6 +33,9 @@ pub use self::value::{AurSource, LogFormat, Secret};
 use self::key::{FromTexts, Table, canonical};
 use self::resolve::Settings;
 
+/// Where the upstream of the demonstration's mirror listens.
+pub(crate) const DEMO_UPSTREAM_HOST: &str = "127.0.0.1";
+
 /// One section of the configuration: the typed struct and the table of its keys, from the same lines.
 ///
 /// A line is `field: Type = "key", kind, default "text";` and its doc comment is the text of the help. The default is

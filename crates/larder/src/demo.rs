@@ -6,6 +6,7 @@ mod packages;
 mod sql;
 mod upstream;
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,18 +18,40 @@ use indicatif::{ProgressBar, ProgressStyle};
 use net::ListenAddress;
 
 use crate::app::App;
-use crate::cli::Output;
 use crate::config::Config;
 use crate::setup::PASSWORD_FILE;
 use sql::SqlWriter;
-
-pub(crate) use upstream::HOST as UPSTREAM_HOST;
 
 /// The seed of the catalogue that `--demo` serves.
 const DEMO_SEED: u64 = 1;
 
 /// Fast, since the catalogue is written while somebody waits.
 const GZIP_LEVEL: u32 = 1;
+
+/// Where a generated catalogue goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Standard output, plain.
+    Stdout,
+    /// A file.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Whether to compress: the name ends in `.gz`.
+        gzip: bool,
+    },
+}
+
+impl From<OsString> for Output {
+    fn from(path: OsString) -> Output {
+        if path == "-" {
+            return Output::Stdout;
+        }
+        let path = PathBuf::from(path);
+        let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        Output::File { path, gzip }
+    }
+}
 
 /// Writes a catalogue as a dump, with a progress bar on a terminal, and the same one as SQL where `sql` says so.
 ///

@@ -3,6 +3,7 @@
 //! request -> from memory at once ([`Quick`]), or its [`Place`] in the table -> [`Endpoint`] -> handler -> [`Finish`] ->
 //! response. The paths are in [`crate::endpoint`]; `docs/urls.md` is the same table for users.
 
+mod action;
 mod actions;
 pub mod admin;
 pub(crate) mod article;
@@ -47,8 +48,6 @@ use crate::security;
 use people::Site;
 
 pub use error::HttpError;
-pub use pages::Example;
-pub use python::OpenZips;
 
 /// The door of a listener.
 pub struct Door {

@@ -14,8 +14,9 @@ use store::{
 };
 
 use crate::accounts;
-use crate::maintenance::{Named, counted};
+use crate::named_blobs::Named;
 use crate::stored::{IDENTITY_KEY, until_committed};
+use crate::text::counted;
 
 /// What to do where the records and the blobs are not known to belong together.
 const ADVICE: &str = "Is `database` or `data_dir` mistyped, or is a volume not mounted? If so, mend that and start again. \

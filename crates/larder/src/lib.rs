@@ -3,19 +3,22 @@
 //! [`cli`] -> [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
 
 pub mod accounts;
-pub mod action;
 pub mod app;
+pub mod aur_published;
 pub mod bodies;
 mod changes;
 pub mod cli;
 pub mod config;
 pub mod contents;
+pub mod cpu_pool;
 pub mod demo;
 pub mod endpoint;
+pub mod example;
 pub mod free_space;
 pub mod http;
 pub mod identity;
 mod import;
+pub mod lists;
 pub mod live;
 mod live_settings;
 pub mod logging;
@@ -23,6 +26,8 @@ pub mod maintenance;
 pub mod memory;
 pub mod metrics;
 mod mirrors;
+pub mod named_blobs;
+pub mod open_zips;
 pub mod passwords;
 pub mod rate_limit;
 pub mod release_metadata;
@@ -33,6 +38,7 @@ pub mod small_blobs;
 pub mod source;
 pub mod stored;
 pub mod tasks;
+mod text;
 mod version;
 
 use std::future::Future;

@@ -9,7 +9,6 @@ mod adopt;
 mod backup;
 mod copy;
 mod migrate;
-mod named;
 mod progress;
 mod restore;
 mod sweep;
@@ -28,7 +27,6 @@ pub use adopt::{Adoption, adopt};
 pub use backup::{BackupReport, MARKER_FILE_NAME, backup};
 pub use copy::Loss;
 pub use migrate::{Layout, layout, migrate};
-pub use named::{Named, NamedBlob, is_named, named_in_part};
 pub use progress::Progress;
 pub use restore::{RestoreReport, restore};
 pub use sweep::{Known, SweepOutcome, SweepPlan, sweep};
@@ -36,9 +34,6 @@ pub use verify::{Fault, VerifyReport, verify};
 
 /// Blobs that are copied or hashed at once.
 const AT_ONCE_MAX: usize = 8;
-
-/// Keys that are told of one blob.
-const NAMED_BY_MAX: usize = 5;
 
 /// Opens the store of `config` to read it. Nothing is created and no record can be written.
 ///
@@ -119,11 +114,6 @@ fn directory_of(blobs: &BlobLocation) -> Option<PathBuf> {
         BlobLocation::Directory(path) => path.canonicalize().ok(),
         BlobLocation::S3 { .. } => None,
     }
-}
-
-/// `count` and its noun.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// What a blob is called where people read it.

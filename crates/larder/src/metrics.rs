@@ -15,7 +15,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::action::cpu_pool;
+use crate::cpu_pool;
 use crate::endpoint::{Endpoint, Surface};
 use crate::{changes, mirrors, passwords, stored};
 

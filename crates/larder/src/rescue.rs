@@ -15,9 +15,11 @@ use store::{BlobStore, Records, RecordsOptions, StoreIdentity};
 
 use crate::app::App;
 use crate::identity;
-use crate::maintenance::{self, Named, counted};
+use crate::maintenance;
+use crate::named_blobs::Named;
 use crate::source::DataDirLock;
 use crate::stored::{IDENTITY_KEY, Stored};
+use crate::text::counted;
 
 /// Blobs that are copied at once.
 const AT_ONCE_MAX: usize = 8;

@@ -1,7 +1,7 @@
-//! The rules of the house that a compiler does not know: which crate may use which, a module doc in
-//! every file, and nothing of the machine that a file was written on.
+//! The rules of the house that a compiler does not know: which crate may use which, no circle of modules within a crate,
+//! a module doc in every file, and nothing of the machine that a file was written on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -163,11 +163,120 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The Rust files below `directory`.
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    files(directory, &mut found);
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    found
+}
+
+/// The modules that `text`, without its tests, names by a path from the root of its crate.
+fn named_modules(text: &str) -> BTreeSet<String> {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let is_of_name = |it: char| it.is_alphanumeric() || it == '_';
+    let first_name = |text: &str| text.split(|it| !is_of_name(it)).next().unwrap_or("").to_owned();
+    let mut named = BTreeSet::new();
+    for (at, path) in text.match_indices("crate::") {
+        if text[..at].ends_with(is_of_name) {
+            continue;
+        }
+        let rest = &text[at + path.len()..];
+        let Some(list) = rest.strip_prefix('{') else {
+            named.insert(first_name(rest));
+            continue;
+        };
+        let mut depth = 1;
+        let mut is_start = true;
+        for (at, it) in list.char_indices() {
+            if is_start && depth == 1 && is_of_name(it) {
+                named.insert(first_name(&list[at..]));
+                is_start = false;
+            }
+            match it {
+                '{' => depth += 1,
+                '}' if depth == 1 => break,
+                '}' => depth -= 1,
+                ',' if depth == 1 => is_start = true,
+                _ => {}
+            }
+        }
+    }
+    named
+}
+
+/// What each module at the top of a crate uses of the others.
+fn used_modules(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in rust_files(source) {
+        let inner = path.strip_prefix(source).expect("a file of the crate");
+        let top = inner.components().next().expect("a name").as_os_str().to_string_lossy();
+        let module = top.trim_end_matches(".rs").to_owned();
+        let is_root = matches!(top.as_ref(), "lib.rs" | "main.rs");
+        if is_root || path.ends_with("tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("text");
+        let is_top = inner.components().count() == 1;
+        // At the top, `super` is the root of the crate.
+        let text = if is_top { text.replace("super::", "crate::") } else { text };
+        used.entry(module).or_default().extend(named_modules(&text));
+    }
+    let modules: BTreeSet<String> = used.keys().cloned().collect();
+    for (module, used) in &mut used {
+        used.retain(|it| it != module && modules.contains(it));
+    }
+    used
+}
+
+/// A circle in `used`, if there is one: modules each of which uses the next.
+fn circle(used: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    let mut left = used.clone();
+    // Who uses nobody who is left is in no circle.
+    while let Some(done) = left.iter().find(|(_, used)| used.is_empty()).map(|it| it.0.clone()) {
+        left.remove(&done);
+        left.values_mut().for_each(|used| _ = used.remove(&done));
+    }
+    let mut way = vec![left.keys().next()?.clone()];
+    loop {
+        let next = left[way.last()?].first()?.clone();
+        if let Some(at) = way.iter().position(|it| *it == next) {
+            return Some(way.split_off(at));
+        }
+        way.push(next);
+    }
+}
+
+#[test]
+fn modules_of_a_crate_use_each_other_in_one_direction() {
+    let of = |text: &str| named_modules(text).into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        of("use crate::{a::{x, y}, b, c as d};\nfn f() { crate::e::g() } // crate::no"),
+        "a b c e"
+    );
+    let used = |edges: &[(&str, &str)]| {
+        let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (module, other) in edges {
+            used.entry((*module).to_owned()).or_default().insert((*other).to_owned());
+            used.entry((*other).to_owned()).or_default();
+        }
+        used
+    };
+    assert_eq!(circle(&used(&[("a", "b"), ("b", "c"), ("a", "c")])), None);
+    let found = circle(&used(&[("a", "b"), ("b", "c"), ("c", "b")]));
+    assert_eq!(found, Some(vec!["b".to_owned(), "c".to_owned()]));
+
+    for name in FLOORS.into_iter().flatten() {
+        let found = circle(&used_modules(&root().join("crates").join(name).join("src")));
+        assert_eq!(found, None, "modules of crates/{name} use each other in a circle");
+    }
+}
+
 #[test]
 fn every_module_says_what_it_is() {
-    let mut found = Vec::new();
-    files(&root().join("crates"), &mut found);
-    found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let found = rust_files(&root().join("crates"));
     assert!(found.len() > 60, "{} files", found.len());
     for path in found {
         let text = fs::read_to_string(&path).expect("text");

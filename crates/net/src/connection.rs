@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use super::front::{Door, Front, NO_ROOM, RETRY_SECONDS, url_too_long};
 use super::progress::Progress;
 use super::room::{self, NoRoom, Share};
-use super::serve::{Admission, Server};
+use super::server::{Admission, Server};
 use super::socket::{Layer, Stream};
 use super::wire::{Parking, Version, Wire};
 use super::{Limits, Peer};

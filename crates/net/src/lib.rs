@@ -24,6 +24,7 @@ mod request_line;
 mod room;
 mod sendfile;
 mod serve;
+mod server;
 mod socket;
 mod timeouts;
 mod tls;
@@ -37,7 +38,7 @@ pub use self::egress::{Egress, NotPublic};
 pub use self::front::{Answered, Door, MadeForOne};
 pub use self::listener::{Listener, bind, sockets_from_systemd};
 pub use self::open_files::{OpenFiles, raise_open_files_limit};
-pub use self::serve::Server;
+pub use self::server::Server;
 pub use self::tls::{Reload, TlsError, TlsReloader, install_crypto_provider};
 
 /// Who sent a request; every request carries it as an extension.

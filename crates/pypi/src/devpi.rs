@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use crate::change::push::PushAction;
 use crate::inherit::{Part, ProjectView, VersionView};
 use crate::policy::{Judge, refusal_in_json};
-use crate::simple::encoded;
+use crate::url::encoded;
 use crate::{
     FileRole, LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageConfig,
     StageKind, StageName,

@@ -32,6 +32,7 @@ mod stage_config;
 mod stage_name;
 mod upload_form;
 pub mod upstream;
+mod url;
 mod version;
 
 pub use change::Decision;

@@ -9,11 +9,11 @@ pub(crate) mod merged;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reply::Reply;
 
 use crate::inherit::{FileView, ProjectView, ResolutionOrder};
 use crate::policy::{Hidden, Judge};
+use crate::url::encoded;
 use crate::{StageName, StatusMarker, Version};
 
 /// The format of a page, and its readers.
@@ -92,30 +92,6 @@ impl Links<'_> {
             }
         }
     }
-}
-
-/// The characters that a path segment encodes: all but RFC 3986's `pchar`, and also `&` and `'`, which HTML would
-/// have to escape.
-const SEGMENT: AsciiSet = NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b':')
-    .remove(b'@');
-
-/// `segment`, encoded for a URL.
-pub(crate) fn encoded(segment: &str) -> impl std::fmt::Display {
-    utf8_percent_encode(segment, &SEGMENT)
 }
 
 /// Appends `text`, escaped for HTML text and attributes.

@@ -13,7 +13,7 @@ use crate::field::{By, Field};
 use crate::fold::{fold_into, fold_until, lower};
 use crate::package::{Package, Text, Texts};
 use crate::record::{Record, RecordWriter};
-use crate::{scan, words};
+use crate::words;
 
 /// Blocks of a small segment: smaller than a huge page.
 const SMALL_BLOCK_BYTES: usize = 128 << 10;
@@ -353,7 +353,7 @@ impl SegmentBuilder {
 #[inline(always)]
 fn add_listed(terms: &mut TermIndexBuilder, by: By, list: &[u8], marks: impl Fn(u64) -> u64) {
     // Folding reads the text where it is, and finds its end on the way.
-    scan::each_string(list, |rest| {
+    words::each_string(list, |rest| {
         let mut size = 0;
         terms.add_with(by as u8, |term| {
             let start = term.len();
@@ -394,6 +394,7 @@ fn optional_name(relation: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
     use crate::fold::fold;
+    use crate::scan;
 
     fn record(name: &str, relation: &str) -> String {
         format!(

@@ -14,9 +14,10 @@ use net::ListenAddress;
 
 use super::{Exit, print, runtime};
 use crate::config::Config;
-use crate::maintenance::{self, BackupReport, Layout, Loss, Progress, RestoreReport, counted};
+use crate::maintenance::{self, BackupReport, Layout, Loss, Progress, RestoreReport};
 use crate::maintenance::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
 use crate::source::DataDirLock;
+use crate::text::counted;
 
 #[derive(Subcommand)]
 pub(super) enum Command {

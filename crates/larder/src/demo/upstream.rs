@@ -21,12 +21,10 @@ use tokio::net::TcpListener;
 
 use super::packages::{DEV, Release};
 use crate::app::App;
+use crate::config::DEMO_UPSTREAM_HOST as HOST;
 
 /// The stage that mirrors the upstream.
 pub(super) const MIRROR: &str = "root/pypi";
-
-/// Where the upstream is.
-pub(crate) const HOST: &str = "127.0.0.1";
 
 const SPICES: &str = "HEAT = {\"saffron\": 0, \"pepper\": 3, \"chili\": 9}\n";
 const SOUP: &str = "from larder_spices import HEAT\n\n\nif __name__ == \"__main__\":\n    print(f\"Soup with {', '.join(HEAT)}\")\n";

@@ -1,7 +1,7 @@
 //! `/actions` and `/?{"actions":…}`: many calls in one request.
 //!
 //! query or body -> [`Calls`] -> [`Context::run`], one after the other -> one response. A single call's result is
-//! the body; several are an object by name. What they do is in [`crate::action`].
+//! the body; several are an object by name. What they do is in [`super::action`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use net::{ClientAddress, Peer};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 
+use super::action::request::{Call, Calls, Form};
+use super::action::{self, Context, Failure, Outcome};
 use super::body::{BodyError, Shape};
 use super::error::HttpError;
 use super::respond::{Conditions, respond};
 use super::{auth, body, serial};
-use crate::action::request::{Call, Calls, Form};
-use crate::action::{Context, Failure, Outcome};
 use crate::app::App;
 use reply::Reply;
 
@@ -44,7 +44,7 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
 /// `GET /actions`
 pub(super) async fn list_actions(app: &App, head: &Parts) -> Response {
     let conditions = Conditions::of(&head.method, &head.headers);
-    respond(app.actions.listing(), StatusCode::OK, conditions).await
+    respond(action::listing(&app.config), StatusCode::OK, conditions).await
 }
 
 /// `POST /actions`

@@ -1,10 +1,9 @@
 //! The files that clients download whole: the dump as it came, and the lists made of it.
 //!
-//! A list is made when it is first asked for, by one thread however many ask, and kept with its
-//! snapshot. The dump itself is read from the data directory and sent in pieces.
+//! A list comes from [`crate::lists`], which is kept with its snapshot. The dump itself is read from the data directory and
+//! sent in pieces.
 
 use std::io::Read;
-use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use aur::List;
@@ -18,11 +17,10 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use sha2::{Digest, Sha256};
 
 use super::error::HttpError;
 use super::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
-use crate::app::{App, AurPublished};
+use crate::app::App;
 use crate::source::{KEPT_FILE_NAME, KeptFile};
 
 /// All files, without their `.sha256`.
@@ -31,28 +29,6 @@ pub const FILE_NAMES: [&str; 5] =
 
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// The lists of one snapshot, each made once.
-#[derive(Default)]
-pub struct Dumps {
-    made: [OnceLock<MadeList>; List::ALL.len()],
-}
-
-struct MadeList {
-    body: Bytes,
-    sha256: String,
-}
-
-impl Dumps {
-    fn list(&self, published: &AurPublished, list: List) -> &MadeList {
-        let at = List::ALL.iter().position(|&other| other == list).unwrap_or_default();
-        self.made[at].get_or_init(|| {
-            let body = published.snapshot.list(list);
-            let sha256 = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
-            MadeList { body: body.into(), sha256 }
-        })
-    }
-}
 
 /// A file that can be sent.
 enum Download {
@@ -95,7 +71,7 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
         HttpError::not_found(format!("`{name}` is not one of the files: {}", FILE_NAMES.join(", ")))
     })?;
     let making = tokio::task::spawn_blocking(move || {
-        let made = published.dumps.list(&published, list);
+        let made = published.lists.get(&published.snapshot, list);
         Found {
             download: Download::Memory(made.body.clone()),
             sha256: made.sha256.clone(),

@@ -10,7 +10,7 @@ use serde_json::json;
 use store::blobs::Verdict;
 
 use crate::app::App;
-use crate::maintenance::counted;
+use crate::text::counted;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 

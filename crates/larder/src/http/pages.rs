@@ -24,7 +24,6 @@ use crate::app::App;
 
 pub(super) use assets::{SCRIPT, STYLE, show_asset};
 pub(super) use find::show_search;
-pub use home::Example;
 pub(super) use home::show_home;
 pub(super) use package::{show_maintainer, show_package, show_package_base};
 pub(super) use packages::{browse_packages, feed_packages};

@@ -41,7 +41,6 @@ use crate::app::App;
 use crate::endpoint::Endpoint;
 use crate::stored::Stored;
 
-pub use self::documentation::OpenZips;
 pub(super) use self::simple::{show_simple_page_now, simple_page};
 
 /// Which of devpi's protocols is spoken; its client refuses any other.

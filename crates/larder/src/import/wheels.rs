@@ -26,9 +26,9 @@ use super::stored_blobs::{self, Look};
 use super::writer::{self, Plan, Writer};
 use super::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::config::Config;
-use crate::maintenance::counted;
 use crate::release_metadata;
 use crate::setup;
+use crate::text::counted;
 
 /// Most skipped files that the report names.
 const NAMED_MAX: usize = 5;

@@ -7,9 +7,9 @@ use anyhow::Context;
 use record::Serial;
 use store::{Records, RecordsOptions, StoreIdentity};
 
-use super::Named;
 use crate::config::Config;
 use crate::identity::{self, Census};
+use crate::named_blobs::Named;
 use crate::source::DataDirLock;
 
 /// Whose blobs they are now, and were.

@@ -18,10 +18,10 @@ use store::{
 };
 
 use super::copy::{Carried, Loss, Manner, carry};
-use super::named::who_names;
-use super::{Named, Progress, locations, open_existing};
+use super::{Progress, locations, open_existing};
 use crate::config::Config;
 use crate::identity;
+use crate::named_blobs::{Named, who_names};
 use crate::source::DataDirLock;
 
 /// What a backup says of itself, within its directory.

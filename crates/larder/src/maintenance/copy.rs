@@ -13,7 +13,8 @@ use serde::Serialize;
 use store::blobs::Verdict;
 use store::{BlobError, BlobStore};
 
-use super::{AT_ONCE_MAX, Named, Progress, blob_name};
+use super::{AT_ONCE_MAX, Progress, blob_name};
+use crate::named_blobs::Named;
 
 /// A blob that records name and that could not be carried over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

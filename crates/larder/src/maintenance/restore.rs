@@ -10,10 +10,10 @@ use record::Serial;
 use store::{BlobStore, Records, RecordsOptions, RestoreError, Store};
 
 use super::copy::{Carried, Loss, Manner, carry};
-use super::named::who_names;
-use super::{Named, Progress, open_directory};
+use super::{Progress, open_directory};
 use crate::config::Config;
 use crate::identity;
+use crate::named_blobs::{Named, who_names};
 use crate::setup;
 use crate::source::DataDirLock;
 

@@ -10,8 +10,8 @@ use record::{Digest, Serial};
 use store::Store;
 use store::blobs::SweepReport;
 
-use super::Named;
 use crate::identity;
+use crate::named_blobs::Named;
 
 /// Fewer blobs than this are deleted without asking how many there are in all.
 const SUSPICIOUS_MIN: usize = 100;

@@ -14,9 +14,9 @@ use store::blobs::Verdict;
 use store::{BlobError, BlobStore, Intake, Store};
 
 use super::copy::{damaged, wrong_size};
-use super::named::{blobs_of_body, who_names};
-use super::{AT_ONCE_MAX, Named, Progress, blob_name};
+use super::{AT_ONCE_MAX, Progress, blob_name};
 use crate::identity::{self, Older};
+use crate::named_blobs::{Named, blobs_of_body, who_names};
 use crate::stored::Stored;
 
 /// Something that is not as it should be.

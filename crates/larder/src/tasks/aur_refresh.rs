@@ -15,8 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, AurPublished, KeptCell, RefreshRequest, ReloadOutcome};
-use crate::http::dumps::Dumps;
+use crate::app::{App, RefreshRequest, ReloadOutcome};
+use crate::aur_published::{AurPublished, KeptCell};
+use crate::lists::Lists;
 use crate::memory;
 use crate::metrics::RefreshResult;
 use crate::source::{Arrival, Kept, Source, SourceError, SourceSpec};
@@ -241,7 +242,7 @@ impl Refresh {
             modified_at: arrival.modified_at.unwrap_or(published_at),
             published_at,
             kept: KeptCell::default(),
-            dumps: Arc::new(Dumps::default()),
+            lists: Arc::new(Lists::default()),
             example: std::sync::OnceLock::new(),
             snapshot,
         });
@@ -304,7 +305,7 @@ impl Refresh {
             modified_at: before.modified_at,
             published_at: before.published_at,
             kept: KeptCell::default(),
-            dumps: before.dumps.clone(),
+            lists: before.lists.clone(),
             example: before.example.clone(),
             snapshot,
         });

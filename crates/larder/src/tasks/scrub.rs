@@ -13,7 +13,7 @@ use store::blobs::Verdict;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::maintenance;
+use crate::named_blobs;
 use crate::source::schedule::Jitter;
 
 /// Digests are divided by their first byte: only the names of one part are in memory.
@@ -43,7 +43,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 
 /// Reads the blobs whose digest begins with `part`, within `period` if there are not too many.
 async fn scrub(app: &App, part: u8, period: Duration) {
-    let digests = match maintenance::named_in_part(&app.store.records, part).await {
+    let digests = match named_blobs::named_in_part(&app.store.records, part).await {
         Ok(digests) => digests,
         Err(error) => {
             tracing::debug!(%error, "the blobs that are named cannot be told");
@@ -67,7 +67,7 @@ async fn verify(app: &App, digest: Digest) -> u64 {
     match blobs.verify(digest).await {
         Ok(Verdict::Missing) => {
             // Its record may have been deleted since, and a sweep been by.
-            match maintenance::is_named(&app.store.records, digest).await {
+            match named_blobs::is_named(&app.store.records, digest).await {
                 Ok(true) => blobs.note(digest, Verdict::Missing),
                 Ok(false) => {}
                 Err(error) => tracing::debug!(%error, "it cannot be told whether a blob is named"),

@@ -116,7 +116,7 @@ fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
     let directory = tempfile::tempdir().expect("a directory");
     let (dump, sql) = (directory.path().join("dump.json"), directory.path().join("dump.sql"));
     let recipe = demo::Recipe { packages: 1500, seed: 7 };
-    let out = larder::cli::Output::File { path: dump.clone(), gzip: false };
+    let out = larder::demo::Output::File { path: dump.clone(), gzip: false };
     larder::demo::write(&recipe, &out, Some(&sql)).expect("a catalogue");
     database.execute("aur", &fs::read_to_string(&sql).expect("the statements"));
     database.execute("mysql", READER);

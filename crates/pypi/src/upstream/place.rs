@@ -15,7 +15,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{UpstreamFile, is_hexadecimal};
-use crate::simple::encoded;
+use crate::url::encoded;
 use crate::{Filename, ProjectName};
 
 /// A path below a mirror, decoded.

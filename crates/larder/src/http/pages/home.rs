@@ -7,13 +7,11 @@ use std::sync::Arc;
 use ::article as article_surface;
 use account::{Portion, Principal};
 use askama::Template;
-use aur::{Answer, Params, PathParams, Snapshot};
 use axum::response::Response;
 use http::request::Parts;
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::ResolutionOrder;
-use serde::Deserialize;
 
 use crate::app::App;
 use crate::http::article;
@@ -29,12 +27,6 @@ const LOOKED_AT_MAX: usize = 1_000;
 /// Characters of a title.
 const TITLE_CHARS_MAX: usize = 80;
 
-/// Packages that the search in the form may find: few enough to read.
-const FOUND_MAX: usize = 200;
-
-/// Searches that mean something on every catalogue of packages; the first that finds some is shown.
-const WORDS: [&str; 6] = ["terminal", "editor", "browser", "music", "font", "python"];
-
 /// Articles that one reads first, if they are there.
 const FIRST_ARTICLES: [&str; 5] = ["welcome", "home", "index", "start", "readme"];
 
@@ -44,51 +36,6 @@ const HELLO: &str = r#"{"example.hello_world":{}}"#;
 /// What is not encoded in the names of a path.
 const SEGMENTS: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
-
-/// A question about packages to try, which finds some.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Example {
-    /// What to search for; empty if there is nothing to find.
-    pub word: String,
-    /// A package.
-    pub package: String,
-}
-
-#[derive(Deserialize)]
-struct Found {
-    results: Vec<FoundPackage>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct FoundPackage {
-    name: String,
-    num_votes: i64,
-}
-
-impl Example {
-    /// One for this catalogue: some searches, milliseconds at most.
-    pub fn of(snapshot: &Snapshot, results_max: usize) -> Example {
-        let Some(middle) = snapshot.middle_name() else { return Example::default() };
-        let words = WORDS.iter().copied().chain([middle.as_str()]);
-        words
-            .filter_map(|word| Example::searched(snapshot, word, results_max))
-            .next()
-            .unwrap_or(Example { word: String::new(), package: middle.clone() })
-    }
-
-    /// That search, and the most voted for of what it finds.
-    fn searched(snapshot: &Snapshot, word: &str, results_max: usize) -> Option<Example> {
-        let query = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs([("v", "5"), ("type", "search"), ("arg", word)])
-            .finish();
-        let params = Params::from_query(PathParams::default(), Some(&query));
-        let answer = Answer::to(params, snapshot, false, results_max.min(FOUND_MAX));
-        let found: Found = serde_json::from_slice(&answer.reply.body).ok()?;
-        let best = found.results.into_iter().max_by_key(|package| package.num_votes)?;
-        Some(Example { word: word.to_owned(), package: best.name })
-    }
-}
 
 #[derive(Template)]
 #[template(path = "home.html")]

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use crate::app::{App, AurPublished};
+use crate::app::App;
+use crate::aur_published::AurPublished;
 use crate::config::AurSource;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};

@@ -1,27 +1,22 @@
 //! Documentation: pages out of the zip that was uploaded with a release.
 //!
-//! path -> the nearest stage's zip -> [`SafeZip`], opened once and kept open for a while -> one member, as it is
-//! unpacked, a piece whenever the client takes one. Nothing is unpacked to disk, a zip that leads elsewhere or is a bomb is refused when it is uploaded
+//! path -> the nearest stage's zip, out of [`crate::open_zips`] -> one member, as it is unpacked, a piece whenever the client takes one. Nothing is unpacked to disk, a zip that leads elsewhere or is a bomb is refused when it is uploaded
 //! and again here, and a page may not act as this server's: it is somebody's.
 
-use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::{Stream, TryStreamExt as _, stream};
+use futures_util::{Stream, stream};
 use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
     CONTENT_TYPE, ETAG, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, StatusCode};
-use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip};
 use pypi::{FileRole, ReleaseFile, VersionView};
-use quick_cache::sync::Cache;
-use rawzip::FileReader;
 use record::Digest;
 use tokio::sync::Semaphore;
 
@@ -34,80 +29,18 @@ use super::{reply, simple};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::parts::is_current;
-
-/// Memory for the directories of open zips, and the least that one counts for: at most 32 are open.
-const DIRECTORIES_BYTES_MAX: u64 = 64 << 20;
-const DIRECTORY_BYTES_MIN: u64 = 2 << 20;
-
-/// What a member's place in a directory takes, roughly, in bytes.
-const MEMBER_BYTES: u64 = 200;
+use crate::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
 
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 
-/// Threads that unpack larger members at the same time; no client keeps one while it is slow to read.
-const UNPACKING_MAX: usize = 32;
-
-/// What one of them unpacks before it is free for another member, in bytes.
+/// What a thread unpacks of a larger member before it is free for another one, in bytes.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// Most bytes of one member.
 const MEMBER_BYTES_MAX: u64 = 4 << 30;
 
-/// Most bytes of a zip in an object store, which is copied to the disk to be read here and there; and how many are
-/// copied at the same time.
-const COPY_BYTES_MAX: u64 = 1 << 30;
-const COPYING_MAX: usize = 4;
-
-/// One byte of the cache's budget pays for this many bytes on disk, so at most 4 GiB of copies are kept.
-const COPY_SHARE: u64 = 64;
-
 const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-scripts";
-
-type Zip = SafeZip<Arc<FileReader>>;
-
-/// The zips that are open.
-pub struct OpenZips {
-    zips: Cache<Digest, Opened, Weight>,
-    unpacking: Arc<Semaphore>,
-    copying: Semaphore,
-}
-
-#[derive(Clone)]
-struct Opened {
-    zip: Arc<Zip>,
-    /// What the disk holds of it for its being open.
-    copied_bytes: u64,
-}
-
-#[derive(Clone)]
-struct Weight;
-
-impl quick_cache::Weighter<Digest, Opened> for Weight {
-    fn weight(&self, _: &Digest, opened: &Opened) -> u64 {
-        let directory_bytes = opened.zip.members().len() as u64 * MEMBER_BYTES;
-        directory_bytes.max(opened.copied_bytes / COPY_SHARE).max(DIRECTORY_BYTES_MIN)
-    }
-}
-
-impl Default for OpenZips {
-    fn default() -> OpenZips {
-        OpenZips {
-            zips: Cache::with_weighter(32, DIRECTORIES_BYTES_MAX, Weight),
-            unpacking: Arc::new(Semaphore::new(UNPACKING_MAX)),
-            copying: Semaphore::new(COPYING_MAX),
-        }
-    }
-}
-
-/// Why a zip is not opened.
-enum Unopened {
-    Missing,
-    /// It has so many bytes, and would have to be copied.
-    Large(u64),
-    Broken(ArchiveError),
-    Failed(String),
-}
 
 /// `/{user}/{index}/{project}/{version}/+doc/{path}`; the version may be `latest` or `stable`.
 pub(super) async fn show_documentation(ask: &Ask, route: &Route) -> Result<Response, Refused> {
@@ -166,36 +99,9 @@ fn documented<'view>(versions: &[VersionView<'view>], version: &str) -> Option<&
 }
 
 async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
-    let opening = async {
-        let blobs = &app.store.blobs;
-        let (file, is_copy) = match blobs.local_path(digest) {
-            Some(path) => match tokio::fs::File::open(path).await {
-                Ok(file) => (file.into_std().await, false),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(Unopened::Missing);
-                }
-                Err(error) => return Err(Unopened::Failed(error.to_string())),
-            },
-            None => (copied(app, digest).await?, true),
-        };
-        let opening = tokio::task::spawn_blocking(move || {
-            let failed = |error: io::Error| Unopened::Failed(error.to_string());
-            let bytes = file.metadata().map_err(failed)?.len();
-            let reader = Arc::new(FileReader::from(file));
-            let zip = SafeZip::open(reader, bytes, &ArchiveLimits::default());
-            let zip = zip.map(Arc::new).map_err(|error| match error {
-                ArchiveError::Io(error) => failed(error),
-                error => Unopened::Broken(error),
-            })?;
-            Ok(Opened { zip, copied_bytes: if is_copy { bytes } else { 0 } })
-        });
-        match opening.await {
-            Ok(zip) => zip,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
-    };
-    let opened = app.documentation.zips.get_or_insert_async(&digest, opening).await;
-    opened.map(|opened| opened.zip).map_err(|error| match error {
+    let directory = &app.config.data_dir;
+    let opened = app.documentation.open(&app.store.blobs, directory, digest).await;
+    opened.map_err(|error| match error {
         Unopened::Missing => {
             tracing::error!(%digest, "a file is missing from the store");
             let text = "the documentation is missing from the store; it has been logged";
@@ -215,28 +121,6 @@ async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
                 .into()
         }
     })
-}
-
-/// A blob of an object store as a file without a name, so that it can be read here and there.
-async fn copied(app: &App, digest: Digest) -> Result<File, Unopened> {
-    let failed = |error: &dyn std::fmt::Display| Unopened::Failed(error.to_string());
-    let _permit = app.documentation.copying.acquire().await.map_err(|error| failed(&error))?;
-    let blob = app.store.blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
-    let blob = blob.ok_or(Unopened::Missing)?;
-    if blob.size_bytes() > COPY_BYTES_MAX {
-        return Err(Unopened::Large(blob.size_bytes()));
-    }
-    let mut pieces = blob.read();
-    let mut file = tempfile::tempfile_in(&app.config.data_dir).map_err(|error| failed(&error))?;
-    while let Some(piece) = pieces.try_next().await.map_err(|error| failed(&error))? {
-        let writing = tokio::task::spawn_blocking(move || file.write_all(&piece).map(|()| file));
-        file = match writing.await {
-            Ok(written) => written.map_err(|error| failed(&error))?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
-    }
-    file.rewind().map_err(|error| failed(&error))?;
-    Ok(file)
 }
 
 async fn send(
@@ -358,7 +242,7 @@ fn content_type(name: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use futures_util::StreamExt as _;
+    use futures_util::{StreamExt as _, TryStreamExt as _};
 
     use super::*;
 

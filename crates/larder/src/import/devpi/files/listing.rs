@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use super::{Item, NewFile, What, tally};
 use crate::import::devpi::dump::{self, Dump};
 use crate::import::report::Report;
-use crate::maintenance::counted;
 use crate::stored::Stored;
+use crate::text::counted;
 
 /// All items for the stages that exist now; for each stage releases first, then files, then test results.
 pub(in crate::import::devpi) fn items(

@@ -10,7 +10,8 @@ use record::{Digest, Key, Record, Serial};
 use serde::Deserialize;
 use store::{ReadError, Records};
 
-use super::NAMED_BY_MAX;
+/// Keys that a message names for one blob.
+const NAMED_BY_MAX: usize = 5;
 
 /// The blobs that the records of one moment name.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +99,7 @@ pub async fn is_named(records: &Records, digest: Digest) -> Result<bool, ReadErr
 ///
 /// # Errors
 /// [`ReadError`].
-pub(super) async fn who_names(
+pub(crate) async fn who_names(
     records: &Records,
     digests: impl IntoIterator<Item = Digest>,
 ) -> Result<HashMap<Digest, Vec<Key>>, ReadError> {
@@ -138,7 +139,7 @@ fn may_name_blobs(key: &str) -> bool {
 
 /// The blobs that the body of a record speaks of. What is no digest is left out, as is all of a body that
 /// is not as it should be: its surface says so.
-pub(super) fn blobs_of_body(record: &Record) -> Vec<NamedBlob> {
+pub(crate) fn blobs_of_body(record: &Record) -> Vec<NamedBlob> {
     let Some(body) = record.body.as_ref().filter(|_| may_name_blobs(record.key.as_str())) else {
         return Vec::new();
     };

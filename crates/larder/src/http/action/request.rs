@@ -11,27 +11,27 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// How deep arrays and objects may be nested; no action needs more than four levels.
-pub const DEPTH_MAX: usize = 32;
+pub(crate) const DEPTH_MAX: usize = 32;
 
 /// Most characters of a client's text that an error repeats.
 const SHOWN_MAX: usize = 200;
 
 /// One call.
 #[derive(Debug)]
-pub struct Call<'json> {
+pub(crate) struct Call<'json> {
     /// The name of the action, which may not exist.
-    pub name: String,
+    pub(crate) name: String,
     /// Its arguments.
-    pub arguments: &'json RawValue,
+    pub(crate) arguments: &'json RawValue,
 }
 
 /// The calls of a request, at least one, in the order of the request; no name occurs twice.
 #[derive(Debug)]
-pub struct Calls<'json>(pub Vec<Call<'json>>);
+pub(crate) struct Calls<'json>(pub Vec<Call<'json>>);
 
 /// The part of a request that the JSON is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// `{"actions":{…}}`
     Whole,
     /// The value that `…` stands for in [`Form::Whole`], with its braces.
@@ -40,7 +40,7 @@ pub enum Form {
 
 /// Why a request cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
+pub(crate) enum RequestError {
     /// The request is not UTF-8.
     #[error("the request is not UTF-8 from byte {0} on, expected JSON")]
     NotUtf8(usize),
@@ -57,7 +57,7 @@ impl<'json> Calls<'json> {
     ///
     /// # Errors
     /// What is wrong with it, and what was expected; of the arguments, this checks only that they are JSON.
-    pub fn parse(
+    pub(crate) fn parse(
         json: &'json [u8],
         form: Form,
         calls_max: usize,

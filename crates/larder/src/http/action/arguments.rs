@@ -8,27 +8,27 @@ use super::request::{cause_and_place, shortened};
 
 /// The description of an argument.
 #[derive(Debug)]
-pub struct Argument {
+pub(crate) struct Argument {
     /// Its name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The type of its value.
-    pub kind: ArgumentKind,
+    pub(crate) kind: ArgumentKind,
     /// Whether a call without it is refused.
-    pub is_required: bool,
+    pub(crate) is_required: bool,
     /// The lines of its doc comment; [`Argument::meaning`] joins them.
     pub(super) doc: &'static [&'static str],
 }
 
 impl Argument {
     /// Its meaning in one line.
-    pub fn meaning(&self) -> String {
+    pub(crate) fn meaning(&self) -> String {
         self.doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
     }
 }
 
 /// The JSON type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArgumentKind {
+pub(crate) enum ArgumentKind {
     /// A string.
     Text,
     /// An array of strings.
@@ -39,7 +39,7 @@ pub enum ArgumentKind {
 
 impl ArgumentKind {
     /// The name of the type for people.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             ArgumentKind::Text => "string",
             ArgumentKind::Texts => "array of strings",
@@ -92,11 +92,11 @@ macro_rules! arguments {
         }
 
         impl $Struct {
-            const DESCRIBED: &'static [$crate::action::Argument] = &[$(
-                $crate::action::Argument {
+            const DESCRIBED: &'static [$crate::http::action::Argument] = &[$(
+                $crate::http::action::Argument {
                     name: stringify!($field),
-                    kind: <$Type as $crate::action::arguments::Described>::KIND,
-                    is_required: <$Type as $crate::action::arguments::Described>::IS_REQUIRED,
+                    kind: <$Type as $crate::http::action::arguments::Described>::KIND,
+                    is_required: <$Type as $crate::http::action::arguments::Described>::IS_REQUIRED,
                     doc: &[$($doc),*],
                 },
             )*];
@@ -107,7 +107,7 @@ pub(super) use arguments;
 
 /// The arguments of one call as they were sent: JSON that has not been parsed yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Arguments<'request>(&'request RawValue);
+pub(crate) struct Arguments<'request>(&'request RawValue);
 
 impl<'request> Arguments<'request> {
     pub(super) fn new(json: &'request RawValue) -> Arguments<'request> {
@@ -118,7 +118,7 @@ impl<'request> Arguments<'request> {
     ///
     /// # Errors
     /// The path of the first argument that is unknown, missing, repeated or of another type, and what was expected.
-    pub fn read<T: DeserializeOwned>(self) -> Result<T, Failure> {
+    pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, Failure> {
         let text = self.0.get();
         // serde could read a struct from an array too, which the descriptions do not mention.
         if !text.starts_with('{') {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, value::RawValue};
 
+use super::arguments::ArgumentKind;
 use super::*;
 
 fn all() -> impl Iterator<Item = &'static Definition> {
@@ -67,7 +68,7 @@ fn schema(action: &Definition) -> Value {
 #[test]
 fn the_openapi_document_equals_the_tables() {
     let document: Value =
-        serde_json::from_str(include_str!("../pages/openapi.json")).expect("JSON");
+        serde_json::from_str(include_str!("../../pages/openapi.json")).expect("JSON");
     let described = &document["components"]["schemas"]["ActionArguments"]["properties"];
     let tables: Value = all().map(|action| (action.name.to_owned(), schema(action))).collect();
     assert_eq!(*described, tables, "it should be:\n{tables:#}");

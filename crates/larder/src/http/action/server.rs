@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::arguments::arguments;
 use super::{Arguments, Context, Definition, Handler, Outcome};
-use crate::app::AurPublished;
+use crate::aur_published::AurPublished;
 
 pub(super) const ACTIONS: &[Definition] = &[Definition {
     name: "server.status",

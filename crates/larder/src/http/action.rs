@@ -1,6 +1,6 @@
 //! Actions: named calls with JSON arguments, many in one request.
 //!
-//! JSON -> [`request::Calls`] -> [`Catalogue`] -> a [`Handler`] with its [`Arguments`] -> JSON. Each surface has a
+//! JSON -> [`request::Calls`] -> [`find`] -> a [`Handler`] with its [`Arguments`] -> JSON. Each surface has a
 //! table of its [`Definition`]s, which drives the dispatch, the list of `GET /actions` and the OpenAPI document. All
 //! calls of a request share one [`Context`], so they read the same snapshots. This module knows neither how a request
 //! was sent nor what its response looks like.
@@ -8,9 +8,8 @@
 mod arguments;
 mod article;
 mod aur;
-pub mod cpu_pool;
 mod example;
-pub mod request;
+pub(crate) mod request;
 mod server;
 
 use std::pin::Pin;
@@ -24,36 +23,37 @@ use record::Serial;
 use reply::Reply;
 use serde_json::json;
 
-use crate::app::{App, AurPublished};
+use crate::app::App;
+use crate::aur_published::AurPublished;
 use crate::config::Config;
+use crate::cpu_pool::PoolError;
 use crate::stored::Stored;
 
-pub use arguments::{Argument, ArgumentKind, Arguments};
+pub(crate) use arguments::{Argument, Arguments};
 
-use cpu_pool::PoolError;
 use request::Call;
 
 /// Seconds after which a client may retry if the queue was full.
 const FULL_RETRY_SECONDS: u64 = 1;
 
 /// One action: its description and its code.
-pub struct Definition {
+pub(crate) struct Definition {
     /// `surface.verb`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Its description in one sentence.
-    pub summary: &'static str,
+    pub(crate) summary: &'static str,
     /// Its arguments.
-    pub arguments: &'static [Argument],
+    pub(crate) arguments: &'static [Argument],
     /// Example arguments, as JSON.
-    pub example: &'static str,
+    pub(crate) example: &'static str,
     /// Whether it changes anything; such an action refuses GET, as a mere link can send that.
-    pub writes: bool,
+    pub(crate) writes: bool,
     /// The code that answers.
-    pub handler: Handler,
+    pub(crate) handler: Handler,
 }
 
 /// How an action is answered. Each handler refuses invalid arguments before it does anything.
-pub enum Handler {
+pub(crate) enum Handler {
     /// At once, from the snapshots: it takes microseconds and never waits.
     Read(fn(&Context, Arguments<'_>) -> Outcome),
     /// On the pool, as it only computes.
@@ -63,38 +63,38 @@ pub enum Handler {
 }
 
 /// The computation of a [`Handler::Compute`].
-pub type Computation = Box<dyn FnOnce() -> Outcome + Send>;
+pub(crate) type Computation = Box<dyn FnOnce() -> Outcome + Send>;
 
 /// The future of a [`Handler::Wait`].
-pub type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+pub(crate) type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
 /// An action's result, one JSON value, or why there is none.
-pub type Outcome = Result<Bytes, Failure>;
+pub(crate) type Outcome = Result<Bytes, Failure>;
 
 /// Why an action has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The HTTP status for this failure.
-    pub status: StatusCode,
+    pub(crate) status: StatusCode,
     /// The message, which names the bad value and what was expected.
-    pub message: String,
+    pub(crate) message: String,
     /// When to retry, in seconds, if a retry may help.
-    pub retry_after_seconds: Option<u64>,
+    pub(crate) retry_after_seconds: Option<u64>,
 }
 
 impl Failure {
     /// A failure with this status.
-    pub fn new(status: StatusCode, message: impl Into<String>) -> Failure {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Failure {
         Failure { status, message: message.into(), retry_after_seconds: None }
     }
 
     /// 400: the call is not valid.
-    pub fn refused(message: impl Into<String>) -> Failure {
+    pub(crate) fn refused(message: impl Into<String>) -> Failure {
         Failure::new(StatusCode::BAD_REQUEST, message)
     }
 
     /// 503, with the seconds after which to retry.
-    pub fn unavailable(message: impl Into<String>, seconds: u64) -> Failure {
+    pub(crate) fn unavailable(message: impl Into<String>, seconds: u64) -> Failure {
         let failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, message);
         Failure { retry_after_seconds: Some(seconds), ..failure }
     }
@@ -122,26 +122,31 @@ impl From<PoolError> for Failure {
 }
 
 /// The state that the actions of one request share.
-pub struct Context {
+pub(crate) struct Context {
     /// The server.
-    pub app: Arc<App>,
+    pub(crate) app: Arc<App>,
     /// The packages when the request arrived; `None` before the first snapshot.
-    pub aur: Option<Arc<AurPublished>>,
+    pub(crate) aur: Option<Arc<AurPublished>>,
     /// The state of the store when the request arrived; `None` before it has been loaded.
-    pub stored: Option<Arc<Stored>>,
+    pub(crate) stored: Option<Arc<Stored>>,
     /// The client that the rate limit counts.
-    pub client: ClientKey,
+    pub(crate) client: ClientKey,
     /// The request's headers, which have the credentials.
-    pub headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     /// Whether the request may change anything.
-    pub may_write: bool,
+    pub(crate) may_write: bool,
     /// The last commit of the request's actions; zero if there was none.
     written: AtomicU64,
 }
 
 impl Context {
     /// Takes the current snapshots.
-    pub fn new(app: Arc<App>, client: ClientKey, headers: HeaderMap, may_write: bool) -> Context {
+    pub(crate) fn new(
+        app: Arc<App>,
+        client: ClientKey,
+        headers: HeaderMap,
+        may_write: bool,
+    ) -> Context {
         let (aur, stored) = (app.aur.snapshot_full(), app.live_store.snapshot_full());
         Context { app, aur, stored, client, headers, may_write, written: AtomicU64::new(0) }
     }
@@ -152,7 +157,7 @@ impl Context {
     }
 
     /// The newest serial that the calls so far have read or written; `None` before the store has been loaded.
-    pub fn serial(&self) -> Option<Serial> {
+    pub(crate) fn serial(&self) -> Option<Serial> {
         let written = Some(Serial(self.written.load(Relaxed))).filter(|it| *it > Serial::ZERO);
         written.max(self.stored.as_ref().map(|stored| stored.serial))
     }
@@ -161,13 +166,14 @@ impl Context {
     ///
     /// # Errors
     /// Those of the action; 400 if no action has this name.
-    pub async fn run(&self, call: &Call<'_>) -> Outcome {
-        let Some(action) = self.app.actions.find(&call.name) else {
+    pub(crate) async fn run(&self, call: &Call<'_>) -> Outcome {
+        let Some(action) = find(&self.app.config, &call.name) else {
             self.app.metrics.acted("unknown", "refused");
             let name = request::shortened(&call.name);
+            let names: Vec<_> = enabled(&self.app.config).map(|action| action.name).collect();
             return Err(Failure::refused(format!(
                 "there is no action `{name}`, expected one of: {}",
-                self.app.actions.names()
+                names.join(", ")
             )));
         };
         let outcome = self.run_known(action, call).await;
@@ -201,42 +207,24 @@ const TABLES: &[Table] = &[
     (|_| true, example::ACTIONS),
 ];
 
-/// The actions of one server.
-pub struct Catalogue {
-    actions: Vec<&'static Definition>,
-    listing: Reply,
+/// The actions of all enabled surfaces.
+fn enabled(config: &Config) -> impl Iterator<Item = &'static Definition> {
+    TABLES.iter().filter(|(is_enabled, _)| is_enabled(config)).flat_map(|(_, actions)| *actions)
 }
 
-impl Catalogue {
-    /// The actions of all enabled surfaces.
-    pub fn new(config: &Config) -> Catalogue {
-        let actions: Vec<&Definition> = TABLES
-            .iter()
-            .filter(|(is_enabled, _)| is_enabled(config))
-            .flat_map(|(_, actions)| *actions)
-            .collect();
-        let listed: Vec<_> = actions.iter().map(|action| describe(action)).collect();
-        let listing = json!({
-            "actions": listed,
-            "actions_per_request_max": config.actions.per_request_max,
-            "body_bytes_max": config.actions.body_bytes_max,
-        });
-        let listing = Reply::tagged("application/json", listing.to_string());
-        Catalogue { actions, listing }
-    }
+fn find(config: &Config, name: &str) -> Option<&'static Definition> {
+    enabled(config).find(|action| action.name == name)
+}
 
-    /// The answer to `GET /actions`.
-    pub fn listing(&self) -> Reply {
-        self.listing.clone()
-    }
-
-    fn find(&self, name: &str) -> Option<&'static Definition> {
-        self.actions.iter().copied().find(|action| action.name == name)
-    }
-
-    fn names(&self) -> String {
-        self.actions.iter().map(|action| action.name).collect::<Vec<_>>().join(", ")
-    }
+/// The answer to `GET /actions`.
+pub(crate) fn listing(config: &Config) -> Reply {
+    let actions: Vec<_> = enabled(config).map(describe).collect();
+    let listing = json!({
+        "actions": actions,
+        "actions_per_request_max": config.actions.per_request_max,
+        "body_bytes_max": config.actions.body_bytes_max,
+    });
+    Reply::tagged("application/json", listing.to_string())
 }
 
 fn describe(action: &Definition) -> serde_json::Value {

@@ -1,0 +1,87 @@
+//! [`Key`]: what packages are sorted and filtered by in lists for people.
+
+use crate::field::Field;
+use crate::record::Record;
+
+/// What packages are sorted by. Equal ones are sorted by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Their names.
+    Name,
+    /// Votes.
+    Votes,
+    /// Popularity.
+    Popularity,
+    /// When they were last modified.
+    LastModified,
+    /// When they were submitted.
+    FirstSubmitted,
+}
+
+/// What of the packages that are wanted is left in a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only those that are flagged as out of date, or only the others.
+    pub is_out_of_date: Option<bool>,
+    /// Only orphans.
+    pub orphans: bool,
+}
+
+/// What packages are sorted and filtered by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    popularity: f32,
+    votes: u32,
+    last_modified: u32,
+    first_submitted: u32,
+    is_out_of_date: bool,
+    is_orphan: bool,
+}
+
+/// The keys of all packages, by doc id.
+pub(crate) type Keys = Box<[Key]>;
+
+impl Key {
+    pub(crate) fn of(record: Record<'_>) -> Key {
+        let seconds = |field| u32::try_from(integer(record, field).max(0)).unwrap_or(u32::MAX);
+        let popularity: f32 = number(record, Field::Popularity);
+        Key {
+            popularity: if popularity >= 0.0 { popularity } else { 0.0 },
+            votes: u32::try_from(integer(record, Field::NumVotes).max(0)).unwrap_or(u32::MAX),
+            last_modified: seconds(Field::LastModified),
+            first_submitted: seconds(Field::FirstSubmitted),
+            is_out_of_date: is_there(record, Field::OutOfDate),
+            is_orphan: !is_there(record, Field::Maintainer),
+        }
+    }
+
+    pub(crate) fn rank(self, order: Order) -> u32 {
+        match order {
+            Order::Name => 0,
+            Order::Votes => self.votes,
+            // Those that are not negative are ordered as their bits are.
+            Order::Popularity => self.popularity.to_bits(),
+            Order::LastModified => self.last_modified,
+            Order::FirstSubmitted => self.first_submitted,
+        }
+    }
+
+    pub(crate) fn passes(self, filter: Filter) -> bool {
+        filter.is_out_of_date.is_none_or(|wanted| wanted == self.is_out_of_date)
+            && (!filter.orphans || self.is_orphan)
+    }
+}
+
+/// Whether a record has a value that is not null.
+pub(crate) fn is_there(record: Record<'_>, field: Field) -> bool {
+    record.value(field).is_some_and(|json| json != b"null")
+}
+
+pub(crate) fn integer(record: Record<'_>, field: Field) -> i64 {
+    number(record, field)
+}
+
+pub(crate) fn number<T: std::str::FromStr + Default>(record: Record<'_>, field: Field) -> T {
+    let json = record.value(field).and_then(|json| std::str::from_utf8(json).ok());
+    json.and_then(|json| json.trim().parse().ok()).unwrap_or_default()
+}

@@ -1,0 +1,52 @@
+//! [`AurPublished`]: what is served of the AUR.
+
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use arc_swap::ArcSwapOption;
+use aur::Snapshot;
+
+use crate::example::Example;
+use crate::lists::Lists;
+use crate::source::KeptFile;
+
+/// What is served of the AUR: one snapshot and what was made of it, replaced together.
+pub struct AurPublished {
+    /// The packages.
+    pub snapshot: Snapshot,
+    /// Where they came from, for people.
+    pub origin: String,
+    /// When the dump was last modified at its source.
+    pub modified_at: SystemTime,
+    /// When this snapshot was published.
+    pub published_at: SystemTime,
+    /// The dump itself, once it is kept.
+    pub kept: KeptCell,
+    /// The lists made of it, each when it is first asked for.
+    pub lists: Arc<Lists>,
+    /// What people may try with it, found when a page first shows it.
+    pub example: OnceLock<Example>,
+}
+
+/// The dump that is downloaded beside a snapshot: none until the first one is kept.
+#[derive(Default)]
+pub struct KeptCell(ArcSwapOption<KeptFile>);
+
+impl KeptCell {
+    /// The latest one.
+    pub fn get(&self) -> Option<KeptFile> {
+        self.0.load().as_deref().cloned()
+    }
+
+    /// From now on this one.
+    pub fn set(&self, file: KeptFile) {
+        self.0.store(Some(Arc::new(file)));
+    }
+}
+
+impl AurPublished {
+    /// What people may try with it.
+    pub fn example(&self, results_max: usize) -> &Example {
+        self.example.get_or_init(|| Example::of(&self.snapshot, results_max))
+    }
+}

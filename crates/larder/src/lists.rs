@@ -1,0 +1,33 @@
+//! [`Lists`]: the lists that clients download whole, such as `packages.gz`, made of a snapshot.
+
+use std::sync::OnceLock;
+
+use aur::{List, Snapshot};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+/// The lists of one snapshot. Each is made when somebody first asks for it, by one thread however many ask.
+#[derive(Default)]
+pub struct Lists {
+    made: [OnceLock<MadeList>; List::ALL.len()],
+}
+
+/// A list, ready to be sent.
+pub(crate) struct MadeList {
+    /// Its bytes, compressed.
+    pub(crate) body: Bytes,
+    /// Their digest, in hexadecimal.
+    pub(crate) sha256: String,
+}
+
+impl Lists {
+    /// A list of `snapshot`, which must be the same each time.
+    pub(crate) fn get(&self, snapshot: &Snapshot, list: List) -> &MadeList {
+        let at = List::ALL.iter().position(|&other| other == list).unwrap_or_default();
+        self.made[at].get_or_init(|| {
+            let body = snapshot.list(list);
+            let sha256 = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+            MadeList { body: body.into(), sha256 }
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! [`OpenZips`]: the zips of documentation that are read now, each opened once and kept open for a while.
+//!
+//! digest -> the blob's file, or a copy of it on the disk where blobs are objects -> [`SafeZip`]. The memory for
+//! directories and the disk for copies are bounded.
+
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip};
+use quick_cache::sync::Cache;
+use rawzip::FileReader;
+use record::Digest;
+use store::BlobStore;
+use tokio::sync::Semaphore;
+
+/// Memory for the directories of open zips, and the least that one counts for: at most 32 are open.
+const DIRECTORIES_BYTES_MAX: u64 = 64 << 20;
+const DIRECTORY_BYTES_MIN: u64 = 2 << 20;
+
+/// What a member's place in a directory takes, roughly, in bytes.
+const MEMBER_BYTES: u64 = 200;
+
+/// Threads that unpack larger members at the same time; no client keeps one while it is slow to read.
+const UNPACKING_MAX: usize = 32;
+
+/// Most bytes of a zip in an object store, which is copied to the disk so that its members can be read in any order.
+pub(crate) const COPY_BYTES_MAX: u64 = 1 << 30;
+
+/// Copies that are made at the same time.
+const COPYING_MAX: usize = 4;
+
+/// One byte of the cache's budget pays for this many bytes on disk, so at most 4 GiB of copies are kept.
+const COPY_SHARE: u64 = 64;
+
+/// A zip whose file is open.
+pub(crate) type Zip = SafeZip<Arc<FileReader>>;
+
+/// The zips that are open.
+pub struct OpenZips {
+    zips: Cache<Digest, Opened, Weight>,
+    /// One permit for each thread that may unpack.
+    pub(crate) unpacking: Arc<Semaphore>,
+    copying: Semaphore,
+}
+
+#[derive(Clone)]
+struct Opened {
+    zip: Arc<Zip>,
+    /// Bytes of its copy on the disk; 0 without a copy.
+    copied_bytes: u64,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl quick_cache::Weighter<Digest, Opened> for Weight {
+    fn weight(&self, _: &Digest, opened: &Opened) -> u64 {
+        let directory_bytes = opened.zip.members().len() as u64 * MEMBER_BYTES;
+        directory_bytes.max(opened.copied_bytes / COPY_SHARE).max(DIRECTORY_BYTES_MIN)
+    }
+}
+
+impl Default for OpenZips {
+    fn default() -> OpenZips {
+        OpenZips {
+            zips: Cache::with_weighter(32, DIRECTORIES_BYTES_MAX, Weight),
+            unpacking: Arc::new(Semaphore::new(UNPACKING_MAX)),
+            copying: Semaphore::new(COPYING_MAX),
+        }
+    }
+}
+
+/// Why a zip is not opened.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    /// The store does not have it.
+    Missing,
+    /// It would have to be copied, and has this many bytes, more than [`COPY_BYTES_MAX`].
+    Large(u64),
+    /// It is not a zip that may be read.
+    Broken(ArchiveError),
+    /// The store or the disk failed.
+    Failed(String),
+}
+
+impl OpenZips {
+    /// The zip with this digest. Copies are made in `directory`.
+    ///
+    /// # Errors
+    /// [`Unopened`].
+    pub(crate) async fn open(
+        &self,
+        blobs: &BlobStore,
+        directory: &Path,
+        digest: Digest,
+    ) -> Result<Arc<Zip>, Unopened> {
+        let opening = async {
+            let (file, is_copy) = match blobs.local_path(digest) {
+                Some(path) => match tokio::fs::File::open(path).await {
+                    Ok(file) => (file.into_std().await, false),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        return Err(Unopened::Missing);
+                    }
+                    Err(error) => return Err(failed(&error)),
+                },
+                None => (self.copied(blobs, directory, digest).await?, true),
+            };
+            let opening = tokio::task::spawn_blocking(move || {
+                let bytes = file.metadata().map_err(|error| failed(&error))?.len();
+                let reader = Arc::new(FileReader::from(file));
+                let zip = SafeZip::open(reader, bytes, &ArchiveLimits::default());
+                let zip = zip.map(Arc::new).map_err(|error| match error {
+                    ArchiveError::Io(error) => failed(&error),
+                    error => Unopened::Broken(error),
+                })?;
+                Ok(Opened { zip, copied_bytes: if is_copy { bytes } else { 0 } })
+            });
+            match opening.await {
+                Ok(zip) => zip,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            }
+        };
+        Ok(self.zips.get_or_insert_async(&digest, opening).await?.zip)
+    }
+
+    /// A blob of an object store as a file without a name.
+    async fn copied(
+        &self,
+        blobs: &BlobStore,
+        directory: &Path,
+        digest: Digest,
+    ) -> Result<File, Unopened> {
+        let _permit = self.copying.acquire().await.map_err(|error| failed(&error))?;
+        let blob = blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
+        let blob = blob.ok_or(Unopened::Missing)?;
+        if blob.size_bytes() > COPY_BYTES_MAX {
+            return Err(Unopened::Large(blob.size_bytes()));
+        }
+        let mut pieces = blob.read();
+        let mut file = tempfile::tempfile_in(directory).map_err(|error| failed(&error))?;
+        while let Some(piece) = pieces.try_next().await.map_err(|error| failed(&error))? {
+            let writing =
+                tokio::task::spawn_blocking(move || file.write_all(&piece).map(|()| file));
+            file = match writing.await {
+                Ok(written) => written.map_err(|error| failed(&error))?,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            };
+        }
+        file.rewind().map_err(|error| failed(&error))?;
+        Ok(file)
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Unopened {
+    Unopened::Failed(error.to_string())
+}
