@@ -167,6 +167,7 @@ impl Segment {
     }
 
     /// Appends the JSON string of the package's name.
+    #[inline(always)]
     pub(crate) fn write_name(&self, doc: DocId, out: &mut Vec<u8>) {
         if self.plain_names.has(doc) {
             write_lower(self.names.column().text(doc), out);
@@ -176,6 +177,7 @@ impl Segment {
     }
 
     /// Appends the JSON string of the base's name at this position in [`Segment::bases`].
+    #[inline(always)]
     pub(crate) fn write_base(&self, base: u32, out: &mut Vec<u8>) {
         if self.plain_bases.has(DocId(base)) {
             write_lower(self.bases.text(DocId(base)), out);
@@ -254,7 +256,7 @@ impl Segment {
 }
 
 /// Appends a folded name in lower case, as a JSON string.
-#[inline]
+#[inline(always)]
 fn write_lower(folded: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let start = out.len();
