@@ -179,7 +179,7 @@ def check_forms(browser, base, path, expected):
     context = browser.new_context(java_script_enabled=False)
     watched = Watched(context, base)
     watched.open(path)
-    labels = [form.get_attribute("aria-label") for form in watched.page.locator("main form").all()]
+    labels = [form.get_attribute("aria-label") for form in watched.page.locator("main form:not(.find)").all()]
     assert labels == expected, f"{path}: {labels}"
     for label in labels:
         watched.open(path)
@@ -422,11 +422,52 @@ def check_pictures(browser, base, directory):
             page.screenshot(path=directory / f"{file}.png", full_page=True)
 
 
+def check_search(browser, base):
+    """The search box: by a click without scripts, and by keys alone with them, to the page of a package."""
+    with urllib.request.urlopen(base + "/rpc/v5/suggest/py") as answer:
+        names = json.load(answer)
+    name = names[0]
+    for path in ["/", "/docs"]:
+        context = browser.new_context(java_script_enabled=False)
+        watched = Watched(context, base)
+        watched.open(path)
+        watched.page.fill("#q", name)
+        with watched.page.expect_navigation():
+            watched.page.click('form.find button')
+        expect(watched.page.locator("h1")).to_have_text(name)
+        with watched.page.expect_navigation():
+            watched.page.click(f'.hits a[href="/packages/{quote(name)}"]')
+        expect(watched.page.locator("h1")).to_contain_text(name)
+        watched.check(f"{path}, a search without scripts")
+        context.close()
+        for label, context in contexts(browser):
+            what = f"{path}, a search by keys ({label})"
+            watched = Watched(context, base)
+            page = watched.page
+            watched.open(path)
+            page.keyboard.press("/")
+            expect(page.locator("#q")).to_be_focused()
+            page.keyboard.type(name)
+            first = page.locator("#suggestions [role=option]").first
+            expect(first).to_contain_text(name)
+            check_accessible(page, what)
+            page.keyboard.press("ArrowDown")
+            expect(first).to_have_attribute("aria-selected", "true")
+            page.keyboard.press("Escape")
+            expect(page.locator("#suggestions")).to_be_hidden()
+            page.keyboard.press("ArrowDown")
+            with page.expect_navigation():
+                page.keyboard.press("Enter")
+            expect(page.locator("h1")).to_contain_text(name)
+            watched.check(what)
+    return len(names)
+
+
 def main():
     work = pathlib.Path(sys.argv[1])
     work.mkdir(parents=True, exist_ok=True)
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])))
-    pages = {"/": 200, "/docs": 200, "/docs/aur": 200, "/nothing/is/here/at/all/of/it": 404}
+    pages = {"/": 200, "/status": 200, "/docs": 200, "/docs/aur": 200, "/nothing/is/here/at/all/of/it": 404}
     aur = {
         "/packages/": 200,
         "/packages/?K=lib&SeB=n&SB=v": 200,
@@ -434,6 +475,7 @@ def main():
         "/packages/?K=nothing-is-called-so": 200,
         "/packages/nothing-is-called-so": 404,
         "/search?q=lib": 200,
+        "/search?q=nothing-is-called-so": 200,
         "/search": 200,
     }
     everything = ["AUR packages", "Python projects", "Articles", "Actions"]
@@ -462,6 +504,8 @@ def main():
                 harmless = check_attacks(browser, base, attacked) if attacked else 0
                 if attacked and os.environ.get("SCREENSHOTS"):
                     check_pictures(browser, base, pathlib.Path(os.environ["SCREENSHOTS"]))
+                if name == "demo":
+                    check_search(browser, base)
             print(f"{name}: {checked} pages, {links} links, {submitted} forms, {commands} commands, {harmless} attacked")
         browser.close()
 

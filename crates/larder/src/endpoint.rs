@@ -115,6 +115,8 @@ endpoints! {
         // For people.
         ShowHome = House "page": GET ["/"];
         ShowSearch = House "search": GET ["/search"];
+        Suggest = House "suggest": GET ["/search/suggest"];
+        ShowStatus = House "page": GET ["/status"];
         ShowAsset = House "asset": GET ["/+static/{file}"];
         ShowDocs = House "page": GET ["/docs", "/docs/"];
         ShowAurDocs = House "page": GET ["/docs/aur"];

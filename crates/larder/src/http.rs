@@ -229,6 +229,8 @@ async fn answer(
             }
         }
         Endpoint::ShowSearch => Box::pin(pages::show_search(app, head)).await?,
+        Endpoint::Suggest => Box::pin(pages::suggest(app, head)).await?,
+        Endpoint::ShowStatus => Box::pin(pages::show_status(app, head)).await,
         Endpoint::ShowAsset => Box::pin(pages::show_asset(head)).await?,
         Endpoint::ShowDocs => Box::pin(pages::show_docs(app, head)).await,
         Endpoint::ShowAurDocs | Endpoint::ShowOldAurDocs => {
@@ -316,7 +318,10 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
 fn is_of_user(app: &App, place: &Place, path: &str) -> bool {
     let is_later = matches!(
         place.first(),
-        Endpoint::ShowPackageBase | Endpoint::ShowMaintainer | Endpoint::FeedPackages
+        Endpoint::ShowPackageBase
+            | Endpoint::ShowMaintainer
+            | Endpoint::FeedPackages
+            | Endpoint::ShowStatus
     );
     if !is_later || !app.config.python.enabled {
         return false;

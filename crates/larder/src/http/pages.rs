@@ -9,6 +9,7 @@ mod find;
 mod home;
 mod package;
 mod packages;
+mod status;
 
 use std::sync::LazyLock;
 
@@ -23,10 +24,11 @@ use super::respond::{Conditions, respond};
 use crate::app::App;
 
 pub(super) use assets::{SCRIPT, STYLE, show_asset};
-pub(super) use find::show_search;
+pub(super) use find::{show_search, suggest};
 pub(super) use home::show_home;
 pub(super) use package::{show_maintainer, show_package, show_package_base};
 pub(super) use packages::{browse_packages, feed_packages};
+pub(super) use status::show_status;
 
 static OPENAPI: LazyLock<Reply> = LazyLock::new(|| file("application/json", docs::OPENAPI));
 static ADMIN_OPENAPI: LazyLock<Reply> =

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
-    VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -181,8 +181,13 @@ pub(super) fn send_now(
 
 /// A page may be kept and is asked for again, which costs a 304: what it shows changes at any time.
 fn finished(mut response: Response, audience: Audience) -> Response {
-    let headers = response.headers_mut();
-    insert_headers(headers);
+    insert_headers(response.headers_mut());
+    insert_caching(response.headers_mut(), audience);
+    response
+}
+
+/// Says who may keep an answer: only those whom it is for.
+pub(super) fn insert_caching(headers: &mut HeaderMap, audience: Audience) {
     let (caching, varies_by) = match audience {
         Audience::Everybody => ("no-cache", "Accept, Accept-Encoding"),
         Audience::Reader => {
@@ -191,7 +196,6 @@ fn finished(mut response: Response, audience: Audience) -> Response {
     };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
     headers.insert(VARY, HeaderValue::from_static(varies_by));
-    response
 }
 
 #[derive(Template)]
@@ -201,12 +205,61 @@ struct ErrorPage<'a> {
     status: u16,
     title: &'a str,
     detail: &'a str,
+    /// What one can do.
+    advice: &'a str,
+    retry_after_seconds: Option<u32>,
+}
+
+/// What one can do about an error of this kind.
+fn advice(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
+            "Something in the address or the form is not what is expected here. Change it, and try again."
+        }
+        StatusCode::UNAUTHORIZED => {
+            "Log in: load the page again, and give the name of your user with its password, or with a token."
+        }
+        StatusCode::FORBIDDEN => {
+            "Your user may not do this. Ask whoever runs this server, or the owner of what you want to see, for the right."
+        }
+        StatusCode::NOT_FOUND => {
+            "Look at the address for a slip of the pen, or search for what you want. If a link on this server led here, what it \
+             named has gone."
+        }
+        StatusCode::METHOD_NOT_ALLOWED => {
+            "Programs ask for this in another way; the documentation says how. For people there is nothing here."
+        }
+        StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => {
+            "Somebody else was first. Look at what is there now, and decide anew."
+        }
+        StatusCode::GONE => {
+            "It was there, and somebody deleted it. Where there is a history, earlier versions can still be read."
+        }
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::URI_TOO_LONG => "Send less at a time.",
+        StatusCode::TOO_MANY_REQUESTS => {
+            "Too much came from your address in a short time. Wait, and try again."
+        }
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::INSUFFICIENT_STORAGE => {
+            "This does not last. Wait a moment, and load the page again; the status page says how things are."
+        }
+        _ if status.is_server_error() => {
+            "This is not your fault. Try again; if it stays so, tell whoever runs this server, who finds more in the log."
+        }
+        _ => "",
+    }
 }
 
 /// The page for an error; without a template for it, its text.
-pub(super) fn error_page(site: &Site, status: StatusCode, detail: &str) -> String {
+pub(super) fn error_page(
+    site: &Site,
+    status: StatusCode,
+    detail: &str,
+    retry_after_seconds: Option<u32>,
+) -> String {
     let title = status.canonical_reason().unwrap_or("Error");
-    let page = ErrorPage { site, status: status.as_u16(), title, detail };
+    let advice = advice(status);
+    let status = status.as_u16();
+    let page = ErrorPage { site, status, title, detail, advice, retry_after_seconds };
     page.render().unwrap_or_else(|error| {
         tracing::error!(%error, "the page of an error cannot be rendered");
         String::new()
@@ -265,10 +318,12 @@ pub(super) fn for_browser(site: &Site, response: Response) -> Response {
         return Response::from_parts(head, Body::from(bytes));
     };
     insert_headers(&mut head.headers);
+    let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.and_then(|seconds| seconds.parse().ok());
     head.headers.remove(CONTENT_LENGTH);
     head.headers.insert(CONTENT_TYPE, HeaderValue::from_static(HTML));
     head.headers.append(VARY, HeaderValue::from_static("Accept"));
-    Response::from_parts(head, Body::from(error_page(site, status, &problem.detail)))
+    Response::from_parts(head, Body::from(error_page(site, status, &problem.detail, retry_after)))
 }
 
 #[cfg(test)]

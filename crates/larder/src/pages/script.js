@@ -2,6 +2,7 @@
 "use strict";
 copyButtons();
 focusBySlash();
+suggestAsOneTypes();
 for (const [id, enhance] of [["find", findPackages], ["ask", askQuestion]]) {
   const form = document.getElementById(id);
   if (form) enhance(form);
@@ -71,7 +72,7 @@ function findPackages(form) {
       const results = (reply.results || []).slice().sort((a, b) => b.Popularity - a.Popularity || b.NumVotes - a.NumVotes);
       rows.replaceChildren(...results.slice(0, rowsMax).map(function (package_) {
         const row = document.createElement("tr"), name = document.createElement("td"), link = document.createElement("a");
-        link.href = rpc + "/v5/info?arg=" + encodeURIComponent(package_.Name);
+        link.href = rpc.replace(/rpc$/, "packages/") + encodeURIComponent(package_.Name);
         link.textContent = package_.Name;
         name.append(link);
         row.append(name, cell(package_.Version), cell(package_.NumVotes), cell(package_.Description || ""));
@@ -125,4 +126,102 @@ function askQuestion(form) {
     }
   });
   adapt();
+}
+
+// What the search box would find, as one types: arrows choose, Enter goes there, Escape closes.
+function suggestAsOneTypes() {
+  const box = document.getElementById("q");
+  if (!box) return;
+  const delayMilliseconds = 80, list = document.createElement("div"), said = document.createElement("span");
+  let waiting = 0, asked = "", chosen = -1;
+  Object.assign(list, { id: "suggestions", className: "suggestions", hidden: true });
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Suggestions");
+  said.className = "hidden";
+  said.setAttribute("role", "status");
+  box.form.append(list, said);
+  for (const [name, value] of [["role", "combobox"], ["aria-autocomplete", "list"], ["aria-controls", list.id], ["aria-expanded", "false"]]) {
+    box.setAttribute(name, value);
+  }
+  function options() { return Array.from(list.querySelectorAll("[role=option]")); }
+  function show(isShown) {
+    list.hidden = !isShown;
+    box.setAttribute("aria-expanded", String(isShown));
+    if (!isShown) choose(-1);
+  }
+  function choose(at) {
+    chosen = at;
+    options().forEach((option, place) => option.setAttribute("aria-selected", String(place === at)));
+    const option = options()[at];
+    if (option) {
+      box.setAttribute("aria-activedescendant", option.id);
+      option.scrollIntoView({ block: "nearest" });
+    } else {
+      box.removeAttribute("aria-activedescendant");
+    }
+  }
+  function element(tag, className, text) {
+    return Object.assign(document.createElement(tag), { className, textContent: text });
+  }
+  function fill(groups) {
+    let number = 0;
+    list.replaceChildren(...groups.map(function (group) {
+      const part = document.createElement("div");
+      part.setAttribute("role", "group");
+      part.setAttribute("aria-label", group.title);
+      const title = element("p", "what", group.title);
+      title.setAttribute("aria-hidden", "true");
+      part.append(title, ...group.items.map(function (item) {
+        const option = element("div", "option", "");
+        option.id = "suggestion-" + number++;
+        option.dataset.url = item.url;
+        option.setAttribute("role", "option");
+        option.setAttribute("aria-selected", "false");
+        option.append(element("b", "", item.name), " ", element("span", "mono dim", item.note), element("span", "text", item.text));
+        return option;
+      }));
+      return part;
+    }));
+    chosen = -1;
+    box.removeAttribute("aria-activedescendant");
+    said.textContent = number === 0 ? "No suggestions" : number + " suggestions";
+    show(number > 0);
+  }
+  async function ask() {
+    const text = box.value.trim();
+    if (text === asked) return show(text !== "" && options().length > 0);
+    asked = text;
+    if (text === "") return show(false);
+    try {
+      const answer = await fetch(box.form.getAttribute("action") + "/suggest?q=" + encodeURIComponent(text));
+      const found = await answer.json();
+      if (asked === text && document.activeElement === box) fill(found.groups || []);
+    } catch (_) { /* suggestions are a convenience: Enter asks the page */ }
+  }
+  box.addEventListener("input", function () {
+    clearTimeout(waiting);
+    waiting = setTimeout(ask, delayMilliseconds);
+  });
+  box.addEventListener("keydown", function (event) {
+    const all = options();
+    if (event.key === "Escape" && !list.hidden) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      show(false);
+    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && all.length > 0) {
+      event.preventDefault();
+      if (list.hidden) show(true);
+      const places = all.length + 1, step = event.key === "ArrowDown" ? 1 : -1;
+      choose((chosen + 1 + step + places) % places - 1);
+    } else if (event.key === "Enter" && chosen >= 0 && !list.hidden) {
+      event.preventDefault();
+      location.assign(all[chosen].dataset.url);
+    }
+  });
+  list.addEventListener("mousedown", function (event) {
+    const option = event.target.closest("[role=option]");
+    event.preventDefault();
+    if (option && event.button === 0) location.assign(option.dataset.url);
+  });
+  box.addEventListener("blur", () => show(false));
 }

@@ -28,6 +28,7 @@ mod raw_targets;
 mod reload;
 mod rights;
 mod rpc;
+mod search_pages;
 mod server;
 mod store;
 mod strangers;

@@ -270,6 +270,9 @@ fn browsers_get_errors_as_pages() {
         assert!(page.header("content-security-policy").contains("frame-ancestors 'none'"));
         assert_eq!(page.header("content-length"), page.body.len().to_string());
         assert!(page.text().contains(text) && !page.text().contains("<i>"), "{}", page.text());
+        // And what one can do.
+        let advice = if status == 404 { "search for what you want" } else { "Change it" };
+        assert!(page.text().contains(advice), "{}", page.text());
         // Programs get what they know.
         for accept in
             ["*/*", "application/json", "application/vnd.pypi.simple.v1+json, text/html; q=0.01"]
@@ -323,7 +326,7 @@ fn pages_load_a_style_sheet_and_a_script_that_never_change() {
 #[test]
 fn pages_say_whom_they_are_for() {
     let server = small();
-    let open = server.get("/search?q=a");
+    let open = server.get("/packages/");
     assert_eq!(open.header("cache-control"), "no-cache");
     assert_eq!(open.header("vary"), "Accept, Accept-Encoding");
     let of_rights = server.client.get_with("/+search?query=a", &[("Accept", BROWSER)]);

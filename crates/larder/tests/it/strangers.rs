@@ -117,9 +117,16 @@ fn floods_of_resets_do_not_fill_the_log() {
 #[test]
 fn pages_for_people_are_not_framed() {
     let server = small();
-    for target in
-        ["/", "/search?q=a", "/docs", "/rpc", "/rpc/swagger", "/rpc/stats", "/+search?query=x"]
-    {
+    for target in [
+        "/",
+        "/search?q=a",
+        "/status",
+        "/docs",
+        "/rpc",
+        "/rpc/swagger",
+        "/rpc/stats",
+        "/+search?query=x",
+    ] {
         for encoding in ["identity", "gzip"] {
             let page = server
                 .client

@@ -1,47 +1,297 @@
-//! `/search`: one question to every surface.
+//! `/search` and `/search/suggest`: one question to every surface, and what they find, in groups.
+//!
+//! The work for a question is bounded: packages are found through the snapshot's indexes; names of projects are looked through
+//! up to a number; articles are found by the start of their names, and longer words through the index over names and titles.
+//! Only what the asker may read is found, or counted.
 
+use account::{Object, Portion, Principal, Scope};
+use article::{Article, ListQuery};
 use askama::Template;
-use aur::{Answer, Params, PathParams};
 use axum::response::Response;
+use http::StatusCode;
 use http::request::Parts;
+use pypi::{ProjectName, Stage, Version};
+use reply::Reply;
+use serde_json::json;
 
 use crate::app::App;
+use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
+use crate::http::respond::{Conditions, respond};
+use crate::stored::Stored;
 
-/// Characters of a question that are looked for; longer names are rare, and longer ones are found by their start.
+/// Characters of a question that are looked for.
 const QUERY_CHARS_MAX: usize = 200;
+
+/// Words of a question that are looked for in names of projects.
+const WORDS_MAX: usize = 16;
+
+/// What a group of the page shows.
+const SHOWN: usize = 10;
+
+/// What a group of the suggestions shows.
+const SUGGESTED: usize = 5;
+
+/// Names of projects that are looked through for a question: some milliseconds.
+const PROJECTS_LOOKED_AT_MAX: usize = 250_000;
+
+/// Articles whose right to be read is looked at for a question.
+const ARTICLES_LOOKED_AT_MAX: usize = 200;
+
+/// Shorter questions find articles by the start of their names alone: nearly all titles have the letter `e`.
+const ARTICLE_WORD_CHARS_MIN: usize = 3;
+
+/// What a surface finds.
+struct Group {
+    id: &'static str,
+    title: &'static str,
+    /// How many in all, where that is known.
+    count: Option<String>,
+    items: Vec<Item>,
+    /// The path of the list of all.
+    all: String,
+}
+
+/// One of them.
+struct Item {
+    name: String,
+    /// Its path, below the prefix of this server.
+    path: String,
+    /// Its version, or the index that it is in.
+    note: String,
+    /// What it says of itself.
+    text: String,
+    /// Something that one has to know.
+    warning: &'static str,
+}
 
 #[derive(Template)]
 #[template(path = "find.html")]
 struct Found {
     site: Site,
     query: String,
-    packages: Vec<String>,
+    groups: Vec<Group>,
+}
+
+impl Found {
+    fn is_nothing(&self) -> bool {
+        self.groups.iter().all(|group| group.items.is_empty())
+    }
+}
+
+/// A question, and who asks.
+struct Question<'app> {
+    app: &'app App,
+    text: String,
+    principal: Principal,
+    limit: usize,
+}
+
+impl<'app> Question<'app> {
+    async fn of(app: &'app App, head: &Parts, limit: usize) -> Result<Question<'app>, HttpError> {
+        let query = head.uri.query().unwrap_or_default();
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        let text = pairs.find_map(|(name, value)| (name == "q").then_some(value));
+        let text = text.unwrap_or_default().trim().chars().take(QUERY_CHARS_MAX).collect();
+        // Until the store is there, nobody is known, and what is in it is not found.
+        let principal = match app.live_store.snapshot().is_some() {
+            true => auth::identified(app, &head.headers).await?.unwrap_or_default(),
+            false => Principal::Anonymous,
+        };
+        Ok(Question { app, text, principal, limit })
+    }
+
+    /// What each surface finds that is served.
+    fn groups(&self) -> Vec<Group> {
+        if self.text.is_empty() {
+            return Vec::new();
+        }
+        let stored = self.app.live_store.snapshot_full();
+        let config = &self.app.config;
+        let projects = stored.as_ref().filter(|_| config.python.enabled);
+        let articles = stored.as_ref().filter(|_| config.article.enabled);
+        self.packages()
+            .into_iter()
+            .chain(projects.map(|stored| self.projects(stored)))
+            .chain(articles.and_then(|stored| self.articles(stored)))
+            .collect()
+    }
+
+    fn packages(&self) -> Option<Group> {
+        let published = self.app.aur.snapshot_full().filter(|_| self.app.config.aur.enabled)?;
+        let best = published.snapshot.best(&self.text, self.limit);
+        let items = best.packages.into_iter().map(|package| Item {
+            path: format!("/packages/{}", people::in_path(&package.name)),
+            warning: match (&package.maintainer, package.out_of_date) {
+                (None, _) => "orphan",
+                (_, Some(_)) => "out of date",
+                _ => "",
+            },
+            name: package.name,
+            note: package.version,
+            text: package.description.unwrap_or_default(),
+        });
+        Some(Group {
+            id: "packages",
+            title: "AUR packages",
+            count: Some(people::separated(best.count)),
+            items: items.collect(),
+            all: format!("/packages/?{}", pair("K", &self.text)),
+        })
+    }
+
+    /// Projects of the stages that the asker may read: the one of this name, those that begin with it, those that have all words in
+    /// their name.
+    fn projects(&self, stored: &Stored) -> Group {
+        let words = self.text.split_whitespace().take(WORDS_MAX);
+        let words: Vec<String> =
+            words.map(|word| word.to_lowercase().replace(['_', '.'], "-")).collect();
+        let whole = words.join("-");
+        let reader = &self.principal;
+        let stages = || {
+            let stages = stored.index.stages();
+            stages.filter(|stage| stage.may_read(reader, Portion::Unnamed))
+        };
+        let may_read = |stage: &Stage, name: &str| stage.may_read(reader, Portion::Project(name));
+        let mut ranks: [Vec<(&Stage, &ProjectName)>; 3] = Default::default();
+        let mut count = 0;
+        let names = stages().flat_map(|stage| stage.projects().map(move |(name, _)| (stage, name)));
+        let mut looked_at = 0;
+        for (stage, name) in names.take(PROJECTS_LOOKED_AT_MAX) {
+            looked_at += 1;
+            let text = name.as_str();
+            if !words.iter().all(|word| text.contains(word.as_str())) || !may_read(stage, text) {
+                continue;
+            }
+            count += 1;
+            let rank = match text.strip_prefix(&*whole) {
+                Some("") => 0,
+                Some(_) => 1,
+                None => 2,
+            };
+            if ranks[rank].len() < self.limit {
+                ranks[rank].push((stage, name));
+            }
+        }
+        let shown = ranks.iter().flatten().take(self.limit);
+        let items = shown.map(|(stage, name)| {
+            let newest = stage.project(name.as_str()).and_then(|project| {
+                let versions = project.versions().into_iter();
+                versions.filter_map(|text| Version::parse(text).ok()).max()
+            });
+            let [user, index] = [stage.name().user(), stage.name().index()];
+            Item {
+                path: [user, index, name.as_str()]
+                    .map(|part| format!("/{}", people::in_path(part)))
+                    .concat(),
+                name: name.to_string(),
+                note: newest.map(String::from).unwrap_or_default(),
+                text: stage.name().to_string(),
+                warning: "",
+            }
+        });
+        Group {
+            id: "projects",
+            title: "Python projects",
+            items: items.collect(),
+            // Beyond what is looked through there may be more.
+            count: (looked_at < PROJECTS_LOOKED_AT_MAX).then(|| people::separated(count)),
+            all: format!("/+search?{}", pair("query", &self.text)),
+        }
+    }
+
+    /// Articles that the asker may read: the one of this name, those that begin with it, those that have it in name or title. None
+    /// where they may read none.
+    fn articles(&self, stored: &Stored) -> Option<Group> {
+        let acl = &self.app.config.article.acl_read;
+        let admits = |object: Object<'_>| acl.admits(&self.principal, Scope::ArticleRead, object);
+        let is_readable = |article: &Article| {
+            !article.is_deleted() && admits(Object::Article(article.name.as_str()))
+        };
+        let list = |prefix, q| {
+            let limit = ARTICLES_LOOKED_AT_MAX;
+            stored.articles.list(&ListQuery { prefix, q, limit, ..ListQuery::default() }).articles
+        };
+        let text = self.text.as_str();
+        let named = stored.articles.article_named(text).cloned().into_iter();
+        let beginning = list(text, "");
+        let is_long = text.chars().count() >= ARTICLE_WORD_CHARS_MIN;
+        let containing = if is_long { list("", text) } else { Vec::new() };
+        let mut items: Vec<Item> = Vec::new();
+        for article in named.chain(beginning).chain(containing) {
+            if items.len() == self.limit {
+                break;
+            }
+            let name = article.name.as_str();
+            if items.iter().any(|item| item.name == name) || !is_readable(&article) {
+                continue;
+            }
+            let latest = article.latest().and_then(|facts| facts.content());
+            items.push(Item {
+                name: name.to_owned(),
+                path: format!(
+                    "/article/{}",
+                    name.split('/').map(people::in_path).collect::<Vec<_>>().join("/")
+                ),
+                note: String::new(),
+                text: latest.and_then(|it| it.title.as_deref()).unwrap_or_default().to_owned(),
+                warning: "",
+            });
+        }
+        if items.is_empty() && !admits(Object::Articles("")) {
+            return None;
+        }
+        Some(Group {
+            id: "articles",
+            title: "Articles",
+            count: None,
+            items,
+            all: format!("/articles?{}", pair("q", text)),
+        })
+    }
+}
+
+/// One parameter of a query.
+fn pair(name: &str, value: &str) -> String {
+    form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish()
 }
 
 /// `/search?q=`
 ///
 /// # Errors
-/// None so far.
+/// 429 and 503 for credentials that are not looked at now.
 pub(in crate::http) async fn show_search(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let query = head.uri.query().unwrap_or_default();
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
-    let query: String = query.unwrap_or_default().trim().chars().take(QUERY_CHARS_MAX).collect();
-    let page = Found { site: Site::of(app, head), packages: packages(app, &query), query };
-    Ok(people::send(&page, head, Audience::Everybody).await)
+    let question = Question::of(app, head, SHOWN).await?;
+    let groups = tokio::task::block_in_place(|| question.groups());
+    let page = Found { site: Site::of(app, head), query: question.text, groups };
+    Ok(people::send(&page, head, Audience::Reader).await)
 }
 
-/// Names that begin with it.
-fn packages(app: &App, query: &str) -> Vec<String> {
-    let Some(published) = app.aur.snapshot().filter(|_| !query.is_empty()) else {
-        return Vec::new();
-    };
-    let question = form_urlencoded::Serializer::new(String::new())
-        .extend_pairs([("v", "5"), ("type", "suggest"), ("arg", query)])
-        .finish();
-    let params = Params::from_query(PathParams::default(), Some(&question));
-    let answer = Answer::to(params, &published.snapshot, false, app.results_max());
-    serde_json::from_slice(&answer.reply.body).unwrap_or_default()
+/// `/search/suggest?q=`: the same as JSON and shorter, for somebody who types.
+///
+/// # Errors
+/// As [`show_search`].
+pub(in crate::http) async fn suggest(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let question = Question::of(app, head, SUGGESTED).await?;
+    let groups = tokio::task::block_in_place(|| question.groups());
+    let site = Site::of(app, head);
+    let url = |path: &str| format!("{}{path}", site.prefix());
+    let groups = groups.iter().filter(|group| !group.items.is_empty()).map(|group| {
+        let items = group.items.iter().map(|item| {
+            json!({"name": item.name, "url": url(&item.path), "note": item.note, "text": item.text})
+        });
+        json!({
+            "title": group.title,
+            "count": group.count,
+            "all": url(&group.all),
+            "items": items.collect::<Vec<_>>(),
+        })
+    });
+    let body = json!({"query": question.text, "groups": groups.collect::<Vec<_>>()}).to_string();
+    let conditions = Conditions::of(&head.method, &head.headers);
+    let reply = Reply::tagged("application/json", body);
+    let mut response = respond(reply, StatusCode::OK, conditions).await;
+    people::insert_caching(response.headers_mut(), Audience::Reader);
+    Ok(response)
 }

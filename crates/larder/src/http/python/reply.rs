@@ -110,7 +110,7 @@ fn page(ask: &Ask, status: StatusCode, text: &str) -> Response {
         let body = format!("{} {title}\n\n{text}\n", status.as_u16());
         return typed(status, body, "text/plain; charset=UTF-8");
     }
-    let html = people::error_page(&Site::below(&ask.app, &*ask.root_url), status, text);
+    let html = people::error_page(&Site::below(&ask.app, &*ask.root_url), status, text, None);
     let mut response = typed(status, html, "text/html; charset=UTF-8");
     people::insert_headers(response.headers_mut());
     response

@@ -1,0 +1,183 @@
+//! `/status`: what this server serves, how fresh it is and what is wrong, in words. It names nothing that is private.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::response::Response;
+use http::request::Parts;
+
+use super::package::Day;
+use crate::app::App;
+use crate::http::people::{self, Audience, Site};
+
+/// A process that has not looked at the store for longer than this does not follow it.
+const LAG_MAX: Duration = Duration::from_secs(60);
+
+/// A line of the page.
+struct Line {
+    name: &'static str,
+    text: String,
+    is_good: bool,
+}
+
+impl Line {
+    fn good(name: &'static str, text: impl Into<String>) -> Line {
+        Line { name, text: text.into(), is_good: true }
+    }
+
+    fn bad(name: &'static str, text: impl Into<String>) -> Line {
+        Line { name, text: text.into(), is_good: false }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "status.html")]
+struct Status {
+    site: Site,
+    surfaces: Vec<Line>,
+    process: Vec<Line>,
+    wrong_count: usize,
+    now: Day,
+    metrics: bool,
+}
+
+/// `/status`
+pub(in crate::http) async fn show_status(app: &App, head: &Parts) -> Response {
+    let mut surfaces = vec![packages(app)];
+    surfaces.extend(store(app));
+    let mut process = vec![
+        Line::good("Version", format!("Larder {}", crate::version::VERSION)),
+        Line::good("Running for", duration(app.started_at.elapsed())),
+    ];
+    if let Some(bytes) = resident_bytes() {
+        process
+            .push(Line::good("Memory", format!("{} MiB resident", people::separated(bytes >> 20))));
+    }
+    if let Some(free) = app.free_space.look().await {
+        let gib = people::separated(usize::try_from(free.bytes >> 20).unwrap_or(usize::MAX));
+        process.push(match free.bytes < app.free_space.bytes_min {
+            true => {
+                Line::bad("Disk", format!("only {gib} MiB free: only administrators write now"))
+            }
+            false => Line::good("Disk", format!("{gib} MiB free")),
+        });
+    }
+    for obstacle in app.obstacles() {
+        process.push(Line::bad("Not ready", obstacle));
+    }
+    let wrong_count = surfaces.iter().chain(&process).filter(|line| !line.is_good).count();
+    let page = Status {
+        site: Site::of(app, head),
+        surfaces,
+        process,
+        wrong_count,
+        now: Day::of_time(std::time::SystemTime::now()),
+        metrics: app.config.metrics.enabled,
+    };
+    people::send(&page, head, Audience::Everybody).await
+}
+
+fn packages(app: &App) -> Line {
+    const NAME: &str = "AUR packages";
+    if !app.config.aur.enabled {
+        let text =
+            if app.lacks_aur_source { "not served: there is no source" } else { "switched off" };
+        return Line::good(NAME, text);
+    }
+    let Some(published) = app.aur.snapshot() else {
+        return Line::bad(NAME, "being read; questions are answered once they are there");
+    };
+    let text = format!(
+        "{} packages of {} bases; data of {} UTC, served since {} UTC",
+        people::separated(published.snapshot.package_count() as usize),
+        people::separated(published.snapshot.package_base_count() as usize),
+        Day::of_time(published.modified_at).minute,
+        Day::of_time(published.published_at).minute,
+    );
+    match app.aur_trouble() {
+        None => Line::good(NAME, text),
+        Some(_) => Line::bad(
+            NAME,
+            format!(
+                "{text}; the last look at the source failed, and this state goes on being served"
+            ),
+        ),
+    }
+}
+
+fn store(app: &App) -> Vec<Line> {
+    const NAME: &str = "Store";
+    let switch =
+        |name, is_on: bool| Line::good(name, if is_on { "served" } else { "switched off" });
+    let mut lines = vec![
+        switch("Python index", app.config.python.enabled),
+        switch("Articles", app.config.article.enabled),
+        switch("Actions", app.config.actions.enabled),
+    ];
+    let Some(stored) = app.live_store.snapshot() else {
+        lines.push(Line::bad(NAME, "being read"));
+        return lines;
+    };
+    let serial = format!(
+        "serial {}",
+        people::separated(usize::try_from(stored.serial.0).unwrap_or(usize::MAX))
+    );
+    lines.push(match (app.live_store.trouble(), app.live_store.lag()) {
+        (Some(_), _) => Line::bad(
+            NAME,
+            format!("{serial}; it cannot be read on, and what was read before is served"),
+        ),
+        (None, Some(lag)) if lag > LAG_MAX => {
+            Line::bad(NAME, format!("{serial}, last compared {} ago", duration(lag)))
+        }
+        _ => Line::good(NAME, serial),
+    });
+    let damaged = app.store.blobs.damaged().len();
+    if damaged > 0 {
+        lines.push(Line::bad("Files", format!("{damaged} missing or damaged; the log names them")));
+    }
+    let failing = app.mirrors.troubles().len();
+    if failing > 0 {
+        let text = format!("{failing} cannot reach their upstream; what is known of it is served");
+        lines.push(Line::bad("Mirrors", text));
+    }
+    lines
+}
+
+/// The memory that the process has in use, as Linux counts it.
+fn resident_bytes() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: usize = line.trim().split(' ').next()?.parse().ok()?;
+    Some(kib << 10)
+}
+
+/// A time in its two largest units.
+fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} days {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (125, "2 min"),
+            (7_260, "2 h 1 min"),
+            (180_000, "2 days 2 h"),
+        ] {
+            assert_eq!(duration(Duration::from_secs(seconds)), text);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `/search` and `/search/suggest` over every surface: what comes first, and that nobody finds what they may not read.
+//! `/status`, and errors as pages.
+
+use serde_json::Value;
+
+use crate::catalogue;
+use crate::server::{ROOT, TestServer, small};
+
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+/// The names that a question finds, by the title of their group.
+#[track_caller]
+fn found(server: &TestServer, query: &str, headers: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
+    let response = server.client.get_with(&format!("/search/suggest?q={query}"), headers);
+    assert_eq!(response.status, 200, "{}", response.text());
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let json = response.json();
+    let groups = json["groups"].as_array().expect("groups").iter();
+    groups
+        .map(|group| {
+            let items = group["items"].as_array().expect("items").iter();
+            (text(&group["title"]), items.map(|item| text(&item["name"])).collect())
+        })
+        .collect()
+}
+
+fn make(server: &TestServer, method: &str, target: &str, body: &str) {
+    let made = server.client.send(method, target, &[ROOT, JSON], body.as_bytes());
+    assert!(made.status < 300, "{method} {target}: {} {}", made.status, made.text());
+}
+
+#[test]
+fn every_surface_answers_and_exact_names_come_first() {
+    let server = TestServer::serving_with(&catalogue::small(), |_| ());
+    server.wait_until_ready();
+    for name in ["attest", "attest/more", "x-attest", "about-the-attest"] {
+        make(&server, "POST", &format!("/article/{name}/0"), "text");
+    }
+    let groups = found(&server, "attest", &[]);
+    let packages = ("AUR packages".to_owned(), vec!["attest".to_owned(), "attest-git".to_owned()]);
+    assert_eq!(groups[0].0, packages.0);
+    assert_eq!(groups[0].1[..2], packages.1[..]);
+    let articles = groups.iter().find(|group| group.0 == "Articles").expect("articles");
+    assert_eq!(articles.1, ["attest", "attest/more", "about-the-attest", "x-attest"]);
+    // Two letters find the start of names.
+    let short = found(&server, "x-", &[]);
+    assert_eq!(short.last().expect("a group").1, ["x-attest"]);
+    // The page says the same, and how long the lists are.
+    let page = server.get("/search?q=attest").text();
+    for text in
+        ["href=\"/packages/attest\"", "href=\"/article/attest/more\"", "/packages/?K=attest"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(server.get("/search?q=nothing-is-called-so").text().contains("Nothing is found."));
+    assert!(found(&server, "", &[]).is_empty());
+    assert_eq!(server.get(&format!("/search?q={}", "x".repeat(3_000))).status, 200);
+}
+
+/// Not as a hit, not as a number, not as a group.
+#[test]
+fn what_one_may_not_read_is_not_found() {
+    let server = TestServer::without_source(|config| {
+        config.article.acl_read = "root".parse().expect("a list");
+    });
+    server.wait_until_ready();
+    make(&server, "PUT", "/root/secret", r#"{"acl_read": ["root"]}"#);
+    make(&server, "PUT", "/root/open", "{}");
+    for (index, project) in [("secret", "hidden-thing"), ("open", "open-thing")] {
+        let form = format!("name={project}&version=1.0&:action=submit&metadata_version=2.1");
+        let form_type = ("Content-Type", "application/x-www-form-urlencoded");
+        let made = server.client.send(
+            "POST",
+            &format!("/root/{index}/"),
+            &[ROOT, form_type],
+            form.as_bytes(),
+        );
+        assert!(made.status < 300, "{project}: {} {}", made.status, made.text());
+    }
+    make(&server, "POST", "/article/thing/0", "text");
+    let of = |names: &[(&str, &[&str])]| -> Vec<(String, Vec<String>)> {
+        let owned = names.iter();
+        owned
+            .map(|(title, names)| {
+                (title.to_string(), names.iter().map(|name| name.to_string()).collect())
+            })
+            .collect()
+    };
+    assert_eq!(found(&server, "thing", &[]), of(&[("Python projects", &["open-thing"])]));
+    assert_eq!(
+        found(&server, "thing", &[ROOT]),
+        of(&[("Python projects", &["open-thing", "hidden-thing"]), ("Articles", &["thing"])])
+    );
+    let page = server.get("/search?q=thing").text();
+    assert!(!page.contains("hidden-thing") && !page.contains("<small>2</small>"), "{page}");
+    assert!(!page.contains("id=\"articles\""), "{page}");
+    let page = server.client.get_with("/search?q=thing", &[ROOT]);
+    assert!(page.text().contains("/root/secret/hidden-thing"), "{}", page.text());
+    assert_eq!(page.header("cache-control"), "private, no-cache");
+    assert!(page.header("vary").contains("Authorization"));
+}
+
+#[test]
+fn the_status_is_said_in_words() {
+    let page = small().get("/status").text();
+    for text in ["9 packages of 7 bases", "Running for", "serial "] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let off = TestServer::without_source(|config| config.article.enabled = false);
+    off.wait_until_ready();
+    let page = off.get("/status").text();
+    assert!(page.contains("there is no source") && page.contains("switched off"), "{page}");
+}
+
+#[test]
+fn pages_of_errors_say_what_one_can_do() {
+    let server = &TestServer::serving_with(&catalogue::small(), |_| ());
+    server.wait_until_ready();
+    let check = |method: &str, target: &str, status: u16, texts: &[&str]| {
+        let page = server.client.send(method, target, &[("Accept", BROWSER)], b"");
+        assert_eq!(page.status, status, "{method} {target}");
+        assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{target}");
+        for text in texts {
+            assert!(page.text().contains(text), "{target}: {text}: {}", page.text());
+        }
+    };
+    check(
+        "GET",
+        "/packages/none",
+        404,
+        &["there is no package `none`", "search for what you want"],
+    );
+    check("PUT", "/status", 405, &["Programs ask for this in another way"]);
+    check("GET", "/article/x?bad=1", 400, &["Change it"]);
+    make(server, "POST", "/article/gone/0", "text");
+    assert_eq!(server.client.send("DELETE", "/article/gone/1", &[ROOT], b"").status, 200);
+    check("GET", "/article/gone", 410, &["somebody deleted it"]);
+    let limited = TestServer::serving_with(&catalogue::small(), |config| config.aur.rate_limit = 1);
+    let ask = || limited.client.get_with("/rpc/v5/info/attest", &[("Accept", BROWSER)]);
+    assert_eq!((ask().status, ask().status), (200, 429));
+}
