@@ -12,6 +12,7 @@ mod init;
 mod maintenance;
 mod offline;
 mod password;
+mod prefetch;
 mod release;
 mod remote;
 mod table;
@@ -105,6 +106,9 @@ enum Command {
     Maintenance(maintenance::Command),
     #[command(flatten)]
     Import(import::Command),
+    /// Ask an index for every file that a lock names, so that its mirrors keep them
+    #[command(after_help = prefetch::HELP)]
+    Prefetch(prefetch::Command),
     /// Tell pip, uv, twine and poetry of an index, in their own files; the old files are kept beside the new ones
     #[command(after_help = import::USE_HELP)]
     Use(import::Use),
@@ -227,7 +231,7 @@ fn command() -> clap::Command {
     let configured = |command: clap::Command| with_help(command, FLAGS_TOO).args(key_args(true));
     CommandLine::command().args(key_args(true)).mut_subcommands(|command| {
         match command.get_name() {
-            "demo-data" | "use" | "completions" | "man" | "version" => command,
+            "demo-data" | "use" | "prefetch" | "completions" | "man" | "version" => command,
             "serve" => command.args(key_args(false)),
             "config" => command.mut_subcommands(|command| match command.get_name() {
                 "check" | "show" => configured(command),
@@ -355,6 +359,7 @@ impl Request {
             Command::Release(command) => command.run(place)?,
             Command::Maintenance(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Import(command) => return command.run(&store_of(&inputs)?.config, out),
+            Command::Prefetch(command) => return command.run(&inputs.environment, out),
             Command::Use(command) => return command.run(&inputs.environment, out),
             Command::Config(command) => command.run(&inputs)?,
             Command::Completions { shell } => offline::completions(shell),

@@ -1,0 +1,292 @@
+//! `larder prefetch`: asks an index for every file that a lock names, so that its mirrors keep them.
+//!
+//! lock files -> [`Wanted`] -> the page of each project -> the files that the lock means, read to their end and compared
+//! with their digests. Nothing is written here: what is kept is the cache of the mirrors behind the index.
+
+mod wanted;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::StreamExt as _;
+use http::header::ACCEPT;
+use pypi::{Filename, ProjectName, Version};
+use reqwest::{Client, Url};
+use serde_json::Value;
+
+use self::wanted::Wanted;
+use super::remote::TOKEN_USER;
+use super::{Exit, note, print, runtime};
+use crate::config::{Environment, TOKEN_VARIABLE};
+use crate::maintenance::Progress;
+use crate::version;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time without a byte: the server may itself wait for the upstream.
+const READ_TIMEOUT: Duration = Duration::from_secs(120);
+/// Largest page of a project.
+const PAGE_BYTES_MAX: usize = 128 << 20;
+
+/// The end of the help.
+pub(super) const HELP: &str = "A file that the index does not have, or of another digest than the lock's, makes the exit code 1; the others are \
+    fetched all the same. Credentials are in the URL, or a token is in LARDER_TOKEN.";
+
+#[derive(Args)]
+pub(super) struct Command {
+    /// Locks: requirements files with `name==version`, uv.lock, poetry.lock, pylock.toml
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The index: https://host/user/index
+    #[arg(long, value_name = "URL")]
+    index: String,
+    /// How many projects are fetched at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: u8,
+}
+
+/// What was fetched.
+#[derive(Clone, Copy, Default)]
+struct Fetched {
+    files: u64,
+    bytes: u64,
+}
+
+impl Command {
+    /// Fetches everything.
+    ///
+    /// # Errors
+    /// A lock that cannot be read; what could not be fetched.
+    pub(super) fn run(self, environment: &Environment, out: &mut dyn Write) -> Result<(), Exit> {
+        let index = index_url(&self.index).map_err(Exit::usage)?;
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for path in &self.files {
+            let problem = |text: String| Exit::failure(format!("{}: {text}", path.display()));
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| problem(format!("cannot be read: {error}")))?;
+            let lock = wanted::parse(&text).map_err(problem)?;
+            if lock.others > 0 {
+                note(&format!(
+                    "{}: {} of its packages come from elsewhere than an index, and are left out",
+                    path.display(),
+                    lock.others
+                ));
+            }
+            for one in lock.wanted {
+                if !wanted.contains(&one) {
+                    wanted.push(one);
+                }
+            }
+        }
+        let token = environment.get(TOKEN_VARIABLE).map(str::to_owned);
+        let token = token.filter(|_| index.username().is_empty());
+        let jobs = usize::from(self.jobs);
+        let (fetched, problems) = runtime()?.block_on(fetch_all(index, token, wanted, jobs))?;
+        let text = format!("files: {}, bytes: {}\n", fetched.files, fetched.bytes);
+        print(&text, out)?;
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(Exit::failure(problems.join("\n"))),
+        }
+    }
+}
+
+/// The URL below which the pages of projects are.
+fn index_url(text: &str) -> Result<Url, String> {
+    let expected = "the URL of an index was expected, as https://larder.example/team/dev";
+    let mut url: Url = text.parse().map_err(|error| format!("`{text}`: {expected} ({error})"))?;
+    let path = url.path().trim_end_matches('/').to_owned();
+    let stage = path.strip_suffix("/+simple").unwrap_or(&path);
+    let is_index =
+        stage.trim_start_matches('/').split('/').filter(|part| !part.is_empty()).count() >= 2;
+    if !matches!(url.scheme(), "http" | "https") || !is_index {
+        return Err(format!("`{text}`: {expected}"));
+    }
+    url.set_path(&format!("{stage}/+simple/"));
+    url.set_query(None);
+    url.set_fragment(None);
+    Ok(url)
+}
+
+async fn fetch_all(
+    index: Url,
+    token: Option<String>,
+    wanted: Vec<Wanted>,
+    jobs: usize,
+) -> Result<(Fetched, Vec<String>), Exit> {
+    let client = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(READ_TIMEOUT)
+        .user_agent(format!("larder/{}", version::VERSION))
+        .build()
+        .map_err(|error| Exit::failure(format!("cannot use the network: {error}")))?;
+    let fetching = Fetching { client, index, token };
+    let progress = Progress::on_terminal();
+    progress.begin_counted("fetching", wanted.len() as u64);
+    let (mut total, mut problems) = (Fetched::default(), Vec::new());
+    let mut running =
+        futures_util::stream::iter(&wanted).map(|one| fetching.fetch(one)).buffer_unordered(jobs);
+    while let Some((fetched, problem)) = running.next().await {
+        total.files += fetched.files;
+        total.bytes += fetched.bytes;
+        problems.extend(problem);
+        progress.step();
+    }
+    progress.end();
+    problems.sort();
+    Ok((total, problems))
+}
+
+struct Fetching {
+    client: Client,
+    index: Url,
+    token: Option<String>,
+}
+
+impl Fetching {
+    /// Fetches the files of one release; what was fetched, and why not all of it.
+    async fn fetch(&self, wanted: &Wanted) -> (Fetched, Option<String>) {
+        let mut fetched = Fetched::default();
+        let problem = self.files_of(wanted, &mut fetched).await.err();
+        (fetched, problem.map(|text| format!("{} {}: {text}", wanted.project, wanted.version)))
+    }
+
+    async fn files_of(&self, wanted: &Wanted, fetched: &mut Fetched) -> Result<(), String> {
+        let page = self.index.join(&format!("{}/", wanted.project)).map_err(|it| it.to_string())?;
+        let body = self.page(page.clone()).await?;
+        let said: Value = serde_json::from_slice(&body)
+            .map_err(|error| format!("the index answers something else than a page: {error}"))?;
+        let files: Vec<&Value> = said["files"].as_array().into_iter().flatten().collect();
+        let meant: Vec<&Value> = files.into_iter().filter(|file| is_meant(wanted, file)).collect();
+        let missing: Vec<&str> = wanted
+            .filenames
+            .iter()
+            .filter(|name| !meant.iter().any(|file| file["filename"] == ***name))
+            .map(String::as_str)
+            .collect();
+        for file in &meant {
+            let url = file["url"].as_str().unwrap_or_default();
+            let url = page.join(url).map_err(|error| format!("`{url}`: {error}"))?;
+            let name = file["filename"].as_str().unwrap_or_default();
+            let digest = file["hashes"]["sha256"].as_str();
+            if let Some(digest) = digest
+                && !wanted.sha256.is_empty()
+                && !wanted.sha256.iter().any(|it| it.eq_ignore_ascii_case(digest))
+            {
+                return Err(format!("{name} has the SHA-256 {digest}, which is not the lock's"));
+            }
+            let bytes = self.read(url, digest).await.map_err(|text| format!("{name}: {text}"))?;
+            fetched.files += 1;
+            fetched.bytes += bytes;
+        }
+        match (missing.is_empty(), meant.is_empty()) {
+            (false, _) => Err(format!("the index does not have {}", missing.join(", "))),
+            (true, true) => Err("the index has no file of it".to_owned()),
+            (true, false) => Ok(()),
+        }
+    }
+
+    async fn get(&self, url: Url) -> Result<reqwest::Response, String> {
+        let is_own = url.origin() == self.index.origin();
+        let mut request =
+            self.client.get(url).header(ACCEPT, "application/vnd.pypi.simple.v1+json, */*;q=0.1");
+        if let Some(token) = self.token.as_ref().filter(|_| is_own) {
+            request = request.basic_auth(TOKEN_USER, Some(token));
+        }
+        let answer = request.send().await.map_err(|error| told(&error))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let text = answer.text().await.unwrap_or_default();
+        let said: Value = serde_json::from_str(&text).unwrap_or_default();
+        let detail = said["detail"].as_str().or(said["message"].as_str()).unwrap_or_default();
+        Err(format!("the index answers {status} {detail}").trim_end().to_owned())
+    }
+
+    async fn page(&self, url: Url) -> Result<Vec<u8>, String> {
+        let mut answer = self.get(url).await?;
+        let mut body = Vec::new();
+        while let Some(piece) = answer.chunk().await.map_err(|error| told(&error))? {
+            if body.len() + piece.len() > PAGE_BYTES_MAX {
+                return Err(format!("its page has more than {PAGE_BYTES_MAX} bytes"));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body)
+    }
+
+    /// Reads a file to its end; its size in bytes.
+    async fn read(&self, url: Url, sha256: Option<&str>) -> Result<u64, String> {
+        let mut answer = self.get(url).await?;
+        let (mut hasher, mut bytes) = (record::Hasher::new(), 0);
+        while let Some(piece) = answer.chunk().await.map_err(|error| told(&error))? {
+            hasher.update(&piece);
+            bytes += piece.len() as u64;
+        }
+        let found = hasher.finish().to_string();
+        match sha256 {
+            Some(expected) if !expected.eq_ignore_ascii_case(&found) => {
+                Err(format!("it has the SHA-256 {found}; {expected} was expected"))
+            }
+            _ => Ok(bytes),
+        }
+    }
+}
+
+/// What went wrong, with its causes, without the URL: it may have credentials.
+fn told(error: &reqwest::Error) -> String {
+    let mut text = "no whole answer".to_owned();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Whether a file of the page is one that the lock means: by its name if the lock has names, else by its digest, else by
+/// its version.
+fn is_meant(wanted: &Wanted, file: &Value) -> bool {
+    let name = file["filename"].as_str().unwrap_or_default();
+    if !wanted.filenames.is_empty() {
+        return wanted.filenames.contains(name);
+    }
+    if !wanted.sha256.is_empty() {
+        let digest = file["hashes"]["sha256"].as_str().unwrap_or_default();
+        return wanted.sha256.contains(&digest.to_ascii_lowercase());
+    }
+    is_of(name, &wanted.project, &wanted.version)
+}
+
+fn is_of(filename: &str, project: &ProjectName, version: &Version) -> bool {
+    let Ok(filename) = Filename::parse(filename) else { return false };
+    let parts = filename.split(Some(project));
+    parts.and_then(|parts| parts.version).as_ref() == Some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_indexes() {
+        for text in [
+            "http://h:1/team/dev",
+            "http://h:1/team/dev/",
+            "http://h:1/team/dev/+simple",
+            "http://h:1/team/dev/+simple/?q#f",
+        ] {
+            assert_eq!(index_url(text).expect(text).as_str(), "http://h:1/team/dev/+simple/");
+        }
+        assert_eq!(
+            index_url("https://u:p@h/larder/team/dev").expect("a prefix").as_str(),
+            "https://u:p@h/larder/team/dev/+simple/"
+        );
+        for text in ["team/dev", "https://h/", "https://h/team", "ftp://h/team/dev"] {
+            assert!(index_url(text).is_err(), "{text}");
+        }
+    }
+}
