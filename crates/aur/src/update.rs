@@ -38,41 +38,76 @@ const DIFFERENT_SHARE: u32 = 32;
 const DIFFERENT_MIN: u32 = 256;
 
 impl Snapshot {
-    /// The snapshot after `changes`, which shares the large segment of this one.
+    /// The snapshot after `changes`, which shares the large segment of this one; `None` if nothing differs.
     ///
     /// # Errors
     ///
     /// [`DumpError`] if the records cannot be read, or if no package would be left.
-    pub fn updated(&self, changes: &Changes, limits: &DumpLimits) -> Result<Snapshot, DumpError> {
+    pub fn updated(
+        &self,
+        changes: &Changes,
+        limits: &DumpLimits,
+    ) -> Result<Option<Snapshot>, DumpError> {
         let mut next = Overlaying::new(self, changes.bases.len());
-        for name in changes.bases.iter().chain(&changes.empty_bases) {
-            next.touched.insert(fold(name).into_bytes());
-        }
-        let mut names = Vec::new();
+        let mut writer = RecordWriter::default();
+        let mut offered: HashMap<Vec<u8>, Offered> = HashMap::new();
         each_record(&changes.records[..], limits, |package| {
-            next.touched.insert(folded_base(package));
-            names.push(String::from_utf8_lossy(package.name.as_bytes()).into_owned());
+            let name = String::from_utf8_lossy(package.name.as_bytes()).into_owned();
+            writer.encode(package);
+            let doc = self.find(&name);
+            let offered = offered.entry(folded_base(package)).or_default();
+            offered.differs |= doc.is_none_or(|doc| !writer.is(self.record_bytes(doc)));
+            offered.names.push(name);
             true
         })?;
+        offered.retain(|base, offered| {
+            offered.differs || offered.names.len() != self.packages_of_base(base).count()
+        });
+        let mut all_records_of: HashSet<Vec<u8>> = HashSet::new();
+        each_record(&changes.records[..], limits, |package| {
+            let base = folded_base(package);
+            if offered.contains_key(&base) {
+                next.builder.add(package);
+            }
+            all_records_of.insert(base);
+            true
+        })?;
+        next.touched.extend(offered.keys().cloned());
+        for name in &changes.empty_bases {
+            let folded = fold(name).into_bytes();
+            let is_there = self.place_of_base(&folded).is_some_and(|(segment, base)| {
+                let json = segment.base_name(base);
+                segment.packages_of(base).is_empty()
+                    && serde_json::from_slice::<String>(json).is_ok_and(|there| there == *name)
+            });
+            if !is_there && !all_records_of.contains(&folded) {
+                next.builder.add_base(name.clone());
+                next.touched.insert(folded.clone());
+            }
+            all_records_of.insert(folded);
+        }
+        // The others are gone, if they were there.
+        for name in &changes.bases {
+            let folded = fold(name).into_bytes();
+            if !all_records_of.contains(&folded) && self.place_of_base(&folded).is_some() {
+                next.touched.insert(folded);
+            }
+        }
+        if next.touched.is_empty() {
+            return Ok(None);
+        }
         for base in &next.touched {
             next.dead.extend(self.packages_of_base(base).map(|doc| doc.0));
         }
         // A package may have moved here from another base, which keeps its other packages.
-        for name in names {
-            if let Some(doc) = self.find(&name)
+        for name in offered.values().flat_map(|offered| &offered.names) {
+            if let Some(doc) = self.find(name)
                 && next.dead.insert(doc.0)
             {
                 next.touched.insert(self.folded_base_of(doc));
             }
         }
-        each_record(&changes.records[..], limits, |package| {
-            next.builder.add(package);
-            true
-        })?;
-        for name in &changes.empty_bases {
-            next.builder.add_base(name.clone());
-        }
-        next.finish()
+        next.finish().map(Some)
     }
 
     /// Whether so much has changed since the large segment was built that it is time for [`Snapshot::merged`].
@@ -156,18 +191,27 @@ impl Snapshot {
         Ok(Some(next).filter(|_| !is_twice))
     }
 
+    /// The base with this folded name: its segment, and its position there.
+    fn place_of_base(&self, folded: &[u8]) -> Option<(&Segment, u32)> {
+        let over = self.overlay();
+        if let Some(over) = over
+            && let Some(base) = over.small.find_base(folded)
+        {
+            return Some((&over.small, base));
+        }
+        let large = self.large().find_base(folded);
+        large
+            .filter(|&base| over.is_none_or(|over| !over.gone_bases.has(DocId(base))))
+            .map(|base| (self.large(), base))
+    }
+
     /// The packages of the base with this folded name.
     fn packages_of_base(&self, folded: &[u8]) -> impl Iterator<Item = DocId> {
-        let over = self.overlay();
-        let small = over.and_then(|over| {
-            let base = over.small.find_base(folded)?;
-            Some(over.small.packages_of(base).iter().map(|doc| DocId(doc.0 + SMALL)))
-        });
-        let large = self.large().find_base(folded);
-        let large = large
-            .filter(|&base| over.is_none_or(|over| !over.gone_bases.has(DocId(base))))
-            .map(|base| self.large().packages_of(base).iter().copied());
-        small.into_iter().flatten().chain(large.into_iter().flatten())
+        let found = self.place_of_base(folded).into_iter();
+        found.flat_map(|(segment, base)| {
+            let first = if std::ptr::eq(segment, self.large()) { 0 } else { SMALL };
+            segment.packages_of(base).iter().map(move |doc| DocId(doc.0 + first))
+        })
     }
 
     /// The folded name of the base of this package.
@@ -180,6 +224,14 @@ fn folded_base(package: &Package<'_>) -> Vec<u8> {
     let mut folded = Vec::new();
     fold_into(package.package_base.as_bytes(), &mut folded);
     folded
+}
+
+/// The packages that changes have for a base.
+#[derive(Default)]
+struct Offered {
+    names: Vec<String>,
+    /// Whether one of them is not there already, just like this.
+    differs: bool,
 }
 
 /// The next overlay, while it is made.

@@ -1,14 +1,15 @@
 //! Where an AUR dump comes from: a file that is watched, a URL that is polled or a database that is followed, and the copy of the last good dump
 //! in the data directory.
 //!
-//! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`Kept`].
+//! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`Kept`]. Of a database, changes of some package
+//! bases follow the first arrival: [`News`].
 //! This module handles bytes: it neither parses a dump nor decides whether it is good. The caller that builds the
 //! snapshot reports the result by [`Source::accepted`] or [`Source::rejected`], and only then is a dump remembered as
 //! seen. No text or log from this module contains a credential.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), larder::source::SourceError> {
-//! use larder::source::{Kept, Source, SourceOptions, SourceSpec};
+//! use larder::source::{Kept, News, Source, SourceOptions, SourceSpec};
 //!
 //! let mut kept = Kept::open("/var/lib/larder".as_ref())?;
 //! let spec = SourceSpec::parse("https://example.org/packages-meta-ext-v1.json.gz")?;
@@ -19,10 +20,17 @@
 //! }
 //! loop {
 //!     source.wait().await; // beside it in a `select!`: reload requests, changes of the interval
-//!     if let Some(arrival) = source.poll(false).await? {
-//!         // build on a blocking thread, `arrival.check_unchanged()`, publish; if that worked:
-//!         source.accepted(&arrival);
-//!         kept.keep(&arrival)?; // on a blocking thread as well
+//!     match source.poll(false).await? {
+//!         Some(News::Dump(arrival)) => {
+//!             // build on a blocking thread, `arrival.check_unchanged()`, publish; if that worked:
+//!             source.accepted(&arrival);
+//!             kept.keep(&arrival)?; // on a blocking thread as well
+//!         }
+//!         Some(News::Changes(_update)) => {
+//!             // `Snapshot::updated`, publish; if that worked:
+//!             source.accepted_changes();
+//!         }
+//!         None => {}
 //!     }
 //! }
 //! # }
@@ -44,7 +52,7 @@ pub mod schedule;
 mod spec;
 mod url;
 
-pub use arrival::{Arrival, FileReader};
+pub use arrival::{Arrival, FileReader, News, Update};
 pub use database::DatabaseUrl;
 pub use error::SourceError;
 pub use kept::{KEPT_FILE_NAME, Kept, KeptFile};
@@ -202,10 +210,11 @@ impl Source {
     /// # Errors
     /// Any [`SourceError`] except those of keeping. The next poll is then scheduled by [`schedule::delay`], or for a
     /// file at the next look.
-    pub async fn poll(&mut self, force: bool) -> Result<Option<Arrival>, SourceError> {
+    pub async fn poll(&mut self, force: bool) -> Result<Option<News>, SourceError> {
+        let as_news = |arrival: Option<Arrival>| arrival.map(News::Dump);
         let outcome = match &mut self.kind {
-            Kind::File(watch) => watch.poll(force).await,
-            Kind::Url(fetch) => fetch.poll().await,
+            Kind::File(watch) => watch.poll(force).await.map(as_news),
+            Kind::Url(fetch) => fetch.poll().await.map(as_news),
             Kind::Database(watch) => watch.poll(force).await,
         };
         self.polled_at = Instant::now();
@@ -229,7 +238,7 @@ impl Source {
     pub async fn wait_for_change(&mut self) -> Result<Arrival, SourceError> {
         loop {
             self.wait().await;
-            if let Some(arrival) = self.poll(false).await? {
+            if let Some(News::Dump(arrival)) = self.poll(false).await? {
                 return Ok(arrival);
             }
         }
@@ -250,6 +259,15 @@ impl Source {
             self.recovered();
             self.schedule();
         }
+    }
+
+    /// Reports that the last changes are served.
+    pub fn accepted_changes(&mut self) {
+        if let Kind::Database(watch) = &mut self.kind {
+            watch.accepted();
+        }
+        self.recovered();
+        self.schedule();
     }
 
     /// Reports that no snapshot could be built from the last arrival, and why. A URL is polled again as after a

@@ -4,7 +4,7 @@
 //! opened when the dump was noticed, so a later dump of the same name is never mixed in.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, BufWriter, Read, Write as _};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::time::SystemTime;
 use tempfile::TempPath;
 
 use super::SourceError;
+use super::url::spool_file;
 
 /// One dump, ready to be read any number of times. Dropping it removes its spool file, if it has one.
 #[derive(Debug)]
@@ -34,6 +35,38 @@ pub struct Arrival {
     pub(crate) kind: ArrivalKind,
     /// Names of package bases that no package of the dump has, as far as the source knows them.
     pub(crate) bases: Vec<String>,
+}
+
+/// What a source has for its caller.
+#[derive(Debug)]
+pub enum News {
+    /// Everything.
+    Dump(Arrival),
+    /// Some package bases, to be changed in what is served.
+    Changes(Update),
+}
+
+impl News {
+    /// The dump, if it is one.
+    pub fn dump(self) -> Option<Arrival> {
+        match self {
+            News::Dump(arrival) => Some(arrival),
+            News::Changes(_) => None,
+        }
+    }
+}
+
+/// What has changed in a database, and what is known about that.
+#[derive(Debug)]
+pub struct Update {
+    /// The package bases.
+    pub changes: aur::Changes,
+    /// Its origin for logs and `/readyz`: a URL without secrets.
+    pub origin: String,
+    /// The database's clock.
+    pub modified_at: Option<SystemTime>,
+    /// [`super::SourceSpec::fingerprint`].
+    pub(crate) source_fingerprint: String,
 }
 
 /// The owner of the file behind an arrival, which decides how it becomes the kept copy.
@@ -79,6 +112,36 @@ impl Arrival {
             validators: Validators::default(),
             sha256: None,
             kind: ArrivalKind::Foreign,
+            bases: Vec::new(),
+        })
+    }
+
+    /// Writes a dump to a spool file in `directory`, as `write` writes it: that of the packages that are served after an [`Update`].
+    ///
+    /// # Errors
+    /// [`SourceError::Write`] if that fails.
+    pub fn spool(
+        directory: &Path,
+        update: &Update,
+        write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+    ) -> Result<Arrival, SourceError> {
+        let unwritten = |cause| SourceError::Write { path: directory.to_owned(), cause };
+        let (file, path) = spool_file(directory).map_err(unwritten)?.into_parts();
+        let mut out = BufWriter::with_capacity(256 << 10, &file);
+        write(&mut out).and_then(|()| out.flush()).map_err(unwritten)?;
+        drop(out);
+        let metadata = file.metadata().map_err(unwritten)?;
+        Ok(Arrival {
+            origin: update.origin.clone(),
+            bytes: metadata.len(),
+            modified_at: update.modified_at,
+            path: path.to_path_buf(),
+            file: Arc::new(file),
+            stamp: Stamp::of(&metadata),
+            source_fingerprint: update.source_fingerprint.clone(),
+            validators: Validators::default(),
+            sha256: None,
+            kind: ArrivalKind::Spooled(path),
             bases: Vec::new(),
         })
     }

@@ -1,32 +1,39 @@
 //! Reads aurweb's own database, MariaDB, whenever a transaction has changed something that answers are made of.
 //!
-//! [`Gate`]: has anything changed? -> [`settled`]: no push is under way -> [`Catalogue`]: one consistent snapshot -> a
-//! dump in a spool file -> [`Arrival`]. The database is only read. An error drops the connection; the next poll
-//! connects again, and whatever was served stays. What was tried on a real MariaDB is in `docs/aur-database.md`.
+//! [`Gate`]: has anything changed? -> [`settled`]: no push is under way -> then, in one consistent snapshot,
+//!
+//! - the first time, and now and then, [`Catalogue`]: all tables -> a dump in a spool file -> [`News::Dump`]
+//! - else [`Held`]: which package bases differ? -> [`Catalogue`] of these alone -> [`News::Changes`]
+//!
+//! The database is only read. An error drops the connection; the next poll connects again, and whatever was served stays. What was
+//! tried on a real MariaDB is in `docs/aur-database.md`.
 
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use aur::Changes;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, MySqlConnection};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::arrival::Arrival;
-use super::{SourceError, SourceOptions};
+use super::{News, SourceError, SourceOptions, Update};
 
 mod catalogue;
+mod digests;
 mod gate;
 mod spool;
 mod url;
 
 pub use url::DatabaseUrl;
 
-use catalogue::Catalogue;
-use gate::Gate;
+use catalogue::{Catalogue, begin, end};
+use digests::Held;
+use gate::{Gate, Tables};
 
 /// How often the database is asked whether anything has changed.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// A push of aurweb commits a package before its dependencies. Packages that are newer than the last read are read only
 /// after nothing was added to them for this long.
 const QUIET: Duration = Duration::from_millis(200);
@@ -34,6 +41,15 @@ const QUIET: Duration = Duration::from_millis(200);
 const QUIET_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Where pushes never end, the database is read after this time all the same.
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(5);
+/// For this long after a package was first read, its dependencies and other parts are read again when their tables move: a push may
+/// have paused for longer than [`QUIET`].
+const RECENT: Duration = Duration::from_secs(60);
+/// A base that loses all its packages is shown without them only after this time: a push deletes them before it adds the new ones.
+const EMPTIED_WAIT: Duration = Duration::from_secs(2);
+/// If more bases than this may differ, all tables are read.
+const DIFFERENT_MAX: usize = 4000;
+/// All tables are read in any case after so many intervals: for what no digest sees, such as a dependency that was changed by hand.
+const INTERVALS_UNTIL_ALL: u32 = 12;
 /// At the start, this many of the latest packages count as newer than the last read.
 const RECENT_PACKAGES: i64 = 100;
 
@@ -46,9 +62,20 @@ pub(crate) struct DatabaseWatch {
     spool_dir: PathBuf,
     connection: Option<MySqlConnection>,
     gate: Gate,
+    /// What the last read saw; `None` if all tables are to be read.
+    held: Option<Held>,
     /// The highest number of a package at the last read.
     last_package: Option<i64>,
+    /// Bases with packages that were new at this time.
+    recent: HashMap<i64, Instant>,
+    /// Bases that had no package any more at this time, and are shown with those that they had.
+    emptied: HashMap<i64, Instant>,
+    /// When all digests were compared.
     read_at: Option<Instant>,
+    /// When all tables were read.
+    read_all_at: Option<Instant>,
+    /// What was handed out last is not accepted yet.
+    is_handed_out: bool,
     /// The digest of the last dump that was handed out, and of the last one that was accepted.
     handed_out: Option<String>,
     accepted: Option<String>,
@@ -68,31 +95,37 @@ impl DatabaseWatch {
             spool_dir,
             connection: None,
             gate: Gate::default(),
+            held: None,
             last_package: None,
+            recent: HashMap::new(),
+            emptied: HashMap::new(),
             read_at: None,
+            read_all_at: None,
+            is_handed_out: false,
             handed_out: None,
             accepted: None,
         }
     }
 
-    /// Changes the longest time between two reads.
+    /// Changes the longest time between two looks at everything.
     pub(crate) fn set_interval(&mut self, interval: Duration) {
         self.options.interval = interval;
     }
 
-    /// The last arrival is served.
+    /// What was handed out last is served.
     pub(crate) fn accepted(&mut self) {
         self.accepted = self.handed_out.clone();
+        self.is_handed_out = false;
     }
 
-    /// The last arrival is not served: the next poll reads the database again.
+    /// What was handed out last is not served: the next poll reads all tables.
     pub(crate) fn rejected(&mut self) {
-        self.read_at = None;
+        self.held = None;
     }
 
-    /// Asks whether anything has changed; reads it if so, if it was not read for as long as the interval, or if
-    /// `force`. `None`: what was accepted last is current.
-    pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<Arrival>, SourceError> {
+    /// Asks whether anything has changed, and reads it if so; reads what may have if nobody looked for as long as the interval; reads
+    /// everything the first time, and if `force`. `None`: what was accepted last is current.
+    pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<News>, SourceError> {
         // A poll that is dropped on its way leaves no connection in an unknown state.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -101,7 +134,7 @@ impl DatabaseWatch {
         let outcome = self.look(&mut connection, force).await;
         match &outcome {
             Ok(_) => self.connection = Some(connection),
-            Err(_) => self.read_at = None,
+            Err(_) => self.held = None,
         }
         outcome
     }
@@ -122,7 +155,7 @@ impl DatabaseWatch {
         let connection = self.within(bound, "connecting", connecting).await?;
         // What happened without a connection, nobody has seen.
         self.gate = Gate::default();
-        self.read_at = None;
+        self.held = None;
         Ok(connection)
     }
 
@@ -130,23 +163,60 @@ impl DatabaseWatch {
         &mut self,
         connection: &mut MySqlConnection,
         force: bool,
-    ) -> Result<Option<Arrival>, SourceError> {
+    ) -> Result<Option<News>, SourceError> {
         let bound = self.options.response_header_timeout;
         let asking = self.gate.look(connection);
-        let has_changed = match timeout(bound, asking).await {
+        let moved = match timeout(bound, asking).await {
             Ok(outcome) => outcome.map_err(|error| self.failed(&error))?,
             Err(_) => return Err(self.timed_out("asking for changes", bound)),
         };
-        let is_due = self.read_at.is_none_or(|at| at.elapsed() >= self.options.interval);
-        if !has_changed && !is_due && !force {
+        if self.is_handed_out {
+            // Somebody gave up before it was served.
+            self.held = None;
+        }
+        let interval = self.options.interval;
+        let is_due = self.read_at.is_none_or(|at| at.elapsed() >= interval);
+        let is_all_due = self
+            .read_all_at
+            .is_none_or(|at| at.elapsed() >= interval.saturating_mul(INTERVALS_UNTIL_ALL));
+        let is_waiting = !self.emptied.is_empty();
+        if moved.is_none() && !is_due && !is_all_due && !is_waiting && !force && self.held.is_some()
+        {
             return Ok(None);
         }
-        self.gate.reading();
+        let tables = match moved {
+            _ if is_due => Tables::ALL,
+            Some(tables) if is_waiting => tables.and("Packages"),
+            Some(tables) => tables,
+            None if is_waiting => Tables::default().and("Packages"),
+            None => Tables::ALL,
+        };
+        self.gate.reading(tables);
         let settling = settled(connection, self.last_package);
         self.within(bound + QUIET_WAIT_MAX, "waiting for pushes to end", settling).await?;
+        match self.held.take() {
+            Some(held) if !force && !is_all_due => {
+                self.read_changes(connection, held, tables, is_due).await
+            }
+            _ => self.read_all(connection).await,
+        }
+    }
+
+    /// Reads all tables.
+    async fn read_all(
+        &mut self,
+        connection: &mut MySqlConnection,
+    ) -> Result<Option<News>, SourceError> {
+        let stall = self.options.body_stall_timeout;
+        let reading = async {
+            let now = begin(connection).await?;
+            let catalogue = Catalogue::read(connection, stall, now, None).await?;
+            let held = Held::see(connection, stall, &catalogue).await?;
+            end(connection).await?;
+            Ok((catalogue, held))
+        };
         let bound = self.options.transfer_time_max;
-        let reading = Catalogue::read(connection, self.options.body_stall_timeout);
-        let catalogue = self.within(bound, "reading the tables", reading).await?;
+        let (catalogue, held) = self.within(bound, "reading the tables", reading).await?;
         self.last_package = Some(catalogue.last_package());
         let origin = self.url.to_string();
         let (directory, bytes_max) = (self.spool_dir.clone(), self.options.dump_bytes_max);
@@ -154,18 +224,104 @@ impl DatabaseWatch {
         let spooling = tokio::task::spawn_blocking(move || {
             spool::write(&catalogue, &directory, bytes_max, origin, fingerprint)
         });
-        let (arrival, digest) = spooling.await.map_err(|error| SourceError::Database {
-            url: self.url.to_string(),
-            cause: format!("the dump cannot be made: {error}"),
-        })??;
-        self.read_at = Some(Instant::now());
+        let (arrival, digest) = spooling
+            .await
+            .map_err(|error| self.unmade(&format!("the dump cannot be made: {error}")))??;
+        let now = Instant::now();
+        (self.read_at, self.read_all_at) = (Some(now), Some(now));
+        self.held = Some(held);
+        self.recent.clear();
+        self.emptied.clear();
         let digest = Some(digest);
         // What was handed out and not accepted is handed out again.
-        if self.accepted == digest && self.handed_out == digest {
+        if self.accepted == digest && self.handed_out == digest && !self.is_handed_out {
             return Ok(None);
         }
         self.handed_out = digest;
-        Ok(Some(arrival))
+        self.is_handed_out = true;
+        Ok(Some(News::Dump(arrival)))
+    }
+
+    /// Reads the bases that differ from those that are `held`, as far as these tables tell.
+    async fn read_changes(
+        &mut self,
+        connection: &mut MySqlConnection,
+        mut held: Held,
+        tables: Tables,
+        is_due: bool,
+    ) -> Result<Option<News>, SourceError> {
+        self.recent.retain(|_, at| at.elapsed() < RECENT);
+        let recent: Vec<i64> = match tables.has_parts() {
+            true => self.recent.keys().copied().collect(),
+            false => Vec::new(),
+        };
+        let stall = self.options.body_stall_timeout;
+        let reading = async {
+            let now = begin(connection).await?;
+            let mut difference =
+                held.compare(connection, stall, tables, is_due.then_some(now)).await?;
+            difference.bases.extend(recent);
+            if difference.bases.len() > DIFFERENT_MAX {
+                end(connection).await?;
+                return Ok(None);
+            }
+            let bases: Vec<i64> = difference.bases.iter().copied().collect();
+            let part = Catalogue::read(connection, stall, now, Some(&bases)).await?;
+            end(connection).await?;
+            Ok(Some((difference, part)))
+        };
+        let bound = self.options.transfer_time_max;
+        let read = self.within(bound, "reading what has changed", reading).await?;
+        let Some((difference, part)) = read else {
+            return self.read_all(connection).await;
+        };
+        let now = Instant::now();
+        if is_due {
+            self.read_at = Some(now);
+        }
+        let last_package = self.last_package.unwrap_or(0);
+        for package in part.packages.iter().filter(|package| package.id > last_package) {
+            self.recent.insert(package.base, now);
+        }
+        self.last_package = Some(last_package.max(part.last_package()));
+
+        let with_packages: HashSet<i64> =
+            part.packages.iter().map(|package| package.base).collect();
+        let emptied = difference.bases.iter().copied().filter(|id| {
+            part.bases.contains_key(id) && !with_packages.contains(id) && held.had_packages(*id)
+        });
+        let except = left_for_later(&mut self.emptied, emptied, now);
+
+        let mut changes = Changes {
+            records: spool::records(&part, &except)
+                .map_err(|error| self.unmade(&format!("the records cannot be made: {error}")))?,
+            ..Changes::default()
+        };
+        for id in difference.bases.iter().filter(|id| !except.contains(id)) {
+            let name = part.bases.get(id).map(|base| base.name.as_str());
+            changes.bases.extend(held.name(*id).into_iter().chain(name).map(str::to_owned));
+            if !with_packages.contains(id) {
+                changes.empty_bases.extend(name.map(str::to_owned));
+            }
+        }
+        held.learn(difference, &part, &except);
+        self.held = Some(held);
+        if changes.bases.is_empty() {
+            return Ok(None);
+        }
+        // The last dump is no longer what is served.
+        self.handed_out = None;
+        self.is_handed_out = true;
+        Ok(Some(News::Changes(Update {
+            changes,
+            origin: self.url.to_string(),
+            modified_at: spool::time(part.now),
+            source_fingerprint: self.fingerprint.clone(),
+        })))
+    }
+
+    fn unmade(&self, cause: &str) -> SourceError {
+        SourceError::Database { url: self.url.to_string(), cause: cause.to_owned() }
     }
 
     async fn within<T>(
@@ -187,6 +343,17 @@ impl DatabaseWatch {
     fn timed_out(&self, step: &'static str, bound: Duration) -> SourceError {
         SourceError::TimedOut { url: self.url.to_string(), step, bound }
     }
+}
+
+/// Of bases that have lost all packages, those that are shown as they were; `since` has when each was first seen so.
+fn left_for_later(
+    since: &mut HashMap<i64, Instant>,
+    emptied: impl Iterator<Item = i64>,
+    now: Instant,
+) -> HashSet<i64> {
+    let emptied = emptied.map(|base| (base, since.get(&base).copied().unwrap_or(now)));
+    *since = emptied.filter(|(_, since)| now - *since < EMPTIED_WAIT).collect();
+    since.keys().copied().collect()
 }
 
 /// Waits until nothing has been added for a while to packages with a higher number than `last_package`.
@@ -251,6 +418,23 @@ mod tests {
             quiet.is_settled(format!("1 7 {rows}"), Duration::from_millis(*now))
         });
         assert_eq!(found, Some(read));
+    }
+
+    #[test]
+    fn a_base_is_shown_as_it_was_until_a_push_has_added_its_packages() {
+        let (mut since, start) = (HashMap::new(), Instant::now());
+        let mut check = |seconds: f64, emptied: &[i64], later: &[i64]| {
+            let now = start + Duration::from_secs_f64(seconds);
+            let found = left_for_later(&mut since, emptied.iter().copied(), now);
+            assert_eq!(found, later.iter().copied().collect(), "{seconds}");
+        };
+        check(0.0, &[1, 2], &[1, 2]);
+        // The second one has packages again.
+        check(0.5, &[1], &[1]);
+        check(1.9, &[1, 2], &[1, 2]);
+        // The first one really has none.
+        check(2.1, &[1, 2], &[2]);
+        check(9.0, &[], &[]);
     }
 
     #[test]

@@ -107,7 +107,7 @@ async fn a_rejected_dump_is_asked_for_again_and_sooner() {
     assert_eq!(source.error(), Some("line 1, column 3: expected a name"));
     assert_eq!(source.failures(), 1);
     assert!(source.due_in() <= schedule::BACKOFF_FIRST);
-    let arrival = source.poll(false).await.unwrap().unwrap();
+    let arrival = source.poll(false).await.unwrap().and_then(News::dump).unwrap();
     source.accepted(&arrival);
     assert_eq!((source.error(), source.failures()), (None, 0));
     assert!(source.poll(false).await.unwrap().is_none());
@@ -131,7 +131,7 @@ async fn retry_after_is_honoured_and_intervals_change() {
     assert!(source.due_in() > Duration::from_secs(3000), "{:?}", source.due_in());
 
     let mut source = open(&format!("{url}/dump"), &kept);
-    let arrival = source.poll(false).await.unwrap().unwrap();
+    let arrival = source.poll(false).await.unwrap().and_then(News::dump).unwrap();
     source.accepted(&arrival);
     source.set_interval(Duration::from_secs(100_000));
     assert!(source.due_in() > Duration::from_secs(80_000), "{:?}", source.due_in());
@@ -180,7 +180,7 @@ async fn a_rejected_file_stays_an_error_until_it_changes() {
     source.rejected("not JSON");
     assert!(source.poll(false).await.unwrap().is_none());
     assert_eq!((source.error(), source.failures()), (Some("not JSON"), 1));
-    assert_eq!(content(&source.poll(true).await.unwrap().unwrap()), b"bad");
+    assert_eq!(content(&source.poll(true).await.unwrap().and_then(News::dump).unwrap()), b"bad");
     source.rejected("not JSON");
     assert_eq!(source.failures(), 2);
     fs::write(&path, "[]").unwrap();

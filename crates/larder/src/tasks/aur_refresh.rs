@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
-use aur::{DumpError, DumpLimits, Snapshot};
+use aur::{Changes, DumpError, DumpLimits, Snapshot};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use crate::aur_published::{AurPublished, KeptCell};
 use crate::lists::Lists;
 use crate::memory;
 use crate::metrics::RefreshResult;
-use crate::source::{Arrival, Kept, Source, SourceError, SourceSpec};
+use crate::source::{Arrival, Kept, News, Source, SourceError, SourceSpec, Update};
 
 /// Runs until `shutdown`, and then keeps what is to be kept. Without a source the last good dump of the data directory is served.
 pub async fn run(
@@ -43,14 +43,23 @@ struct Refresh {
     /// When a dump was last kept.
     kept_at: Option<Instant>,
     /// What is served of a database and not kept yet: it may change every second, and a dump is large.
-    unkept: Option<(Arrival, Arc<AurPublished>)>,
+    unkept: Option<(Unkept, Arc<AurPublished>)>,
     merging: Option<Merging>,
+}
+
+/// Where the dump of a snapshot is.
+enum Unkept {
+    Arrived(Arrival),
+    /// Still to be written, from the snapshot.
+    Changed(Update),
 }
 
 /// All of a snapshot is being put into one segment.
 struct Merging {
-    /// The snapshot. If another one is published meanwhile, the outcome is of no use.
+    /// What is served now: the snapshot that is merged, after `since`. If something else is published, the outcome is of no use.
     published: Arc<AurPublished>,
+    /// What has changed since it began.
+    since: Vec<Changes>,
     task: JoinHandle<Snapshot>,
 }
 
@@ -135,7 +144,8 @@ impl Refresh {
         is_wished: bool,
     ) -> ReloadOutcome {
         let arrival = match source.poll(is_wished).await {
-            Ok(Some(arrival)) => arrival,
+            Ok(Some(News::Dump(arrival))) => arrival,
+            Ok(Some(News::Changes(update))) => return self.take_changes(source, update).await,
             Ok(None) => {
                 // No news while there is trouble is trouble.
                 match source.error().map(str::to_owned) {
@@ -165,9 +175,9 @@ impl Refresh {
                 match kept.current().filter(|_| self.is_kept_later(source)).cloned() {
                     Some(earlier) => {
                         published.kept.set(earlier);
-                        self.unkept = Some((arrival, published));
+                        self.unkept = Some((Unkept::Arrived(arrival), published));
                     }
-                    None => self.keep(kept, arrival, &published),
+                    None => self.keep(kept, Ok(arrival), &published),
                 }
                 Ok(true)
             }
@@ -235,7 +245,7 @@ impl Refresh {
         let (snapshot, arrival) =
             building.await.map_err(|error| format!("building a snapshot failed: {error}"))??;
         self.check_size(&snapshot)?;
-        let seconds = started_at.elapsed().as_secs_f64();
+        let took = started_at.elapsed();
         let published_at = SystemTime::now();
         let published = Arc::new(AurPublished {
             origin: arrival.origin.clone(),
@@ -249,13 +259,7 @@ impl Refresh {
         self.app.aur.publish(published.clone());
         self.app.changes.aur.send_replace(Some(published.clone()));
         self.merge(&published);
-        let metrics = &self.app.metrics;
-        let (packages, bases) =
-            (published.snapshot.package_count(), published.snapshot.package_base_count());
-        metrics.aur_packages.set(packages.into());
-        metrics.aur_package_bases.set(bases.into());
-        metrics.aur_refresh_seconds.observe(seconds);
-        metrics.published(unix_seconds(published.modified_at));
+        self.measure(&published, took);
         let duplicates = published.snapshot.duplicate_count();
         if duplicates > 0 {
             tracing::warn!(
@@ -264,14 +268,85 @@ impl Refresh {
             );
         }
         tracing::info!(
-            packages,
-            bases,
+            packages = published.snapshot.package_count(),
+            bases = published.snapshot.package_base_count(),
             changed = published.snapshot.changed_count(),
-            seconds,
+            seconds = took.as_secs_f64(),
             origin = published.origin,
             "published a snapshot of the AUR"
         );
         Ok((published, arrival))
+    }
+
+    /// Publishes what is served with some package bases changed. True if anything differs.
+    async fn take_changes(&mut self, source: &mut Source, mut update: Update) -> ReloadOutcome {
+        let Some(before) = self.app.aur.snapshot_full() else {
+            let problem = "changes of a database came before its packages".to_owned();
+            source.rejected(&problem);
+            self.fail(&problem);
+            return Err(problem);
+        };
+        let started_at = Instant::now();
+        let changes = std::mem::take(&mut update.changes);
+        let snapshot = before.snapshot.clone();
+        let limits = DumpLimits::default();
+        let updating = tokio::task::spawn_blocking(move || {
+            let next = snapshot.updated(&changes, &limits).map_err(|error| error.to_string());
+            (next, changes)
+        });
+        let outcome = match updating.await {
+            Ok((Ok(next), changes)) => {
+                next.as_ref().map_or(Ok(()), |next| self.check_size(next)).map(|()| (next, changes))
+            }
+            Ok((Err(problem), _)) => Err(problem),
+            Err(error) => Err(format!("updating the snapshot failed: {error}")),
+        };
+        let (next, changes) = match outcome {
+            Ok(outcome) => outcome,
+            Err(problem) => {
+                source.rejected(&problem);
+                self.fail(&problem);
+                return Err(problem);
+            }
+        };
+        source.accepted_changes();
+        self.app.set_aur_trouble(None);
+        let Some(snapshot) = next else { return Ok(false) };
+        self.app.metrics.refreshed(RefreshResult::Published);
+        let now = SystemTime::now();
+        let published = Arc::new(AurPublished {
+            origin: update.origin.clone(),
+            modified_at: update.modified_at.unwrap_or(now),
+            published_at: now,
+            kept: KeptCell::default(),
+            lists: Arc::default(),
+            example: std::sync::OnceLock::new(),
+            snapshot,
+        });
+        if let Some(file) = before.kept.get() {
+            published.kept.set(file);
+        }
+        self.app.aur.publish(published.clone());
+        self.app.changes.aur.send_replace(Some(published.clone()));
+        if let Some(merging) = &mut self.merging
+            && Arc::ptr_eq(&merging.published, &before)
+        {
+            merging.published = published.clone();
+            merging.since.push(changes);
+        }
+        self.merge(&published);
+        self.measure(&published, started_at.elapsed());
+        self.unkept = Some((Unkept::Changed(update), published));
+        Ok(true)
+    }
+
+    /// Shows the size and the age of a snapshot, and how long it took to make, in the metrics.
+    fn measure(&self, published: &AurPublished, took: Duration) {
+        let metrics = &self.app.metrics;
+        metrics.aur_packages.set(published.snapshot.package_count().into());
+        metrics.aur_package_bases.set(published.snapshot.package_base_count().into());
+        metrics.aur_refresh_seconds.observe(took.as_secs_f64());
+        metrics.published(unix_seconds(published.modified_at));
     }
 
     /// Begins to put everything into one segment, if it is time for that.
@@ -286,16 +361,22 @@ impl Refresh {
             memory::give_back();
             merged
         });
-        self.merging = Some(Merging { published: published.clone(), task });
+        self.merging = Some(Merging { published: published.clone(), since: Vec::new(), task });
     }
 
     /// Publishes the same packages in one segment, if they are still what is served.
     fn take_merged(&mut self, merged: Result<Snapshot, JoinError>) {
-        let Some(Merging { published: before, .. }) = self.merging.take() else { return };
-        let snapshot = match merged {
+        let Some(Merging { published: before, since, .. }) = self.merging.take() else { return };
+        let mut snapshot = match merged {
             Ok(snapshot) => snapshot,
             Err(error) => return tracing::error!(%error, "the AUR's snapshot cannot be merged"),
         };
+        for changes in since {
+            match snapshot.updated(&changes, &DumpLimits::default()) {
+                Ok(next) => snapshot = next.unwrap_or(snapshot),
+                Err(error) => return tracing::error!(%error, "the AUR's snapshot cannot be merged"),
+            }
+        }
         let current = self.app.aur.snapshot_full();
         if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, &before)) {
             return self.merge(&current);
@@ -339,10 +420,16 @@ impl Refresh {
     }
 
     /// Keeps the dump for the next start, and for those who download it.
-    fn keep(&mut self, kept: &mut Kept, arrival: Arrival, published: &AurPublished) {
+    fn keep(
+        &mut self,
+        kept: &mut Kept,
+        arrival: Result<Arrival, SourceError>,
+        published: &AurPublished,
+    ) {
         self.kept_at = Some(Instant::now());
         self.unkept = None;
-        let result: Result<_, SourceError> = tokio::task::block_in_place(|| kept.keep(&arrival));
+        let keeping = || arrival.and_then(|arrival| kept.keep(&arrival));
+        let result: Result<_, SourceError> = tokio::task::block_in_place(keeping);
         match result {
             Ok(file) => {
                 published.kept.set(file);
@@ -369,9 +456,17 @@ impl Refresh {
     fn keep_late(&mut self, kept: &mut Kept, at_once: bool) {
         let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
         if (at_once || self.kept_at.is_none_or(|at| at.elapsed() >= interval))
-            && let Some((arrival, published)) = self.unkept.take()
+            && let Some((unkept, published)) = self.unkept.take()
         {
-            self.keep(kept, arrival, &published);
+            let written = match unkept {
+                Unkept::Arrived(arrival) => Ok(arrival),
+                Unkept::Changed(update) => tokio::task::block_in_place(|| {
+                    Arrival::spool(kept.spool_dir(), &update, |out| {
+                        published.snapshot.write_dump(out)
+                    })
+                }),
+            };
+            self.keep(kept, written, &published);
         }
     }
 

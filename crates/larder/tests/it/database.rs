@@ -170,6 +170,74 @@ fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
     assert!(empty.as_array().is_some_and(|names| names.len() >= 20), "{empty}");
 }
 
+/// What is read in parts, base by base, is what is read at once.
+#[test]
+fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
+    let Some(database) = MariaDb::start(COUNTING) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let (dump, sql) = (directory.path().join("dump.json"), directory.path().join("dump.sql"));
+    let recipe = demo::Recipe { packages: 900, seed: 11 };
+    let out = larder::demo::Output::File { path: dump.clone(), gzip: false };
+    larder::demo::write(&recipe, &out, Some(&sql)).expect("a catalogue");
+    database.execute("aur", &fs::read_to_string(&sql).expect("the statements"));
+    database.execute("mysql", READER);
+    let server = following(&database);
+    for statement in [
+        "UPDATE PackageBases SET NumVotes = NumVotes + 1 WHERE ID % 50 = 1",
+        "UPDATE PackageBases SET MaintainerUID = NULL WHERE ID % 70 = 2",
+        "UPDATE PackageBases SET MaintainerUID = (SELECT MIN(ID) FROM Users) WHERE ID % 90 = 3",
+        "UPDATE PackageBases SET Name = CONCAT(Name, '-renamed') WHERE ID % 150 = 4",
+        "DELETE FROM PackageBases WHERE ID % 110 = 5",
+        "DELETE FROM PackageKeywords WHERE PackageBaseID % 40 = 6",
+        "INSERT IGNORE INTO PackageKeywords SELECT ID, 'added' FROM PackageBases WHERE ID % 60 = 7",
+        "INSERT INTO PackageComaintainers SELECT (SELECT MAX(ID) FROM Users), ID, 9 FROM PackageBases WHERE ID % 80 = 8",
+        "INSERT INTO PackageRequests (ReqTypeID, PackageBaseID) SELECT 1, ID FROM PackageBases WHERE ID % 75 = 9",
+        "UPDATE Users SET Username = CONCAT('x', Username) WHERE ID % 30 = 10",
+        "DELETE FROM Users WHERE ID % 40 = 11",
+        "UPDATE Packages SET Description = CONCAT('New: ', Description), URL = NULL WHERE ID % 65 = 12",
+        // Packages that move to another base, and some whose base has no other.
+        "UPDATE Packages SET PackageBaseID = (SELECT MIN(ID) FROM PackageBases) WHERE ID % 95 = 13",
+        // Pushes, with new numbers of packages.
+        "INSERT INTO Packages SELECT ID + 10000000, PackageBaseID, CONCAT(Name, '-split'), '9', NULL, NULL FROM Packages \
+         WHERE ID % 85 = 14",
+        "INSERT INTO PackageDepends SELECT ID, 1, 'glibc', NULL, '>=9', NULL FROM Packages WHERE ID > 10000000",
+        "INSERT INTO PackageLicenses SELECT ID, (SELECT MIN(ID) FROM Licenses) FROM Packages WHERE ID > 10000000",
+    ] {
+        database.execute("aur", statement);
+    }
+    let at_once = following(&database);
+    let names = at_once.get("/packages.gz").body;
+    let answers = |server: &TestServer| -> Vec<Vec<u8>> {
+        let mut answers: Vec<Vec<u8>> = [
+            "/packages.gz",
+            "/pkgbase.gz",
+            "/packages-meta-v1.json.gz",
+            "/rpc/v5/search/python",
+            "/rpc/v5/search/glibc?by=depends",
+            "/rpc/v5/search/added?by=keywords",
+            "/rpc/v5/search/?by=maintainer",
+            "/rpc?v=5&type=suggest-pkgbase&arg=",
+        ]
+        .iter()
+        .map(|target| server.get(target).body.to_vec())
+        .collect();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&names[..]), &mut text)
+            .expect("names");
+        for names in text.lines().collect::<Vec<_>>().chunks(200) {
+            let names: Vec<String> = names.iter().map(|name| format!("arg[]={name}")).collect();
+            let body = names.join("&").replace('+', "%2B");
+            answers.push(server.client.form("/rpc/v5/info", &body).body.to_vec());
+        }
+        answers
+    };
+    let expected = answers(&at_once);
+    wait_until("all changes to be seen", || answers(&server) == expected);
+    let published = server.app.aur.snapshot_full().expect("a snapshot");
+    assert!(published.snapshot.changed_count() > 0, "they were seen one by one");
+    assert_eq!(server.metric("larder_aur_refresh_failing"), 0.0);
+}
+
 /// Every kind of change, one after another, each seen in the answers.
 fn check_changes(options: &[&str]) {
     let Some(database) = database(options) else { return };

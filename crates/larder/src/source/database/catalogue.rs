@@ -1,4 +1,4 @@
-//! [`Catalogue`]: what one consistent snapshot of the database says about packages, compactly.
+//! [`Catalogue`]: what one consistent snapshot of the database says about packages, or about some of them, compactly.
 //!
 //! A dozen plain selects, each over one table or with the table of its names, are read row by row; rows are put together
 //! here, and not by the server. Lists keep the order of their rows, which is that of the recipe.
@@ -9,28 +9,84 @@ use std::time::Duration;
 use aur::fold;
 use futures_util::TryStreamExt;
 use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use tokio::time::timeout;
 
-const BASES: &str = "SELECT CAST(b.ID AS SIGNED), b.Name, CAST(b.NumVotes AS SIGNED), CAST(b.Popularity AS DOUBLE), \
-     CAST(UNIX_TIMESTAMP(b.PopularityUpdated) AS SIGNED), CAST(b.OutOfDateTS AS SIGNED), CAST(b.SubmittedTS AS SIGNED), \
-     CAST(b.ModifiedTS AS SIGNED), m.Username, s.Username FROM PackageBases b \
-     LEFT JOIN Users m ON m.ID = b.MaintainerUID LEFT JOIN Users s ON s.ID = b.SubmitterUID";
-const PACKAGES: &str = "SELECT CAST(ID AS SIGNED), CAST(PackageBaseID AS SIGNED), Name, Version, Description, URL \
-     FROM Packages ORDER BY ID";
-const DEPENDS: &str = "SELECT CAST(PackageID AS SIGNED), CAST(DepTypeID AS SIGNED), \
-     CONCAT(DepName, COALESCE(DepCondition, '')) FROM PackageDepends";
-const RELATIONS: &str = "SELECT CAST(PackageID AS SIGNED), CAST(RelTypeID AS SIGNED), \
-     CONCAT(RelName, COALESCE(RelCondition, '')) FROM PackageRelations";
-const GROUPS: &str = "SELECT CAST(p.PackageID AS SIGNED), g.Name FROM PackageGroups p \
-     JOIN `Groups` g ON g.ID = p.GroupID ORDER BY p.PackageID, p.GroupID";
-const LICENSES: &str = "SELECT CAST(p.PackageID AS SIGNED), l.Name FROM PackageLicenses p \
-     JOIN Licenses l ON l.ID = p.LicenseID ORDER BY p.PackageID, p.LicenseID";
-const KEYWORDS: &str = "SELECT CAST(PackageBaseID AS SIGNED), Keyword FROM PackageKeywords ORDER BY PackageBaseID, Keyword";
-const COMAINTAINERS: &str = "SELECT CAST(c.PackageBaseID AS SIGNED), u.Username FROM PackageComaintainers c \
-     JOIN Users u ON u.ID = c.UsersID ORDER BY c.PackageBaseID, c.Priority";
-const REQUESTS: &str = "SELECT CAST(PackageBaseID AS SIGNED), COUNT(*) FROM PackageRequests \
-     WHERE Status = 0 AND ClosedTS IS NULL AND PackageBaseID IS NOT NULL GROUP BY PackageBaseID";
+/// A statement that reads rows of all packages or bases, or of some.
+struct Select {
+    rows: &'static str,
+    /// The column with the numbers of packages or bases, and what comes before a condition about it.
+    owner: &'static str,
+    end: &'static str,
+}
+
+const BASES: Select = Select {
+    rows: "SELECT CAST(b.ID AS SIGNED), b.Name, CAST(b.NumVotes AS SIGNED), CAST(b.Popularity AS DOUBLE), \
+           CAST(UNIX_TIMESTAMP(b.PopularityUpdated) AS SIGNED), CAST(b.OutOfDateTS AS SIGNED), CAST(b.SubmittedTS AS SIGNED), \
+           CAST(b.ModifiedTS AS SIGNED), m.Username, s.Username FROM PackageBases b \
+           LEFT JOIN Users m ON m.ID = b.MaintainerUID LEFT JOIN Users s ON s.ID = b.SubmitterUID",
+    owner: " WHERE b.ID",
+    end: "",
+};
+const PACKAGES: Select = Select {
+    rows: "SELECT CAST(ID AS SIGNED), CAST(PackageBaseID AS SIGNED), Name, Version, Description, URL FROM Packages",
+    owner: " WHERE PackageBaseID",
+    end: " ORDER BY ID",
+};
+const DEPENDS: Select = Select {
+    rows: "SELECT CAST(PackageID AS SIGNED), CAST(DepTypeID AS SIGNED), \
+           CONCAT(DepName, COALESCE(DepCondition, '')) FROM PackageDepends",
+    owner: " WHERE PackageID",
+    end: "",
+};
+const RELATIONS: Select = Select {
+    rows: "SELECT CAST(PackageID AS SIGNED), CAST(RelTypeID AS SIGNED), \
+           CONCAT(RelName, COALESCE(RelCondition, '')) FROM PackageRelations",
+    owner: " WHERE PackageID",
+    end: "",
+};
+const GROUPS: Select = Select {
+    rows: "SELECT CAST(p.PackageID AS SIGNED), g.Name FROM PackageGroups p JOIN `Groups` g ON g.ID = p.GroupID",
+    owner: " WHERE p.PackageID",
+    end: " ORDER BY p.PackageID, p.GroupID",
+};
+const LICENSES: Select = Select {
+    rows: "SELECT CAST(p.PackageID AS SIGNED), l.Name FROM PackageLicenses p JOIN Licenses l ON l.ID = p.LicenseID",
+    owner: " WHERE p.PackageID",
+    end: " ORDER BY p.PackageID, p.LicenseID",
+};
+const KEYWORDS: Select = Select {
+    rows: "SELECT CAST(PackageBaseID AS SIGNED), Keyword FROM PackageKeywords",
+    owner: " WHERE PackageBaseID",
+    end: " ORDER BY PackageBaseID, Keyword",
+};
+const COMAINTAINERS: Select = Select {
+    rows: "SELECT CAST(c.PackageBaseID AS SIGNED), u.Username FROM PackageComaintainers c JOIN Users u ON u.ID = c.UsersID",
+    owner: " WHERE c.PackageBaseID",
+    end: " ORDER BY c.PackageBaseID, c.Priority",
+};
+const REQUESTS: Select = Select {
+    rows: "SELECT CAST(PackageBaseID AS SIGNED), COUNT(*) FROM PackageRequests \
+           WHERE Status = 0 AND ClosedTS IS NULL AND PackageBaseID IS NOT NULL",
+    owner: " AND PackageBaseID",
+    end: " GROUP BY PackageBaseID",
+};
+
+/// How many numbers one statement may have.
+const NUMBERS_MAX: usize = 500;
+
+impl Select {
+    /// The statements that read the rows of these packages or bases; of all without numbers.
+    fn statements(&self, numbers: Option<&[i64]>) -> Vec<String> {
+        let Select { rows, owner, end } = self;
+        let Some(numbers) = numbers else { return vec![format!("{rows}{end}")] };
+        let some = |numbers: &[i64]| {
+            let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
+            format!("{rows}{owner} IN ({}){end}", numbers.join(","))
+        };
+        numbers.chunks(NUMBERS_MAX).map(some).collect()
+    }
+}
 
 /// The lists of a package, in the order of a dump.
 pub(super) const LISTS: [&str; 9] = [
@@ -148,102 +204,126 @@ impl Catalogue {
         empty.into_values().map(str::to_owned).collect()
     }
 
-    /// Reads all tables as of one moment. The next row may take up to `stall`.
-    pub(super) async fn read(
-        connection: &mut MySqlConnection,
-        stall: Duration,
-    ) -> Result<Catalogue, sqlx::Error> {
-        sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-            .execute(&mut *connection)
-            .await?;
-        let catalogue = Catalogue::read_tables(connection, stall).await?;
-        sqlx::raw_sql("COMMIT").execute(&mut *connection).await?;
-        Ok(catalogue)
-    }
-
-    async fn read_tables(
-        connection: &mut MySqlConnection,
-        stall: Duration,
-    ) -> Result<Catalogue, sqlx::Error> {
-        let now = "SELECT CAST(UNIX_TIMESTAMP() AS SIGNED)";
-        let now: i64 = sqlx::query_scalar(now).fetch_one(&mut *connection).await?;
-        let mut catalogue = Catalogue {
+    /// Nothing, at this time of the database.
+    pub(super) fn empty(now: i64) -> Catalogue {
+        Catalogue {
             bases: HashMap::new(),
             packages: Vec::new(),
             package_lists: Lists::default(),
             base_lists: Lists::default(),
             requests: HashMap::new(),
             now,
-        };
-        each(connection, BASES, stall, |row| {
-            let base = Base {
-                name: row.try_get(1)?,
-                votes: row.try_get(2)?,
-                popularity: row.try_get(3)?,
-                popularity_updated: row.try_get::<Option<i64>, _>(4)?.unwrap_or(0),
-                out_of_date: row.try_get(5)?,
-                submitted: row.try_get(6)?,
-                modified: row.try_get(7)?,
-                maintainer: row.try_get(8)?,
-                submitter: row.try_get(9)?,
-            };
-            catalogue.bases.insert(row.try_get(0)?, base);
-            Ok(())
-        })
-        .await?;
-        each(connection, PACKAGES, stall, |row| {
-            catalogue.packages.push(Package {
-                id: row.try_get(0)?,
-                base: row.try_get(1)?,
-                name: row.try_get(2)?,
-                version: row.try_get(3)?,
-                description: row.try_get(4)?,
-                url: row.try_get(5)?,
-            });
-            Ok(())
-        })
-        .await?;
-        let lists = &mut catalogue.package_lists;
-        for (query, first, types) in [(DEPENDS, DEPENDS_LIST, 4), (RELATIONS, RELATIONS_LIST, 3)] {
-            each(connection, query, stall, |row| match row.try_get::<i64, _>(1)? {
-                // Types that a later aurweb may add.
-                kind if !(1..=types).contains(&kind) => Ok(()),
-                kind => lists.push(row.try_get(0)?, first + kind as u8 - 1, row.try_get(2)?),
+        }
+    }
+
+    /// Reads these bases with their packages, or all, in the transaction of the connection. The next row may take up to `stall`.
+    pub(super) async fn read(
+        connection: &mut MySqlConnection,
+        stall: Duration,
+        now: i64,
+        bases: Option<&[i64]>,
+    ) -> Result<Catalogue, sqlx::Error> {
+        let mut catalogue = Catalogue::empty(now);
+        for statement in BASES.statements(bases) {
+            each(connection, statement, stall, |row| {
+                let base = Base {
+                    name: row.try_get(1)?,
+                    votes: row.try_get(2)?,
+                    popularity: row.try_get(3)?,
+                    popularity_updated: row.try_get::<Option<i64>, _>(4)?.unwrap_or(0),
+                    out_of_date: row.try_get(5)?,
+                    submitted: row.try_get(6)?,
+                    modified: row.try_get(7)?,
+                    maintainer: row.try_get(8)?,
+                    submitter: row.try_get(9)?,
+                };
+                catalogue.bases.insert(row.try_get(0)?, base);
+                Ok(())
             })
             .await?;
         }
-        for (query, list) in [(GROUPS, GROUPS_LIST), (LICENSES, LICENSES_LIST)] {
-            each(connection, query, stall, |row| {
-                lists.push(row.try_get(0)?, list, row.try_get(1)?)
+        for statement in PACKAGES.statements(bases) {
+            each(connection, statement, stall, |row| {
+                catalogue.packages.push(Package {
+                    id: row.try_get(0)?,
+                    base: row.try_get(1)?,
+                    name: row.try_get(2)?,
+                    version: row.try_get(3)?,
+                    description: row.try_get(4)?,
+                    url: row.try_get(5)?,
+                });
+                Ok(())
             })
             .await?;
+        }
+        catalogue.packages.sort_by_key(|package| package.id);
+        let packages: Option<Vec<i64>> =
+            bases.map(|_| catalogue.packages.iter().map(|package| package.id).collect());
+        let packages = packages.as_deref();
+        let lists = &mut catalogue.package_lists;
+        for (select, first, types) in [(DEPENDS, DEPENDS_LIST, 4), (RELATIONS, RELATIONS_LIST, 3)] {
+            for statement in select.statements(packages) {
+                each(connection, statement, stall, |row| match row.try_get::<i64, _>(1)? {
+                    // Types that a later aurweb may add.
+                    kind if !(1..=types).contains(&kind) => Ok(()),
+                    kind => lists.push(row.try_get(0)?, first + kind as u8 - 1, row.try_get(2)?),
+                })
+                .await?;
+            }
+        }
+        for (select, list) in [(GROUPS, GROUPS_LIST), (LICENSES, LICENSES_LIST)] {
+            for statement in select.statements(packages) {
+                each(connection, statement, stall, |row| {
+                    lists.push(row.try_get(0)?, list, row.try_get(1)?)
+                })
+                .await?;
+            }
         }
         lists.sort();
         let lists = &mut catalogue.base_lists;
-        for (query, list) in [(KEYWORDS, 0), (COMAINTAINERS, 1)] {
-            each(connection, query, stall, |row| {
-                lists.push(row.try_get(0)?, list, row.try_get(1)?)
+        for (select, list) in [(KEYWORDS, 0), (COMAINTAINERS, 1)] {
+            for statement in select.statements(bases) {
+                each(connection, statement, stall, |row| {
+                    lists.push(row.try_get(0)?, list, row.try_get(1)?)
+                })
+                .await?;
+            }
+        }
+        lists.sort();
+        for statement in REQUESTS.statements(bases) {
+            each(connection, statement, stall, |row| {
+                catalogue.requests.insert(row.try_get(0)?, row.try_get(1)?);
+                Ok(())
             })
             .await?;
         }
-        lists.sort();
-        each(connection, REQUESTS, stall, |row| {
-            catalogue.requests.insert(row.try_get(0)?, row.try_get(1)?);
-            Ok(())
-        })
-        .await?;
         Ok(catalogue)
     }
 }
 
+/// Begins a transaction that sees one state of all tables; returns the database's clock, in Unix seconds.
+pub(super) async fn begin(connection: &mut MySqlConnection) -> Result<i64, sqlx::Error> {
+    sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        .execute(&mut *connection)
+        .await?;
+    let now = "SELECT CAST(UNIX_TIMESTAMP() AS SIGNED)";
+    sqlx::query_scalar(now).fetch_one(&mut *connection).await
+}
+
+/// Ends it.
+pub(super) async fn end(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("COMMIT").execute(&mut *connection).await.map(drop)
+}
+
 /// Hands the rows of `query` to `take`, one after another.
-async fn each(
+pub(super) async fn each(
     connection: &mut MySqlConnection,
-    query: &'static str,
+    query: String,
     stall: Duration,
     mut take: impl FnMut(&MySqlRow) -> Result<(), sqlx::Error>,
 ) -> Result<(), sqlx::Error> {
-    let mut rows = sqlx::query(query).fetch(connection);
+    // Made of constants and numbers. Most are not sent again.
+    let mut rows = sqlx::query(AssertSqlSafe(query.clone())).persistent(false).fetch(connection);
     loop {
         let next = timeout(stall, rows.try_next()).await.map_err(|_| {
             sqlx::Error::Protocol(format!("the next row took longer than {stall:?} in: {query}"))
@@ -258,6 +338,18 @@ async fn each(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn statements_have_few_numbers_each() {
+        assert_eq!(PACKAGES.statements(None).len(), 1);
+        let statements = REQUESTS.statements(Some(&[1, 20]));
+        assert!(
+            statements[0]
+                .ends_with("IS NOT NULL AND PackageBaseID IN (1,20) GROUP BY PackageBaseID")
+        );
+        assert_eq!(REQUESTS.statements(Some(&[7; 501])).len(), 2);
+        assert!(REQUESTS.statements(Some(&[])).is_empty());
+    }
 
     #[test]
     fn lists_keep_their_order_and_have_each_text_once() {

@@ -1,20 +1,20 @@
-//! [`Gate`]: whether a commit may have changed what answers are made of, for next to nothing.
+//! [`Gate`]: in which tables a commit may have changed what answers are made of, for next to nothing.
 //!
 //! MariaDB has no notifications, and each of its counters alone misses changes (`docs/aur-database.md`):
 //!
 //! - `ROWS_CHANGED` counts rows by table, but when a statement runs, before its commit; and not those of cascades.
 //! - `UPDATE_TIME` is set at the commit, cascades included, but to the second, and to the one in which the transaction
-//!   began.
-//! - The position of InnoDB's log moves with every commit of any table. To ask for it costs the server several times as
-//!   much as the others.
+//!   began. To ask for it costs the server more, so it is asked for once a second, and always when something has moved.
+//! - The position of InnoDB's log moves with every commit of any table, and the number of commits with those that only read. To
+//!   ask for them costs the server most.
 //!
-//! So the tables are read when a value of theirs moves, and for a while again whenever the log moves: after a quarter of
-//! a second, then after pauses as long as half the time since the move. A transaction that stays open for a time is seen
+//! So a table is looked at when a value of it moves, and for a while again whenever the log and the number of commits move: after a
+//! quarter of a second, then after pauses as long as half the time since the move. A transaction that stays open for a time is seen
 //! at most half that time later.
 
 use std::time::Duration;
 
-use sqlx::MySqlConnection;
+use sqlx::{MySqlConnection, Row as _};
 use tokio::time::Instant;
 
 /// The shortest time between two reads for one move.
@@ -23,74 +23,194 @@ const AGAIN_MIN: Duration = Duration::from_millis(250);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How often the tables are read while the log moves, where the tables' values are not available.
 const BLIND_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the times are asked for as long as no count moves. Polls come somewhat later than planned.
+const TIMES_INTERVAL: Duration = Duration::from_millis(900);
+
+/// A change by a cascade is not counted, and its time may be the same as that of a change before it, for about this long.
+const TIMES_RESOLUTION: Duration = Duration::from_secs(3);
+
+const NAMES: [&str; 12] = [
+    "Users",
+    "PackageBases",
+    "Packages",
+    "PackageDepends",
+    "PackageRelations",
+    "Groups",
+    "PackageGroups",
+    "Licenses",
+    "PackageLicenses",
+    "PackageKeywords",
+    "PackageComaintainers",
+    "PackageRequests",
+];
 
 const LOG_POSITION: &str = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
      WHERE VARIABLE_NAME = 'INNODB_LSN_CURRENT'";
 
-/// The values of all tables in one text.
-const TABLES: &str = "SELECT COALESCE(GROUP_CONCAT(CONCAT_WS(' ', TABLE_NAME, CREATE_TIME, UPDATE_TIME) \
-     ORDER BY TABLE_NAME SEPARATOR '\n'), '') FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() \
-     AND TABLE_NAME IN ('Users', 'PackageBases', 'Packages', 'PackageDepends', 'PackageRelations', 'Groups', \
-     'PackageGroups', 'Licenses', 'PackageLicenses', 'PackageKeywords', 'PackageComaintainers', 'PackageRequests')";
+/// The number of commits of all other connections.
+const COMMITS: &str = "SELECT CAST((SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
+     WHERE VARIABLE_NAME = 'HANDLER_COMMIT') - (SELECT VARIABLE_VALUE FROM information_schema.SESSION_STATUS \
+     WHERE VARIABLE_NAME = 'HANDLER_COMMIT') AS SIGNED)";
 
-const STATISTICS: &str = "SELECT COALESCE(GROUP_CONCAT(CONCAT_WS(' ', TABLE_NAME, ROWS_CHANGED) \
-     ORDER BY TABLE_NAME SEPARATOR '\n'), '') FROM information_schema.TABLE_STATISTICS WHERE TABLE_SCHEMA = DATABASE() \
-     AND TABLE_NAME IN ('Users', 'PackageBases', 'Packages', 'PackageDepends', 'PackageRelations', 'Groups', \
-     'PackageGroups', 'Licenses', 'PackageLicenses', 'PackageKeywords', 'PackageComaintainers', 'PackageRequests')";
+/// Tables and what is known of each.
+const TIMES: &str = "SELECT TABLE_NAME, COALESCE(CONCAT_WS(' ', CREATE_TIME, UPDATE_TIME), '') \
+     FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()";
+const COUNTS: &str = "SELECT TABLE_NAME, CAST(ROWS_CHANGED AS CHAR) \
+     FROM information_schema.TABLE_STATISTICS WHERE TABLE_SCHEMA = DATABASE()";
+
+/// Some of the tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tables(u16);
+
+impl Tables {
+    pub(super) const ALL: Tables = Tables((1 << NAMES.len()) - 1);
+
+    pub(super) fn has(self, name: &str) -> bool {
+        NAMES.iter().position(|other| *other == name).is_some_and(|at| self.0 >> at & 1 == 1)
+    }
+
+    /// These, and one more.
+    pub(super) fn and(self, name: &str) -> Tables {
+        Tables(self.0 | Tables::of(|at| NAMES[at] == name).0)
+    }
+
+    /// Whether one of them has rows that belong to packages, apart from the packages themselves.
+    pub(super) fn has_parts(self) -> bool {
+        ["PackageDepends", "PackageRelations", "PackageGroups", "PackageLicenses"]
+            .iter()
+            .any(|name| self.has(name))
+    }
+
+    fn of(is_in: impl Fn(usize) -> bool) -> Tables {
+        Tables((0..NAMES.len()).filter(|&at| is_in(at)).fold(0, |tables, at| tables | 1 << at))
+    }
+}
+
+/// A value for each table; empty where there is none.
+type Values = [String; NAMES.len()];
 
 /// What was seen last.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    tables: String,
+    counts: Values,
+    times: Values,
+    asked_times_at: Option<Instant>,
+    moved_at: [Option<Instant>; NAMES.len()],
+    /// Tables that have moved and were not looked at since.
+    unseen: Tables,
     log: Option<String>,
-    moved_at: Option<Instant>,
+    commits: Option<i64>,
     read_at: Option<Instant>,
-    /// The log has moved since the last read.
+    /// Something was committed since the last read.
     is_open: bool,
 }
 
 impl Gate {
-    /// The tables are read from now on.
-    pub(super) fn reading(&mut self) {
-        self.read_at = Some(Instant::now());
-        self.is_open = false;
+    /// These tables are read from now on.
+    pub(super) fn reading(&mut self, tables: Tables) {
+        let now = Instant::now();
+        self.read_at = Some(now);
+        self.unseen = Tables(self.unseen.0 & !tables.0);
+        // A commit may have changed another one that is warm, too.
+        self.is_open &= self.moved_within(AGAIN_MAX, now).0 & !tables.0 != 0;
     }
 
-    /// Whether the tables should be read now.
+    /// The tables that should be looked at now; `None` if none should.
     pub(super) async fn look(
         &mut self,
         connection: &mut MySqlConnection,
-    ) -> Result<bool, sqlx::Error> {
-        let tables: String = sqlx::query_scalar(TABLES).fetch_one(&mut *connection).await?;
-        let counts: String = sqlx::query_scalar(STATISTICS).fetch_one(&mut *connection).await?;
-        let is_blind = counts.is_empty() && !says_when(&tables);
-        let tables = format!("{tables}\n{counts}");
-        let now = Instant::now();
-        let has_moved = self.tables != tables;
-        if has_moved {
-            self.tables = tables;
-            self.moved_at = Some(now);
-        }
-        let (Some(moved_at), Some(read_at)) = (self.moved_at, self.read_at) else {
-            return Ok(true);
+    ) -> Result<Option<Tables>, sqlx::Error> {
+        let counts = values(connection, COUNTS).await?;
+        let is_counting = counts.iter().any(|count| !count.is_empty());
+        let has_counted = self.counts != counts;
+        let is_warm = self.last_move().is_some_and(|at| at.elapsed() <= AGAIN_MAX);
+        let times = match self.asked_times_at {
+            Some(at)
+                if is_counting && !has_counted && !is_warm && at.elapsed() < TIMES_INTERVAL =>
+            {
+                None
+            }
+            _ => Some(values(connection, TIMES).await?),
         };
-        if has_moved || is_blind || now - moved_at <= AGAIN_MAX {
-            let log = sqlx::query_scalar(LOG_POSITION).fetch_optional(&mut *connection).await?;
-            self.is_open |= log.is_none() || log != self.log;
-            self.log = log;
+        let now = Instant::now();
+        let is_first = self.asked_times_at.is_none();
+        let moved = Tables::of(|at| {
+            self.counts[at] != counts[at]
+                || times.as_ref().is_some_and(|times| self.times[at] != times[at])
+        });
+        self.counts = counts;
+        if let Some(times) = times {
+            self.times = times;
+            self.asked_times_at = Some(now);
         }
-        if has_moved {
-            return Ok(true);
+        let is_blind = !is_counting && !self.times.iter().any(|time| says_when(time));
+        for at in (0..NAMES.len()).filter(|at| moved.0 >> at & 1 == 1) {
+            self.moved_at[at] = Some(now);
         }
-        let is_due =
-            is_due(now - moved_at, now - read_at) || is_blind && now - read_at >= BLIND_INTERVAL;
-        Ok(self.is_open && is_due)
+        self.unseen.0 |= moved.0;
+        let (Some(moved_at), Some(read_at), false) = (self.last_move(), self.read_at, is_first)
+        else {
+            return Ok(Some(Tables::ALL));
+        };
+        if moved != Tables::default() || is_blind || now - moved_at <= AGAIN_MAX {
+            self.ask_for_commits(connection).await?;
+        }
+        if self.unseen != Tables::default() {
+            return Ok(Some(Tables(self.unseen.0 | self.moved_within(TIMES_RESOLUTION, now).0)));
+        }
+        if self.is_open && is_blind && now - read_at >= BLIND_INTERVAL {
+            return Ok(Some(Tables::ALL));
+        }
+        if self.is_open && is_due(now - moved_at, now - read_at) {
+            return Ok(Some(self.moved_within(AGAIN_MAX, now)));
+        }
+        Ok(None)
+    }
+
+    /// The tables that have moved within this time.
+    fn moved_within(&self, time: Duration, now: Instant) -> Tables {
+        let is_in = |at: Instant| now.saturating_duration_since(at) <= time;
+        Tables::of(|at| self.moved_at[at].is_some_and(is_in))
+    }
+
+    fn last_move(&self) -> Option<Instant> {
+        self.moved_at.iter().flatten().max().copied()
+    }
+
+    /// Notes whether somebody has committed something. The log moves for other reasons, too, such as the server's own tidying.
+    async fn ask_for_commits(
+        &mut self,
+        connection: &mut MySqlConnection,
+    ) -> Result<(), sqlx::Error> {
+        let log = sqlx::query_scalar(LOG_POSITION).fetch_optional(&mut *connection).await?;
+        if log.is_some() && log == self.log {
+            return Ok(());
+        }
+        self.log = log;
+        let commits: Option<i64> = sqlx::query_scalar(COMMITS).fetch_one(&mut *connection).await?;
+        self.is_open |= commits.is_none() || commits != self.commits;
+        self.commits = commits;
+        Ok(())
     }
 }
 
-/// Whether a table has a time of its last change: name, date and time of its creation, date and time.
-fn says_when(tables: &str) -> bool {
-    tables.lines().any(|line| line.split(' ').count() >= 5)
+async fn values(
+    connection: &mut MySqlConnection,
+    query: &'static str,
+) -> Result<Values, sqlx::Error> {
+    let mut values = Values::default();
+    for row in sqlx::query(query).fetch_all(&mut *connection).await? {
+        let name: String = row.try_get(0)?;
+        if let Some(at) = NAMES.iter().position(|other| *other == name) {
+            values[at] = row.try_get(1)?;
+        }
+    }
+    Ok(values)
+}
+
+/// Whether the times of a table are two: date and time of its creation, date and time of its last change.
+fn says_when(times: &str) -> bool {
+    times.split(' ').count() >= 4
 }
 
 /// Whether to read again this long after a move, when the last read was this long ago.
@@ -116,10 +236,17 @@ mod tests {
 
     #[test]
     fn tables_say_when_they_were_changed() {
-        assert!(!says_when("Groups 2026-01-01 10:00:00\nUsers 2026-01-01 10:00:00"));
-        assert!(says_when(
-            "Groups 2026-01-01 10:00:00\nUsers 2026-01-01 10:00:00 2026-01-01 11:00:00"
-        ));
+        assert!(!says_when("2026-01-01 10:00:00"));
+        assert!(says_when("2026-01-01 10:00:00 2026-01-01 11:00:00"));
         assert!(!says_when(""));
+    }
+
+    #[test]
+    fn tables_have_names() {
+        assert!(NAMES.iter().all(|name| Tables::ALL.has(name)));
+        let some = Tables::of(|at| at == 4);
+        assert!(some.has("PackageRelations") && some.has_parts() && !some.has("Packages"));
+        assert!(some.and("Packages").has("Packages") && !some.and("Packages").has("Groups"));
+        assert!(!Tables::of(|at| at < 3).has_parts() && !Tables::ALL.has("Sessions"));
     }
 }

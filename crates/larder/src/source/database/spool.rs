@@ -1,7 +1,7 @@
 //! Writes a [`Catalogue`] as a dump: `packages-meta-ext-v1.json` as aurweb's exporter writes it, with the popularity of
 //! today and the number of open requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -66,9 +66,7 @@ pub(super) fn write(
         origin,
         bytes,
         // Of most changes the tables do not say when they were made.
-        modified_at: u64::try_from(catalogue.now)
-            .ok()
-            .and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))),
+        modified_at: time(catalogue.now),
         path: path.to_path_buf(),
         file: Arc::new(file),
         stamp: Stamp::of(&metadata),
@@ -79,6 +77,25 @@ pub(super) fn write(
         bases,
     };
     Ok((arrival, hex(&hasher.finalize())))
+}
+
+/// A time of the database's clock.
+pub(super) fn time(seconds: i64) -> Option<SystemTime> {
+    let seconds = Duration::from_secs(u64::try_from(seconds).ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(seconds)
+}
+
+/// The records of all packages of the catalogue as a dump, in memory: for a catalogue of few.
+pub(super) fn records(catalogue: &Catalogue, except: &HashSet<i64>) -> io::Result<Vec<u8>> {
+    let mut dump = Vec::new();
+    let mut tails = HashMap::new();
+    for package in catalogue.packages.iter().filter(|package| !except.contains(&package.base)) {
+        let Some(base) = catalogue.bases.get(&package.base) else { continue };
+        dump.push(if dump.is_empty() { b'[' } else { b',' });
+        write_record(catalogue, package, base, &mut tails, &mut dump)?;
+    }
+    dump.extend_from_slice(if dump.is_empty() { b"[]" } else { b"]" });
+    Ok(dump)
 }
 
 /// Writes one record; `tails` has what the packages of a base have in common at their end.
