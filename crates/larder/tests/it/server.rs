@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::{fs, future::Future};
+use std::time::Duration;
+use std::{fs, future::Future, io};
 
 use account::Password;
 use larder::app::App;
@@ -240,6 +241,15 @@ fn shared(dump: &[u8]) -> TestServer {
     server
 }
 
+/// Removes the directory of a server that runs on: its tasks may still make files there.
 fn remove(path: &Path) {
-    fs::remove_dir_all(path).expect("the directory is ours");
+    for _ in 0..1_000 {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            removed => return removed.expect("the directory is ours"),
+        }
+    }
+    panic!("files appear in {} without end", path.display());
 }
