@@ -75,6 +75,8 @@ KNOWN = (
     ("P47", "base-file-json", "body.message"),
     ("P13", "base-file-delete user-delete-missing-anonymous user-delete-missing-other", "status", becomes((403, 404))),
     ("P13", "base-file-delete user-delete-missing-anonymous user-delete-missing-other", "body.message"),
+    ("P53", "file-of-base-here", "status", becomes((404, 200))),
+    ("P53", "file-of-base-here", "type body*"),
     # What a file needs is its own.
     ("P38", "python-page*", "body.files*requires-python", becomes((">=3.9", ">=3.6"))),
     ("P38", "python-page-after-submit", "body.files*requires-python"),
