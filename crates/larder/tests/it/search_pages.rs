@@ -65,17 +65,13 @@ fn what_one_may_not_read_is_not_found() {
         config.article.acl_read = "root".parse().expect("a list");
     });
     server.wait_until_ready();
-    make(&server, "PUT", "/root/secret", r#"{"acl_read": ["root"]}"#);
-    make(&server, "PUT", "/root/open", "{}");
-    for (index, project) in [("secret", "hidden-thing"), ("open", "open-thing")] {
+    make(&server, "PUT", "/root/stable", r#"{"acl_read": ["root"]}"#);
+    make(&server, "PUT", "/root/dev", "{}");
+    for (index, project) in [("root/stable", "hidden-thing"), ("root/dev", "open-thing")] {
         let form = format!("name={project}&version=1.0&:action=submit&metadata_version=2.1");
         let form_type = ("Content-Type", "application/x-www-form-urlencoded");
-        let made = server.client.send(
-            "POST",
-            &format!("/root/{index}/"),
-            &[ROOT, form_type],
-            form.as_bytes(),
-        );
+        let made =
+            server.client.send("POST", &format!("/{index}/"), &[ROOT, form_type], form.as_bytes());
         assert!(made.status < 300, "{project}: {} {}", made.status, made.text());
     }
     make(&server, "POST", "/article/thing/0", "text");
@@ -96,7 +92,7 @@ fn what_one_may_not_read_is_not_found() {
     assert!(!page.contains("hidden-thing") && !page.contains("<small>2</small>"), "{page}");
     assert!(!page.contains("id=\"articles\""), "{page}");
     let page = server.client.get_with("/search?q=thing", &[ROOT]);
-    assert!(page.text().contains("/root/secret/hidden-thing"), "{}", page.text());
+    assert!(page.text().contains("/root/stable/hidden-thing"), "{}", page.text());
     assert_eq!(page.header("cache-control"), "private, no-cache");
     assert!(page.header("vary").contains("Authorization"));
 }
