@@ -9,7 +9,7 @@ use reply::{Etag, Reply};
 
 use crate::error::QueryError;
 use crate::field::By;
-use crate::fold::fold;
+use crate::fold::{fold, folded_bytes};
 use crate::params::{Arg, Params};
 use crate::query::{Asked, Kind, Mode, Query, Refusal, Version};
 use crate::record::Shape;
@@ -228,11 +228,11 @@ fn is_surely_too_much(packages: &impl Searched, query: &Query, results_max: usiz
         }
         (By::Name | By::NameDesc, _, _) => false,
         (by, _, _) => {
-            let term = fold(arg.literal.trim_end_matches(' '));
+            let term = folded_bytes(arg.literal.trim_end_matches(' '));
             packages.is_in_more_than(results_max, |segment, count| {
                 segment
                     .terms()
-                    .postings(by as u8, term.as_bytes())
+                    .postings(by as u8, &term)
                     .is_some_and(|list| list.count_min(segment.package_count()) > count)
             })
         }
@@ -316,11 +316,10 @@ impl Segment {
         if matches!(by, By::Name | By::NameDesc) {
             return self.find_text(by, Mode::Contains, &fold(&arg.literal), limit);
         }
-        let term = fold(arg.literal.trim_end_matches(' '));
-        let found = self.terms().documents(by as u8, term.as_bytes(), limit);
+        let term = folded_bytes(arg.literal.trim_end_matches(' '));
+        let found = self.terms().documents(by as u8, &term, limit);
         if by == By::Provides {
-            let own: Vec<DocId> =
-                self.names().column().equal_to(term.as_bytes()).map(DocId).collect();
+            let own: Vec<DocId> = self.names().column().equal_to(&term).map(DocId).collect();
             return union(&found, &own, limit);
         }
         found

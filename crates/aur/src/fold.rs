@@ -11,9 +11,14 @@ use crate::words;
 /// `text` with letters in upper case and without accents: `pätatt` becomes `PATATT`, `straße` becomes `STRASE`.
 /// Letters that are not a base letter with an accent, such as ø, ł and æ, stay as they are.
 pub fn fold(text: &str) -> String {
+    String::from_utf8(folded_bytes(text)).expect("folding gives text")
+}
+
+/// The bytes of the folded form, where nobody needs to know again that they are text.
+pub(crate) fn folded_bytes(text: &str) -> Vec<u8> {
     let mut folded = Vec::with_capacity(text.len() + words::PAIR_BYTES);
     fold_into(text.as_bytes(), &mut folded);
-    String::from_utf8(folded).expect("folding gives text")
+    folded
 }
 
 /// Appends the folded form of `text`, UTF-8, to `folded`.

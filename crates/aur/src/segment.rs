@@ -14,7 +14,7 @@ use hashbrown::HashTable;
 use postings::{Block, DocId, DocSet, HUGE_PAGE_BYTES, TermIndex, TextColumn, TrigramIndex};
 use twox_hash::XxHash3_64;
 
-use crate::fold::{fold, lower};
+use crate::fold::{folded_bytes, lower};
 use crate::record::Record;
 use crate::sort_key::{Key, Keys};
 
@@ -141,15 +141,15 @@ impl Segment {
 
     /// The package with this name, in any case of letters; accents count.
     pub(crate) fn find(&self, name: &str) -> Option<DocId> {
-        let folded = fold(name);
-        let first = self.find_folded(folded.as_bytes())?;
+        let folded = folded_bytes(name);
+        let first = self.find_folded(&folded)?;
         if name.is_ascii() && self.plain_names.has(first) {
             return Some(first);
         }
         let wanted = lower(name);
         (first.0..self.package_count())
             .map(DocId)
-            .take_while(|&doc| self.names.column().text(doc) == folded.as_bytes())
+            .take_while(|&doc| self.names.column().text(doc) == folded)
             .find(|&doc| {
                 let name: String =
                     serde_json::from_slice(self.record(doc).name()).unwrap_or_default();

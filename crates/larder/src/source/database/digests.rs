@@ -32,7 +32,7 @@ struct Rows {
     condition: &'static str,
 }
 
-/// Popularity decays, which is no change of a row: [`Held::decayed`].
+/// Popularity decays without a change of a row: [`Held::compare`] looks at it by the clock.
 const ROWS: [Rows; 5] = [
     Rows {
         table: "PackageBases",
