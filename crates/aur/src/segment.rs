@@ -49,7 +49,7 @@ pub(crate) struct Segment {
     docs_by_base: Box<[DocId]>,
     /// The positions in `bases` of bases that have no package, ascending, with their names as JSON.
     empty_bases: Box<[(u32, Box<[u8]>)]>,
-    /// Exact terms: one namespace for each [`By`].
+    /// Exact terms: one namespace for each [`crate::By`].
     terms: TermIndex,
     /// What lists are sorted by, once one is asked for.
     keys: OnceLock<Keys>,

@@ -12,7 +12,7 @@
 //! what it hands on is closed in order and never deeper than a bound. It also makes the headings, lists, tables and links
 //! fit a page that already has a title. Everything takes time in proportion to the input, of which there is a bound.
 //!
-//! [`compare`] tells two texts apart by lines, for people. Nothing here does I/O or knows HTTP.
+//! [`compare()`] tells two texts apart by lines, for people. Nothing here does I/O or knows HTTP.
 
 mod clean;
 mod compare;
