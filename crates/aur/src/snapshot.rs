@@ -45,7 +45,7 @@ pub(crate) struct Overlay {
     pub(crate) gone_base_count: u32,
     /// For each package of the small segment: the first one of the large segment that comes after it, gone or not.
     pub(crate) places: Box<[u32]>,
-    /// The same of bases.
+    /// For each base of the small segment: the first one of the large segment that comes after it, gone or not.
     pub(crate) base_places: Box<[u32]>,
 }
 
@@ -231,7 +231,7 @@ impl Snapshot {
         out.write_all(if separator == b"[\n" { b"[\n]" } else { b"\n]" })
     }
 
-    /// The same packages in one large segment, built anew. This takes as long as reading a dump.
+    /// Builds one large segment of all packages and starts over with it. This takes as long as reading a dump.
     pub fn merged(&self) -> Snapshot {
         let mut builder = SegmentBuilder::default();
         for doc in self.docs() {

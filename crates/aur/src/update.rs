@@ -30,11 +30,11 @@ pub struct Changes {
 
 /// A large segment has one package in this many replaced before it is time for a new one.
 const OVERGROWN_SHARE: u32 = 64;
-/// So many may be replaced in any case: few packages are no burden.
+/// Up to this many replaced packages, a large segment is kept whatever its size: they cost little.
 const OVERGROWN_MIN: u32 = 512;
 /// If more packages of a dump differ than one in this many, it is read as if it were the first.
 const DIFFERENT_SHARE: u32 = 32;
-/// So many may differ in any case.
+/// Up to this many different packages, only these are read whatever the size of the dump.
 const DIFFERENT_MIN: u32 = 256;
 
 impl Snapshot {

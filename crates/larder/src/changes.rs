@@ -1,8 +1,8 @@
 //! What changed on each surface: a bounded history in memory, encoded once for all who follow it.
 //!
 //! the store's tail, or a refresh of the AUR -> [`Draft`] -> [`Feed::push`] -> [`Entry`], encoded -> `http/changes.rs`
-//! gives each client the entries that it may read. Whoever follows a feed has a position in it and no queue: a client
-//! that is slow costs nothing, and starts over once its position has left the history. No write waits for a client.
+//! gives each client the entries that it may read. A subscriber has a position in the history and no queue: a slow one
+//! costs nothing, and has to start over once its position has left the history. No write waits for a subscriber.
 
 pub(crate) mod aur_history;
 mod entry;
@@ -191,7 +191,7 @@ impl Feed {
         let mut earlier = ring.head;
         for (at, draft) in drafts.iter().enumerate() {
             let is_last = drafts.get(at + 1).is_none_or(|next| next.serial != draft.serial);
-            // Whoever is cut off within a commit asks for all of it again.
+            // A client that is cut off within a commit gets the whole commit again.
             let known = if is_last { draft.serial } else { earlier };
             let entry = Entry::encode(self.surface, draft, &position(known, &ring.history));
             ring.entries.push_back(Arc::new(entry));
