@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use account::UserName;
 use net::ClientKey;
 use prometheus::IntCounter;
-use tokio::sync::Semaphore;
+
+use crate::turns::Turns;
 
 /// What a request with a body takes beside it: its futures, its head, its entry here.
 const REQUEST_BYTES: usize = 2 << 10;
@@ -31,8 +32,8 @@ const PARSED_AT_ONCE: usize = 2;
 #[derive(Debug)]
 pub struct Bodies {
     shared: Arc<Shared>,
-    /// A permit for each long parse.
-    pub parsing: Semaphore,
+    /// A turn for each long parse.
+    pub parsing: Turns,
 }
 
 /// Who holds memory.
@@ -77,7 +78,7 @@ impl Bodies {
     /// A budget of so many bytes, of which none are held; counts refusals in `refused`.
     pub fn new(bytes_max: usize, refused: IntCounter) -> Bodies {
         let shared = Shared { bytes_max, refused, usage: Mutex::default() };
-        Bodies { shared: Arc::new(shared), parsing: Semaphore::new(PARSED_AT_ONCE) }
+        Bodies { shared: Arc::new(shared), parsing: Turns::new(PARSED_AT_ONCE) }
     }
 
     /// The memory of a new request: none but a little yet.

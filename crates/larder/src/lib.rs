@@ -39,6 +39,7 @@ pub mod source;
 pub mod stored;
 pub mod tasks;
 mod text;
+pub mod turns;
 mod version;
 
 use std::future::Future;

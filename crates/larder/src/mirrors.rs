@@ -12,6 +12,8 @@ mod disk;
 mod download;
 mod flights;
 mod known;
+#[cfg(test)]
+mod tests;
 mod upstream;
 
 use std::collections::HashMap;
@@ -32,6 +34,7 @@ use self::download::Downloads;
 use self::flights::Flights;
 use self::known::Subject;
 use self::upstream::{Origin, Upstream};
+use crate::turns::Turns;
 use net::Egress;
 
 pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
@@ -80,8 +83,8 @@ pub(crate) struct Mirrors {
     /// What all upstreams together may have this process do at once.
     asking: Semaphore,
     downloading: Semaphore,
-    pages_work: Arc<Semaphore>,
-    checks: Semaphore,
+    pages_work: Turns,
+    checks: Turns,
     versions: AtomicU64,
     started_at: Instant,
     counters: Counters,
@@ -228,8 +231,8 @@ impl Mirrors {
             ),
             asking: Semaphore::new(ASKING_TOGETHER_MAX),
             downloading: Semaphore::new(DOWNLOADS_TOGETHER_MAX),
-            pages_work: Arc::new(Semaphore::new(PAGES_MAX)),
-            checks: Semaphore::new(CHECKS_MAX),
+            pages_work: Turns::new(PAGES_MAX),
+            checks: Turns::new(CHECKS_MAX),
             versions: AtomicU64::new(0),
             started_at: Instant::now(),
             counters: Counters::default(),

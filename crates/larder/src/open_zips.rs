@@ -14,7 +14,8 @@ use quick_cache::sync::Cache;
 use rawzip::FileReader;
 use record::Digest;
 use store::BlobStore;
-use tokio::sync::Semaphore;
+
+use crate::turns::Turns;
 
 /// Memory for the directories of open zips, and the least that one counts for: at most 32 are open.
 const DIRECTORIES_BYTES_MAX: u64 = 64 << 20;
@@ -25,6 +26,9 @@ const MEMBER_BYTES: u64 = 200;
 
 /// Threads that unpack larger members at the same time; no client keeps one while it is slow to read.
 const UNPACKING_MAX: usize = 32;
+
+/// Directories of zips that are read at the same time: each takes memory before the cache counts it.
+const OPENING_MAX: usize = 4;
 
 /// Most bytes of a zip in an object store, which is copied to the disk so that its members can be read in any order.
 pub(crate) const COPY_BYTES_MAX: u64 = 1 << 30;
@@ -41,9 +45,10 @@ pub(crate) type Zip = SafeZip<Arc<FileReader>>;
 /// The zips that are open.
 pub struct OpenZips {
     zips: Cache<Digest, Opened, Weight>,
-    /// One permit for each thread that may unpack.
-    pub(crate) unpacking: Arc<Semaphore>,
-    copying: Semaphore,
+    /// One turn for each thread that may unpack.
+    pub(crate) unpacking: Turns,
+    opening: Turns,
+    copying: Turns,
 }
 
 #[derive(Clone)]
@@ -67,8 +72,9 @@ impl Default for OpenZips {
     fn default() -> OpenZips {
         OpenZips {
             zips: Cache::with_weighter(32, DIRECTORIES_BYTES_MAX, Weight),
-            unpacking: Arc::new(Semaphore::new(UNPACKING_MAX)),
-            copying: Semaphore::new(COPYING_MAX),
+            unpacking: Turns::new(UNPACKING_MAX),
+            opening: Turns::new(OPENING_MAX),
+            copying: Turns::new(COPYING_MAX),
         }
     }
 }
@@ -108,7 +114,7 @@ impl OpenZips {
                 },
                 None => (self.copied(blobs, directory, digest).await?, true),
             };
-            let opening = tokio::task::spawn_blocking(move || {
+            let opening = move || {
                 let bytes = file.metadata().map_err(|error| failed(&error))?.len();
                 let reader = Arc::new(FileReader::from(file));
                 let zip = SafeZip::open(reader, bytes, &ArchiveLimits::default());
@@ -117,11 +123,8 @@ impl OpenZips {
                     error => Unopened::Broken(error),
                 })?;
                 Ok(Opened { zip, copied_bytes: if is_copy { bytes } else { 0 } })
-            });
-            match opening.await {
-                Ok(zip) => zip,
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            }
+            };
+            self.opening.run(opening).await
         };
         Ok(self.zips.get_or_insert_async(&digest, opening).await?.zip)
     }
@@ -133,7 +136,7 @@ impl OpenZips {
         directory: &Path,
         digest: Digest,
     ) -> Result<File, Unopened> {
-        let _permit = self.copying.acquire().await.map_err(|error| failed(&error))?;
+        let mut turn = self.copying.take().await;
         let blob = blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
         let blob = blob.ok_or(Unopened::Missing)?;
         if blob.size_bytes() > COPY_BYTES_MAX {
@@ -142,12 +145,17 @@ impl OpenZips {
         let mut pieces = blob.read();
         let mut file = tempfile::tempfile_in(directory).map_err(|error| failed(&error))?;
         while let Some(piece) = pieces.try_next().await.map_err(|error| failed(&error))? {
+            // What is being written keeps its turn even if nobody waits for the copy any more.
             let writing =
-                tokio::task::spawn_blocking(move || file.write_all(&piece).map(|()| file));
-            file = match writing.await {
-                Ok(written) => written.map_err(|error| failed(&error))?,
+                tokio::task::spawn_blocking(move || (file.write_all(&piece).map(|()| file), turn));
+            let written = match writing.await {
+                Ok((written, its)) => {
+                    turn = its;
+                    written
+                }
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             };
+            file = written.map_err(|error| failed(&error))?;
         }
         file.rewind().map_err(|error| failed(&error))?;
         Ok(file)

@@ -232,10 +232,5 @@ pub(super) async fn parsed<T: Send + 'static>(
     if bytes <= INLINE_BYTES_MAX {
         return parse();
     }
-    // It is never closed.
-    let _permit = app.bodies.parsing.acquire().await;
-    match tokio::task::spawn_blocking(parse).await {
-        Ok(parsed) => parsed,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    app.bodies.parsing.run(parse).await
 }

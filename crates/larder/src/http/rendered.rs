@@ -50,8 +50,8 @@ pub(super) async fn rendered(
     if let Some(rendered) = KEPT.get(&key) {
         return rendered;
     }
-    // Few are made at a time, as each may take milliseconds. It is never closed.
-    let _permit = app.bodies.parsing.acquire().await;
+    // Few are made at a time, as each may take milliseconds.
+    let _turn = app.bodies.parsing.take().await;
     let rendered = Arc::new(tokio::task::block_in_place(render));
     KEPT.insert(key, rendered.clone());
     rendered

@@ -96,7 +96,7 @@ struct Space {
     /// Whether the bytes were hashed in this process: when they arrived, or since.
     is_checked: AtomicBool,
     /// One at a time hashes them; the others wait for what it finds.
-    checking: tokio::sync::Mutex<()>,
+    checking: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What is there, by key and by time of use.
@@ -141,7 +141,7 @@ impl Space {
             bytes: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
             is_checked: AtomicBool::new(false),
-            checking: tokio::sync::Mutex::default(),
+            checking: Arc::default(),
         })
     }
 
@@ -184,9 +184,9 @@ impl EntryFile {
         self.space.is_checked.load(Relaxed)
     }
 
-    /// The turn to check it.
-    pub(super) async fn turn_to_check(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.space.checking.lock().await
+    /// The turn to check it, for the thread that does so.
+    pub(super) async fn turn_to_check(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        self.space.checking.clone().lock_owned().await
     }
 }
 

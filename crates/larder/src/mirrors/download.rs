@@ -220,19 +220,20 @@ impl Mirrors {
 
     /// The file with this key on disk. Before one is served for the first time in this process, it is compared with its
     /// digest: a disk may have changed it.
-    async fn held(self: &Arc<Mirrors>, key: Key) -> Option<MirroredFile> {
+    pub(super) async fn held(self: &Arc<Mirrors>, key: Key) -> Option<MirroredFile> {
         let disk = self.disk.clone();
         let opening = tokio::task::spawn_blocking(move || disk.open_entry(&key));
         let (head, file) = opening.await.ok().flatten()?;
         let file = Arc::new(file);
         if !file.is_checked() {
-            let _turn = file.turn_to_check().await;
-            let _permit = self.checks.acquire().await.ok()?;
+            let turn = file.turn_to_check().await;
             let (disk, head, opened) = (self.disk.clone(), head.clone(), file.clone());
-            let checking = tokio::task::spawn_blocking(move || {
+            // Both turns end with the work, and not when the client leaves.
+            let checking = move || {
+                let _turn = turn;
                 opened.is_checked() || disk.check(&key, &head, &opened)
-            });
-            if !checking.await.ok()? {
+            };
+            if !self.checks.run(checking).await {
                 return None;
             }
         }

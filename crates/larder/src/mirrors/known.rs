@@ -15,11 +15,11 @@ use pypi::ProjectName;
 use pypi::upstream::{CoreMetadata, Place, Standing, UpstreamNames, UpstreamPage, standing};
 use record::Digest;
 use reqwest::Url;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::disk::{Head, Key};
 use super::upstream::{PageBody, SMALL_PAGE_BYTES_MAX, Trouble, accepting_gzip, read_body};
 use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, turn};
+use crate::turns::Turn;
 
 /// Largest page of a project and largest list of projects, inflated.
 const PAGE_BYTES_MAX: usize = 64 << 20;
@@ -183,15 +183,14 @@ impl Mirrors {
         let looking = tokio::task::spawn_blocking(move || disk.entry_bytes(&key));
         let bytes = looking.await.ok().flatten()?;
         let is_small = bytes <= SMALL_PAGE_BYTES_MAX as u64;
-        let working = self.work_on_pages(if is_small { 1 } else { LARGE_PAGE_COUNTS }).await;
-        let _working = working.ok()?;
+        let turn = self.pages_work.take_many(if is_small { 1 } else { LARGE_PAGE_COUNTS }).await;
         // Others may have waited for the same page.
         if let Some(known) = self.in_memory(mirror, subject) {
             return Some(known);
         }
         let (mirrors, mirror, subject) = (self.clone(), mirror.clone(), subject.clone());
-        let loading = tokio::task::spawn_blocking(move || mirrors.load(&mirror, &subject));
-        loading.await.ok().flatten()
+        // The turn ends with the work, and not when the client leaves.
+        turn.run(move || mirrors.load(&mirror, &subject)).await
     }
 
     async fn known(
@@ -357,24 +356,24 @@ impl Mirrors {
         Ok(Answer { page, etag, last_modified, serial })
     }
 
-    /// Reads an answer. Large pages take turns, up to when they are written: what they take of memory is a multiple of
+    /// Reads an answer, in a flight, which nobody's leaving ends. Large pages take turns, up to when they are written: what they take of memory is a multiple of
     /// what they have on the wire.
     async fn understand(
         &self,
         mirror: &Mirror,
         subject: &Subject,
         answer: Answer,
-    ) -> Result<(Fetched, Option<OwnedSemaphorePermit>), Trouble> {
+    ) -> Result<(Fetched, Option<Turn>), Trouble> {
         let Answer { page, etag, last_modified, serial } = answer;
         let Some(UnreadPage { body, url, content_type }) = page else {
             return Ok((Fetched { content: None, etag, last_modified, serial }, None));
         };
-        let mut working = self.work_on_pages(1).await?;
+        let mut working = self.pages_work.take().await;
         let looking = tokio::task::spawn_blocking(move || (body.is_small(), body)).await;
         let (is_small, body) = looking.map_err(|error| Trouble::new(error.to_string()))?;
         if !is_small {
             drop(working);
-            working = self.work_on_pages(LARGE_PAGE_COUNTS).await?;
+            working = self.pages_work.take_many(LARGE_PAGE_COUNTS).await;
         }
         let subject = subject.clone();
         let provides_metadata = mirror.provides_metadata;
@@ -394,12 +393,6 @@ impl Mirrors {
         });
         let content = parsing.await.map_err(|error| Trouble::new(error.to_string()))??;
         Ok((Fetched { content: Some(content), etag, last_modified, serial }, Some(working)))
-    }
-
-    /// A turn to work on a page, which counts as so many.
-    async fn work_on_pages(&self, count: u32) -> Result<OwnedSemaphorePermit, Trouble> {
-        let turn = self.pages_work.clone().acquire_many_owned(count).await;
-        turn.map_err(|error| Trouble::busy(error.to_string()))
     }
 
     /// Notes what upstream said, in memory and on disk.

@@ -131,7 +131,7 @@ struct Received {
     /// The bytes, where there are few enough to be merged.
     bytes: Option<Bytes>,
     /// The memory that they take.
-    _held: Option<Held>,
+    held: Option<Arc<Held>>,
 }
 
 /// PUT and POST: a new text; `version` is that in the path, where there is one. `?restore=N` takes the text of that
@@ -401,7 +401,7 @@ async fn receive(
     let content_type = known.or(guessed.filter(fits).map(ContentType::as_str));
     let facts = inspector.finish(staged.digest, content_type).map_err(bad)?;
     let bytes = text.map(BytesMut::freeze);
-    Ok(Received { staged: Some(staged), facts, bytes, _held: held })
+    Ok(Received { staged: Some(staged), facts, bytes, held: held.map(Arc::new) })
 }
 
 fn unwritable(error: BlobError) -> HttpError {
@@ -605,7 +605,10 @@ async fn propose(
     let latest_bytes = bytes_of(app, Some(&latest)).await.ok()?;
     let name = stale.name.clone();
     let is_textual = received.facts.content_type.is_textual();
+    // Its memory counts until the merge has ended, even if the client leaves.
+    let held = received.held.clone();
     let merging = tokio::task::spawn_blocking(move || {
+        let _held = held;
         let base = base.as_ref().filter(|facts| !facts.is_deleted());
         let base = base.map(|facts| Side::of(&name, facts, &base_bytes));
         let revision = latest.revision;

@@ -18,7 +18,6 @@ use http::header::{
 use http::{HeaderValue, Method, StatusCode};
 use pypi::{FileRole, ReleaseFile, VersionView};
 use record::Digest;
-use tokio::sync::Semaphore;
 
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
@@ -30,6 +29,7 @@ use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::parts::is_current;
 use crate::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
+use crate::turns::Turns;
 
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
@@ -177,14 +177,11 @@ async fn unpacked(ask: &Ask, zip: Arc<Zip>, at: usize, size_bytes: u64) -> Resul
         return Err(Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text)));
     }
     if size_bytes <= AT_ONCE_BYTES_MAX {
-        let reading = tokio::task::spawn_blocking(move || match zip.members().get(at) {
+        let reading = move || match zip.members().get(at) {
             Some(member) => zip.read(member, "bytes of a page", AT_ONCE_BYTES_MAX),
             None => Ok(Vec::new()),
-        });
-        let bytes = match reading.await {
-            Ok(bytes) => bytes,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
+        let bytes = ask.app.documentation.unpacking.run(reading).await;
         return bytes.map(Body::from).map_err(|error| {
             let text = format_args!("the documentation cannot be shown: {error}");
             Refused::not_found(text)
@@ -206,7 +203,7 @@ async fn unpacked(ask: &Ask, zip: Arc<Zip>, at: usize, size_bytes: u64) -> Resul
 fn pieces(
     reader: Box<dyn io::Read + Send>,
     size_bytes: u64,
-    threads: Arc<Semaphore>,
+    threads: Turns,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
     stream::try_unfold((reader, size_bytes), move |(mut reader, left)| {
         let threads = threads.clone();
@@ -214,19 +211,14 @@ fn pieces(
             if left == 0 {
                 return Ok(None);
             }
-            let permit = threads.acquire_owned().await.map_err(io::Error::other)?;
-            let unpacking = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
+            let unpacking = move || {
                 // At most a piece.
                 let mut piece = vec![0; left.min(PIECE_BYTES) as usize];
                 reader.read_exact(&mut piece)?;
                 let left = left - piece.len() as u64;
                 Ok(Some((Bytes::from(piece), (reader, left))))
-            });
-            match unpacking.await {
-                Ok(piece) => piece,
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            }
+            };
+            threads.run(unpacking).await
         }
     })
 }
@@ -248,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_reads_slowly_keeps_nobody_waiting() {
-        let threads = Arc::new(Semaphore::new(2));
+        let threads = Turns::new(2);
         let bytes = vec![7; PIECE_BYTES as usize * 2 + 1];
         let page = || {
             let reader = Box::new(io::Cursor::new(bytes.clone()));

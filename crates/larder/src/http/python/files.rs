@@ -195,9 +195,12 @@ pub(super) async fn add_tox_result(
     auth::admit_to_disk(&ask.app, &principal).await?;
     let bytes_max = ask.app.config.python.tox_result_bytes_max;
     let body = whole_body(ask, &principal, body, bytes_max).await?;
-    let (bytes, _held) = body.into_parts();
+    let (bytes, held) = body.into_parts();
+    // Its memory counts until it has been looked at, even if the client leaves.
     let looked_at = bytes.clone();
-    if !parsed(&ask.app, bytes.len(), move || is_flat_json(&looked_at)).await {
+    let looking = move || (is_flat_json(&looked_at), held);
+    let (is_flat, _held) = parsed(&ask.app, bytes.len(), looking).await;
+    if !is_flat {
         return Err(BodyError::NotJson.into());
     }
     let blob = ask.app.store.blobs.put(bytes).await.map_err(|error| {

@@ -131,8 +131,8 @@ async fn read<'snapshot>(
     results.truncate(RESULTS_MAX);
     let mut shown = Vec::with_capacity(results.len());
     let (mut left, mut values_left) = (BYTES_MAX, VALUES_MAX);
-    // Few pages are made at a time, as each may hold as much as this. It is never closed.
-    let _permit = ask.app.bodies.parsing.acquire().await;
+    // Few pages are made at a time, as each may hold as much as this.
+    let _turn = ask.app.bodies.parsing.take().await;
     for file in results {
         let bytes = match left.checked_sub(file.size_bytes()) {
             Some(rest) => {

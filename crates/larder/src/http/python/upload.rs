@@ -483,15 +483,9 @@ async fn inspected(
 ) -> Result<Inside, Refused> {
     let opened = staged.file().map_err(|error| unwritable(error, 0))?;
     let (size_bytes, name) = (staged.size_bytes, filename.clone());
-    // It is never closed.
-    let _permit = ask.app.bodies.parsing.acquire().await;
-    let looking = tokio::task::spawn_blocking(move || {
-        inspect(FileReader::from(opened), size_bytes, &name, &ArchiveLimits::default())
-    });
-    let facts = match looking.await {
-        Ok(facts) => facts,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    };
+    let looking =
+        move || inspect(FileReader::from(opened), size_bytes, &name, &ArchiveLimits::default());
+    let facts = ask.app.bodies.parsing.run(looking).await;
     // devpi looks into nothing, and its own tests upload what is no archive.
     if matches!(facts, Err(ArchiveError::Unreadable { .. })) && ask.app.config.python.devpi_defaults
     {
@@ -512,15 +506,12 @@ async fn inspected(
 async fn check_zip(ask: &Ask, staged: &Staged) -> Result<(), Refused> {
     let opened = staged.file().map_err(|error| unwritable(error, 0))?;
     let size_bytes = staged.size_bytes;
-    // It is never closed.
-    let _permit = ask.app.bodies.parsing.acquire().await;
-    let looking = tokio::task::spawn_blocking(move || {
+    let looking = move || {
         SafeZip::open(FileReader::from(opened), size_bytes, &ArchiveLimits::default()).map(|_| ())
-    });
-    match looking.await {
-        Ok(Err(ArchiveError::Unreadable { .. })) if ask.app.config.python.devpi_defaults => Ok(()),
-        Ok(outcome) => outcome.map_err(unfit),
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
+    match ask.app.bodies.parsing.run(looking).await {
+        Err(ArchiveError::Unreadable { .. }) if ask.app.config.python.devpi_defaults => Ok(()),
+        outcome => outcome.map_err(unfit),
     }
 }
 

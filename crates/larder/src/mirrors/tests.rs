@@ -1,0 +1,108 @@
+//! Tests of what mirrors do for clients that leave.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use pypi::ProjectName;
+
+use super::disk::Head;
+use super::*;
+
+/// Mirrors whose cache has these entries of the mirror `team/pypi`.
+fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mirror>) {
+    let budget = Budget {
+        memory_bytes_max: 1 << 20,
+        disk_bytes_max: 64 << 20,
+        free_bytes_min: 0,
+        expiry: Duration::from_secs(3600),
+    };
+    let open = || Mirrors::open(directory, budget, Egress::default()).expect("a client");
+    let url = "http://upstream.example/simple/";
+    let mirror = Arc::new(Mirror {
+        stage: "team/pypi".to_owned(),
+        redirects_files: false,
+        origin: Origin::parse(url).expect("a URL"),
+        identity: identity("team/pypi", url, None),
+        expiry: budget.expiry,
+        has_no_list: true,
+        ignores_serials: false,
+        provides_metadata: None,
+        names: Mutex::default(),
+        health: Mutex::default(),
+        flights: Flights::default(),
+        downloads: Downloads::default(),
+        asking: Semaphore::new(ASKING_MAX),
+        downloading: Semaphore::new(DOWNLOADS_MAX),
+    });
+    let writing = open();
+    for (name, content) in entries {
+        let head = Head {
+            name: (*name).to_owned(),
+            size_bytes: content.len() as u64,
+            sha256: Digest::of(content).to_string(),
+            confirmed_at: milliseconds(std::time::SystemTime::now()),
+            etag: None,
+            last_modified: None,
+            serial: None,
+            is_verified: true,
+        };
+        writing.disk.write(mirror.key(name), &head, content).expect("a disk");
+    }
+    // As after a restart: nothing is in memory, and nothing has been compared with its digest.
+    drop(writing);
+    (Arc::new(open()), mirror)
+}
+
+/// Runs `request` with a single thread for work that blocks, up to where its second piece of such work waits for that
+/// thread; then the client leaves, and `check` is asked.
+async fn leave<T>(request: impl Future<Output = T>, check: impl FnOnce()) {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut request = pin!(Some(request));
+    let mut poll = || match request.as_mut().as_pin_mut() {
+        Some(request) => request.poll(&mut context),
+        None => Poll::Pending,
+    };
+    assert!(poll().is_pending(), "it waits for its first piece of work");
+    // The thread takes one piece after the other: this one ends after the request's.
+    tokio::task::spawn_blocking(|| ()).await.expect("a thread");
+    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+    let busy = tokio::task::spawn_blocking(move || may_go_on.recv());
+    assert!(poll().is_pending(), "it waits for its second piece of work");
+    request.set(None);
+    check();
+    go_on.send(()).expect("the thread waits");
+    busy.await.expect("a thread").expect("the test says so");
+}
+
+#[track_caller]
+fn in_one_thread(test: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.max_blocking_threads(1).enable_all().build().expect("a runtime").block_on(test);
+}
+
+#[test]
+fn who_leaves_a_file_that_is_checked_frees_no_turn() {
+    in_one_thread(async {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (mirrors, mirror) = mirrors(directory.path(), &[("file/foo-1.0.tar.gz", b"content")]);
+        let key = mirror.key("file/foo-1.0.tar.gz");
+        leave(mirrors.held(key), || assert_eq!(mirrors.checks.free(), CHECKS_MAX - 1)).await;
+        // The work has gone on, and who comes next finds it done.
+        assert!(mirrors.held(key).await.is_some());
+        mirrors.checks.take_many(CHECKS_MAX as u32).await;
+    });
+}
+
+#[test]
+fn who_leaves_a_page_that_is_read_frees_no_turn() {
+    in_one_thread(async {
+        let directory = tempfile::tempdir().expect("a directory");
+        let page = br#"{"meta": {"api-version": "1.1"}, "name": "foo", "files": []}"#;
+        let (mirrors, mirror) = mirrors(directory.path(), &[("page/foo", page)]);
+        let subject = Subject::Project(ProjectName::parse("foo").expect("a name"));
+        let reading = mirrors.remembered(&mirror, &subject);
+        leave(reading, || assert_eq!(mirrors.pages_work.free(), PAGES_MAX - 1)).await;
+        mirrors.pages_work.take_many(PAGES_MAX as u32).await;
+        assert!(mirrors.in_memory(&mirror, &subject).is_some(), "it has been read all the same");
+    });
+}

@@ -1,0 +1,99 @@
+//! [`Turns`]: work that blocks, of which only so much may run at once.
+//!
+//! work -> a turn -> a thread that may take long -> its result. The turn belongs to the work and not to whoever waits for
+//! it: a client that leaves ends the waiting, but the work runs to its end, and until then its turn is taken.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How much work of a kind runs at once.
+#[derive(Clone, Debug)]
+pub struct Turns(Arc<Semaphore>);
+
+/// A turn, taken until this is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Turns {
+    /// So many turns, all of them free.
+    pub fn new(most: usize) -> Turns {
+        Turns(Arc::new(Semaphore::new(most)))
+    }
+
+    /// A turn, as soon as one is free; first come, first served. Work on another thread has to own it: [`Turns::run`].
+    pub async fn take(&self) -> Turn {
+        self.take_many(1).await
+    }
+
+    /// A turn that counts as so many.
+    pub async fn take_many(&self, count: u32) -> Turn {
+        // The semaphore is never closed.
+        Turn { _permit: self.0.clone().acquire_many_owned(count).await.ok() }
+    }
+
+    /// Does `work`, when it is its turn, on a thread that may take long. Its panic is the caller's.
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let turn = self.take().await;
+        turn.run(work).await
+    }
+
+    /// Turns that are free now.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.0.available_permits()
+    }
+}
+
+impl Turn {
+    /// Does `work` on a thread that may take long, and ends the turn with it. Its panic is the caller's.
+    pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let running = tokio::task::spawn_blocking(move || {
+            let _turn = self;
+            work()
+        });
+        match running.await {
+            Ok(done) => done,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_leaves_frees_no_turn() {
+        let turns = Turns::new(1);
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let work = turns.run(move || {
+            begun.send(()).expect("the test waits");
+            may_go_on.recv().expect("the test says so");
+        });
+        tokio::select! {
+            () = work => panic!("the work waits for this test"),
+            begun = has_begun => begun.expect("it begins"),
+        }
+        // The future is dropped, the work goes on.
+        assert_eq!(turns.free(), 0);
+        go_on.send(()).expect("the work waits");
+        assert_eq!(turns.run(|| 7).await, 7);
+        turns.take().await;
+        assert_eq!(turns.free(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_the_turn() {
+        let turns = Turns::new(1);
+        let running = turns.clone();
+        let failed = tokio::spawn(async move { running.run(|| panic!("as a test")).await });
+        assert!(failed.await.is_err_and(|error| error.is_panic()));
+        assert_eq!(turns.free(), 1);
+    }
+}
