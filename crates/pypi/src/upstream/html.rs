@@ -1,8 +1,7 @@
 //! A page as HTML (PEP 503, 592, 629, 658, 714, 740, 792): anchors, and what the head says.
 
-use std::collections::BTreeMap;
-
-use html5gum::{DefaultEmitter, HtmlString, Spanned, Token, Tokenizer};
+use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
+use html5gum::{Span, Tokenizer};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
@@ -15,7 +14,7 @@ pub(super) struct Anchor {
     pub(super) href: String,
     /// Its text, without spaces around it.
     pub(super) text: String,
-    attributes: BTreeMap<HtmlString, Spanned<HtmlString, ()>>,
+    attributes: Attributes,
 }
 
 /// What a page says outside of its links.
@@ -28,11 +27,100 @@ pub(super) struct Head {
     anchors: usize,
 }
 
-type Attributes = BTreeMap<HtmlString, Spanned<HtmlString, ()>>;
+/// The attributes that mean something. All others are dropped as they are read, however many a tag has.
+const ATTRIBUTES: [&str; 10] = [
+    "href",
+    "name",
+    "content",
+    "data-core-metadata",
+    "data-dist-info-metadata",
+    "data-provenance",
+    "data-requires-python",
+    "data-size",
+    "data-upload-time",
+    "data-yanked",
+];
+
+/// Those of a tag, each once, and their values.
+type Attributes = Vec<(&'static str, String)>;
+
+/// What a page is made of, as far as it means something.
+enum Piece {
+    Link(Attributes),
+    LinkEnd,
+    Base(Attributes),
+    Meta(Attributes),
+    /// Text within a link.
+    Text(String),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    Link,
+    Base,
+    Meta,
+}
+
+/// Makes [`Piece`]s of what the tokenizer finds, and keeps nothing of the rest.
+#[derive(Default)]
+struct Sieve {
+    tag: Option<Tag>,
+    attributes: Attributes,
+    /// Whether the attribute that is read means something.
+    is_wanted: bool,
+    is_in_link: bool,
+}
+
+impl Sieve {
+    fn piece(&mut self, event: CallbackEvent<'_>) -> Option<Piece> {
+        match event {
+            CallbackEvent::OpenStartTag { name } => {
+                self.attributes.clear();
+                self.tag = match name {
+                    b"a" => Some(Tag::Link),
+                    b"base" => Some(Tag::Base),
+                    b"meta" => Some(Tag::Meta),
+                    _ => None,
+                };
+            }
+            CallbackEvent::AttributeName { name } => {
+                let known = ATTRIBUTES.into_iter().find(|known| known.as_bytes() == name);
+                let known = known.filter(|_| self.tag.is_some());
+                // Of two with one name, the first is meant.
+                let known = known.filter(|known| self.attributes.iter().all(|(it, _)| it != known));
+                self.is_wanted = known.is_some();
+                self.attributes.extend(known.map(|known| (known, String::new())));
+            }
+            CallbackEvent::AttributeValue { value } if self.is_wanted => {
+                if let Some((_, text)) = self.attributes.last_mut() {
+                    text.push_str(&String::from_utf8_lossy(value));
+                }
+            }
+            CallbackEvent::CloseStartTag { .. } => {
+                let attributes = std::mem::take(&mut self.attributes);
+                let tag = self.tag.take()?;
+                self.is_in_link |= tag == Tag::Link;
+                return Some(match tag {
+                    Tag::Link => Piece::Link(attributes),
+                    Tag::Base => Piece::Base(attributes),
+                    Tag::Meta => Piece::Meta(attributes),
+                });
+            }
+            CallbackEvent::EndTag { name: b"a" } => {
+                self.is_in_link = false;
+                return Some(Piece::LinkEnd);
+            }
+            CallbackEvent::String { value } if self.is_in_link => {
+                return Some(Piece::Text(String::from_utf8_lossy(value).into_owned()));
+            }
+            _ => {}
+        }
+        None
+    }
+}
 
 fn attribute(attributes: &Attributes, name: &str) -> Option<String> {
-    let value = attributes.get(name.as_bytes())?;
-    Some(String::from_utf8_lossy(value).into_owned())
+    attributes.iter().find(|(it, _)| *it == name).map(|(_, value)| value.clone())
 }
 
 /// Calls `take` with each link that has an `href`, in the page's order.
@@ -44,43 +132,43 @@ pub(super) fn each_anchor(
     take: &mut dyn FnMut(&Head, Anchor),
 ) -> Result<Head, PageError> {
     let text = String::from_utf8_lossy(body);
-    let mut emitter = DefaultEmitter::default();
+    let mut sieve = Sieve::default();
+    let mut emitter =
+        CallbackEmitter::new(move |event: CallbackEvent<'_>, _: Span<()>| sieve.piece(event));
     emitter.naively_switch_states(true);
     let mut head = Head::default();
     let mut open: Option<Anchor> = None;
-    for token in Tokenizer::new_with_emitter(&*text, emitter) {
-        let token = match token {
-            Ok(token) => token,
+    for piece in Tokenizer::new_with_emitter(&*text, emitter) {
+        let piece = match piece {
+            Ok(piece) => piece,
             Err(never) => match never {},
         };
-        match token {
-            Token::StartTag(tag) => match tag.name.as_slice() {
-                b"a" => {
-                    finish(&mut head, &mut open, take);
-                    if let Some(href) = attribute(&tag.attributes, "href") {
-                        let attributes = tag.attributes;
-                        open = Some(Anchor { href, text: String::new(), attributes });
-                    }
-                }
-                b"base" if head.base.is_none() => head.base = attribute(&tag.attributes, "href"),
-                b"meta" => {
-                    let content = attribute(&tag.attributes, "content");
-                    match attribute(&tag.attributes, "name").as_deref() {
-                        Some("pypi:repository-version") => head.version = content,
-                        Some("pypi:project-status") => head.status = content,
-                        Some("pypi:project-status-reason") => head.reason = content,
-                        _ => {}
-                    }
-                }
-                _ => {}
-            },
-            Token::EndTag(tag) if tag.name.as_slice() == b"a" => finish(&mut head, &mut open, take),
-            Token::String(string) => {
-                if let Some(anchor) = &mut open {
-                    anchor.text.push_str(&String::from_utf8_lossy(&string));
+        match piece {
+            Piece::Link(attributes) => {
+                finish(&mut head, &mut open, take);
+                if let Some(href) = attribute(&attributes, "href") {
+                    open = Some(Anchor { href, text: String::new(), attributes });
                 }
             }
-            _ => {}
+            Piece::LinkEnd => finish(&mut head, &mut open, take),
+            Piece::Base(attributes) if head.base.is_none() => {
+                head.base = attribute(&attributes, "href");
+            }
+            Piece::Base(_) => {}
+            Piece::Meta(attributes) => {
+                let content = attribute(&attributes, "content");
+                match attribute(&attributes, "name").as_deref() {
+                    Some("pypi:repository-version") => head.version = content,
+                    Some("pypi:project-status") => head.status = content,
+                    Some("pypi:project-status-reason") => head.reason = content,
+                    _ => {}
+                }
+            }
+            Piece::Text(text) => {
+                if let Some(anchor) = &mut open {
+                    anchor.text.push_str(&text);
+                }
+            }
         }
     }
     finish(&mut head, &mut open, take);
@@ -151,4 +239,25 @@ fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {
             .map(|(url, _)| String::from(url).into()),
         url: String::from(url).into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_nothing_takes_no_memory() {
+        let noise: String = (0..10_000).map(|it| format!(" x{it}=y data-size={it}")).collect();
+        let body = format!(
+            "<html{noise}><base{noise} href=/f/><a{noise} data-yanked HREF='foo-1.0.tar.gz' data-yanked=no{noise}>\
+             foo-1.0.tar.gz</a{noise}>"
+        );
+        let mut anchors = Vec::new();
+        let head = each_anchor(body.as_bytes(), &mut |_, anchor| anchors.push(anchor));
+        assert_eq!(head.expect("a page").base.as_deref(), Some("/f/"));
+        let [anchor] = &anchors[..] else { panic!("there is one link") };
+        let expected = [("data-size", "0"), ("data-yanked", ""), ("href", "foo-1.0.tar.gz")];
+        assert_eq!(anchor.attributes, expected.map(|(name, value)| (name, value.to_owned())));
+        assert_eq!(anchor.text, "foo-1.0.tar.gz");
+    }
 }
