@@ -120,17 +120,18 @@ impl UpstreamPage {
     }
 
     /// Notes when each file was first seen of which upstream does not say when it was uploaded: as `before` has it, or
-    /// now. What upstream itself says of that does not count.
+    /// now. What upstream itself says of that does not count. A file with other digests under the same URL is another one.
     pub fn note_first_seen(&mut self, before: Option<&UpstreamPage>, now: Timestamp) {
-        let mut known: Option<HashMap<&str, Timestamp>> = None;
+        let mut known: Option<HashMap<&str, &UpstreamFile>> = None;
         for file in &mut self.files {
             file.first_seen = None;
             if !file.is_dated() {
                 let known = known.get_or_insert_with(|| {
                     let files = before.iter().flat_map(|page| &page.files);
-                    files.filter_map(|it| Some((&*it.url, it.first_seen?))).collect()
+                    files.map(|it| (&*it.url, it)).collect()
                 });
-                file.first_seen = Some(known.get(&*file.url).copied().unwrap_or(now));
+                let same = known.get(&*file.url).filter(|known| known.may_be(file));
+                file.first_seen = Some(same.and_then(|known| known.first_seen).unwrap_or(now));
             }
         }
     }
@@ -212,6 +213,21 @@ impl UpstreamFile {
             + hashes
             + optional
             + metadata
+    }
+
+    /// Whether these may be the same bytes: a digest that both have says so, or neither has any, and nothing contradicts.
+    fn may_be(&self, other: &UpstreamFile) -> bool {
+        let named = |name: &str| other.hashes.iter().find(|(it, _)| **it == *name);
+        let mut both = self.hashes.iter().filter_map(|(name, hex)| Some((hex, &named(name)?.1)));
+        let has_none = self.hashes.is_empty() && other.hashes.is_empty();
+        let is_size_same = match (self.size_bytes, other.size_bytes) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        let first = both.next();
+        is_size_same
+            && first.map_or(has_none, |(one, other)| one == other)
+            && both.all(|(one, other)| one == other)
     }
 
     /// Whether upstream says when it was uploaded.

@@ -31,7 +31,7 @@ const WAITING_MAX: usize = 1024;
 /// Bytes that are written and read at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// All downloads of a mirror that are under way.
+/// All downloads of a mirror that are under way, by [`Order::expected`].
 #[derive(Default)]
 pub(super) struct Downloads {
     under_way: Mutex<HashMap<Key, Arc<Download>>>,
@@ -138,6 +138,11 @@ impl Order {
         })
     }
 
+    /// What its download is joined by: the same bytes are expected.
+    fn expected(&self) -> Key {
+        Key::of(format!("{} {:?}", self.key, self.hashes).as_bytes())
+    }
+
     fn sha256(&self) -> Option<&str> {
         let found = self.hashes.iter().find(|(name, _)| &**name == "sha256");
         found.map(|(_, digits)| &**digits).filter(|digits| digits.len() == 64)
@@ -182,6 +187,31 @@ impl Mirrors {
             return Ok(FileAnswer::File(file));
         }
         let Some(order) = self.order(mirror, &place).await? else { return Ok(FileAnswer::Absent) };
+        self.ordered(mirror, order, is_head).await
+    }
+
+    /// This file of an upstream's page, or its metadata, and no other: what may have come under its URL since is not given.
+    ///
+    /// # Errors
+    /// [`Trouble`] if it is not here and upstream does not give it.
+    pub(crate) async fn listed_file(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        file: &UpstreamFile,
+        is_metadata: bool,
+        is_head: bool,
+    ) -> Result<FileAnswer, Trouble> {
+        let order = Order::of(mirror, file, is_metadata);
+        let Some(order) = order else { return Ok(FileAnswer::Absent) };
+        self.ordered(mirror, order, is_head).await
+    }
+
+    async fn ordered(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        order: Order,
+        is_head: bool,
+    ) -> Result<FileAnswer, Trouble> {
         if let Some(file) = self.held(order.key).await
             && order.sha256().is_none_or(|sha256| file.sha256.as_deref() == Some(sha256))
         {
@@ -297,8 +327,9 @@ impl Mirrors {
         mirror: &Arc<Mirror>,
         order: Order,
     ) -> Result<watch::Receiver<Progress>, Trouble> {
+        let expected = order.expected();
         let mut under_way = lock(&mirror.downloads.under_way);
-        if let Some(download) = under_way.get(&order.key) {
+        if let Some(download) = under_way.get(&expected) {
             return Ok(download.progress.subscribe());
         }
         if under_way.len() >= WAITING_MAX {
@@ -307,12 +338,12 @@ impl Mirrors {
         let progress = Progress { file: None, written: 0, total: None, state: State::Asking };
         let download = Arc::new(Download { progress: watch::Sender::new(progress) });
         let receiver = download.progress.subscribe();
-        under_way.insert(order.key, download.clone());
+        under_way.insert(expected, download.clone());
         drop(under_way);
         // It goes on when its clients leave: the next one finds the file.
         let (mirrors, mirror) = (self.clone(), mirror.clone());
         tokio::spawn(async move {
-            let ended = Ended { mirror: mirror.clone(), key: order.key, download };
+            let ended = Ended { mirror: mirror.clone(), key: expected, download };
             let outcome = mirrors.run(&mirror, &order, &ended.download.progress).await;
             // Before anybody learns how it ended: whoever comes next after a failure begins anew.
             ended.take_out();

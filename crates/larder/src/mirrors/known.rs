@@ -12,7 +12,7 @@ use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::{CoreMetadata, Place, Standing, UpstreamNames, UpstreamPage, standing};
+use pypi::upstream::{CoreMetadata, Standing, UpstreamNames, UpstreamPage, standing};
 use record::Digest;
 use reqwest::Url;
 
@@ -149,25 +149,25 @@ impl Mirrors {
         self.known(mirror, Subject::List, false).await.map(Some)
     }
 
-    /// The page of this project that has a file at this place: the one that is known, however old, or upstream's now.
-    /// Without one, upstream's page; `None` if upstream has no such project.
+    /// The page of this project by which a policy judges its files: what [`Mirrors::project`] finds, and where that fails,
+    /// what is remembered, however old. `None` if upstream has no such project.
     ///
     /// # Errors
     /// [`Trouble`] if nothing is known and upstream does not tell.
-    pub(crate) async fn page_with(
+    pub(crate) async fn page_to_judge_by(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         name: &ProjectName,
-        place: &Place<'_>,
     ) -> Result<Option<Arc<UpstreamPage>>, Trouble> {
-        let known = self.remembered(mirror, &Subject::Project(name.clone())).await;
-        if let Some(page) = known.as_ref().and_then(|known| known.page())
-            && page.file_at(place).is_some()
-        {
-            return Ok(Some(page.clone()));
-        }
-        let found = self.project(mirror, name, false).await?;
-        Ok(found.known.page().cloned())
+        let known = match self.project(mirror, name, false).await {
+            Ok(found) => found.known,
+            // The list of projects may have failed, although the page is here.
+            Err(trouble) => {
+                let remembered = self.remembered(mirror, &Subject::Project(name.clone())).await;
+                remembered.ok_or(trouble)?
+            }
+        };
+        Ok(known.page().cloned())
     }
 
     /// The page in memory or on disk, however old.

@@ -246,6 +246,43 @@ fn projects_of_filenames() {
     assert!(projects_of("a-b-c-d-e-f-g-h-i-j-k-l-1.tar.gz").len() <= 8);
 }
 
+#[test]
+fn a_file_that_is_replaced_under_its_url_is_seen_for_the_first_time() {
+    let page = |hashes: &[(&str, &str)], size_bytes| {
+        let hashes = hashes.iter().map(|(name, hex)| ((*name).into(), (*hex).into()));
+        let file = UpstreamFile {
+            filename: "foo-1.0.tar.gz".into(),
+            url: "https://files.example/foo-1.0.tar.gz".into(),
+            hashes: hashes.collect(),
+            size_bytes,
+            upload_time: None,
+            first_seen: None,
+            requires_python: None,
+            yanked: None,
+            core_metadata: None,
+            provenance: None,
+        };
+        UpstreamPage { files: vec![file], ..UpstreamPage::default() }
+    };
+    let at = |second| jiff::Timestamp::from_second(second).expect("a time");
+    let seen = |before: &UpstreamPage, mut now: UpstreamPage| {
+        let mut before = before.clone();
+        before.note_first_seen(None, at(1));
+        now.note_first_seen(Some(&before), at(2));
+        now.files[0].first_seen
+    };
+    let (one, other) = ("a".repeat(64), "b".repeat(64));
+    let known = page(&[("sha256", &one)], Some(7));
+    assert_eq!(seen(&known, known.clone()), Some(at(1)));
+    assert_eq!(seen(&known, page(&[("md5", "c"), ("sha256", &one)], None)), Some(at(1)));
+    assert_eq!(seen(&known, page(&[("sha256", &other)], Some(7))), Some(at(2)));
+    assert_eq!(seen(&known, page(&[("sha256", &one)], Some(8))), Some(at(2)));
+    // Nothing says that it is still the same one.
+    assert_eq!(seen(&known, page(&[], Some(7))), Some(at(2)));
+    assert_eq!(seen(&known, page(&[("md5", "c")], Some(7))), Some(at(2)));
+    assert_eq!(seen(&page(&[], None), page(&[], None)), Some(at(1)));
+}
+
 proptest! {
     #[test]
     fn a_page_is_read_back_as_it_was(

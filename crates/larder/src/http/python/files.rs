@@ -79,17 +79,23 @@ pub(super) async fn download_file(
             }
             None => none(),
         },
-        FileLookup::Gone => {
-            Ok(reply::refusal(ask, StatusCode::GONE, "file existed, deleted in later serial"))
-        }
-        FileLookup::Absent => {
+        // What the stage itself has removed, a base may still have.
+        found @ (FileLookup::Gone | FileLookup::Absent) => {
             if let Some(response) = inherited(ask, stage, path).await? {
                 return Ok(response);
             }
-            match pypi::upstream::Place::of_digest(&path.names) {
-                Some(place) => Ok(mirrored::answered(ask, stage, place).await?),
-                None => none(),
-            }
+            let answer = match pypi::upstream::Place::of_digest(&path.names) {
+                Some(place) => mirrored::answered(ask, stage, place).await?,
+                None => none()?,
+            };
+            let is_gone = matches!(found, FileLookup::Gone);
+            Ok(match is_gone && answer.status() == StatusCode::NOT_FOUND {
+                true => {
+                    let text = "file existed, deleted in later serial";
+                    reply::refusal(ask, StatusCode::GONE, text)
+                }
+                false => answer,
+            })
         }
     }
 }

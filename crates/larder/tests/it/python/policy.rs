@@ -212,6 +212,75 @@ fn an_upstream_without_upload_times_is_judged_by_what_was_first_seen() {
 }
 
 #[test]
+fn a_file_is_judged_by_what_upstream_says_now() {
+    let upstream = upstream_of(&FILES);
+    let index = start();
+    let settings = json!({"policy_cooldown_days": 7, "mirror_cache_expiry": 0});
+    make_mirror(&index, &upstream, settings);
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    let [old, other] = ["foo-1.0.tar.gz", "foo-2.0-py3-none-any.whl"];
+    let target =
+        |stage: &str, name: &str| format!("/{stage}/+upstream/{}/files/{name}", upstream.host());
+    for stage in ["alice/up", "alice/dev"] {
+        assert_eq!(index.client().get(&target(stage, old)).text(), old);
+    }
+    // Somebody replaces the file that is known here.
+    let mut entry = Theirs(old, Some(0)).entry(&upstream);
+    entry["hashes"] = json!({"sha256": Digest::of(b"evil").to_string()});
+    offer_page(&upstream, vec![entry, FILES[2].entry(&upstream)]);
+    upstream.offer(&format!("/files/{old}"), Offer::file("evil"));
+    for stage in ["alice/up", "alice/dev"] {
+        let answer = index.client().get(&target(stage, old));
+        check_refused(&answer, "cooldown", "alice/up", "younger than 7 days");
+        assert_eq!(index.client().get(&target(stage, other)).text(), other);
+    }
+    // What was known last counts while upstream fails.
+    upstream.break_with(Some(500));
+    for stage in ["alice/up", "alice/dev"] {
+        let answer = index.client().get(&target(stage, old));
+        check_refused(&answer, "cooldown", "alice/up", "younger than 7 days");
+        assert_eq!(index.client().get(&target(stage, other)).text(), other);
+    }
+    upstream.break_with(None);
+    let page = json!({
+        "meta": {"api-version": "1.4"}, "name": "foo", "versions": ["2.0"],
+        "project-status": {"status": "quarantined", "reason": "stolen"},
+        "files": [FILES[2].entry(&upstream)],
+    });
+    upstream.offer("/simple/foo/", Offer::json(page.to_string()));
+    // The breaker may leave the upstream alone for a moment.
+    wait_until("upstream is asked again", || {
+        json_page(&index, "alice/up", "foo")["files"] == json!([])
+    });
+    for stage in ["alice/up", "alice/dev"] {
+        let answer = index.client().get(&target(stage, other));
+        check_refused(&answer, "quarantine", "alice/up", "quarantined: stolen");
+    }
+}
+
+#[test]
+fn what_a_stage_has_removed_comes_from_its_base() {
+    let index = start();
+    index.stage("alice/base", json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/base"], "policy_deny": ["other"]}));
+    let content = sdist("one");
+    for stage in ["alice/base", "alice/dev"] {
+        index.upload(stage, "own-1.0.zip", &content);
+    }
+    let target = path("alice/dev", "own-1.0.zip", &content);
+    let removed = index.alice().send("DELETE", &target, Value::Null);
+    assert_eq!(removed.status, 200, "{}", removed.text());
+    let page = json_page(&index, "alice/dev", "own");
+    let link = page["files"][0]["url"].as_str().expect("a link").to_owned();
+    assert_eq!(resolved(&link, "alice/dev", "own"), target);
+    assert_eq!(index.client().get(&target).status, 200);
+    let removed =
+        index.alice().send("DELETE", &path("alice/base", "own-1.0.zip", &content), Value::Null);
+    assert_eq!(removed.status, 200, "{}", removed.text());
+    assert_eq!(index.client().get(&target).status, 410);
+}
+
+#[test]
 fn a_quarantine_has_a_reason_that_installers_show() {
     let upstream = upstream_of(&FILES);
     let index = start();

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
-use pypi::upstream::{Place, projects_of};
+use pypi::upstream::{Place, UpstreamFile, projects_of};
 use pypi::{ProjectName, Refused, ResolutionOrder, Stage, StatusMarker};
 
 use super::{content_type, insert_headers};
@@ -54,9 +54,9 @@ pub(super) async fn answered(
         let mut trouble = None;
         for project in projects_of(place.filename()) {
             match listed(ask, stage, stage, &project, &place).await {
-                Ok(Listed::Given) => {
+                Ok(Listed::Given(file)) => {
                     let is_public = stage.config().is_public();
-                    return given(ask, stage, place, is_public).await;
+                    return given(ask, stage, &file.into(), is_public).await;
                 }
                 Ok(Listed::Refused(response)) => return Ok(*response),
                 Ok(Listed::Absent | Listed::Hidden) => {}
@@ -65,7 +65,7 @@ pub(super) async fn answered(
         }
         return trouble.map_or_else(|| Ok(none(ask)), Err);
     }
-    given(ask, stage, place, stage.config().is_public()).await
+    given(ask, stage, &Wished::At(place), stage.config().is_public()).await
 }
 
 fn none(ask: &Ask) -> Response {
@@ -87,8 +87,9 @@ async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Respons
         }
         for mirror in order.mirrors_of(project.as_str()).asked {
             match listed(ask, stage, mirror, &project, &place).await {
-                Ok(Listed::Given) => {
-                    return given(ask, mirror, place, order.readers().is_empty()).await;
+                Ok(Listed::Given(file)) => {
+                    let is_public = order.readers().is_empty();
+                    return given(ask, mirror, &file.into(), is_public).await;
                 }
                 Ok(Listed::Refused(response)) => return Ok(*response),
                 Ok(Listed::Hidden) => break,
@@ -102,14 +103,34 @@ async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Respons
 
 /// What an upstream's page and the policies say of a place.
 enum Listed {
-    /// It has a file there, which may be given out.
-    Given,
+    /// It has this file there, which may be given out.
+    Given(JudgedFile),
     /// It has one, and a policy refuses it.
     Refused(Box<Response>),
     /// It has another file with this name.
     Hidden,
     /// It has none.
     Absent,
+}
+
+/// A file of an upstream's page that the policies let pass, or its metadata. No other is given in its place.
+struct JudgedFile {
+    file: Box<UpstreamFile>,
+    is_metadata: bool,
+}
+
+/// What is to be given out.
+enum Wished<'path> {
+    /// What upstream has at this place.
+    At(Place<'path>),
+    /// This.
+    Judged(JudgedFile),
+}
+
+impl From<JudgedFile> for Wished<'_> {
+    fn from(file: JudgedFile) -> Self {
+        Wished::Judged(file)
+    }
 }
 
 async fn listed(
@@ -121,10 +142,10 @@ async fn listed(
 ) -> Result<Listed, HttpError> {
     let mirrors = &ask.app.mirrors;
     let Some(mirror) = mirrors.of(holder) else { return Ok(Listed::Absent) };
-    let page = mirrors.page_with(&mirror, project, place).await;
+    let page = mirrors.page_to_judge_by(&mirror, project).await;
     let page = page.map_err(|trouble| failed(holder.name().as_str(), &trouble))?;
     let Some(page) = page else { return Ok(Listed::Absent) };
-    let Some((file, _)) = page.file_at(place) else {
+    let Some((file, is_metadata)) = page.file_at(place) else {
         let is_named = page.files.iter().any(|file| *file.filename == *place.filename());
         return Ok(if is_named { Listed::Hidden } else { Listed::Absent });
     };
@@ -137,15 +158,15 @@ async fn listed(
     };
     Ok(match refused {
         Some(refused) => Listed::Refused(policy::refused(ask, &file.filename, &refused).into()),
-        None => Listed::Given,
+        None => Listed::Given(JudgedFile { file: file.clone().into(), is_metadata }),
     })
 }
 
-/// What a mirror has at this place.
+/// What a mirror has of this.
 async fn given(
     ask: &Ask,
     stage: &Stage,
-    place: Place<'_>,
+    wished: &Wished<'_>,
     is_public: bool,
 ) -> Result<Response, HttpError> {
     let mirrors = &ask.app.mirrors;
@@ -153,7 +174,14 @@ async fn given(
     let name = stage.name().as_str();
     let is_head = ask.head.method == Method::HEAD;
     let failed = |trouble: Trouble| failed(name, &trouble);
-    match mirrors.file(&mirror, place, is_head).await.map_err(failed)? {
+    let (answer, filename) = match wished {
+        Wished::At(place) => (mirrors.file(&mirror, *place, is_head).await, place.filename()),
+        Wished::Judged(JudgedFile { file, is_metadata }) => {
+            let answer = mirrors.listed_file(&mirror, file, *is_metadata, is_head).await;
+            (answer, &*file.filename)
+        }
+    };
+    match answer.map_err(failed)? {
         FileAnswer::Absent => Ok(none(ask)),
         FileAnswer::Elsewhere(url) => {
             let mut response = StatusCode::FOUND.into_response();
@@ -162,9 +190,7 @@ async fn given(
             }
             Ok(response)
         }
-        FileAnswer::File(file) => {
-            send(ask, file, place.filename(), is_public).await.map_err(failed)
-        }
+        FileAnswer::File(file) => send(ask, file, filename, is_public).await.map_err(failed),
     }
 }
 

@@ -1,0 +1,229 @@
+//! What is left of projects and of lists of projects: [`Shown`] of one project, version by version; [`all_hidden`] if nothing is;
+//! [`Listed`], the projects of which something is.
+//!
+//! Policies decide, and owners who put a project into quarantine. The nearest file of a name counts, as on pages.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::rule::Named;
+use super::{Hidden, Judge, Policy, Refused};
+use crate::inherit::{ProjectView, ResolutionOrder};
+use crate::{FileRole, Project, ProjectName, Stage, StageName};
+
+/// What is refused of a project, and why.
+#[derive(Clone, Debug, Default)]
+pub struct Shown<'snapshot> {
+    hidden: Hidden,
+    /// Of each version with release files: why the first of them is refused, if all of them are.
+    versions: HashMap<&'snapshot str, Option<Refused>>,
+}
+
+impl<'snapshot> Shown<'snapshot> {
+    /// What is refused of the files that the stages have themselves; `None` if nothing decides about them.
+    pub fn of(
+        view: &ProjectView<'snapshot>,
+        judge: Option<&Judge<'_>>,
+    ) -> Option<Shown<'snapshot>> {
+        if judge.is_none() && !is_any_quarantined(view) {
+            return None;
+        }
+        let mut shown = Shown::default();
+        for (version, refused) in judged(view, judge) {
+            refused.iter().for_each(|refused| shown.hidden.add(refused));
+            match shown.versions.entry(version) {
+                Entry::Vacant(entry) => _ = entry.insert(refused),
+                Entry::Occupied(mut entry) if refused.is_none() => _ = entry.insert(None),
+                Entry::Occupied(_) => {}
+            }
+        }
+        Some(shown)
+    }
+
+    /// The files that are left out.
+    pub fn hidden(&self) -> &Hidden {
+        &self.hidden
+    }
+
+    /// Why a version is not shown: it has release files, and all of them are refused.
+    pub fn refusal_of(&self, version: &str) -> Option<&Refused> {
+        self.versions.get(version)?.as_ref()
+    }
+}
+
+/// What hides a project of which nothing is shown; `None` if something is. A version without release files is shown.
+pub fn all_hidden(view: &ProjectView<'_>, judge: Option<&Judge<'_>>) -> Option<Hidden> {
+    if judge.is_none() && !is_any_quarantined(view) {
+        return None;
+    }
+    let mut hidden = Hidden::default();
+    for (_, refused) in judged(view, judge) {
+        hidden.add(&refused?);
+    }
+    let has_file = |version: &str| {
+        let mut files = view.parts().iter().flat_map(|part| part.project.files_of(version));
+        files.any(|file| file.role() == FileRole::Release)
+    };
+    let mut versions = view.parts().iter().flat_map(|part| part.project.versions());
+    (!hidden.is_empty() && versions.all(has_file)).then_some(hidden)
+}
+
+/// The versions that a stage itself shows of a project; `None` if all of it is hidden.
+pub fn shown_versions<'snapshot>(
+    stage: &'snapshot Arc<Stage>,
+    name: &ProjectName,
+    project: &'snapshot Arc<Project>,
+    now: Timestamp,
+) -> Option<Vec<&'snapshot str>> {
+    let mut versions = project.versions();
+    if stage.config().policy.is_none() && !project.is_quarantined() {
+        return Some(versions);
+    }
+    let view = ProjectView::alone(stage, project);
+    let judge = Judge::between(stage, stage, name, now);
+    if let Some(shown) = Shown::of(&view, judge.as_ref()) {
+        versions.retain(|version| shown.refusal_of(version).is_none());
+    }
+    (!versions.is_empty()).then_some(versions)
+}
+
+fn is_any_quarantined(view: &ProjectView<'_>) -> bool {
+    view.parts().iter().any(|part| part.project.is_quarantined())
+}
+
+/// The version of each release file that counts, and why it is refused.
+fn judged<'view, 'snapshot: 'view>(
+    view: &'view ProjectView<'snapshot>,
+    judge: Option<&'view Judge<'_>>,
+) -> impl Iterator<Item = (&'snapshot str, Option<Refused>)> + 'view {
+    let mut seen = HashSet::new();
+    let is_alone = view.parts().len() == 1;
+    let files = view.parts().iter().flat_map(|part| {
+        let files: &'snapshot Arc<Project> = part.project;
+        files.release_files().map(move |file| (part, file))
+    });
+    let counting = files.filter(move |(_, file)| is_alone || seen.insert(file.filename()));
+    counting.map(move |(part, file)| {
+        let stage = part.stage.name();
+        let refused = match part.project.is_quarantined() {
+            true => Some(Refused::by_status(stage, part.project)),
+            false => judge.and_then(|judge| judge.refusal_of_own(stage, file)),
+        };
+        (file.version(), refused)
+    })
+}
+
+/// The projects that stages have themselves and of which something is shown.
+#[derive(Clone, Debug)]
+pub struct Listed<'snapshot> {
+    /// Their names, ascending, each once.
+    pub names: Vec<&'snapshot ProjectName>,
+    hidden: HashSet<&'snapshot str>,
+    until: Option<Timestamp>,
+}
+
+impl<'snapshot> Listed<'snapshot> {
+    /// The projects that these stages show at this time.
+    pub fn of(order: &ResolutionOrder<'snapshot>, now: Timestamp) -> Listed<'snapshot> {
+        let mut listed =
+            Listed { names: order.project_names(), hidden: HashSet::new(), until: None };
+        let mut doubtful = Vec::new();
+        match order.has_policy() {
+            true => doubtful.clone_from(&listed.names),
+            false => {
+                let projects = order.stages().iter().flat_map(|stage| stage.projects());
+                let quarantined = projects.filter(|(_, project)| project.is_quarantined());
+                doubtful.extend(quarantined.map(|(name, _)| name));
+            }
+        }
+        for name in doubtful {
+            let Some(view) = order.project(name.as_str()) else { continue };
+            let judge = Judge::of(order, name, now);
+            if let Some(hidden) = all_hidden(&view, judge.as_ref()) {
+                let until = [listed.until, hidden.until()];
+                listed.until = until.into_iter().flatten().min();
+                listed.hidden.insert(name.as_str());
+            }
+        }
+        if !listed.hidden.is_empty() {
+            listed.names.retain(|name| !listed.hidden.contains(name.as_str()));
+        }
+        listed
+    }
+
+    /// Whether nothing of this project is shown of what the stages have themselves.
+    pub fn hides(&self, name: &str) -> bool {
+        self.hidden.contains(name)
+    }
+
+    /// How many projects are hidden.
+    pub fn hidden(&self) -> usize {
+        self.hidden.len()
+    }
+
+    /// When the first of them will be shown.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.until
+    }
+}
+
+/// What policies say about whole projects by their names alone: for lists of upstreams, of which no page is read.
+#[derive(Debug, Default)]
+pub(crate) struct NameRules<'policy> {
+    refused: Names<'policy>,
+    /// For each policy that has a list of what is allowed.
+    allowed: Vec<Names<'policy>>,
+}
+
+#[derive(Debug, Default)]
+struct Names<'policy> {
+    whole: HashSet<&'policy str>,
+    starts: Vec<&'policy str>,
+    /// Normalized names of files.
+    files: Vec<String>,
+}
+
+impl<'policy> Names<'policy> {
+    fn add(&mut self, named: Named<'policy>) {
+        match named {
+            Named::Project(name) => _ = self.whole.insert(name),
+            Named::Start(start) => self.starts.push(start),
+            Named::File(filename) => self.files.push(filename),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.whole.contains(name)
+            || self.starts.iter().any(|start| name.starts_with(start))
+            || self.files.iter().any(|filename| filename.starts_with(name))
+    }
+}
+
+impl<'policy> NameRules<'policy> {
+    /// The rules of the stage that is asked, and of the mirror.
+    pub(crate) fn of(order: &ResolutionOrder<'policy>, mirror: &StageName) -> NameRules<'policy> {
+        let mut rules = NameRules::default();
+        let is_counting = |(at, stage): &(usize, &&Arc<Stage>)| *at == 0 || stage.name() == mirror;
+        let stages = order.stages().iter().enumerate().filter(is_counting);
+        let policies = stages.filter_map(|(_, stage)| stage.config().policy.as_deref());
+        policies.for_each(|policy: &'policy Policy| {
+            let quarantined = policy.quarantine.iter().map(|it| &it.rule);
+            let refusing = policy.deny.iter().chain(quarantined).filter(|rule| rule.is_whole());
+            refusing.for_each(|rule| rules.refused.add(rule.named()));
+            if !policy.allow.is_empty() {
+                let mut allowed = Names::default();
+                policy.allow.iter().for_each(|rule| allowed.add(rule.named()));
+                rules.allowed.push(allowed);
+            }
+        });
+        rules
+    }
+
+    /// Whether no file of a project with this name is given out.
+    pub(crate) fn refuse(&self, name: &str) -> bool {
+        self.refused.has(name) || self.allowed.iter().any(|allowed| !allowed.has(name))
+    }
+}
