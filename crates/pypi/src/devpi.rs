@@ -10,6 +10,7 @@ mod tox_report;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use account::{Acl, AclEntry, Object, Portion, Principal, Scope, User, UserName};
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use crate::change::push::PushAction;
 use crate::inherit::{Part, ProjectView, VersionView};
-use crate::policy::{Judge, refusal_in_json};
+use crate::policy::{Judge, refusal_in_json, shown_versions};
 use crate::url::encoded;
 use crate::{
     FileRole, LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageConfig,
@@ -237,9 +238,11 @@ pub fn user_list<'snapshot>(
 #[derive(Clone, Copy, Debug)]
 pub struct IndexConfig<'snapshot> {
     /// The stage.
-    pub stage: &'snapshot Stage,
-    /// Whether `projects` is included.
+    pub stage: &'snapshot Arc<Stage>,
+    /// Whether `projects` is included: those of which a policy does not hide everything.
     pub has_projects: bool,
+    /// The current time, for policies.
+    pub now: Timestamp,
     /// Who sent the request.
     pub view: View<'snapshot>,
 }
@@ -253,16 +256,20 @@ impl Serialize for IndexConfig<'_> {
             #[serde(skip_serializing_if = "Option::is_none")]
             projects: Option<Names<'stage>>,
         }
-        let projects = self.has_projects.then_some(Names(self.stage));
+        let projects = self.has_projects.then_some(Names(self.stage, self.now));
         Flat { config: self.view.config(self.stage), projects }.serialize(serializer)
     }
 }
 
-struct Names<'stage>(&'stage Stage);
+struct Names<'stage>(&'stage Arc<Stage>, Timestamp);
 
 impl Serialize for Names<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.projects().map(|(name, _)| name.as_str()))
+        let Names(stage, now) = *self;
+        let shown = stage
+            .projects()
+            .filter(|(name, project)| shown_versions(stage, name, project, now).is_some());
+        serializer.collect_seq(shown.map(|(name, _)| name.as_str()))
     }
 }
 

@@ -170,10 +170,19 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         traces.map(|project| project.serial()).fold(self.configs_serial, Serial::max)
     }
 
+    /// Whether any of the stages has a policy.
+    pub fn has_policy(&self) -> bool {
+        self.stages.iter().any(|stage| stage.config().policy.is_some())
+    }
+
     /// The newest commit that touched the list of these stages' projects; it works like
-    /// [`ResolutionOrder::project_stamp`].
+    /// [`ResolutionOrder::project_stamp`]. With a policy, each file may decide whether its project is listed.
     pub fn list_stamp(&self) -> Serial {
-        let serials = self.stages.iter().map(|stage| stage.projects_serial());
+        let has_policy = self.has_policy();
+        let serials = self.stages.iter().map(|stage| match has_policy {
+            true => stage.changed_serial(),
+            false => stage.projects_serial(),
+        });
         serials.fold(self.configs_serial, Serial::max)
     }
 
@@ -267,6 +276,14 @@ impl<'walk> Whitelists<'walk> {
 }
 
 impl<'snapshot> ProjectView<'snapshot> {
+    /// What one stage alone has of a project.
+    pub fn alone(
+        stage: &'snapshot Arc<Stage>,
+        project: &'snapshot Arc<Project>,
+    ) -> ProjectView<'snapshot> {
+        ProjectView { parts: vec![Part { stage, project }], blocked_mirrors: Vec::new() }
+    }
+
     /// The part of each stage that has the project, nearest first; never empty.
     pub fn parts(&self) -> &[Part<'snapshot>] {
         &self.parts

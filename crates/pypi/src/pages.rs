@@ -19,7 +19,7 @@ use record::Serial;
 use reply::{EncodedBody, Encoding, PerEncoding, Reply};
 
 use crate::inherit::ResolutionOrder;
-use crate::policy::{Hidden, Judge};
+use crate::policy::Judge;
 use crate::simple::{self, Links, PageForm, Rendered};
 use crate::{ProjectName, Snapshot, StageName};
 
@@ -287,8 +287,7 @@ pub fn render(
     let order =
         ResolutionOrder::of(snapshot, stage).ok_or_else(|| NoPage::NoStage(stage.to_owned()))?;
     if project.is_empty() {
-        let text = simple::list_page(&order, form, links);
-        return Ok(Rendered::of(form, text, &Hidden::default()));
+        return Ok(simple::list_page(&order, form, links, now));
     }
     let none = || NoPage::NoProject(project.to_owned());
     let view = order.project(project).ok_or_else(none)?;

@@ -1,7 +1,8 @@
 //! [`Policy`]: which files a stage or a mirror gives out, and [`Judge`], which decides it for every way to a file.
 //!
 //! settings of a stage -> [`Policy`] -> [`Judge::of`] the stages that answer for a project -> for each [`Candidate`]
-//! either nothing, or why it is [`Refused`] -> [`Hidden`], what a page says about the files that it leaves out.
+//! either nothing, or why it is [`Refused`] -> [`Hidden`], what a page says about the files that it leaves out; [`Shown`] and
+//! [`Listed`], what is left of a project and of a list of projects.
 //!
 //! Pages, JSON and downloads all ask the same judge, so they cannot disagree. A file has to pass the policy of the stage
 //! that was asked and the policy of the stage that holds it. Time is an argument; nothing here reads a clock.
@@ -9,6 +10,7 @@
 mod hidden;
 mod judge;
 mod rule;
+mod shown;
 
 use std::fmt;
 
@@ -21,6 +23,8 @@ pub use self::judge::Judge;
 pub(crate) use self::judge::refusal_in_json;
 pub(crate) use self::rule::OPERATORS;
 pub use self::rule::{NamePattern, Quarantine, Rule, RuleError};
+pub(crate) use self::shown::NameRules;
+pub use self::shown::{Listed, Shown, all_hidden, shown_versions};
 
 /// Longest cool-down: a hundred years.
 pub const COOLDOWN_DAYS_MAX: u32 = 36_500;

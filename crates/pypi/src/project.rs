@@ -155,10 +155,7 @@ impl Project {
 
     /// The newest version by PEP 440; an alpha, beta or candidate only if there is no final version.
     pub fn latest_version(&self) -> Option<Version> {
-        let versions = self.versions().into_iter().filter_map(|text| Version::parse(text).ok());
-        versions.max_by(|one, other| {
-            other.is_prerelease().cmp(&one.is_prerelease()).then_with(|| one.cmp(other))
-        })
+        Version::latest(self.versions().into_iter().filter_map(|text| Version::parse(text).ok()))
     }
 
     /// Whether this version is registered or has a file.

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use reply::Reply;
 
 use crate::inherit::{FileView, ProjectView, ResolutionOrder};
-use crate::policy::{Hidden, Judge};
+use crate::policy::{Hidden, Judge, Listed};
 use crate::url::encoded;
 use crate::{StageName, StatusMarker, Version};
 
@@ -370,8 +370,14 @@ fn project_json(
     page
 }
 
-/// The list of all projects of a stage and its bases.
-pub(crate) fn list_page(order: &ResolutionOrder<'_>, form: PageForm, links: Links<'_>) -> String {
+/// The list of all projects of a stage and its bases, without those of which a policy hides everything.
+pub(crate) fn list_page(
+    order: &ResolutionOrder<'_>,
+    form: PageForm,
+    links: Links<'_>,
+    now: Timestamp,
+) -> Rendered {
+    let listed = Listed::of(order, now);
     let stage = order.stages()[0].name();
     // Seen from `/{user}/{index}/+simple/`, the project is one segment below.
     let prefix = match links {
@@ -379,18 +385,26 @@ pub(crate) fn list_page(order: &ResolutionOrder<'_>, form: PageForm, links: Link
         Links::Depth(depth) => format!("{}+simple/", links_within(depth, stage)),
         Links::Absolute(_) => format!("{}+simple/", links.to_stage(stage, stage)),
     };
-    match form {
-        PageForm::Json => list_json(order),
+    let text = match form {
+        PageForm::Json => list_json(&listed),
         PageForm::Html => {
-            let names = order.project_names();
-            let mut page = list_head(stage, 32 * names.len());
-            for name in names {
+            let mut page = list_head(stage, 32 * listed.names.len());
+            for name in &listed.names {
                 push_project_link(&mut page, &prefix, name.as_str());
             }
             page.push_str("</body></html>\n");
             page
         }
-        PageForm::Human => list_human(order, stage, &prefix),
+        PageForm::Human => list_human(order, &listed, stage, &prefix),
+    };
+    Rendered { expires_at: listed.until(), ..Rendered::of(form, text, &Hidden::default()) }
+}
+
+/// Says how many projects policies hide, to people.
+fn push_hidden_projects(page: &mut String, count: usize) {
+    let are = if count == 1 { "project is" } else { "projects are" };
+    if count > 0 {
+        _ = writeln!(page, "<p><strong>INFO:</strong> {count} {are} hidden by policies.</p>");
     }
 }
 
@@ -419,8 +433,14 @@ fn push_project_link(page: &mut String, prefix: &str, name: &str) {
 }
 
 /// The list for people: projects in groups, by the first stage that has them.
-fn list_human(order: &ResolutionOrder<'_>, stage: &StageName, prefix: &str) -> String {
+fn list_human(
+    order: &ResolutionOrder<'_>,
+    listed: &Listed<'_>,
+    stage: &StageName,
+    prefix: &str,
+) -> String {
     let mut page = list_head(stage, 1024);
+    push_hidden_projects(&mut page, listed.hidden());
     let mut seen = std::collections::HashSet::new();
     for stage in order.stages() {
         page.push_str("<h2>");
@@ -433,19 +453,19 @@ fn list_human(order: &ResolutionOrder<'_>, stage: &StageName, prefix: &str) -> S
             page.push(')');
         }
         page.push_str("</h2>\n");
-        for (name, _) in stage.projects().filter(|(name, _)| seen.insert(name.as_str())) {
-            push_project_link(&mut page, prefix, name.as_str());
+        let names = stage.projects().map(|(name, _)| name.as_str());
+        for name in names.filter(|name| seen.insert(*name) && !listed.hides(name)) {
+            push_project_link(&mut page, prefix, name);
         }
     }
     page.push_str("</body></html>\n");
     page
 }
 
-fn list_json(order: &ResolutionOrder<'_>) -> String {
-    let names = order.project_names();
-    let mut page = String::with_capacity(128 + 36 * names.len());
+fn list_json(listed: &Listed<'_>) -> String {
+    let mut page = String::with_capacity(128 + 36 * listed.names.len());
     _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"}},\"projects\":[");
-    for (position, name) in names.into_iter().enumerate() {
+    for (position, name) in listed.names.iter().enumerate() {
         page.push_str(if position == 0 { "{\"name\":\"" } else { ",{\"name\":\"" });
         page.push_str(name.as_str());
         page.push_str("\"}");

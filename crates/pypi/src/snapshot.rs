@@ -39,8 +39,10 @@ pub struct Stage {
     is_unreadable: bool,
     /// The commit that wrote the configuration, or deleted it.
     config_serial: Serial,
-    /// The newest commit that added or removed a project.
+    /// The newest commit that added or removed a project, or put one into quarantine or out of it.
     projects_serial: Serial,
+    /// The newest commit that wrote anything of a project.
+    changed_serial: Serial,
     /// Includes projects of which nothing is left, for their serials.
     projects: OrdMap<ProjectName, Arc<Project>>,
 }
@@ -257,6 +259,7 @@ impl Stage {
             is_unreadable: false,
             config_serial: Serial::ZERO,
             projects_serial: Serial::ZERO,
+            changed_serial: Serial::ZERO,
             projects: OrdMap::new(),
         }
     }
@@ -306,9 +309,14 @@ impl Stage {
         self.config_serial
     }
 
-    /// The newest commit that added a project to this stage or removed one.
+    /// The newest commit that added a project to this stage or removed one, or put one into quarantine or out of it.
     pub(crate) fn projects_serial(&self) -> Serial {
         self.projects_serial
+    }
+
+    /// The newest commit that wrote anything of a project of this stage.
+    pub(crate) fn changed_serial(&self) -> Serial {
+        self.changed_serial
     }
 
     /// The project in this stage itself, without its bases.
@@ -414,11 +422,12 @@ impl Stage {
             self.projects.insert(parsed, Arc::default());
         }
         let project = self.projects.get_mut(name).expect("it was there or was put there");
-        let was_empty = project.is_empty();
+        let (was_empty, was_quarantined) = (project.is_empty(), project.is_quarantined());
         let project = Arc::make_mut(project);
         let outcome = change(project);
         project.serial = project.serial.max(serial);
-        if project.is_empty() != was_empty {
+        self.changed_serial = self.changed_serial.max(serial);
+        if project.is_empty() != was_empty || project.is_quarantined() != was_quarantined {
             self.projects_serial = self.projects_serial.max(serial);
         }
         outcome

@@ -90,6 +90,13 @@ impl Version {
         self.parsed.as_ref().map_or_else(|| self.text.to_string(), ToString::to_string)
     }
 
+    /// The newest of these by PEP 440; an alpha, beta or candidate only if there is no final version.
+    pub fn latest(versions: impl Iterator<Item = Version>) -> Option<Version> {
+        versions.max_by(|one, other| {
+            other.is_prerelease().cmp(&one.is_prerelease()).then_with(|| one.cmp(other))
+        })
+    }
+
     /// Whether installers take it only on request: an alpha, beta, candidate or development release. A legacy version
     /// does not count as one, as on devpi (and in the releases of `packaging` that accepted them).
     pub fn is_prerelease(&self) -> bool {

@@ -162,11 +162,15 @@ impl Command {
 }
 
 /// The settings of a stage as devpi's API has them.
-fn settings_of(directory: &Directory, stage: &pypi::Stage, has_projects: bool) -> Value {
+fn settings_of(
+    directory: &Directory,
+    stage: &std::sync::Arc<pypi::Stage>,
+    has_projects: bool,
+) -> Value {
     // Somebody who can read the data directory can read every setting in it anyway.
     let view =
         View { snapshot: directory.index(), principal: &Principal::Anonymous, shows_all: true };
-    json!(IndexConfig { stage, has_projects, view })
+    json!(IndexConfig { stage, has_projects, now: jiff::Timestamp::now(), view })
 }
 
 fn list(directory: &Directory, owner: Option<&UserName>) -> Outcome {

@@ -12,8 +12,8 @@ use super::upload::overwrites;
 use crate::record::{file_key, version_key};
 use crate::release_file::Rare;
 use crate::{
-    ChangeError, FileRole, LogEntry, Project, ProjectName, Release, ReleaseFile, Snapshot, Stage,
-    StageName,
+    ChangeError, FileRole, Judge, LogEntry, Project, ProjectName, Refused, Release, ReleaseFile,
+    Snapshot, Stage, StageName,
 };
 
 /// The body of a push: a release, and options, which are read once that release has been found.
@@ -205,6 +205,28 @@ impl<'snapshot> PushSource<'snapshot> {
             project: name.to_owned(),
             version: version.to_owned(),
             stage: stage.clone(),
+        })
+    }
+
+    /// A release file among those to push that the stage does not give out now, and why: whoever may not take it by another way
+    /// does not get it by a push.
+    pub fn withheld(
+        &self,
+        content: PushContent,
+        now: Timestamp,
+    ) -> Option<(&'snapshot str, Refused)> {
+        if content == PushContent::OnlyDocs {
+            return None;
+        }
+        let stage = self.stage.name();
+        let judge = Judge::between(self.stage, self.stage, self.project_name, now);
+        let files = self.project.files_of(&self.release.version);
+        files.filter(|file| file.role == FileRole::Release).find_map(|file| {
+            let refused = match self.project.is_quarantined() {
+                true => Some(Refused::by_status(stage, self.project)),
+                false => judge.as_ref().and_then(|judge| judge.refusal_of_own(stage, file)),
+            };
+            Some((file.filename(), refused?))
         })
     }
 

@@ -57,7 +57,13 @@ fn a_stage_with_its_own_projects() {
     let stage = world.snapshot.stage("alice/dev").expect("a stage");
     let view = viewed_by(&world, &Principal::Anonymous);
     let text = |has_projects| {
-        serde_json::to_string(&IndexConfig { stage, has_projects, view }).expect("JSON")
+        serde_json::to_string(&IndexConfig {
+            stage,
+            has_projects,
+            now: jiff::Timestamp::UNIX_EPOCH,
+            view,
+        })
+        .expect("JSON")
     };
     let config = r#"{"type":"stage","volatile":true,"acl_upload":["alice"],"acl_toxresult_upload":[":AUTHENTICATED:"],"bases":["alice/base"],"mirror_whitelist":[],"mirror_whitelist_inheritance":"intersection""#;
     assert_eq!(text(false), format!("{config}}}"));
@@ -78,7 +84,12 @@ fn private_names_are_shown_to_those_who_may_know_them() {
     let stage = world.snapshot.stage("alice/open").expect("a stage");
     let config = |who: &Principal, shows_all: bool| {
         let view = View { shows_all, ..viewed_by(&world, who) };
-        let config = serde_json::to_value(IndexConfig { stage, has_projects: false, view });
+        let config = serde_json::to_value(IndexConfig {
+            stage,
+            has_projects: false,
+            now: jiff::Timestamp::UNIX_EPOCH,
+            view,
+        });
         let config = config.expect("JSON");
         (config["bases"].clone(), config["acl_upload"].clone())
     };
@@ -96,7 +107,8 @@ fn private_names_are_shown_to_those_who_may_know_them() {
         let url = "https://***@upstream.example/simple/a@b/";
         let who = principal(who);
         let view = View { shows_all, ..viewed_by(&world, &who) };
-        let config = IndexConfig { stage, has_projects: false, view };
+        let config =
+            IndexConfig { stage, has_projects: false, now: jiff::Timestamp::UNIX_EPOCH, view };
         assert_eq!(serde_json::to_value(config).expect("JSON")["mirror_url"], url);
     }
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| User {

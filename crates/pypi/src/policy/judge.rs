@@ -2,8 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Candidate, Hidden, OnProject, Refused, Uploaded};
-use crate::inherit::{ProjectView, VersionView};
+use super::{Candidate, OnProject, Refused, Uploaded};
 use crate::upstream::UpstreamFile;
 use crate::{FileRole, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageName};
 
@@ -110,34 +109,6 @@ impl<'stages> Judge<'stages> {
         for holder in holders {
             let reason = self.counting(holder).find_map(|(_, policy)| policy.whole_quarantine());
             found = found.or(Some(reason?));
-        }
-        found
-    }
-
-    /// What is hidden of the files that the stages have themselves.
-    pub fn hidden(&self, view: &ProjectView<'_>) -> Hidden {
-        let mut hidden = Hidden::default();
-        for file in view.files() {
-            let refused = self.refusal_of_own(file.part.stage.name(), file.file);
-            refused.iter().for_each(|refused| hidden.add(refused));
-        }
-        hidden
-    }
-
-    /// Whether a version has release files, and all of them are refused.
-    pub fn hides(&self, version: &VersionView<'_>) -> bool {
-        self.refusal_of_version(version).is_some()
-    }
-
-    /// Why a version is not shown: the refusal of its first release file, if all of them are refused.
-    pub fn refusal_of_version(&self, version: &VersionView<'_>) -> Option<Refused> {
-        let mut found = None;
-        for part in &version.parts {
-            let files = part.project.files_of(version.version.as_str());
-            for file in files.filter(|file| file.role() == FileRole::Release) {
-                let refused = self.refusal_of_own(part.stage.name(), file)?;
-                found = found.or(Some(refused));
-            }
         }
         found
     }

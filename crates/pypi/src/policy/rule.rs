@@ -41,6 +41,17 @@ pub struct NamePattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule(Meant);
 
+/// The projects that a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Named<'rule> {
+    /// The one with this name.
+    Project(&'rule str),
+    /// Those whose names begin so.
+    Start(&'rule str),
+    /// The one of the file whose normalized name this is.
+    File(String),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Meant {
     /// The file with this name.
@@ -129,6 +140,15 @@ impl Rule {
             // A file's name begins with its project's.
             Meant::File(filename) => normalized(filename).starts_with(project.as_str()),
             Meant::Files { name, .. } => name.matches(project),
+        }
+    }
+
+    /// Which projects it is about.
+    pub(super) fn named(&self) -> Named<'_> {
+        match &self.0 {
+            Meant::File(filename) => Named::File(normalized(filename)),
+            Meant::Files { name, .. } if name.is_prefix => Named::Start(&name.start),
+            Meant::Files { name, .. } => Named::Project(&name.start),
         }
     }
 

@@ -10,7 +10,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::devpi::{self, MetadataBytes, View};
 use crate::testing::{World, now, project_name, stage_name, time};
-use crate::{Links, PageBudget, PageForm, PageRequest, Pages, ResolutionOrder, StageConfig};
+use crate::upstream::UpstreamNames;
+use crate::{
+    Decision, Links, PageBudget, PageForm, PageRequest, Pages, ProjectStatus, ResolutionOrder,
+    StageConfig, StatusMarker, change,
+};
 
 /// A policy with these settings.
 fn policy(settings: Value) -> Policy {
@@ -185,6 +189,87 @@ fn a_finished_page_expires_when_a_file_has_matured() {
 }
 
 #[test]
+fn a_list_leaves_out_what_is_hidden_and_expires_when_it_has_matured() {
+    let mut world = World::new();
+    world.create("alice/dev", json!({"policy_cooldown_days": 7}));
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one").upload("alice/dev", "bar-1.0.tar.gz", "bar");
+    let pages = Pages::new(PageBudget { page_bytes_max: 1 << 20, list_bytes_max: 1 << 20 }, clock);
+    let listed = |world: &World, form| {
+        let request = PageRequest { stage: "alice/dev", project: "", form, depth: 3 };
+        let page = pages.page(&world.snapshot, request).expect("a list");
+        String::from_utf8(page.reply().body.to_vec()).expect("text")
+    };
+    let names = |world: &World| {
+        let json: Value = serde_json::from_str(&listed(world, PageForm::Json)).expect("JSON");
+        json["projects"].as_array().map(|names| names.iter().map(|it| it["name"].clone()).collect())
+    };
+    let all = Some(vec![json!("bar"), json!("foo")]);
+    CLOCK.set(now());
+    assert_eq!(names(&world), Some(Vec::new()));
+    let human = listed(&world, PageForm::Human);
+    assert!(
+        human.contains("2 projects are hidden by policies.") && !human.contains("foo"),
+        "{human}"
+    );
+    CLOCK.set(time("2026-02-07T12:34:56.789Z"));
+    assert_eq!(names(&world), all);
+    // A file of a project that was there before may be the first that is shown.
+    world.modify("alice/dev", json!({"policy_cooldown_days": null, "policy_deny": ["foo<2"]}));
+    assert_eq!(names(&world), Some(vec![json!("bar")]));
+    world.upload("alice/dev", "foo-2.0.tar.gz", "two");
+    assert_eq!(names(&world), all);
+    // An owner's quarantine, without a policy.
+    world.modify("alice/dev", json!({"policy_deny": []}));
+    assert_eq!(names(&world), all);
+    let status = ProjectStatus { marker: StatusMarker::Quarantined, reason: None };
+    let (stage, project) = (stage_name("alice/dev"), project_name("foo"));
+    let set = change::yank::set_project_status(&world.snapshot, &stage, &project, Some(&status));
+    let Ok(Decision::Commit(batch)) = set else { panic!("{set:?}") };
+    world.commit(batch).expect("no conflict");
+    assert_eq!(names(&world), Some(vec![json!("bar")]));
+}
+
+#[test]
+fn a_list_of_an_upstream_leaves_out_what_is_refused_by_name() {
+    let mut world = World::new();
+    world.create("alice/up", json!({"type": "mirror", "mirror_url": "https://up.example/simple/", "policy_deny": ["evil", "bad-*", "foo<2"]}));
+    world.create(
+        "alice/other",
+        json!({"type": "mirror", "mirror_url": "https://other.example/simple/"}),
+    );
+    world.create("alice/dev", json!({"bases": ["alice/up", "alice/other"]}));
+    let parse = |names: &str| {
+        let projects: Vec<Value> = names.split(' ').map(|name| json!({"name": name})).collect();
+        let text = json!({"meta": {"api-version": "1.0"}, "projects": projects}).to_string();
+        UpstreamNames::parse("application/vnd.pypi.simple.v1+json", text.as_bytes())
+            .expect("a list")
+    };
+    let up = parse("bad-one bad evil foo mine");
+    let other = parse("bad-one zoo");
+    let listed = |world: &World, form| {
+        let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
+        let names = ["alice/up", "alice/other"].map(stage_name);
+        let lists = [(&names[0], &up), (&names[1], &other)];
+        let page = crate::merged_list(&order, &lists, form, Links::Depth(3), now());
+        String::from_utf8(page.reply.body.to_vec()).expect("text")
+    };
+    let names = |world: &World| {
+        let json: Value = serde_json::from_str(&listed(world, PageForm::Json)).expect("JSON");
+        let names = json["projects"].as_array().expect("projects").clone();
+        names.iter().filter_map(|it| it["name"].as_str()).collect::<Vec<_>>().join(" ")
+    };
+    // The other mirror has no policy.
+    assert_eq!(names(&world), "bad bad-one foo mine zoo");
+    assert!(listed(&world, PageForm::Human).contains("2 projects are hidden by policies."));
+    world.modify("alice/dev", json!({"policy_allow": ["foo", "zoo>1", "bad-*"]}));
+    assert_eq!(names(&world), "bad-one foo zoo");
+    // A project of ours that is hidden is not listed because a stranger has one of the same name.
+    world.modify("alice/dev", json!({"policy_allow": [], "policy_cooldown_days": 7}));
+    world.upload("alice/dev", "mine-1.0.tar.gz", "mine");
+    assert_eq!(names(&world), "bad bad-one foo zoo");
+}
+
+#[test]
 fn a_page_says_what_it_hides() {
     let mut world = World::new();
     world.create(
@@ -279,12 +364,18 @@ proptest! {
                     prop_assert_eq!(linked, names.len());
                     prop_assert!(names.iter().all(is_linked), "{}", text);
                 }
+                // Lists have it if anything of it is shown.
+                let list = crate::render(&world.snapshot, stage, "", PageForm::Json, Links::Depth(3), at);
+                let list: Value = serde_json::from_slice(&list.expect("a list").reply.body).expect("JSON");
+                let listed = list["projects"].as_array().expect("projects").contains(&json!({"name": project.as_str()}));
+                prop_assert_eq!(listed, !names.is_empty());
                 let judge = Judge::of(&order, &project, at);
                 let view = order.project(project.as_str()).expect("a project");
                 let mut versions = view.versions();
                 if let Some(judge) = &judge {
-                    prop_assert_eq!(judge.hidden(&view).files(), render(PageForm::Json).hidden_files);
-                    versions.retain(|version| !judge.hides(version));
+                    let shown = Shown::of(&view, Some(judge)).expect("there is a policy");
+                    prop_assert_eq!(shown.hidden().files(), render(PageForm::Json).hidden_files);
+                    versions.retain(|version| shown.refusal_of(version.version.as_str()).is_none());
                 }
                 let config = devpi::project_config(
                     &versions, &project, "http://h", &MetadataBytes::new(), viewer, judge.as_ref(),

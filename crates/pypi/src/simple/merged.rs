@@ -8,15 +8,15 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use reply::Reply;
+use jiff::Timestamp;
 
 use super::{
     API_VERSION, Links, PageForm, QUARANTINED, Rendered, encoded, human_lead, linked, links_within,
-    list_head, push_escaped, push_hidden, push_json, push_meta, push_project_link, push_status,
-    push_time,
+    list_head, push_escaped, push_hidden, push_hidden_projects, push_json, push_meta,
+    push_project_link, push_status, push_time,
 };
 use crate::inherit::{ProjectView, ResolutionOrder};
-use crate::policy::{Hidden, Judge, Refused};
+use crate::policy::{Hidden, Judge, Listed, NameRules, Refused};
 use crate::upstream::{CoreMetadata, UpstreamNames, UpstreamPage};
 use crate::version::ReleaseKey;
 use crate::{Filename, ProjectName, Stage, StageName, StatusMarker, Version};
@@ -329,22 +329,33 @@ fn push_member(page: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
-/// The list of the projects of these stages and of their mirrors' upstreams.
+/// The list of the projects of these stages and of their mirrors' upstreams, without those of which a policy hides everything.
+/// Of a project that upstream alone has, only its name is known here.
 pub fn merged_list(
     order: &ResolutionOrder<'_>,
     upstream: &[(&StageName, &UpstreamNames)],
     form: PageForm,
     links: Links<'_>,
-) -> Reply {
+    now: Timestamp,
+) -> Rendered {
     let stage = order.stages()[0].name();
     let prefix = match links {
         Links::Depth(3) => String::new(),
         Links::Depth(depth) => format!("{}+simple/", links_within(depth, stage)),
         Links::Absolute(_) => format!("{}+simple/", links.to_stage(stage, stage)),
     };
-    let mut names: Vec<&str> = order.project_names().into_iter().map(ProjectName::as_str).collect();
-    for (_, upstream) in upstream {
-        names.extend(upstream.iter());
+    let listed = Listed::of(order, now);
+    let mut names: Vec<&str> = listed.names.iter().map(|name| name.as_str()).collect();
+    // An upstream that is not asked for the project has nothing of it, either.
+    let is_hidden = |name: &str| listed.hides(name) && order.mirrors_of(name).asked.is_empty();
+    let mut hidden = 0;
+    for (mirror, upstream) in upstream {
+        let rules = NameRules::of(order, mirror);
+        names.extend(upstream.iter().filter(|name| {
+            let is_refused = rules.refuse(name);
+            hidden += usize::from(is_refused);
+            !is_refused && !is_hidden(name)
+        }));
     }
     names.sort_unstable();
     names.dedup();
@@ -360,13 +371,16 @@ pub fn merged_list(
         page
     } else {
         let mut page = list_head(stage, 32 * names.len());
+        if form == PageForm::Human {
+            push_hidden_projects(&mut page, listed.hidden() + hidden);
+        }
         for name in names {
             push_project_link(&mut page, &prefix, name);
         }
         page.push_str("</body></html>\n");
         page
     };
-    Reply::tagged(form.content_type(), text)
+    Rendered { expires_at: listed.until(), ..Rendered::of(form, text, &Hidden::default()) }
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
+use jiff::Timestamp;
+use pypi::policy::shown_versions;
 use pypi::{ProjectName, Stage, Version};
 use reply::Reply;
 use serde_json::json;
@@ -154,16 +156,18 @@ impl<'app> Question<'app> {
             stages.filter(|stage| stage.may_read(reader, Portion::Unnamed))
         };
         let may_read = |stage: &Stage, name: &str| stage.may_read(reader, Portion::Project(name));
-        let mut ranks: [Vec<(&Stage, &ProjectName)>; 3] = Default::default();
+        let mut ranks: [Vec<(&Stage, &ProjectName, Vec<&str>)>; 3] = Default::default();
         let mut count = 0;
-        let names = stages().flat_map(|stage| stage.projects().map(move |(name, _)| (stage, name)));
+        let names = stages().flat_map(|stage| stage.projects().map(move |it| (stage, it)));
+        let now = Timestamp::now();
         let mut looked_at = 0;
-        for (stage, name) in names.take(PROJECTS_LOOKED_AT_MAX) {
+        for (stage, (name, project)) in names.take(PROJECTS_LOOKED_AT_MAX) {
             looked_at += 1;
             let text = name.as_str();
             if !words.iter().all(|word| text.contains(word.as_str())) || !may_read(stage, text) {
                 continue;
             }
+            let Some(versions) = shown_versions(stage, name, project, now) else { continue };
             count += 1;
             let rank = match text.strip_prefix(&*whole) {
                 Some("") => 0,
@@ -171,15 +175,12 @@ impl<'app> Question<'app> {
                 None => 2,
             };
             if ranks[rank].len() < self.limit {
-                ranks[rank].push((stage, name));
+                ranks[rank].push((stage, name, versions));
             }
         }
         let shown = ranks.iter().flatten().take(self.limit);
-        let items = shown.map(|(stage, name)| {
-            let newest = stage.project(name.as_str()).and_then(|project| {
-                let versions = project.versions().into_iter();
-                versions.filter_map(|text| Version::parse(text).ok()).max()
-            });
+        let items = shown.map(|(stage, name, versions)| {
+            let newest = versions.iter().filter_map(|text| Version::parse(text).ok()).max();
             let [user, index] = [stage.name().user(), stage.name().index()];
             Item {
                 path: [user, index, name.as_str()]

@@ -12,6 +12,7 @@ use http::request::Parts;
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::ResolutionOrder;
+use pypi::policy::shown_versions;
 
 use crate::app::App;
 use crate::http::article;
@@ -169,7 +170,14 @@ fn indexes(stored: &Stored) -> Indexes {
     });
     let stages: Vec<_> = open.by_ref().take(SHOWN).collect();
     let has_more = open.next().is_some();
-    let project = stages.iter().find_map(|stage| Some((*stage, stage.projects().next()?.0)));
+    let now = Timestamp::now();
+    let project = stages.iter().find_map(|stage| {
+        let first = stage
+            .projects()
+            .take(LOOKED_AT_MAX)
+            .find(|(name, project)| shown_versions(stage, name, project, now).is_some());
+        Some((*stage, first?.0))
+    });
     let example = project.map(|(stage, _)| stage).or_else(|| stages.first().copied());
     Indexes {
         has_more,

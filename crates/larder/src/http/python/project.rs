@@ -13,7 +13,7 @@ use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::change::remove;
 use pypi::devpi::{self, MetadataBytes, View};
-use pypi::{Hidden, Judge, ProjectName, ResolutionOrder, Stage, VersionView};
+use pypi::{Judge, ProjectName, ResolutionOrder, Shown, Stage, VersionView};
 use serde_json::Value;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -137,11 +137,8 @@ pub(super) async fn show_project(
     };
     let mut versions = view.versions();
     let judge = Judge::of(&order, name, Timestamp::now());
-    let mut hidden = Hidden::default();
-    if let Some(judge) = &judge {
-        hidden = judge.hidden(&view);
-        versions.retain(|version| !judge.hides(version));
-    }
+    let shown = Shown::of(&view, judge.as_ref());
+    leave_out(&mut versions, shown.as_ref());
     let principal = ask.principal().await?;
     if versions.len() > AT_ONCE {
         return Ok(streamed(ask, principal, stage, name.clone(), is_alone));
@@ -150,9 +147,22 @@ pub(super) async fn show_project(
     let viewer = ask.view(&principal);
     let judge = judge.as_ref();
     let config = devpi::project_config(&versions, name, &ask.root_url, &metadata, viewer, judge);
-    let said = hidden.sentences().collect::<Vec<_>>().join("; ");
+    let said = said(shown.as_ref());
     let said = Some(said.as_str()).filter(|said| !said.is_empty());
     Ok(reply::result(StatusCode::OK, "projectconfig", config, said))
+}
+
+/// Leaves out the versions of which all files are refused.
+fn leave_out(versions: &mut Vec<VersionView<'_>>, shown: Option<&Shown<'_>>) {
+    if let Some(shown) = shown {
+        versions.retain(|view| shown.refusal_of(view.version.as_str()).is_none());
+    }
+}
+
+/// What is hidden, in words.
+fn said(shown: Option<&Shown<'_>>) -> String {
+    let sentences = shown.into_iter().flat_map(|shown| shown.hidden().sentences());
+    sentences.collect::<Vec<_>>().join("; ")
 }
 
 /// The project's JSON, made and sent in portions.
@@ -175,11 +185,9 @@ fn streamed(
         let view = order.as_ref().and_then(|order| order.project(project.as_str()));
         let mut versions = view.as_ref().map(|view| view.versions()).unwrap_or_default();
         let judge = order.and_then(|order| Judge::of(&order, &project, Timestamp::now()));
-        let mut said = String::new();
-        if let (Some(judge), Some(view)) = (&judge, &view) {
-            versions.retain(|version| !judge.hides(version));
-            said = judge.hidden(view).sentences().collect::<Vec<_>>().join("; ");
-        }
+        let shown = view.as_ref().and_then(|view| Shown::of(view, judge.as_ref()));
+        leave_out(&mut versions, shown.as_ref());
+        let said = said(shown.as_ref());
         let mut text = "{\n  \"result\": {".to_owned();
         let mut separator = "";
         let viewer = View { snapshot: &stored.index, principal: &principal, shows_all };
@@ -274,8 +282,9 @@ pub(super) async fn show_release(
     let wanted = wanted.ok_or_else(missing)?;
     let judge = Judge::of(&order, name, Timestamp::now());
     let judge = judge.as_ref();
-    if let Some(refused) = judge.and_then(|judge| judge.refusal_of_version(wanted)) {
-        return Ok(policy::refused(ask, &format!("{name} {version}"), &refused));
+    let shown = Shown::of(&view, judge);
+    if let Some(refused) = shown.as_ref().and_then(|shown| shown.refusal_of(version)) {
+        return Ok(policy::refused(ask, &format!("{name} {version}"), refused));
     }
     let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
     let principal = ask.principal().await?;

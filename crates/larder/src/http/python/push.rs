@@ -20,10 +20,10 @@ use pypi::{ChangeError, ProjectName, Stage, StageName};
 use record::Batch;
 
 use super::ask::Ask;
-use super::reply;
 use super::rights::{About, cause, no_replacing, not_listed, readable};
 use super::stages::{refused, status};
 use super::write::{Refused, decided, json_body};
+use super::{policy, reply};
 use crate::http::auth;
 use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
@@ -51,6 +51,7 @@ pub(super) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<R
     let found = PushSource::find(&stored.index, source, &order.name, &order.version);
     let found = found.map_err(refused)?;
     let content = order.content().map_err(bad)?;
+    check_withheld(ask, &found, content)?;
     let files = found.files(content, &order.name).map_err(refused)?;
     match order.target().map_err(bad)? {
         PushTarget::Stage(target) => internal(ask, source, &target, &order, about, content).await,
@@ -94,6 +95,8 @@ async fn internal(
         {
             return Err(Refused::forbidden(no_replacing(&filename)));
         }
+        let found = PushSource::find(&stored.index, source, &order.name, &order.version);
+        check_withheld(ask, &found.map_err(refused)?, content)?;
         let (batch, actions) = push(&stored.index, &pushed).map_err(told)?;
         if let Some(batch) = &batch {
             touch(ask, batch).await?;
@@ -123,6 +126,14 @@ fn check_target(
         Some(name) => format!("user '{name}' cannot upload to '{target}'{cause}"),
         None => format!("user None cannot upload to '{target}'"),
     }))
+}
+
+/// Refuses to push what the source does not give out, as a request for the file is refused.
+fn check_withheld(ask: &Ask, found: &PushSource<'_>, content: PushContent) -> Result<(), Refused> {
+    match found.withheld(content, Timestamp::now()) {
+        Some((filename, refused)) => Err(Refused::from(policy::refused(ask, filename, &refused))),
+        None => Ok(()),
+    }
 }
 
 /// What forbids a push; a file that stays as it is, is in the reason phrase as well.

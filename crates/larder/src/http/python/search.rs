@@ -15,8 +15,10 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::StatusCode;
+use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use pypi::{Project, ProjectName, ResolutionOrder, Stage, Version};
+use pypi::policy::shown_versions;
+use pypi::{Judge, Project, ProjectName, ResolutionOrder, Shown, Stage, Version};
 use record::Digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -56,8 +58,9 @@ struct Hit {
 }
 
 impl Hit {
-    fn of(stage: &Stage, name: &ProjectName, project: &Project) -> Hit {
-        let versions = project.versions().into_iter();
+    /// With the newest of these versions.
+    fn of(stage: &Stage, name: &ProjectName, project: &Project, versions: Vec<&str>) -> Hit {
+        let versions = versions.into_iter();
         let newest = versions.filter_map(|text| Version::parse(text).ok()).max();
         let release = newest.as_ref().and_then(|version| project.release(version.as_str()));
         Hit {
@@ -128,12 +131,17 @@ fn scan(ask: &Ask, principal: &Principal, words: &[String], skipped: usize) -> (
     let named = projects.filter(|(_, (name, _))| has_all(name.as_str(), words));
     // A token may be limited to some of them.
     let is_readable = |stage: &Stage, name: &str| stage.may_read(principal, Portion::Project(name));
-    let mut found =
-        named.filter(|(stage, (name, _))| is_readable(stage, name.as_str())).skip(skipped);
+    let readable = named.filter(|(stage, (name, _))| is_readable(stage, name.as_str()));
+    let now = Timestamp::now();
+    let shown = readable.filter_map(|(stage, (name, project))| {
+        let versions = shown_versions(stage, name, project, now)?;
+        Some((stage, name, project, versions))
+    });
+    let mut found = shown.skip(skipped);
     let hits = found
         .by_ref()
         .take(PAGE)
-        .map(|(stage, (name, project))| Hit::of(stage, name, project))
+        .map(|(stage, name, project, versions)| Hit::of(stage, name, project, versions))
         .collect();
     (hits, found.next().is_some())
 }
@@ -265,10 +273,19 @@ fn inherited(order: &ResolutionOrder<'_>, query: &xml_rpc::Query) -> Vec<Hit> {
         false => terms.iter().any(|words| has_all(name, words)),
     };
     let names = order.project_names().into_iter().filter(|name| is_wanted(name.as_str()));
+    let now = Timestamp::now();
     let found = names.filter_map(|name| {
         let view = order.project(name.as_str())?;
-        let part = view.parts().first()?;
-        Some(Hit::of(part.stage, name, part.project))
+        let shown = Shown::of(&view, Judge::of(order, name, now).as_ref());
+        let is_shown =
+            |version: &&str| shown.as_ref().is_none_or(|shown| shown.refusal_of(version).is_none());
+        // The nearest stage of which something is shown.
+        view.parts().iter().find_map(|part| {
+            let versions: Vec<&str> =
+                part.project.versions().into_iter().filter(is_shown).collect();
+            let hit = || Hit::of(part.stage, name, part.project, versions.clone());
+            (!versions.is_empty()).then(hit)
+        })
     });
     found.take(PAGE).collect()
 }

@@ -4,6 +4,7 @@ use account::{Portion, Principal};
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
+use jiff::Timestamp;
 use pypi::change::stage as change;
 use pypi::devpi::{self, IndexConfig};
 use pypi::{ChangeError, ConfigEdit, Refusal, StageName};
@@ -59,7 +60,12 @@ pub(super) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
         return Err(unreadable(&principal, found, Portion::Whole).into());
     }
     let has_projects = !ask.has_flag("no_projects");
-    let config = IndexConfig { stage: found, has_projects, view: ask.view(&principal) };
+    let config = IndexConfig {
+        stage: found,
+        has_projects,
+        now: Timestamp::now(),
+        view: ask.view(&principal),
+    };
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 

@@ -313,10 +313,14 @@ fn a_quarantine_has_a_reason_that_installers_show() {
     assert_eq!(index.alice().send("PUT", "/alice/dev/own/+status", word).status, 200);
     assert_eq!(json_page(&index, "alice/dev", "own")["files"], json!([]));
     check_refused(&index.client().get(&target), "quarantine", "alice/dev", "quarantined: wait");
-    let links = index.anybody().json().get("/alice/dev/own/1.0").json()["result"]["+links"].clone();
-    assert_eq!(links, Value::Null);
+    let version = index.anybody().get("/alice/dev/own/1.0");
+    check_refused(&version, "quarantine", "alice/dev", "quarantined: wait");
+    let project = index.anybody().json().get("/alice/dev/own").json();
+    assert_eq!(project["result"], json!({}));
+    let said = "1 file is hidden by the policy of alice/dev: quarantined: wait";
+    assert_eq!(project["message"], said);
     let metrics = index.client().get("/metrics").text();
-    assert!(metrics.contains("larder_policy_refused_total{rule=\"quarantine\"} 3"), "{metrics}");
+    assert!(metrics.contains("larder_policy_refused_total{rule=\"quarantine\"} 4"), "{metrics}");
 }
 
 /// Settings of a policy, at random.
@@ -360,6 +364,49 @@ fn check_file(index: &Index, target: &str, is_shown: bool) -> Result<(), TestCas
     Ok(())
 }
 
+/// Expects that lists, search and pages for people have the project `own` of this stage exactly if it shows one of its files, and
+/// that a version can be pushed from it exactly if all its own files are shown.
+fn check_lists(
+    index: &Index,
+    stage: &str,
+    shown: &[String],
+    own: &[&str],
+) -> Result<(), TestCaseError> {
+    let is_shown = !shown.is_empty();
+    let has_own = own.iter().any(|name| shown.iter().any(|it| it == name));
+    let list = index.client().get_with(&format!("/{stage}/+simple/"), &[JSON_PAGE]).json();
+    let listed = list["projects"].as_array().expect("projects").contains(&json!({"name": "own"}));
+    prop_assert_eq!(listed, is_shown, "{}", list);
+    for agent in ["pip/25.0 {}", "a browser"] {
+        let headers = [("Accept", "text/html"), ("User-Agent", agent)];
+        let text = index.client().get_with(&format!("/{stage}/+simple/"), &headers).text();
+        prop_assert_eq!(text.contains(">own</a>"), is_shown, "{}", text);
+    }
+    let config = index.anybody().json().get(&format!("/{stage}")).json();
+    let projects = config["result"]["projects"].as_array().expect("projects");
+    prop_assert_eq!(projects.contains(&json!("own")), has_own, "{}", config);
+    let found = index.anybody().json().get("/+search?query=own").json();
+    let items = found["result"]["items"].as_array().expect("items");
+    let hit = items.iter().find(|item| item["index"] == stage);
+    prop_assert_eq!(hit.is_some(), has_own, "{}", found);
+    let newest = own.iter().filter(|name| shown.iter().any(|it| it == *name)).max();
+    let newest = newest.map(|name| &name["own-".len().."own-1.0".len()]);
+    prop_assert_eq!(hit.and_then(|hit| hit["version"].as_str()), newest, "{}", found);
+    let suggested = index.client().get("/search/suggest?q=own").text();
+    prop_assert_eq!(suggested.contains(&format!("{stage}/own")), has_own, "{}", suggested);
+    let page = index.client().get_with(&format!("/{stage}"), &[("Accept", "text/html")]).text();
+    prop_assert_eq!(page.contains(&format!("{stage}/own\"")), has_own, "{}", page);
+    prop_assert_eq!(page.contains("hidden by a policy"), !own.is_empty() && !has_own, "{}", page);
+    for name in own {
+        let version = &name["own-".len().."own-1.0".len()];
+        let order = json!({"name": "own", "version": version, "targetindex": "alice/target"});
+        let pushed = index.alice().send("POST", &format!("/{stage}"), order);
+        let is_shown = shown.iter().any(|it| it == name);
+        prop_assert_eq!(pushed.status, if is_shown { 200 } else { 403 }, "{}", pushed.text());
+    }
+    Ok(())
+}
+
 /// The address that a link on a page of a project means.
 fn resolved(link: &str, stage: &str, project: &str) -> String {
     let base = format!("http://h/{stage}/+simple/{project}/");
@@ -374,6 +421,7 @@ fn page_json_metadata_file_and_direct_link_agree() {
     make_mirror(&index, &upstream, json!({}));
     index.stage("alice/base", json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/base", "alice/up"]}));
+    index.stage("alice/target", json!({}));
     let (wheel, _) = wheel("own", "3.0");
     let ours = [
         ("alice/base", "own-1.0.zip", sdist("one")),
@@ -392,8 +440,11 @@ fn page_json_metadata_file_and_direct_link_agree() {
             proptest::test_runner::RngAlgorithm::ChaCha,
         ),
     );
-    let policies = (settings(), settings(), settings());
-    let outcome = runner.run(&policies, |(up, base, dev)| {
+    let policies = (settings(), settings(), settings(), 0..4);
+    let outcome = runner.run(&policies, |(up, base, dev, status)| {
+        let status = if status == 0 { "quarantined" } else { "active" };
+        let done = index.alice().send("PUT", "/alice/base/own/+status", json!({"status": status}));
+        prop_assert_eq!(done.status, 200, "{}", done.text());
         for (stage, policy) in [("alice/up", up), ("alice/base", base), ("alice/dev", dev)] {
             let done = index.alice().send("PATCH", &format!("/{stage}"), policy);
             prop_assert_eq!(done.status, 200, "{}", done.text());
@@ -455,6 +506,10 @@ fn page_json_metadata_file_and_direct_link_agree() {
                 if project == "foo" {
                     continue;
                 }
+                let own =
+                    ours.iter().filter(|(holder, ..)| *holder == stage).map(|(_, name, _)| *name);
+                let names: Vec<String> = shown.iter().cloned().collect();
+                check_lists(&index, stage, &names, &own.collect::<Vec<_>>())?;
                 // The JSON of the project and of its versions.
                 let config = index.anybody().json().get(&format!("/{stage}/own")).json();
                 let versions = config["result"].as_object().expect("versions").clone();

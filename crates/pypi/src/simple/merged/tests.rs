@@ -58,8 +58,8 @@ fn own_files_look_as_without_a_mirror() {
     let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
     for form in [PageForm::Html, PageForm::Json] {
         let plain = crate::render(&world.snapshot, "alice/dev", "", form, Links::Depth(3), now());
-        let list = merged_list(&order, &[], form, Links::Depth(3));
-        assert_eq!(list.body, plain.expect("a list").reply.body, "{form:?}");
+        let list = merged_list(&order, &[], form, Links::Depth(3), now());
+        assert_eq!(list.reply.body, plain.expect("a list").reply.body, "{form:?}");
     }
 }
 

@@ -3,12 +3,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use account::{Portion, Principal};
 use askama::Template;
 use axum::response::Response;
+use jiff::Timestamp;
 use pypi::devpi::{View, file_url};
-use pypi::{ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig};
+use pypi::policy::shown_versions;
+use pypi::{ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, Version};
 use record::Serial;
 
 use super::super::ask::Ask;
@@ -44,6 +47,8 @@ struct IndexPage<'a> {
     /// The query of the next page.
     next: Option<String>,
     is_first: bool,
+    /// How many of its projects a policy hides, in words.
+    hidden: Option<String>,
     uploads: Vec<Upload<'a>>,
 }
 
@@ -101,12 +106,12 @@ pub(in super::super) async fn show_index(ask: &Ask, stage: &str) -> Result<Respo
     let after = ask.parameter("after");
     let site = Site::below(&ask.app, &*ask.root_url);
     // Looking at all projects of a large index takes a while: other requests of this thread move on to another.
-    let (projects, next, uploads) = tokio::task::block_in_place(|| {
+    let (projects, next, uploads, hidden) = tokio::task::block_in_place(|| {
         if !may_read {
-            return (Vec::new(), None, Vec::new());
+            return (Vec::new(), None, Vec::new(), 0);
         }
         let (projects, next) = projects(found, &query, after.as_deref());
-        (projects, next, uploads(found, &principal, site.prefix()))
+        (projects, next, uploads(found, &principal, site.prefix()), hidden_projects(found))
     });
     let page = IndexPage {
         user: found.name().user(),
@@ -125,6 +130,7 @@ pub(in super::super) async fn show_index(ask: &Ask, stage: &str) -> Result<Respo
         projects,
         next,
         uploads,
+        hidden: (hidden > 0).then(|| words::count(hidden, "project is", "projects are")),
         site,
     };
     Ok(people::send(&page, &ask.head, Audience::Reader).await)
@@ -149,7 +155,7 @@ fn bases<'a>(order: &ResolutionOrder<'a>, view: View<'_>) -> Vec<Base<'a>> {
 
 /// A page of the index's own projects, and what the next one is after.
 fn projects<'a>(
-    stage: &'a Stage,
+    stage: &'a Arc<Stage>,
     query: &str,
     after: Option<&str>,
 ) -> (Vec<Line<'a>>, Option<String>) {
@@ -157,11 +163,19 @@ fn projects<'a>(
     let is_wanted = |name: &ProjectName| {
         after.is_none_or(|after| name.as_str() > after) && name.as_str().contains(&wanted)
     };
-    let mut found = stage.projects().filter(|(name, _)| is_wanted(name));
-    let lines = found.by_ref().take(PAGE).map(|(name, project)| Line {
-        name: name.as_str(),
-        version: project.latest_version().map(String::from).unwrap_or_default(),
-        changed_at: project.release_files().map(|file| file.uploaded_at()).max().map(Time),
+    let now = Timestamp::now();
+    let wanted = stage.projects().filter(|(name, _)| is_wanted(name));
+    let mut found = wanted.filter_map(|(name, project)| {
+        Some((name, project, shown_versions(stage, name, project, now)?))
+    });
+    let lines = found.by_ref().take(PAGE).map(|(name, project, versions)| {
+        let parsed = versions.iter().filter_map(|text| Version::parse(text).ok());
+        let files = project.release_files().filter(|file| versions.contains(&file.version()));
+        Line {
+            name: name.as_str(),
+            version: Version::latest(parsed).map(String::from).unwrap_or_default(),
+            changed_at: files.map(|file| file.uploaded_at()).max().map(Time),
+        }
     });
     let lines: Vec<Line<'_>> = lines.collect();
     let next = found.next().and_then(|_| {
@@ -173,6 +187,13 @@ fn projects<'a>(
         Some(next.append_pair("after", last).finish())
     });
     (lines, next)
+}
+
+/// How many of its projects a policy hides, or their owner.
+fn hidden_projects(stage: &Arc<Stage>) -> usize {
+    let now = Timestamp::now();
+    let is_hidden = |(name, project)| shown_versions(stage, name, project, now).is_none();
+    stage.projects().filter(|it| is_hidden(*it)).count()
 }
 
 /// The files that came last into the projects that changed last.

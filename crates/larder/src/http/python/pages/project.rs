@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use pypi::devpi::{View, file_url};
 use pypi::{
     FileRole, Judge, Project as Contents, ProjectName, ProjectView, ReleaseFile, ResolutionOrder,
-    Stage, VersionView,
+    Shown, Stage, VersionView,
 };
 
 use super::super::ask::Ask;
@@ -169,16 +169,15 @@ async fn show(
     let judge = Judge::of(&order, name, Timestamp::now());
     let judge = judge.as_ref();
     let mut versions = found.versions();
-    if let (Some(judge), Some(wanted)) = (judge, wanted)
-        && let Some(refused) = versions
-            .iter()
-            .find(|view| view.version.as_str() == wanted)
-            .and_then(|view| judge.refusal_of_version(view))
+    let decided = Shown::of(&found, judge);
+    let refusal_of = |version: &str| decided.as_ref().and_then(|shown| shown.refusal_of(version));
+    if let Some(wanted) = wanted
+        && let Some(refused) = refusal_of(wanted)
     {
-        return Ok(policy::refused(ask, &format!("{name} {wanted}"), &refused));
+        return Ok(policy::refused(ask, &format!("{name} {wanted}"), refused));
     }
-    versions.retain(|view| judge.is_none_or(|judge| !judge.hides(view)));
-    let held_back = judge.map(|judge| judge.hidden(&found).sentences().collect());
+    versions.retain(|view| refusal_of(view.version.as_str()).is_none());
+    let held_back = decided.as_ref().map(|shown| shown.hidden().sentences().collect());
     let stable = versions.iter().find(|view| !view.version.is_prerelease());
     let newest = stable.or(versions.first());
     let shown = match wanted {

@@ -133,8 +133,7 @@ fn rendered(
             .iter()
             .filter_map(|(mirror, known)| Some((mirror.name(), &**known.names()?)))
             .collect();
-        let reply = merged_list(order, &lists, form, links);
-        return Some(Rendered { reply, expires_at: None, hidden_files: 0 });
+        return Some(merged_list(order, &lists, form, links, Timestamp::now()));
     };
     let own = order.project(project.as_str());
     let upstream: Vec<FromUpstream<'_>> = heard
