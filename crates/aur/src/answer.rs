@@ -8,13 +8,13 @@ use postings::DocId;
 use reply::{Etag, Reply};
 
 use crate::error::QueryError;
-use crate::field::By;
+use crate::field::{By, Mode};
 use crate::fold::{fold, folded_bytes};
+use crate::needles::{Needles, WORDS_MAX};
 use crate::params::{Arg, Params};
-use crate::query::{Asked, Kind, Mode, Query, Refusal, Version};
+use crate::query::{Asked, Kind, Query, Refusal, Version};
 use crate::record::Shape;
 use crate::searched::Searched;
-use crate::segment::Segment;
 use crate::sheet::Sheet;
 use crate::snapshot::Snapshot;
 
@@ -189,6 +189,10 @@ fn info(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
     if query.by != By::Name {
         // Version 6: the packages that match at least one argument, by name.
         return packages.found(limit, |segment, limit| {
+            if query.by == By::NameDesc {
+                let words = query.args.iter().map(|arg| arg.literal.as_str());
+                return segment.find_any_word(query.by, words, limit);
+            }
             let mut found: Vec<DocId> =
                 query.args.iter().flat_map(|arg| segment.find_by(query.by, arg, limit)).collect();
             found.sort_unstable();
@@ -258,71 +262,13 @@ fn search(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
             }
             found
         }
-        (By::Name | By::NameDesc, Version::V6) => packages
-            .found(limit, |segment, limit| segment.find_all_words(query, &arg.literal, limit)),
+        (By::Name | By::NameDesc, Version::V6) => {
+            let needles = Needles::of(arg.literal.split(' '), query.mode, WORDS_MAX);
+            packages.found(limit, |segment, limit| {
+                segment.find_words(query.by, query.mode, &needles, limit)
+            })
+        }
         (by, _) => packages.found(limit, |segment, limit| segment.find_by(by, arg, limit)),
-    }
-}
-
-impl Segment {
-    /// Version 6: the packages that contain every word.
-    fn find_all_words(&self, query: &Query, words: &str, limit: usize) -> Vec<DocId> {
-        let mut words = words.split(' ').filter(|word| !word.is_empty()).map(fold);
-        let Some(first) = words.next() else {
-            return self.find_text(query.by, query.mode, "", limit);
-        };
-        let mut rest = words.peekable();
-        if rest.peek().is_none() {
-            return self.find_text(query.by, query.mode, &first, limit);
-        }
-        let mut found = self.find_text(query.by, query.mode, &first, usize::MAX);
-        for word in rest {
-            let others = self.find_text(query.by, query.mode, &word, usize::MAX);
-            found.retain(|doc| others.binary_search(doc).is_ok());
-        }
-        found.truncate(limit);
-        found
-    }
-
-    /// The packages whose name, or name or description, contains the folded `needle` or begins with it; at most
-    /// `limit` of them.
-    pub(crate) fn find_text(&self, by: By, mode: Mode, needle: &str, limit: usize) -> Vec<DocId> {
-        let names = match mode {
-            Mode::Contains => self.names().containing(needle, limit),
-            Mode::StartsWith => self
-                .names()
-                .column()
-                .starting_with(needle.as_bytes())
-                .take(limit)
-                .map(DocId)
-                .collect(),
-        };
-        if by == By::Name || names.len() >= limit {
-            return names;
-        }
-        let mut descriptions = match mode {
-            Mode::Contains => self.descriptions().containing(needle, limit),
-            Mode::StartsWith => self.descriptions().containing(needle, usize::MAX),
-        };
-        if mode == Mode::StartsWith {
-            let column = self.descriptions().column();
-            descriptions.retain(|&doc| column.text(doc).starts_with(needle.as_bytes()));
-        }
-        union(&names, &descriptions, limit)
-    }
-
-    /// The packages with `arg` as a value of an exact field, in name order.
-    pub(crate) fn find_by(&self, by: By, arg: &Arg, limit: usize) -> Vec<DocId> {
-        if matches!(by, By::Name | By::NameDesc) {
-            return self.find_text(by, Mode::Contains, &fold(&arg.literal), limit);
-        }
-        let term = folded_bytes(arg.literal.trim_end_matches(' '));
-        let found = self.terms().documents(by as u8, &term, limit);
-        if by == By::Provides {
-            let own: Vec<DocId> = self.names().column().equal_to(&term).map(DocId).collect();
-            return union(&found, &own, limit);
-        }
-        found
     }
 }
 
@@ -406,21 +352,4 @@ fn too_many(query: &Query) -> Answer {
     let version = if query.version == Version::V6 { 6 } else { 5 };
     let (error, callback) = (QueryError::TooMany, query.callback.clone());
     Refusal { error, version: Some(version), callback, asked: Some(query.asked) }.answer()
-}
-
-/// The first `limit` of both ascending lists together, each doc id once.
-fn union(one: &[DocId], other: &[DocId], limit: usize) -> Vec<DocId> {
-    let mut merged = Vec::with_capacity((one.len() + other.len()).min(limit));
-    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
-    while merged.len() < limit {
-        let next = match (one.peek(), other.peek()) {
-            (Some(&&first), Some(&&second)) => first.min(second),
-            (Some(&&only), None) | (None, Some(&&only)) => only,
-            (None, None) => break,
-        };
-        one.next_if(|&&doc| doc == next);
-        other.next_if(|&&doc| doc == next);
-        merged.push(next);
-    }
-    merged
 }

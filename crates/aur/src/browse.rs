@@ -6,17 +6,17 @@
 
 use postings::DocId;
 
-use crate::field::{By, Field};
+use crate::field::{By, Field, Mode};
 use crate::fold::fold;
+use crate::needles::Needles;
 use crate::params::Arg;
-use crate::query::Mode;
 use crate::record::Record;
 use crate::snapshot::Snapshot;
 use crate::sort_key::{integer, is_there};
 
 pub use crate::sort_key::{Filter, Order};
 
-/// Words of a search that are looked at.
+/// Different words of a search that are looked at.
 const WORDS_MAX: usize = 16;
 
 /// A package in a list.
@@ -195,19 +195,25 @@ impl Snapshot {
         match *wanted {
             Wanted::All => self.docs().collect(),
             Wanted::Words { by, words } => {
-                let mut words = words.split_whitespace().take(WORDS_MAX).map(fold);
-                let Some(first) = words.next() else { return Vec::new() };
-                let mut docs = self.containing(by, Mode::Contains, &first);
-                for word in words {
-                    let mut others = self.containing(by, Mode::Contains, &word);
-                    others.sort_unstable();
-                    docs.retain(|doc| others.binary_search(doc).is_ok());
+                let needles = Needles::of(words.split_whitespace(), Mode::Contains, WORDS_MAX);
+                if needles.is_empty() {
+                    return Vec::new();
                 }
-                docs
+                self.found_in_all(|segment, limit| {
+                    segment.find_words(by, Mode::Contains, &needles, limit)
+                })
             }
-            Wanted::Beginning(start) => self.containing(By::Name, Mode::StartsWith, &fold(start)),
+            Wanted::Beginning(start) => {
+                let start = fold(start);
+                self.found_in_all(|segment, limit| {
+                    segment.find_text(By::Name, Mode::StartsWith, &start, limit)
+                })
+            }
             Wanted::Values(values) => self.found_in_all(|segment, limit| {
-                let lists = values.iter().map(|(by, value)| {
+                let lists = values.iter().enumerate().map(|(at, (by, value))| {
+                    if values[..at].contains(&(*by, value)) {
+                        return Vec::new();
+                    }
                     let value = Arg { literal: (*value).to_owned(), spaced: None };
                     segment.find_by(*by, &value, limit)
                 });
@@ -240,11 +246,6 @@ impl Snapshot {
         ranked.truncate(end);
         ranked.sort_unstable();
         ranked.into_iter().skip(offset).map(move |(_, place)| docs[place as usize])
-    }
-
-    /// The packages with this text in a field, in name order.
-    fn containing(&self, by: By, mode: Mode, needle: &str) -> Vec<DocId> {
-        self.found_in_all(|segment, limit| segment.find_text(by, mode, needle, limit))
     }
 }
 

@@ -30,6 +30,9 @@ pub enum QueryError {
     /// The query finds more results than an answer may have; none are sent.
     #[error("Too many package results.")]
     TooMany,
+    /// A version 6 request searches for more different words than it may.
+    #[error("Too many words specified: at most 32 different ones are searched for.")]
+    TooManyWords,
     /// `callback` is not a JavaScript name.
     #[error("Invalid callback name.")]
     InvalidCallback,

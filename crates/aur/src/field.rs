@@ -261,3 +261,13 @@ impl By {
         By::ALL.into_iter().find(|by| by.name() == name)
     }
 }
+
+/// How a text is compared with the argument in searches for names and descriptions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It contains the argument.
+    #[default]
+    Contains,
+    /// It begins with the argument.
+    StartsWith,
+}

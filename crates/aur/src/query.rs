@@ -1,7 +1,8 @@
 //! [`Query`]: a valid question. All rules about versions, types, fields and their errors are here.
 
 use crate::error::QueryError;
-use crate::field::By;
+use crate::field::{By, Mode};
+use crate::needles::Needles;
 use crate::params::{Arg, Params};
 
 /// Version of the interface.
@@ -65,16 +66,6 @@ impl Kind {
         }
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
-}
-
-/// How a text is compared with the argument in searches for names and descriptions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// It contains the argument.
-    #[default]
-    Contains,
-    /// It begins with the argument.
-    StartsWith,
 }
 
 /// A query that can be answered.
@@ -188,6 +179,9 @@ impl Query {
         if self.version == Version::V6 && self.args.is_empty() {
             return Err(QueryError::NoData6);
         }
+        if self.version == Version::V6 && self.are_words_too_many() {
+            return Err(QueryError::TooManyWords);
+        }
         match self.kind {
             Kind::Info if self.args.is_empty() => Err(QueryError::NoData),
             Kind::Search if self.by != By::Maintainer => match self.single() {
@@ -196,6 +190,19 @@ impl Query {
                 Some(_) => Ok(()),
             },
             _ => Ok(()),
+        }
+    }
+
+    /// Whether more texts are to be searched for than one query may have.
+    fn are_words_too_many(&self) -> bool {
+        match (self.kind, self.by) {
+            (Kind::Info, By::NameDesc) => {
+                Needles::are_too_many(self.args.iter().map(|arg| arg.literal.as_str()))
+            }
+            (Kind::Search, By::Name | By::NameDesc) => {
+                self.single().is_some_and(|arg| Needles::are_too_many(arg.literal.split(' ')))
+            }
+            _ => false,
         }
     }
 

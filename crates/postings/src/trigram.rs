@@ -125,6 +125,21 @@ impl TrigramIndex {
             .any(|list| self.postings.list(list).count_min(self.column.len()) > count)
     }
 
+    /// An upper bound for the number of texts that contain `needle`, from the sizes of its lists alone; of a short needle, that of all
+    /// texts.
+    pub fn count_max(&self, needle: &str) -> usize {
+        let texts = self.column.len() as usize;
+        if self.postings.is_empty() {
+            return texts;
+        }
+        // Each document takes at least a byte.
+        let lists = needle.as_bytes().windows(3).map(|window| {
+            let [first, second, third] = [0, 1, 2].map(|at| SYMBOLS[window[at] as usize]);
+            self.postings.list(trigram(first, second, third)).size_bytes()
+        });
+        lists.min().map_or(texts, |rarest| rarest.min(texts))
+    }
+
     /// The first `limit` documents whose text contains `needle`: ascending, without duplicates. Every text contains
     /// the empty needle.
     pub fn containing(&self, needle: &str, limit: usize) -> Vec<DocId> {

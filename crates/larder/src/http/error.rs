@@ -8,6 +8,8 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
+use crate::cpu_pool::PoolError;
+
 /// A status and what the client should know.
 #[derive(Clone, Debug)]
 pub struct HttpError {
@@ -97,6 +99,16 @@ impl HttpError {
     /// 422: the body was read, and asks for what cannot be.
     pub fn unusable(detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+
+    /// What became of a computation that has no result: 503 if there are too many, 500 if it failed.
+    pub(crate) fn uncomputed(error: PoolError) -> HttpError {
+        match error {
+            PoolError::Full { .. } | PoolError::Stopped => {
+                HttpError::unavailable(error.to_string(), 1)
+            }
+            PoolError::Panicked => HttpError::internal(error.to_string()),
+        }
     }
 
     /// 500, for what was logged.

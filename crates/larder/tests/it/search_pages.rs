@@ -1,10 +1,14 @@
 //! `/search` and `/search/suggest` over every surface: what comes first, and that nobody finds what they may not read.
 //! `/status`, and errors as pages.
 
+use std::sync::mpsc;
+use std::thread;
+
 use serde_json::Value;
 
 use crate::catalogue;
-use crate::server::{ROOT, TestServer, small};
+use crate::server::{ROOT, TestServer, runtime, small};
+use crate::wait_until;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -135,4 +139,54 @@ fn pages_of_errors_say_what_one_can_do() {
     let limited = TestServer::serving_with(&catalogue::small(), |config| config.aur.rate_limit = 1);
     let ask = || limited.client.get_with("/rpc/v5/info/attest", &[("Accept", BROWSER)]);
     assert_eq!((ask().status, ask().status), (200, 429));
+}
+
+/// Searches of people are computed where programs do not wait for them, and a queue that is full refuses them alone.
+#[test]
+fn searches_by_people_are_never_in_the_way_of_programs() {
+    let server = TestServer::serving_with(&catalogue::small(), |config| {
+        config.actions.cpu_threads = 1;
+        config.actions.cpu_queue_max = 1;
+    });
+    server.wait_until_ready();
+    let (release, released) = mpsc::channel::<()>();
+    let app = server.app.clone();
+    runtime().spawn(async move { app.cpu_pool.run(move || released.recv().is_err()).await });
+    wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
+    let client = server.client;
+    let waiting = thread::spawn(move || client.get("/packages/?K=attest"));
+    wait_until("one to wait", || server.metric("larder_cpu_pool_queue_length") == 1.0);
+    for target in [
+        "/packages/?K=attest",
+        "/search?q=attest",
+        "/search/suggest?q=attest",
+        "/rss/",
+        "/atom/modified",
+        "/account/nobody",
+        "/+search?query=flask",
+    ] {
+        let refused = server.get(target);
+        assert_eq!((refused.status, refused.header("retry-after")), (503, "1"), "{target}");
+    }
+    assert_eq!(server.get("/rpc/v5/info/attest").names(), "attest");
+    assert_eq!(server.get("/packages/attest").status, 200);
+    drop(release);
+    let page = waiting.join().expect("an answer");
+    assert!(page.text().contains("/packages/attest"), "{}", page.text());
+}
+
+#[test]
+fn many_words_are_those_that_say_something() {
+    let server = TestServer::serving_with(&catalogue::small(), |_| ());
+    server.wait_until_ready();
+    let count = |query: &str| {
+        let page = server.get(&format!("/packages/?PP=250&K={query}")).text();
+        page.matches("href=\"/packages/attest").count()
+    };
+    assert!(count("attest") > 0);
+    assert_eq!(
+        count("attest+a+t+e+s+t+a+a+at+te+es+st+att+tte+tes+est+atte+ttes"),
+        count("attest")
+    );
+    assert_eq!(count("attest+%C2%A7"), 0);
 }

@@ -4,6 +4,8 @@
 //! up to a number; articles are found by the start of their names, and longer words through the index over names and titles.
 //! Only what the asker may read is found, or counted.
 
+use std::sync::Arc;
+
 use account::{Object, Portion, Principal, Scope};
 use article::{Article, ListQuery};
 use askama::Template;
@@ -22,11 +24,12 @@ use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::http::respond::{Conditions, respond};
 use crate::stored::Stored;
+use crate::text::distinct_words;
 
 /// Characters of a question that are looked for.
 const QUERY_CHARS_MAX: usize = 200;
 
-/// Words of a question that are looked for in names of projects.
+/// Different words of a question that are looked for in names of projects.
 const WORDS_MAX: usize = 16;
 
 /// What a group of the page shows.
@@ -83,15 +86,15 @@ impl Found {
 }
 
 /// A question, and who asks.
-struct Question<'app> {
-    app: &'app App,
+struct Question {
+    app: Arc<App>,
     text: String,
     principal: Principal,
     limit: usize,
 }
 
-impl<'app> Question<'app> {
-    async fn of(app: &'app App, head: &Parts, limit: usize) -> Result<Question<'app>, HttpError> {
+impl Question {
+    async fn of(app: &Arc<App>, head: &Parts, limit: usize) -> Result<Question, HttpError> {
         let query = head.uri.query().unwrap_or_default();
         let mut pairs = form_urlencoded::parse(query.as_bytes());
         let text = pairs.find_map(|(name, value)| (name == "q").then_some(value));
@@ -101,7 +104,15 @@ impl<'app> Question<'app> {
             true => auth::identified(app, &head.headers).await?.unwrap_or_default(),
             false => Principal::Anonymous,
         };
-        Ok(Question { app, text, principal, limit })
+        Ok(Question { app: app.clone(), text, principal, limit })
+    }
+
+    /// What is asked, and what each surface finds that is served: on a thread for computations, so that programs do not wait for it.
+    async fn answer(self) -> Result<(String, Vec<Group>), HttpError> {
+        let app = self.app.clone();
+        let finding = app.cpu_pool.run(move || (self.groups(), self.text));
+        let (groups, text) = finding.await.map_err(HttpError::uncomputed)?;
+        Ok((text, groups))
     }
 
     /// What each surface finds that is served.
@@ -146,10 +157,9 @@ impl<'app> Question<'app> {
     /// Projects of the stages that the asker may read: the one of this name, those that begin with it, those that have all words in
     /// their name.
     fn projects(&self, stored: &Stored) -> Group {
-        let words = self.text.split_whitespace().take(WORDS_MAX);
-        let words: Vec<String> =
-            words.map(|word| word.to_lowercase().replace(['_', '.'], "-")).collect();
-        let whole = words.join("-");
+        let normal = |word: &str| word.to_lowercase().replace(['_', '.'], "-");
+        let words = distinct_words(&self.text, WORDS_MAX, normal);
+        let whole = self.text.split_whitespace().map(normal).collect::<Vec<_>>().join("-");
         let reader = &self.principal;
         let stages = || {
             let stages = stored.index.stages();
@@ -261,11 +271,13 @@ fn pair(name: &str, value: &str) -> String {
 /// `/search?q=`
 ///
 /// # Errors
-/// 429 and 503 for credentials that are not looked at now.
-pub(in crate::http) async fn show_search(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let question = Question::of(app, head, SHOWN).await?;
-    let groups = tokio::task::block_in_place(|| question.groups());
-    let page = Found { site: Site::of(app, head), query: question.text, groups };
+/// 429 and 503 for credentials that are not looked at now; 503 if too much is being computed.
+pub(in crate::http) async fn show_search(
+    app: &Arc<App>,
+    head: &Parts,
+) -> Result<Response, HttpError> {
+    let (query, groups) = Question::of(app, head, SHOWN).await?.answer().await?;
+    let page = Found { site: Site::of(app, head), query, groups };
     Ok(people::send(&page, head, Audience::Reader).await)
 }
 
@@ -273,9 +285,8 @@ pub(in crate::http) async fn show_search(app: &App, head: &Parts) -> Result<Resp
 ///
 /// # Errors
 /// As [`show_search`].
-pub(in crate::http) async fn suggest(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let question = Question::of(app, head, SUGGESTED).await?;
-    let groups = tokio::task::block_in_place(|| question.groups());
+pub(in crate::http) async fn suggest(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    let (query, groups) = Question::of(app, head, SUGGESTED).await?.answer().await?;
     let site = Site::of(app, head);
     let url = |path: &str| format!("{}{path}", site.prefix());
     let groups = groups.iter().filter(|group| !group.items.is_empty()).map(|group| {
@@ -289,7 +300,7 @@ pub(in crate::http) async fn suggest(app: &App, head: &Parts) -> Result<Response
             "items": items.collect::<Vec<_>>(),
         })
     });
-    let body = json!({"query": question.text, "groups": groups.collect::<Vec<_>>()}).to_string();
+    let body = json!({"query": query, "groups": groups.collect::<Vec<_>>()}).to_string();
     let conditions = Conditions::of(&head.method, &head.headers);
     let reply = Reply::tagged("application/json", body);
     let mut response = respond(reply, StatusCode::OK, conditions).await;

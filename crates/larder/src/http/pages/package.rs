@@ -487,6 +487,11 @@ struct OfPerson {
 #[template(path = "maintainer.html")]
 struct PersonPage {
     site: Site,
+    person: Person,
+}
+
+/// What the packages say of somebody.
+struct Person {
     name: String,
     parts: Vec<OfPerson>,
     /// How many they have submitted, and the query of the list.
@@ -503,9 +508,13 @@ pub(in crate::http) async fn show_maintainer(
 ) -> Result<Response, HttpError> {
     let published = published(app)?;
     let name = named(head, "/account/")?;
-    let page = tokio::task::block_in_place(|| person(app, head, &published.snapshot, &name));
-    match page {
-        Some(page) => Ok(people::send(&page, head, Audience::Everybody).await),
+    let (snapshot, whose) = (published.snapshot.clone(), name.clone());
+    let looking = app.cpu_pool.run(move || person(&snapshot, &whose));
+    match looking.await.map_err(HttpError::uncomputed)? {
+        Some(person) => {
+            let page = PersonPage { site: Site::of(app, head), person };
+            Ok(people::send(&page, head, Audience::Everybody).await)
+        }
         None => Err(HttpError::not_found(format!(
             "no package of the AUR names `{name}` as its maintainer, co-maintainer or submitter, as of {}",
             Day::of_time(published.modified_at).day
@@ -513,7 +522,7 @@ pub(in crate::http) async fn show_maintainer(
     }
 }
 
-fn person(app: &App, head: &Parts, snapshot: &Snapshot, name: &str) -> Option<PersonPage> {
+fn person(snapshot: &Snapshot, name: &str) -> Option<Person> {
     if name.is_empty() {
         return None;
     }
@@ -542,8 +551,7 @@ fn person(app: &App, head: &Parts, snapshot: &Snapshot, name: &str) -> Option<Pe
     if parts.is_empty() && submitted == 0 {
         return None;
     }
-    Some(PersonPage {
-        site: Site::of(app, head),
+    Some(Person {
         name: written(snapshot, name).unwrap_or_else(|| name.to_owned()),
         parts,
         submitted: (submitted > 0).then(|| (people::separated(submitted), query("s"))),

@@ -250,14 +250,16 @@ impl Packages {
 /// `/packages/`
 ///
 /// # Errors
-/// 503 until the packages are loaded.
+/// 503 until the packages are loaded, and if too much is being computed.
 pub(in crate::http) async fn browse_packages(
     app: &App,
     head: &Parts,
 ) -> Result<Response, HttpError> {
     let published = published(app)?;
     let search = Search::parse(head.uri.query().unwrap_or_default());
-    let listed = tokio::task::block_in_place(|| search.answer(&published.snapshot));
+    let (asked, snapshot) = (search.clone(), published.snapshot.clone());
+    let listing = app.cpu_pool.run(move || asked.answer(&snapshot));
+    let listed = listing.await.map_err(HttpError::uncomputed)?;
     let fields = FIELDS[..FIELDS.len() - 1].iter().map(|&(value, label)| Choice {
         value,
         label,
@@ -355,16 +357,16 @@ struct Feed {
 /// `/rss/`, `/rss/modified`, `/atom/` and `/atom/modified`: the newest packages, and those that changed last.
 ///
 /// # Errors
-/// 503 until the packages are loaded.
+/// 503 until the packages are loaded, and if too much is being computed.
 pub(in crate::http) async fn feed_packages(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let published = published(app)?;
     let path = head.uri.path();
     let is_of_changes = path.ends_with("/modified");
     let order = if is_of_changes { Order::LastModified } else { Order::FirstSubmitted };
     let part = Part { order, is_descending: true, offset: 0, limit: FEED_MAX };
-    let listed = tokio::task::block_in_place(|| {
-        published.snapshot.browse(&Wanted::All, Filter::default(), part)
-    });
+    let snapshot = published.snapshot.clone();
+    let listing = app.cpu_pool.run(move || snapshot.browse(&Wanted::All, Filter::default(), part));
+    let listed = listing.await.map_err(HttpError::uncomputed)?;
     let items = listed.packages.into_iter().map(|package| Item::of(package, is_of_changes));
     let items: Vec<Item> = items.collect();
     let is_atom = path.starts_with("/atom");

@@ -2,7 +2,7 @@
 //! `pip search` asks.
 //!
 //! A scan: the names of the projects of every stage that the asker may read are looked through, until the page
-//! is full. A hundred thousand names take some milliseconds, on a thread that may take long; nothing has to be
+//! is full. A hundred thousand names take some milliseconds, on a thread for computations; nothing has to be
 //! kept up to date for it.
 
 mod xml_rpc;
@@ -33,6 +33,8 @@ use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::release_metadata;
+use crate::stored::Stored;
+use crate::text::distinct_words;
 
 /// Results on one page, and in one answer by XML-RPC.
 const PAGE: usize = 100;
@@ -40,7 +42,7 @@ const PAGE: usize = 100;
 /// Pages that can be turned to: nobody reads further, and each is a scan from the start.
 const PAGES_MAX: usize = 50;
 
-/// Words of one query.
+/// Different words of one query.
 const WORDS_MAX: usize = 16;
 
 /// A query by XML-RPC.
@@ -74,9 +76,7 @@ impl Hit {
 
 /// The words of a query, as they would be in a project's name.
 fn words(query: &str) -> Vec<String> {
-    let words = query.split_whitespace().take(WORDS_MAX);
-    let lower = words.map(|word| word.to_lowercase().replace(['_', '.'], "-"));
-    lower.filter(|word| !word.is_empty()).collect()
+    distinct_words(query, WORDS_MAX, |word| word.to_lowercase().replace(['_', '.'], "-"))
 }
 
 fn has_all(name: &str, words: &[String]) -> bool {
@@ -90,9 +90,11 @@ pub(super) async fn search(ask: &Ask) -> Result<Response, Refused> {
     let page = page.unwrap_or(1).clamp(1, PAGES_MAX);
     let principal = ask.principal().await?;
     let words = words(&query);
-    // Looking through many names takes long: other requests of this thread move on to another.
-    let (hits, has_more) =
-        tokio::task::block_in_place(|| scan(ask, &principal, &words, (page - 1) * PAGE));
+    let stored = ask.stored.clone();
+    // Looking through many names takes long.
+    let scanning =
+        ask.app.cpu_pool.run(move || scan(&stored, &principal, &words, (page - 1) * PAGE));
+    let (hits, has_more) = scanning.await.map_err(HttpError::uncomputed)?;
     let has_more = has_more && has_next(page);
     let summaries = summaries(&ask.app, &hits).await?;
     if ask.wants_json() {
@@ -121,12 +123,16 @@ fn has_next(page: usize) -> bool {
 }
 
 /// Up to a page of hits after the first `skipped`, and whether there are more.
-fn scan(ask: &Ask, principal: &Principal, words: &[String], skipped: usize) -> (Vec<Hit>, bool) {
+fn scan(
+    stored: &Stored,
+    principal: &Principal,
+    words: &[String],
+    skipped: usize,
+) -> (Vec<Hit>, bool) {
     if words.is_empty() {
         return (Vec::new(), false);
     }
-    let stages =
-        ask.stored.index.stages().filter(|stage| stage.may_read(principal, Portion::Unnamed));
+    let stages = stored.index.stages().filter(|stage| stage.may_read(principal, Portion::Unnamed));
     let projects = stages.flat_map(|stage| stage.projects().map(move |it| (stage, it)));
     let named = projects.filter(|(_, (name, _))| has_all(name.as_str(), words));
     // A token may be limited to some of them.
@@ -248,7 +254,13 @@ pub(super) async fn search_by_xml_rpc(
         Ok(query) => query,
         Err(error) => return Ok(xml(xml_rpc::fault(&error))),
     };
-    let hits = tokio::task::block_in_place(|| inherited(&order, &query));
+    drop(order);
+    let (stored, stage) = (basis.stored().clone(), stage.to_owned());
+    let scanning = ask.app.cpu_pool.run(move || {
+        let order = ResolutionOrder::of(&stored.index, &stage)?;
+        Some(inherited(&order, &query))
+    });
+    let hits = scanning.await.map_err(HttpError::uncomputed)?.unwrap_or_default();
     let summaries = summaries(&ask.app, &hits).await?;
     Ok(xml(xml_rpc::response(hits.iter().zip(&summaries).map(|(hit, summary)| xml_rpc::Item {
         name: &hit.project,

@@ -29,6 +29,20 @@ fn paths_and_queries() {
 }
 
 #[test]
+fn words_are_bounded_and_count_once() {
+    check("search?arg=green+word+gr+e+green+d+or", "one-word two-words");
+    check("search?arg=green+word+split", "");
+    check("info?by=name-desc&arg=plit-a&arg=zz&arg=PLIT&arg=plit", "split-a split-b");
+    let refusal = "error: Too many words specified: at most 32 different ones are searched for.";
+    let words: Vec<String> = (0..33).map(|number| format!("w{number}")).collect();
+    check(&format!("search?arg={}", words.join("+")), refusal);
+    check(&format!("search?arg={}", words[1..].join("+")), "");
+    check(&format!("search?by=provides&arg={}", words.join("+")), "");
+    check(&format!("info?by=name-desc&arg={}", words.join("&arg=")), refusal);
+    check(&format!("info?arg={}", words.join("&arg=")), "");
+}
+
+#[test]
 fn errors_have_status_400() {
     check("info", "error: No request data specified.");
     check("nonsense/x", "error: Incorrect request type specified.");
