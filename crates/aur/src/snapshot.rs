@@ -176,19 +176,29 @@ impl Snapshot {
     /// The name of the base with this name, as it is written, and its packages by name.
     pub(crate) fn find_base(&self, name: &str) -> Option<(String, Vec<DocId>)> {
         let folded = fold(name.trim_end_matches(' '));
-        let read = |segment: &Segment, base: u32, start: u32| {
-            let name = serde_json::from_slice(segment.base_name(base)).ok()?;
-            let packages = segment.packages_of(base).iter();
-            Some((name, packages.map(|doc| DocId(doc.0 + start)).collect()))
-        };
-        if let Some(over) = self.overlay()
-            && let Some(base) = over.small.find_base(folded.as_bytes())
+        let (segment, base) = self.place_of_base(folded.as_bytes())?;
+        let name = serde_json::from_slice(segment.base_name(base)).ok()?;
+        Some((name, self.packages_in(segment, base).collect()))
+    }
+
+    /// The base with this folded name: its segment, and its position there.
+    pub(crate) fn place_of_base(&self, folded: &[u8]) -> Option<(&Segment, u32)> {
+        let over = self.overlay();
+        if let Some(over) = over
+            && let Some(base) = over.small.find_base(folded)
         {
-            return read(&over.small, base, SMALL);
+            return Some((&over.small, base));
         }
-        let base = self.large.find_base(folded.as_bytes())?;
-        let is_gone = self.overlay().is_some_and(|over| over.gone_bases.has(DocId(base)));
-        if is_gone { None } else { read(&self.large, base, 0) }
+        let large = self.large.find_base(folded);
+        large
+            .filter(|&base| over.is_none_or(|over| !over.gone_bases.has(DocId(base))))
+            .map(|base| (&*self.large, base))
+    }
+
+    /// The packages of a base at a position that [`Snapshot::place_of_base`] has found.
+    pub(crate) fn packages_in(&self, segment: &Segment, base: u32) -> impl Iterator<Item = DocId> {
+        let first = if std::ptr::eq(segment, &*self.large) { 0 } else { SMALL };
+        segment.packages_of(base).iter().map(move |doc| DocId(doc.0 + first))
     }
 
     /// The packages that `find` finds in a segment, all of them, in name order.

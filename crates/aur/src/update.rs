@@ -191,27 +191,10 @@ impl Snapshot {
         Ok(Some(next).filter(|_| !is_twice))
     }
 
-    /// The base with this folded name: its segment, and its position there.
-    fn place_of_base(&self, folded: &[u8]) -> Option<(&Segment, u32)> {
-        let over = self.overlay();
-        if let Some(over) = over
-            && let Some(base) = over.small.find_base(folded)
-        {
-            return Some((&over.small, base));
-        }
-        let large = self.large().find_base(folded);
-        large
-            .filter(|&base| over.is_none_or(|over| !over.gone_bases.has(DocId(base))))
-            .map(|base| (self.large(), base))
-    }
-
     /// The packages of the base with this folded name.
     fn packages_of_base(&self, folded: &[u8]) -> impl Iterator<Item = DocId> {
         let found = self.place_of_base(folded).into_iter();
-        found.flat_map(|(segment, base)| {
-            let first = if std::ptr::eq(segment, self.large()) { 0 } else { SMALL };
-            segment.packages_of(base).iter().map(move |doc| DocId(doc.0 + first))
-        })
+        found.flat_map(|(segment, base)| self.packages_in(segment, base))
     }
 
     /// The folded name of the base of this package.

@@ -97,6 +97,8 @@ pub struct SourceOptions {
     pub environment_proxy: bool,
     /// Where redirects may lead, apart from the host of the source itself. Default: public addresses.
     pub egress: Egress,
+    /// For how long rows that a database has lost all at once are waited for: a migration or a push may be under way. Default 2 s.
+    pub emptied_wait: Duration,
     /// Makes the jitter repeatable. Default: different in each process.
     pub jitter_seed: Option<u64>,
 }
@@ -113,6 +115,7 @@ impl Default for SourceOptions {
             dump_bytes_max: 2 << 30,
             environment_proxy: true,
             egress: Egress::default(),
+            emptied_wait: Duration::from_secs(2),
             jitter_seed: None,
         }
     }

@@ -69,6 +69,18 @@ pub struct Update {
     pub(crate) source_fingerprint: String,
 }
 
+impl Update {
+    /// What is known of a dump, and no changes.
+    pub(crate) fn whole(arrival: &Arrival) -> Update {
+        Update {
+            changes: aur::Changes::default(),
+            origin: arrival.origin.clone(),
+            modified_at: arrival.modified_at,
+            source_fingerprint: arrival.source_fingerprint.clone(),
+        }
+    }
+}
+
 /// The owner of the file behind an arrival, which decides how it becomes the kept copy.
 #[derive(Debug)]
 pub(crate) enum ArrivalKind {

@@ -44,8 +44,8 @@ const QUIET_WAIT_MAX: Duration = Duration::from_secs(5);
 /// For this long after a package was first read, its dependencies and other parts are read again when their tables move: a push may
 /// have paused for longer than [`QUIET`].
 const RECENT: Duration = Duration::from_secs(60);
-/// A base that loses all its packages is shown without them only after this time: a push deletes them before it adds the new ones.
-const EMPTIED_WAIT: Duration = Duration::from_secs(2);
+/// How often all tables are read again while rows are waited for that have gone all at once.
+const EMPTIED_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// If more bases than this may differ, all tables are read.
 const DIFFERENT_MAX: usize = 4000;
 /// All tables are read in any case after so many intervals: for what no digest sees, such as a dependency that was changed by hand.
@@ -62,8 +62,10 @@ pub(crate) struct DatabaseWatch {
     spool_dir: PathBuf,
     connection: Option<MySqlConnection>,
     gate: Gate,
-    /// What the last read saw; `None` if all tables are to be read.
+    /// What the last read saw.
     held: Option<Held>,
+    /// What is held may not be all that has happened: all tables are to be read.
+    is_all_wanted: bool,
     /// The highest number of a package at the last read.
     last_package: Option<i64>,
     /// Bases with packages that were new at this time.
@@ -96,6 +98,7 @@ impl DatabaseWatch {
             connection: None,
             gate: Gate::default(),
             held: None,
+            is_all_wanted: true,
             last_package: None,
             recent: HashMap::new(),
             emptied: HashMap::new(),
@@ -120,7 +123,7 @@ impl DatabaseWatch {
 
     /// What was handed out last is not served: the next poll reads all tables.
     pub(crate) fn rejected(&mut self) {
-        self.held = None;
+        self.is_all_wanted = true;
     }
 
     /// Asks whether anything has changed, and reads it if so; reads what may have if nobody looked for as long as the interval; reads
@@ -134,7 +137,7 @@ impl DatabaseWatch {
         let outcome = self.look(&mut connection, force).await;
         match &outcome {
             Ok(_) => self.connection = Some(connection),
-            Err(_) => self.held = None,
+            Err(_) => self.is_all_wanted = true,
         }
         outcome
     }
@@ -155,7 +158,7 @@ impl DatabaseWatch {
         let connection = self.within(bound, "connecting", connecting).await?;
         // What happened without a connection, nobody has seen.
         self.gate = Gate::default();
-        self.held = None;
+        self.is_all_wanted = true;
         Ok(connection)
     }
 
@@ -172,7 +175,7 @@ impl DatabaseWatch {
         };
         if self.is_handed_out {
             // Somebody gave up before it was served.
-            self.held = None;
+            self.is_all_wanted = true;
         }
         let interval = self.options.interval;
         let is_due = self.read_at.is_none_or(|at| at.elapsed() >= interval);
@@ -180,8 +183,8 @@ impl DatabaseWatch {
             .read_all_at
             .is_none_or(|at| at.elapsed() >= interval.saturating_mul(INTERVALS_UNTIL_ALL));
         let is_waiting = !self.emptied.is_empty();
-        if moved.is_none() && !is_due && !is_all_due && !is_waiting && !force && self.held.is_some()
-        {
+        let reads_all = force || is_all_due || self.is_all_wanted;
+        if moved.is_none() && !is_due && !is_waiting && !reads_all {
             return Ok(None);
         }
         let tables = match moved {
@@ -195,10 +198,15 @@ impl DatabaseWatch {
         let settling = settled(connection, self.last_package);
         self.within(bound + QUIET_WAIT_MAX, "waiting for pushes to end", settling).await?;
         match self.held.take() {
-            Some(held) if !force && !is_all_due => {
+            Some(held) if !reads_all => {
+                // Until it is held again, for those who give up on the way.
+                self.is_all_wanted = true;
                 self.read_changes(connection, held, tables, is_due).await
             }
-            _ => self.read_all(connection).await,
+            held => {
+                self.held = held;
+                self.read_all(connection).await
+            }
         }
     }
 
@@ -207,16 +215,29 @@ impl DatabaseWatch {
         &mut self,
         connection: &mut MySqlConnection,
     ) -> Result<Option<News>, SourceError> {
+        self.is_all_wanted = true;
         let stall = self.options.body_stall_timeout;
-        let reading = async {
-            let now = begin(connection).await?;
-            let catalogue = Catalogue::read(connection, stall, now, None).await?;
-            let held = Held::see(connection, stall, &catalogue).await?;
-            end(connection).await?;
-            Ok((catalogue, held))
+        let started_at = Instant::now();
+        let (catalogue, held) = loop {
+            let reading = async {
+                let now = begin(connection).await?;
+                let catalogue = Catalogue::read(connection, stall, now, None).await?;
+                let held = Held::see(connection, stall, &catalogue).await?;
+                end(connection).await?;
+                Ok((catalogue, held))
+            };
+            let bound = self.options.transfer_time_max;
+            let (catalogue, held) = self.within(bound, "reading the tables", reading).await?;
+            let has_lost = self.held.as_ref().is_some_and(|before| before.has_lost(&catalogue));
+            if !has_lost || started_at.elapsed() >= self.options.emptied_wait {
+                break (catalogue, held);
+            }
+            sleep(EMPTIED_LOOK_INTERVAL.min(self.options.emptied_wait)).await;
         };
-        let bound = self.options.transfer_time_max;
-        let (catalogue, held) = self.within(bound, "reading the tables", reading).await?;
+        let now = Instant::now();
+        let last_package =
+            self.last_package.unwrap_or_else(|| catalogue.last_package() - RECENT_PACKAGES);
+        self.note_recent(&catalogue, last_package, now);
         self.last_package = Some(catalogue.last_package());
         let origin = self.url.to_string();
         let (directory, bytes_max) = (self.spool_dir.clone(), self.options.dump_bytes_max);
@@ -227,10 +248,9 @@ impl DatabaseWatch {
         let (arrival, digest) = spooling
             .await
             .map_err(|error| self.unmade(&format!("the dump cannot be made: {error}")))??;
-        let now = Instant::now();
         (self.read_at, self.read_all_at) = (Some(now), Some(now));
         self.held = Some(held);
-        self.recent.clear();
+        self.is_all_wanted = false;
         self.emptied.clear();
         let digest = Some(digest);
         // What was handed out and not accepted is handed out again.
@@ -273,6 +293,7 @@ impl DatabaseWatch {
         let bound = self.options.transfer_time_max;
         let read = self.within(bound, "reading what has changed", reading).await?;
         let Some((difference, part)) = read else {
+            self.held = Some(held);
             return self.read_all(connection).await;
         };
         let now = Instant::now();
@@ -280,9 +301,7 @@ impl DatabaseWatch {
             self.read_at = Some(now);
         }
         let last_package = self.last_package.unwrap_or(0);
-        for package in part.packages.iter().filter(|package| package.id > last_package) {
-            self.recent.insert(package.base, now);
-        }
+        self.note_recent(&part, last_package, now);
         self.last_package = Some(last_package.max(part.last_package()));
 
         let with_packages: HashSet<i64> =
@@ -290,7 +309,8 @@ impl DatabaseWatch {
         let emptied = difference.bases.iter().copied().filter(|id| {
             part.bases.contains_key(id) && !with_packages.contains(id) && held.had_packages(*id)
         });
-        let except = left_for_later(&mut self.emptied, emptied, now);
+        let wait = self.options.emptied_wait;
+        let except = left_for_later(&mut self.emptied, emptied, now, wait);
 
         let mut changes = Changes {
             records: spool::records(&part, &except)
@@ -306,6 +326,7 @@ impl DatabaseWatch {
         }
         held.learn(difference, &part, &except);
         self.held = Some(held);
+        self.is_all_wanted = false;
         if changes.bases.is_empty() {
             return Ok(None);
         }
@@ -318,6 +339,14 @@ impl DatabaseWatch {
             modified_at: spool::time(part.now),
             source_fingerprint: self.fingerprint.clone(),
         })))
+    }
+
+    /// Notes the bases that have packages with a higher number than `last_package`.
+    fn note_recent(&mut self, catalogue: &Catalogue, last_package: i64, now: Instant) {
+        self.recent.retain(|_, at| now - *at < RECENT);
+        for package in catalogue.packages.iter().filter(|package| package.id > last_package) {
+            self.recent.insert(package.base, now);
+        }
     }
 
     fn unmade(&self, cause: &str) -> SourceError {
@@ -350,9 +379,10 @@ fn left_for_later(
     since: &mut HashMap<i64, Instant>,
     emptied: impl Iterator<Item = i64>,
     now: Instant,
+    wait: Duration,
 ) -> HashSet<i64> {
     let emptied = emptied.map(|base| (base, since.get(&base).copied().unwrap_or(now)));
-    *since = emptied.filter(|(_, since)| now - *since < EMPTIED_WAIT).collect();
+    *since = emptied.filter(|(_, since)| now - *since < wait).collect();
     since.keys().copied().collect()
 }
 
@@ -405,45 +435,4 @@ impl Quiet {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Expects that the tables are read at this time, in milliseconds, if what is seen changes at the others.
-    #[track_caller]
-    fn check(changes: &[u64], read: u64) {
-        let mut quiet = Quiet::default();
-        let mut looks = (0..).step_by(50);
-        let found = looks.find(|now| {
-            let rows = changes.iter().filter(|change| *change <= now).count();
-            quiet.is_settled(format!("1 7 {rows}"), Duration::from_millis(*now))
-        });
-        assert_eq!(found, Some(read));
-    }
-
-    #[test]
-    fn a_base_is_shown_as_it_was_until_a_push_has_added_its_packages() {
-        let (mut since, start) = (HashMap::new(), Instant::now());
-        let mut check = |seconds: f64, emptied: &[i64], later: &[i64]| {
-            let now = start + Duration::from_secs_f64(seconds);
-            let found = left_for_later(&mut since, emptied.iter().copied(), now);
-            assert_eq!(found, later.iter().copied().collect(), "{seconds}");
-        };
-        check(0.0, &[1, 2], &[1, 2]);
-        // The second one has packages again.
-        check(0.5, &[1], &[1]);
-        check(1.9, &[1, 2], &[1, 2]);
-        // The first one really has none.
-        check(2.1, &[1, 2], &[2]);
-        check(9.0, &[], &[]);
-    }
-
-    #[test]
-    fn a_push_is_read_when_it_has_ended() {
-        check(&[], 200);
-        check(&[50, 100, 150, 290], 500);
-        // One row after another, without end.
-        let endless: Vec<u64> = (0..200).map(|number| number * 100).collect();
-        check(&endless, 5000);
-        assert!(Quiet::default().is_settled("0 7 1".to_owned(), Duration::ZERO));
-    }
-}
+mod tests;

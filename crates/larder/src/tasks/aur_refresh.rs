@@ -22,6 +22,9 @@ use crate::memory;
 use crate::metrics::RefreshResult;
 use crate::source::{Arrival, Kept, News, Source, SourceError, SourceSpec, Update};
 
+/// A dump that could not be kept is tried again this often, when the source is looked at.
+const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Runs until `shutdown`, and then keeps what is to be kept. Without a source the last good dump of the data directory is served.
 pub async fn run(
     app: Arc<App>,
@@ -42,7 +45,7 @@ struct Refresh {
     kept_failed: bool,
     /// When a dump was last kept.
     kept_at: Option<Instant>,
-    /// What is served of a database and not kept yet: it may change every second, and a dump is large.
+    /// What is served and not kept yet: of a database, which may change every second, while a dump is large; or after a failure.
     unkept: Option<(Unkept, Arc<AurPublished>)>,
     merging: Option<Merging>,
 }
@@ -172,12 +175,18 @@ impl Refresh {
                 source.accepted(&arrival);
                 self.app.set_aur_trouble(None);
                 self.app.metrics.refreshed(RefreshResult::Published);
-                match kept.current().filter(|_| self.is_kept_later(source)).cloned() {
+                let is_later = self.is_kept_later(source);
+                let unkept = match source.spec() {
+                    // What is kept of a database is always written from the snapshot: in one order, whichever way it was read.
+                    SourceSpec::Database(_) => Unkept::Changed(Update::whole(&arrival)),
+                    _ => Unkept::Arrived(arrival),
+                };
+                match kept.current().filter(|_| is_later).cloned() {
                     Some(earlier) => {
                         published.kept.set(earlier);
-                        self.unkept = Some((Unkept::Arrived(arrival), published));
+                        self.unkept = Some((unkept, published));
                     }
-                    None => self.keep(kept, Ok(arrival), &published),
+                    None => self.keep(kept, unkept, published),
                 }
                 Ok(true)
             }
@@ -420,22 +429,25 @@ impl Refresh {
     }
 
     /// Keeps the dump for the next start, and for those who download it.
-    fn keep(
-        &mut self,
-        kept: &mut Kept,
-        arrival: Result<Arrival, SourceError>,
-        published: &AurPublished,
-    ) {
+    fn keep(&mut self, kept: &mut Kept, unkept: Unkept, published: Arc<AurPublished>) {
         self.kept_at = Some(Instant::now());
         self.unkept = None;
-        let keeping = || arrival.and_then(|arrival| kept.keep(&arrival));
-        let result: Result<_, SourceError> = tokio::task::block_in_place(keeping);
+        let result: Result<_, SourceError> = tokio::task::block_in_place(|| match &unkept {
+            Unkept::Arrived(arrival) => kept.keep(arrival),
+            Unkept::Changed(update) => {
+                let spooled = Arrival::spool(kept.spool_dir(), update, |out| {
+                    published.snapshot.write_dump(out)
+                });
+                kept.keep(&spooled?)
+            }
+        });
         match result {
             Ok(file) => {
                 published.kept.set(file);
                 self.kept_failed = false;
             }
             Err(error) => {
+                self.unkept = Some((unkept, published));
                 self.app.metrics.aur_keep_failures.inc();
                 if !self.kept_failed {
                     tracing::error!(%error, "the dump cannot be kept; it is served, but a restart would not have it");
@@ -452,21 +464,14 @@ impl Refresh {
             && self.kept_at.is_some_and(|at| at.elapsed() < interval)
     }
 
-    /// Keeps what has waited for its time, or `at_once`.
+    /// Keeps what has waited for its time, or could not be kept a while ago, or `at_once`.
     fn keep_late(&mut self, kept: &mut Kept, at_once: bool) {
         let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
+        let interval = if self.kept_failed { interval.min(KEEP_RETRY_INTERVAL) } else { interval };
         if (at_once || self.kept_at.is_none_or(|at| at.elapsed() >= interval))
             && let Some((unkept, published)) = self.unkept.take()
         {
-            let written = match unkept {
-                Unkept::Arrived(arrival) => Ok(arrival),
-                Unkept::Changed(update) => tokio::task::block_in_place(|| {
-                    Arrival::spool(kept.spool_dir(), &update, |out| {
-                        published.snapshot.write_dump(out)
-                    })
-                }),
-            };
-            self.keep(kept, written, &published);
+            self.keep(kept, unkept, published);
         }
     }
 

@@ -4,17 +4,21 @@ use std::fs;
 use std::sync::Arc;
 
 use larder::config::AurSource;
+use larder::source::Kept;
 use serde_json::{Value, json};
 use testbed::MariaDb;
 
-use crate::server::TestServer;
-use crate::wait_until;
+use crate::server::{TestServer, runtime};
+use crate::{catalogue, wait_until};
 
 /// The options of a server as in production: it counts changed rows by table.
 const COUNTING: &[&str] = &["--userstat=1"];
 
 /// A user who may do what docs/aur-database.md says that it must, and no more.
 const READER: &str = "CREATE USER larder@localhost; GRANT SELECT ON aur.* TO larder@localhost;";
+
+/// Has the database note all statements.
+const LOGGING: &str = "SET GLOBAL log_output = 'TABLE'; SET GLOBAL general_log = 1";
 
 /// Three bases, one of them split and one without a package.
 const ROWS: &str = "
@@ -181,6 +185,7 @@ fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
     larder::demo::write(&recipe, &out, Some(&sql)).expect("a catalogue");
     database.execute("aur", &fs::read_to_string(&sql).expect("the statements"));
     database.execute("mysql", READER);
+    database.execute("mysql", LOGGING);
     let server = following(&database);
     for statement in [
         "UPDATE PackageBases SET NumVotes = NumVotes + 1 WHERE ID % 50 = 1",
@@ -233,8 +238,12 @@ fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
     };
     let expected = answers(&at_once);
     wait_until("all changes to be seen", || answers(&server) == expected);
+    // Each server has read all tables once, at its start: the changes were read base by base.
+    let reads = "SELECT COUNT(*) FROM general_log WHERE user_host LIKE '%larder%' AND command_type <> 'Prepare' \
+        AND argument LIKE '%FROM PackageDepends'";
+    assert_eq!(database.query("mysql", reads).trim(), "2");
     let published = server.app.aur.snapshot_full().expect("a snapshot");
-    assert!(published.snapshot.changed_count() > 0, "they were seen one by one");
+    assert!(published.snapshot.changed_count() > 0);
     assert_eq!(server.metric("larder_aur_refresh_failing"), 0.0);
 }
 
@@ -406,4 +415,93 @@ fn the_last_state_of_a_database_is_served_after_a_restart_without_it() {
     database.resume();
     database.execute("aur", "UPDATE PackageBases SET NumVotes = 78 WHERE ID = 1");
     check(&server, "yogurt", "NumVotes", json!(78));
+}
+
+/// A push that was seen half-done when all tables were read is seen whole when it goes on.
+#[test]
+fn a_push_goes_on_after_all_tables_were_read() {
+    let Some(database) = database(COUNTING) else { return };
+    let server = following(&database);
+    database.execute("aur", "INSERT INTO PackageDepends VALUES (12, 1, 'late', NULL, NULL, NULL)");
+    check(&server, "split-a", "Depends", json!(["late"]));
+    // A push of a new package that waits between its statements.
+    database.execute("aur", "INSERT INTO Packages VALUES (21, 2, 'split-c', '1-1', NULL, NULL)");
+    check(&server, "split-c", "Version", json!("1-1"));
+    let reloaded = runtime().block_on(server.app.reload());
+    assert!(reloaded.is_ok(), "{reloaded:?}");
+    database.execute("aur", "INSERT INTO PackageGroups VALUES (21, 1)");
+    check(&server, "split-c", "Groups", json!(["dairy"]));
+}
+
+/// Views have no counters: they are compared when somebody has committed something, and not at every poll.
+#[test]
+fn views_in_place_of_tables_are_compared_seldom() {
+    let Some(database) = MariaDb::start(COUNTING) else { return };
+    database
+        .execute("mysql", "CREATE DATABASE store CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci");
+    database.execute("store", include_str!("../../src/demo/aurweb.sql"));
+    database.execute("store", ROWS);
+    for table in database.query("store", "SHOW TABLES").lines() {
+        database.execute("aur", &format!("CREATE VIEW `{table}` AS SELECT * FROM store.`{table}`"));
+    }
+    database.execute("mysql", READER);
+    database.execute("mysql", LOGGING);
+    let server = following(&database);
+    let count = |pattern: &str| -> u32 {
+        let query = format!(
+            "SELECT COUNT(*) FROM general_log WHERE user_host LIKE '%larder%' AND command_type <> 'Prepare' \
+             AND argument LIKE '{pattern}'"
+        );
+        database.query("mysql", &query).trim().parse().expect("a number")
+    };
+    let comparisons =
+        || count("%GROUP BY ID DIV 64 %") + count("%Username))) AS SIGNED) FROM Users%");
+    wait_until("some polls", || count("%FROM information_schema.TABLE_STATISTICS%") > 24);
+    let (compared, polls) = (comparisons(), count("%FROM information_schema.TABLE_STATISTICS%"));
+    assert!(compared * 2 < polls, "{compared} comparisons in {polls} polls");
+    database.execute("store", "UPDATE PackageBases SET NumVotes = 44 WHERE ID = 1");
+    check(&server, "yogurt", "NumVotes", json!(44));
+}
+
+/// The dump that is kept has one order, whichever way its records were read.
+#[test]
+fn a_kept_dump_is_the_same_as_long_as_its_packages_are() {
+    let Some(database) = database(COUNTING) else { return };
+    let server = following(&database);
+    let kept = || server.get("/packages-meta-ext-v1.json.gz").body;
+    wait_until("the dump to be kept", || server.get("/packages-meta-ext-v1.json.gz").status == 200);
+    let first = kept();
+    for votes in [4, 3] {
+        let statement = format!("UPDATE PackageBases SET NumVotes = {votes} WHERE ID = 1");
+        database.execute("aur", &statement);
+        check(&server, "yogurt", "NumVotes", json!(votes));
+    }
+    // It is written again when the server stops.
+    let written_at = |path: &std::path::Path| fs::metadata(path).and_then(|it| it.modified()).ok();
+    let file = Kept::path_in(&server.app.config.data_dir);
+    let before = written_at(&file);
+    assert!(before.is_some(), "{}", file.display());
+    let directory = server.stop();
+    assert!(written_at(&file) != before, "it was not written again");
+    assert!(fs::read(&file).expect("the dump") == first, "it differs");
+    drop(directory);
+}
+
+/// A dump that could not be kept is kept as soon as that is possible, without another change.
+#[test]
+fn a_dump_that_was_not_kept_is_tried_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let dump = directory.path().join("dump.json");
+    fs::write(&dump, catalogue::small()).expect("a dump");
+    let server = TestServer::without_source(|config| {
+        // What is kept cannot be written over a directory.
+        let in_the_way = Kept::path_in(&config.data_dir).join("in/the/way");
+        fs::create_dir_all(in_the_way).expect("a directory");
+        config.aur.source = Some(dump.to_str().expect("a path").parse().expect("a source"));
+    });
+    wait_until("the packages", || server.app.aur.snapshot().is_some());
+    wait_until("a failure", || server.metric("larder_aur_keep_failures_total") >= 1.0);
+    assert_eq!(server.get("/packages-meta-ext-v1.json.gz").status, 503);
+    fs::remove_dir_all(Kept::path_in(&server.app.config.data_dir)).expect("it is gone");
+    wait_until("the dump to be kept", || server.get("/packages-meta-ext-v1.json.gz").status == 200);
 }

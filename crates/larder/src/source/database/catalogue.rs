@@ -107,6 +107,9 @@ const LICENSES_LIST: u8 = 8;
 /// The lists of a base.
 pub(super) const BASE_LISTS: [&str; 2] = ["Keywords", "CoMaintainers"];
 
+/// The tables whose rows are counted: bases, packages, dependencies, relations, groups, licences, keywords, comaintainers.
+pub(super) const ROW_COUNTS: usize = 8;
+
 /// A package base.
 pub(super) struct Base {
     pub(super) name: String,
@@ -192,6 +195,24 @@ impl Catalogue {
     /// The highest number of a package.
     pub(super) fn last_package(&self) -> i64 {
         self.packages.last().map_or(0, |package| package.id)
+    }
+
+    /// How many rows each table has, except for that of requests: the last open one may be closed at any time.
+    pub(super) fn row_counts(&self) -> [usize; ROW_COUNTS] {
+        let mut counts = [0; ROW_COUNTS];
+        (counts[0], counts[1]) = (self.bases.len(), self.packages.len());
+        for &(_, list, ..) in &self.package_lists.items {
+            counts[match list {
+                DEPENDS_LIST..RELATIONS_LIST => 2,
+                RELATIONS_LIST..GROUPS_LIST => 3,
+                GROUPS_LIST => 4,
+                _ => 5,
+            }] += 1;
+        }
+        for &(_, list, ..) in &self.base_lists.items {
+            counts[6 + usize::from(list)] += 1;
+        }
+        counts
     }
 
     /// Names of bases without a package.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sqlx::{MySqlConnection, Row as _};
 
-use super::catalogue::{Catalogue, each};
+use super::catalogue::{Catalogue, ROW_COUNTS, each};
 use super::gate::Tables;
 
 /// How many neighbouring numbers share a sum.
@@ -121,6 +121,8 @@ pub(super) struct Held {
     sums: [Sums; ROWS.len()],
     users: HashMap<i64, i64>,
     names: BTreeMap<i64, Box<str>>,
+    /// How many rows tables had when all of them were read.
+    rows: [usize; ROW_COUNTS],
     /// The database's clock when popularities were last looked at, in Unix seconds.
     decayed_at: i64,
 }
@@ -151,7 +153,8 @@ impl Held {
         }
         let users = pairs(connection, USERS.to_owned(), stall).await?.into_iter().collect();
         let names = catalogue.bases.iter().map(|(id, base)| (*id, base.name.as_str().into()));
-        Ok(Held { sums, users, names: names.collect(), decayed_at: catalogue.now })
+        let rows = catalogue.row_counts();
+        Ok(Held { sums, users, names: names.collect(), rows, decayed_at: catalogue.now })
     }
 
     /// Which bases differ in these tables. With `now`, the database's clock, also those whose popularity has decayed since.
@@ -214,6 +217,17 @@ impl Held {
     /// Whether the base had a package at the last read.
     pub(super) fn had_packages(&self, base: i64) -> bool {
         self.sums[PACKAGES].owners.contains_key(&base)
+    }
+
+    /// Whether `catalogue`, which was read of all tables, lacks what cannot go in the daily course of things without a push or a migration
+    /// that is under way: all packages of a base that is there, or all rows of a table.
+    pub(super) fn has_lost(&self, catalogue: &Catalogue) -> bool {
+        let mut empty: HashSet<i64> = catalogue.bases.keys().copied().collect();
+        for package in &catalogue.packages {
+            empty.remove(&package.base);
+        }
+        self.rows.iter().zip(catalogue.row_counts()).any(|(before, now)| *before > 0 && now == 0)
+            || empty.into_iter().any(|base| self.had_packages(base))
     }
 
     /// The name that the base had at the last read.
@@ -329,7 +343,13 @@ mod tests {
             sums[0].owners.insert(owner, sum);
             *sums[0].chunks.entry(owner / CHUNK).or_default() += sum;
         }
-        Held { sums, users: HashMap::new(), names: BTreeMap::new(), decayed_at: 0 }
+        Held {
+            sums,
+            users: HashMap::new(),
+            names: BTreeMap::new(),
+            rows: [0; ROW_COUNTS],
+            decayed_at: 0,
+        }
     }
 
     /// Expects what is held after these sums of a chunk were found, with base 70 left for later.

@@ -148,8 +148,12 @@ impl Gate {
             self.moved_at[at] = Some(now);
         }
         self.unseen.0 |= moved.0;
-        let (Some(moved_at), Some(read_at), false) = (self.last_move(), self.read_at, is_first)
-        else {
+        if is_first {
+            // Values that are not available never move: what comes after is told by the log.
+            self.moved_at = [Some(now); NAMES.len()];
+            self.unseen = Tables::ALL;
+        }
+        let (Some(moved_at), Some(read_at)) = (self.last_move(), self.read_at) else {
             return Ok(Some(Tables::ALL));
         };
         if moved != Tables::default() || is_blind || now - moved_at <= AGAIN_MAX {
