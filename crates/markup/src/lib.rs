@@ -125,6 +125,12 @@ pub const INPUT_BYTES_MAX: usize = 256 << 10;
 /// Bytes of HTML that are made of it.
 const OUTPUT_BYTES_MAX: usize = 2 << 20;
 
+/// Bytes of HTML after which a format is not translated any further: part of it may not be shown.
+const WRITTEN_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
+
+/// Bytes of an address; a longer one is no link.
+const HREF_BYTES_MAX: usize = 2_048;
+
 /// Lines of a table of contents.
 pub const CONTENTS_MAX: usize = 200;
 
@@ -137,11 +143,11 @@ pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
     // A browser would take it for the end of the text, or show a sign for what is missing.
     let text: Cow<'_, str> =
         if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() };
-    let html = match format {
-        Format::Markdown => Cow::Owned(markdown(&text, options)),
-        Format::RestructuredText => Cow::Owned(rst::html(&text)),
-        Format::Html => text,
-        Format::Plain => Cow::Owned(format!("<pre>\n{}</pre>", Escaped(&text))),
+    let (html, is_translated_in_part) = match format {
+        Format::Markdown => owned(markdown(&text, options)),
+        Format::RestructuredText => owned(rst::html(&text)),
+        Format::Html => (text, false),
+        Format::Plain => owned((format!("<pre>\n{}</pre>", Escaped(&text)), false)),
     };
     let links_in_pre = format == Format::Plain;
     let tidied = tidy::tidy(&html, options, links_in_pre);
@@ -149,8 +155,12 @@ pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
         html: clean::clean(&tidied.html),
         title: tidied.title,
         contents: tidied.contents,
-        is_cut: is_cut || tidied.is_cut,
+        is_cut: is_cut || is_translated_in_part || tidied.is_cut,
     }
+}
+
+fn owned((html, is_cut): (String, bool)) -> (Cow<'static, str>, bool) {
+    (Cow::Owned(html), is_cut)
 }
 
 /// The fragment of a URL as the `id` of a heading that it names; `None` if nothing is left of it.
@@ -166,7 +176,8 @@ fn cut(text: &str) -> (&str, bool) {
     (&text[..text.floor_char_boundary(INPUT_BYTES_MAX)], true)
 }
 
-fn markdown(text: &str, options: &Options<'_>) -> String {
+/// The text as HTML, and whether it was cut.
+fn markdown(text: &str, options: &Options<'_>) -> (String, bool) {
     let mut enabled = MarkdownOptions::ENABLE_TABLES
         | MarkdownOptions::ENABLE_FOOTNOTES
         | MarkdownOptions::ENABLE_STRIKETHROUGH
@@ -175,9 +186,8 @@ fn markdown(text: &str, options: &Options<'_>) -> String {
         | MarkdownOptions::ENABLE_YAML_STYLE_METADATA_BLOCKS;
     enabled.set(MarkdownOptions::ENABLE_WIKILINKS, options.wiki_links);
     let mut html = Bounded(String::with_capacity(text.len() * 3 / 2));
-    // Where it ends early, `tidy` finds as much, and cuts it.
-    let _ = write_html_fmt(&mut html, Parser::new_ext(text, enabled));
-    html.0
+    let is_cut = write_html_fmt(&mut html, Parser::new_ext(text, enabled)).is_err();
+    (html.0, is_cut)
 }
 
 /// Takes a little more than is shown.
@@ -185,7 +195,7 @@ struct Bounded(String);
 
 impl fmt::Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() > 2 * OUTPUT_BYTES_MAX {
+        if self.0.len() > WRITTEN_BYTES_MAX {
             return Err(fmt::Error);
         }
         self.0.push_str(text);

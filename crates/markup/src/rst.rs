@@ -4,14 +4,15 @@
 //! their targets, and substitutions. What else a directive says stands there as it is written: nothing is included,
 //! evaluated or fetched. There is no crate for this that is complete and kept up, and docutils is in Python.
 //!
-//! lines -> [`Definitions`] -> blocks, each line looked at a bounded number of times -> HTML, all text escaped.
+//! lines -> [`Definitions`] -> blocks, each line looked at a bounded number of times -> HTML, all text escaped. What a text
+//! can use again and again (substitutions, targets of links, columns of tables) has a bound of its own, and so has the HTML.
 
 mod inline;
 mod table;
 
 use std::collections::HashMap;
 
-use crate::{Escaped, push};
+use crate::{Escaped, HREF_BYTES_MAX, WRITTEN_BYTES_MAX, push};
 
 /// Blocks within each other; what is deeper stands as it is written.
 const DEPTH_MAX: usize = 10;
@@ -19,21 +20,32 @@ const DEPTH_MAX: usize = 10;
 /// Characters that underline a title.
 const ADORNMENTS: &str = "=-`:'\"~^_*+#<>.";
 
-/// The text as HTML.
-pub(crate) fn html(text: &str) -> String {
+/// Lines of a text; the rest is cut off. Blocks within each other hold lists of their lines.
+const LINES_MAX: usize = 50_000;
+
+/// Bytes that a substitution stands for; a longer one is no substitution.
+const SUBSTITUTION_BYTES_MAX: usize = 1_000;
+
+/// How often substitutions are written in a text; after that their names are.
+const SUBSTITUTIONS_MAX: usize = 1_000;
+
+/// The text as HTML, and whether it was cut.
+pub(crate) fn html(text: &str) -> (String, bool) {
     let text = if text.contains('\t') { text.replace('\t', "        ") } else { text.to_owned() };
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let mut all = text.lines();
+    let lines: Vec<&str> = all.by_ref().take(LINES_MAX).map(str::trim_end).collect();
     let mut writer = Writer { names: Definitions::of(&lines), ..Writer::default() };
     writer.blocks(&lines, 0);
-    writer.html
+    let is_cut = writer.is_full() || all.next().is_some();
+    (writer.html, is_cut)
 }
 
 /// What links and substitutions stand for: found before anything is written, as texts use them before they define them.
 #[derive(Default)]
 struct Definitions {
     targets: HashMap<String, String>,
-    /// Of links without a name, in their order.
-    unnamed: Vec<String>,
+    /// Of links without a name, in their order; `None` for one that is too long.
+    unnamed: Vec<Option<String>>,
     substitutions: HashMap<String, Substitution>,
 }
 
@@ -48,12 +60,12 @@ impl Definitions {
         for (at, line) in lines.iter().enumerate() {
             let line = line.trim_start();
             if let Some(url) = line.strip_prefix("__ ") {
-                found.unnamed.push(url.trim().to_owned());
+                found.unnamed.push(address(url));
                 continue;
             }
             let Some(rest) = line.strip_prefix(".. ") else { continue };
             if let Some(url) = rest.strip_prefix("__:") {
-                found.unnamed.push(url.trim().to_owned());
+                found.unnamed.push(address(url));
             } else if let Some(rest) = rest.strip_prefix('_') {
                 found.target(rest, &lines[at + 1..]);
             } else if let Some(rest) = rest.strip_prefix('|') {
@@ -70,33 +82,43 @@ impl Definitions {
             None => rest.split_once(": ").or_else(|| Some((rest.strip_suffix(':')?, ""))),
         };
         let Some((name, url)) = named else { return };
-        let mut url = url.trim().to_owned();
-        if url.is_empty() {
+        let mut url = address(url);
+        if url.as_deref() == Some("") {
             // The address may be in the next line; otherwise the target is this place.
-            let next = after.first().filter(|next| next.starts_with(' ')).map(|next| next.trim());
-            url = next.map_or_else(|| format!("#{name}"), str::to_owned);
+            let next = after.first().filter(|next| next.starts_with(' '));
+            url = next.map_or_else(|| address(&format!("#{name}")), |next| address(next));
         }
-        self.targets.insert(key(name), url);
+        if let Some(url) = url {
+            self.targets.insert(key(name), url);
+        }
     }
 
     /// `.. |name| image:: url`, `.. |name| replace:: text`
     fn substitution(&mut self, rest: &str, after: &[&str]) {
         let Some((name, rest)) = rest.split_once('|') else { return };
         let Some((kind, value)) = rest.trim().split_once("::") else { return };
-        let value = value.trim().to_owned();
         let substitution = match kind.trim() {
             "image" => {
                 let options = options(after);
-                let find = |name: &str| {
-                    options.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string())
-                };
-                let alt = find("alt").unwrap_or_else(|| name.to_owned());
-                Substitution::Picture { source: value, alt, target: find("target") }
+                let find =
+                    |name: &str| options.iter().find(|(key, _)| *key == name).map(|(_, it)| *it);
+                let alt = find("alt").unwrap_or(name);
+                let alt = &alt[..alt.floor_char_boundary(SUBSTITUTION_BYTES_MAX)];
+                let target = find("target").and_then(address);
+                let Some(source) = address(value) else { return };
+                Substitution::Picture { source, alt: alt.to_owned(), target }
             }
-            _ => Substitution::Text(value),
+            _ if value.len() > SUBSTITUTION_BYTES_MAX => return,
+            _ => Substitution::Text(value.trim().to_owned()),
         };
         self.substitutions.insert(key(name), substitution);
     }
+}
+
+/// Where a link leads; `None` if that is too long for one.
+fn address(text: &str) -> Option<String> {
+    let text = text.trim();
+    (text.len() <= HREF_BYTES_MAX).then(|| text.to_owned())
 }
 
 /// The options of a directive: the lines `:name: value` after it.
@@ -130,6 +152,8 @@ struct Writer {
     unnamed: usize,
     /// Substitutions that are being written within each other.
     depth: usize,
+    /// How many substitutions were written.
+    substituted: usize,
 }
 
 fn indent(line: &str) -> usize {
@@ -181,6 +205,11 @@ impl Writer {
         self.html.push_str(html);
     }
 
+    /// Whether there is more HTML than is shown: whatever goes on in a loop ends then.
+    fn is_full(&self) -> bool {
+        self.html.len() > WRITTEN_BYTES_MAX
+    }
+
     fn escaped(&mut self, text: &str) {
         push(&mut self.html, format_args!("{}", Escaped(text)));
     }
@@ -199,7 +228,9 @@ impl Writer {
             return self.literal(lines);
         }
         let mut at = 0;
-        while let Some(line) = lines.get(at) {
+        while let Some(line) = lines.get(at)
+            && !self.is_full()
+        {
             if line.is_empty() {
                 at += 1;
                 continue;
@@ -498,6 +529,9 @@ impl Writer {
     fn table(&mut self, table: &table::Table<'_>) {
         self.push("<table>");
         for (at, row) in table.rows.iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
             let cell = if at < table.head_rows { "th" } else { "td" };
             self.push("<tr>");
             for text in row {

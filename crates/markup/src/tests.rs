@@ -409,7 +409,96 @@ fn nothing_takes_more_than_its_share() {
     }
 }
 
+/// What a text says once and uses again and again. Uses that are within the bound are written, and then comes an end.
+#[test]
+fn what_is_used_again_and_again_has_a_bound() {
+    let long = "x".repeat(INPUT_BYTES_MAX / 2);
+    let nested = format!(
+        ".. |a| replace:: {}\n.. |b| replace:: {}\n.. |c| replace:: {}\n\n",
+        "|b|".repeat(333),
+        "|c|".repeat(333),
+        "c".repeat(999)
+    );
+    let links =
+        format!(".. |l| replace:: {}\n.. _a: http://{}\n\n", "a_ ".repeat(333), "a".repeat(2_000));
+    for (definition, usage) in [
+        (nested, "|a| "),
+        (links.clone(), "a_ "),
+        (links, "|l| "),
+        (format!(".. _a: {long}\n\n"), "a_ "),
+        (format!("`a <{long}>`_\n\n"), "a_ "),
+        (format!("`a <{long}>`_\n\n"), "`b <a_>`_ "),
+        (format!(".. |a| image:: {long}\n\n"), "|a| "),
+        (format!(".. |a| image:: b\n   :alt: {long}\n\n"), "|a| "),
+        (format!(".. |a| image:: b\n   :target: {long}\n\n"), "|a| "),
+        (format!(".. |a| replace:: {long}\n\n"), "|a| "),
+        (format!("{}\n", "= ".repeat(40)), "x\n"),
+        (format!("==  {}\nx\n", "= ".repeat(38)), "x\n"),
+        (format!("[a]: {long}\n\n"), "[a] "),
+        (format!("[^a]: {long}\n\n"), "[^a] "),
+    ] {
+        let usages = usage.repeat((INPUT_BYTES_MAX - definition.len()) / usage.len() - 100);
+        let text = format!("{definition}{usages}\n{definition}");
+        for format in [Format::Markdown, Format::RestructuredText] {
+            let (html, _) = match format {
+                Format::Markdown => markdown(&text, &Options::default()),
+                _ => rst::html(&text),
+            };
+            // A step writes no more than the text has, escaped.
+            let most = WRITTEN_BYTES_MAX + 6 * INPUT_BYTES_MAX;
+            assert!(html.len() <= most, "{usage:?} {format:?}: {} bytes", html.len());
+        }
+    }
+}
+
+#[test]
+fn what_is_not_shown_is_said() {
+    let address = format!("http://e.example/{}", "a".repeat(2_000));
+    let text = format!(".. _a: {address}\n\n{}", "a_ ".repeat(10_000));
+    assert!(rendered(&text, Format::RestructuredText).is_cut);
+    assert!(rendered(&"x\n\n".repeat(40_000), Format::RestructuredText).is_cut);
+    // What comes after leaves so little of it that it could not see that it was cut.
+    let text = text.replace("http:", "data:");
+    let found = rendered(&text, Format::RestructuredText);
+    assert!(found.is_cut && found.html.len() < OUTPUT_BYTES_MAX);
+}
+
+/// Links and substitutions up to the bounds.
+#[test]
+fn what_is_within_the_bounds_is_shown() {
+    let long = "a".repeat(HREF_BYTES_MAX - "https://e.example/".len());
+    for (address, is_link) in [(&long, true), (&format!("{long}b"), false)] {
+        for text in [
+            format!("x_\n\n.. _x: https://e.example/{address}"),
+            format!("`x <https://e.example/{address}>`_"),
+            format!("`x`__\n\n__ https://e.example/{address}"),
+        ] {
+            let html = rendered(&text, Format::RestructuredText).html;
+            assert_eq!(html.contains("href="), is_link, "{html}");
+            assert!(html.contains('x'), "{html}");
+        }
+    }
+    let text = format!(".. |a| replace:: once\n\n{}", "|a| ".repeat(1_100));
+    let found = rendered(&text, Format::RestructuredText);
+    assert_eq!((found.html.matches("once").count(), found.html.matches("a ").count()), (1_000, 99));
+}
+
 proptest::proptest! {
+    /// Parts of reStructuredText, often one of them: what is written stays in its bound, and is harmless.
+    #[test]
+    fn no_text_makes_more_than_the_bound(parts in proptest::collection::vec((proptest::sample::select(vec![
+        ".. |a| replace:: |b| |b| a_ `a`__ |b|\n", ".. |b| replace:: |c||c||c| |a|\n", ".. |c| image:: x\n   :target: y\n   :alt: z\n",
+        ".. _a: https://e.example/a/long/address/of/a/page\n", "__ https://e.example/b\n", ".. [1] note |a|\n", "|a| ", "|b|", "|c|",
+        "a_ ", "`a`_ ", "`a`__ ", "[1]_ ", ":x:`|a|` ", "**a** ", "\n", "\n\n", "- ", "  ", "1. ", "a\n===\n", "== == ==\n", "x  y  z\n",
+        "::\n\n", "| ", ".. note:: |a|\n", ".. figure:: x\n", ":a: b\n", "term\n  ", "\t", "` ", "* ", "`` ", "_",
+    ]), proptest::sample::select(vec![1, 1, 1, 2, 50, 2_000])), 1..30)) {
+        let text: String = parts.iter().map(|(part, count)| part.repeat(*count)).collect();
+        let (text, _) = cut(&text);
+        let (html, is_cut) = rst::html(text);
+        proptest::prop_assert!(html.len() <= WRITTEN_BYTES_MAX + 6 * INPUT_BYTES_MAX, "{} bytes", html.len());
+        proptest::prop_assert!(is_cut || html.len() <= WRITTEN_BYTES_MAX);
+    }
+
     /// Parts of all languages in any order.
     #[test]
     fn whatever_comes_is_harmless(parts in proptest::collection::vec(proptest::sample::select(vec![

@@ -16,13 +16,15 @@ use percent_encoding::percent_decode_str;
 use url::{ParseError, Url};
 
 use self::vocabulary::{Role, role};
-use crate::{CONTENTS_MAX, Escaped, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, Target, push};
+use crate::{
+    CONTENTS_MAX, Escaped, HREF_BYTES_MAX, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, Target,
+    push,
+};
 
 /// Elements within each other; further ones lose their tags.
 const DEPTH_MAX: usize = 48;
 
-/// Bytes of a link, of a heading in the table of contents, and characters of an `id`.
-const HREF_BYTES_MAX: usize = 2_048;
+/// Bytes of a heading in the table of contents, and characters of an `id`.
 const HEADING_BYTES_MAX: usize = 200;
 const ID_CHARS_MAX: usize = 80;
 

@@ -1,7 +1,7 @@
 //! What stands within a line: emphasis, code, links, roles and substitutions.
 
-use super::{Substitution, Writer, key};
-use crate::{Escaped, push};
+use super::{SUBSTITUTIONS_MAX, Substitution, Writer, key};
+use crate::{Escaped, HREF_BYTES_MAX, push};
 
 /// Substitutions within each other.
 const DEPTH_MAX: usize = 3;
@@ -52,6 +52,9 @@ impl Writer {
         let mut rest = text;
         let mut before = None;
         while let Some(at) = rest.find(['\\', '`', '*', '|', '_', '[', ':']) {
+            if self.is_full() {
+                return;
+            }
             self.escaped(&rest[..at]);
             before = rest[..at].chars().next_back().or(before);
             rest = &rest[at..];
@@ -88,7 +91,11 @@ impl Writer {
         push(&mut self.html, format_args!("<{tag}>{}</{tag}>", Escaped(text)));
     }
 
+    /// A link, or only its text if the address is too long for one.
     fn link(&mut self, url: &str, text: &str) {
+        if url.len() > HREF_BYTES_MAX {
+            return self.escaped(text);
+        }
         let (url, text) = (Escaped(url), Escaped(text));
         push(&mut self.html, format_args!("<a href=\"{url}\">{text}</a>"));
     }
@@ -119,12 +126,12 @@ impl Writer {
                 let url = named.cloned().unwrap_or_else(|| url.split_whitespace().collect());
                 let shown = shown.trim();
                 self.link(&url, if shown.is_empty() { &url } else { shown });
-                if !is_unnamed && !shown.is_empty() {
+                if !is_unnamed && !shown.is_empty() && url.len() <= HREF_BYTES_MAX {
                     self.names.targets.entry(key(shown)).or_insert(url);
                 }
             }
             None if is_unnamed => {
-                let url = self.names.unnamed.get(self.unnamed).cloned();
+                let url = self.names.unnamed.get(self.unnamed).cloned().flatten();
                 self.unnamed += 1;
                 self.named(text, url);
             }
@@ -161,6 +168,12 @@ impl Writer {
         let Some(found) = self.names.substitutions.get(&key(&inner[..end])) else { return 0 };
         let after = &inner[end + 1..];
         let underscores = after.bytes().take(2).take_while(|byte| *byte == b'_').count();
+        let taken = end + 2 + underscores;
+        if self.substituted >= SUBSTITUTIONS_MAX || self.depth >= DEPTH_MAX {
+            self.escaped(&inner[..end]);
+            return taken;
+        }
+        self.substituted += 1;
         match found {
             Substitution::Picture { source, alt, target } => {
                 let (source, alt, target) = (source.clone(), alt.clone(), target.clone());
@@ -169,15 +182,11 @@ impl Writer {
             Substitution::Text(text) => {
                 let text = text.clone();
                 self.depth += 1;
-                if self.depth <= DEPTH_MAX && text.len() <= 1_000 {
-                    self.inline(&text);
-                } else {
-                    self.escaped(&inner[..end]);
-                }
+                self.inline(&text);
                 self.depth -= 1;
             }
         }
-        end + 2 + underscores
+        taken
     }
 
     /// `[1]_`
@@ -236,7 +245,7 @@ impl Writer {
             [start.map_or(0, |at| at + written[at..].chars().next().map_or(0, char::len_utf8))..];
         let taken = rest.len() - after.len();
         let url = if taken == 2 {
-            let url = self.names.unnamed.get(self.unnamed).cloned();
+            let url = self.names.unnamed.get(self.unnamed).cloned().flatten();
             self.unnamed += 1;
             url
         } else {

@@ -3,6 +3,9 @@
 /// Columns of a table; a wider one is no table.
 const COLUMNS_MAX: usize = 40;
 
+/// Cells of a table; a larger one is no table. A line of one letter makes a cell for every column.
+const CELLS_MAX: usize = 20_000;
+
 /// Its cells as text.
 pub(super) struct Table<'text> {
     pub(super) rows: Vec<Vec<std::borrow::Cow<'text, str>>>,
@@ -55,6 +58,7 @@ pub(super) fn simple<'text>(lines: &[&'text str]) -> Option<Table<'text>> {
             line[start..end.unwrap_or(line.len()).max(start)].trim()
         });
         let cells: Vec<&'text str> = cells.collect();
+        let is_full = (table.rows.len() + 1) * starts.len() > CELLS_MAX;
         match table.rows.last_mut() {
             // A row that goes on.
             Some(row) if cells[0].is_empty() && !is_below_border => {
@@ -64,6 +68,7 @@ pub(super) fn simple<'text>(lines: &[&'text str]) -> Option<Table<'text>> {
                     text.push_str(more);
                 }
             }
+            _ if is_full => return None,
             _ => table.rows.push(cells.into_iter().map(Into::into).collect()),
         }
         is_below_border = false;
