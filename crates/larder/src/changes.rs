@@ -151,6 +151,32 @@ struct Ring {
     head: Serial,
 }
 
+impl Ring {
+    fn add(&mut self, surface: Followed, drafts: &[Draft]) {
+        let mut earlier = self.head;
+        for (at, draft) in drafts.iter().enumerate() {
+            let is_last = drafts.get(at + 1).is_none_or(|next| next.serial != draft.serial);
+            // A client that is cut off within a commit gets the whole commit again.
+            let known = if is_last { draft.serial } else { earlier };
+            let entry = Entry::encode(surface, draft, &position(known, &self.history));
+            self.entries.push_back(Arc::new(entry));
+            if is_last {
+                earlier = draft.serial;
+            }
+        }
+    }
+
+    /// Drops the oldest commits.
+    fn cut(&mut self, entries_max: usize) {
+        while self.entries.len() > entries_max {
+            let Some(first) = self.entries.front().map(|entry| entry.serial) else { break };
+            let end = self.entries.partition_point(|entry| entry.serial <= first);
+            self.entries.drain(..end);
+            self.oldest = first;
+        }
+    }
+}
+
 impl Feed {
     fn new(surface: Followed, entries_max: usize) -> Feed {
         let ring = Ring {
@@ -174,37 +200,29 @@ impl Feed {
 
     /// Begins the feed: `history` is what its serials are called, and `drafts` are all changes after `oldest`.
     pub(crate) fn load(&self, history: &str, oldest: Serial, head: Serial, drafts: Vec<Draft>) {
-        let mut ring = self.ring();
-        ring.history = history.chars().take(HISTORY_CHARACTERS).collect();
-        ring.entries.clear();
-        ring.oldest = oldest;
-        drop(ring);
-        self.push(head, drafts);
+        let begin = |ring: &mut Ring| {
+            ring.history = history.chars().take(HISTORY_CHARACTERS).collect();
+            ring.entries.clear();
+            // Who is cut off within the first commit gets it again.
+            (ring.oldest, ring.head) = (oldest, oldest);
+        };
+        self.take(begin, head, drafts);
     }
 
     /// Adds the changes of the serials up to `head`, by ascending serial. Nobody is waited for.
     pub(crate) fn push(&self, head: Serial, drafts: Vec<Draft>) {
+        self.take(|_| (), head, drafts);
+    }
+
+    /// Prepares the ring and adds changes to it, in one step: nobody sees one without the other.
+    fn take(&self, prepare: impl FnOnce(&mut Ring), head: Serial, drafts: Vec<Draft>) {
         let mut ring = self.ring();
+        prepare(&mut ring);
         if ring.history.is_empty() {
             return;
         }
-        let mut earlier = ring.head;
-        for (at, draft) in drafts.iter().enumerate() {
-            let is_last = drafts.get(at + 1).is_none_or(|next| next.serial != draft.serial);
-            // A client that is cut off within a commit gets the whole commit again.
-            let known = if is_last { draft.serial } else { earlier };
-            let entry = Entry::encode(self.surface, draft, &position(known, &ring.history));
-            ring.entries.push_back(Arc::new(entry));
-            if is_last {
-                earlier = draft.serial;
-            }
-        }
-        while ring.entries.len() > self.entries_max {
-            let Some(first) = ring.entries.front().map(|entry| entry.serial) else { break };
-            let end = ring.entries.partition_point(|entry| entry.serial <= first);
-            ring.entries.drain(..end);
-            ring.oldest = first;
-        }
+        ring.add(self.surface, &drafts);
+        ring.cut(self.entries_max);
         ring.head = head;
         drop(ring);
         self.head.send_replace(head);
@@ -254,10 +272,15 @@ impl Feed {
         Ok(Slice { entries, up_to, has_more })
     }
 
-    /// The latest entries, the newest first.
-    pub(crate) fn latest(&self) -> impl Iterator<Item = Arc<Entry>> {
-        let entries: Vec<Arc<Entry>> = self.ring().entries.iter().rev().cloned().collect();
-        entries.into_iter()
+    /// The last entries before this serial, or of all: at least `count`, if there are so many, in whole commits and with
+    /// the newest first.
+    pub(crate) fn before(&self, serial: Option<Serial>, count: usize) -> Vec<Arc<Entry>> {
+        let ring = self.ring();
+        let before = |serial| ring.entries.partition_point(|entry| entry.serial < serial);
+        let end = serial.map_or(ring.entries.len(), before);
+        let first = ring.entries.get(end.saturating_sub(count)).map(|entry| entry.serial);
+        let start = first.map_or(end, before).min(end);
+        ring.entries.range(start..end).rev().cloned().collect()
     }
 
     /// The serial that a client may ask from at least, as a position.
@@ -349,9 +372,55 @@ mod tests {
         check(&feed, (11, 1), Ok((&[12, 12, 12], 12, true)));
         check(&feed, (12, 1), Ok((&[14], 15, false)));
         check(&feed, (14, 9), Ok((&[], 15, false)));
-        let ids: Vec<String> = feed.latest().map(|entry| entry.id().to_owned()).collect();
+        let ids = feed.before(None, 99);
+        let ids: Vec<String> = ids.iter().map(|entry| entry.id().to_owned()).collect();
         let expected = ["14.01234567", "12.01234567", "11.01234567", "11.01234567", "11.01234567"];
         assert_eq!(ids, expected);
+    }
+
+    #[test]
+    fn the_newest_come_first_and_in_whole_commits() {
+        let feed = feed(9);
+        feed.push(Serial(15), [11, 12, 12, 12, 14].map(draft).to_vec());
+        let before = |serial: Option<u64>, count| {
+            let found = feed.before(serial.map(Serial), count);
+            found.iter().map(|entry| entry.serial.0).collect::<Vec<u64>>()
+        };
+        assert_eq!(before(None, 1), [14]);
+        assert_eq!(before(Some(14), 1), [12, 12, 12]);
+        assert_eq!(before(None, 2), [14, 12, 12, 12]);
+        assert_eq!(before(Some(12), 5), [11]);
+        assert_eq!(before(Some(11), 5), [0; 0]);
+        assert_eq!(before(None, 0), [0; 0]);
+    }
+
+    #[test]
+    fn a_client_that_is_cut_off_in_the_first_commit_gets_it_again() {
+        let feed = feed(9);
+        feed.load("0123456789abcdef", Serial(10), Serial(13), [12, 12].map(draft).to_vec());
+        let entries = feed.before(None, 9);
+        let ids: Vec<&str> = entries.iter().map(|entry| entry.id()).collect();
+        assert_eq!(ids, ["12.01234567", "10.01234567"]);
+        assert_eq!(feed.find(&ids[1].parse().expect("a position")), Ok(Serial(10)));
+    }
+
+    /// What was there goes on being there for those who look while the feed begins again.
+    #[test]
+    fn a_feed_that_begins_again_is_never_seen_empty() {
+        let feed = feed(9);
+        let load =
+            || feed.load("0123456789abcdef", Serial(10), Serial(12), [11, 12].map(draft).to_vec());
+        load();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..2_000).for_each(|_| load());
+                is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                check(&feed, (10, 9), Ok((&[11, 12], 12, false)));
+            }
+        });
     }
 
     #[test]

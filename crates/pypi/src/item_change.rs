@@ -39,8 +39,9 @@ pub struct ItemChange {
     pub by: Option<UserName>,
     /// When the file was uploaded.
     pub at: Option<Timestamp>,
-    /// Who could read the stage before, if that is not known from the stage after the change: it was removed, or has
-    /// another list of readers.
+    /// Who could read the item at the change: after it, or before it if the item is gone. None if that is not known.
+    pub readers: Option<Acl>,
+    /// Who could read the item before, if it was there and its stage was removed, or has another list of readers.
     pub readers_before: Option<Acl>,
 }
 
@@ -63,6 +64,8 @@ impl ItemChange {
         let (old_project, new_project) = (project_in(old), project_in(new));
         let (old_project, new_project) = (old_project.as_deref(), new_project.as_deref());
         let (mut by, mut at) = (None, None);
+        // Whether a project was there is known only from the state before.
+        let mut could_be_read = true;
         let (item, was_there, is_there, fields) = match subject {
             Subject::Stage { .. } => {
                 let fields = match (old, new) {
@@ -76,6 +79,7 @@ impl ItemChange {
                 let (old, new) = (status(old_project), status(new_project));
                 let fields = if old == new && !is_first { Vec::new() } else { vec!["status"] };
                 let is_there = new_project.is_some();
+                could_be_read = old_project.is_some();
                 (Item::Project, old_project.is_some() || is_there, is_there, fields)
             }
             Subject::Version { version, .. } => {
@@ -117,9 +121,13 @@ impl ItemChange {
             let is_replaced = fields.contains(&"sha256");
             (by, at) = if is_replaced { (by, at) } else { (None, None) };
         }
+        // A name that came with the change is not for those who can no longer read what has it.
         let readers_before = old
+            .filter(|_| was_there && could_be_read)
             .map(|old| &old.config().acl_read)
             .filter(|before| new.is_none_or(|new| new.config().acl_read != **before));
+        let held_by = if is_there || is_first { new } else { old };
+        let readers = held_by.map(|stage| stage.config().acl_read.clone());
         Some(ItemChange {
             stage: stage.parse().ok()?,
             project: match project {
@@ -131,14 +139,20 @@ impl ItemChange {
             fields,
             by,
             at,
+            readers,
             readers_before: readers_before.cloned(),
         })
     }
 
-    /// Whether a record that is not there any more says that a stage was removed: who could read it is then known
-    /// to nobody who did not see it.
-    pub fn is_removed_stage(key: &Key, after: &Snapshot) -> bool {
-        matches!(Subject::of(key), Some(Ok(Subject::Stage { stage })) if after.stage(stage).is_none())
+    /// The stage that a record is of, or of something in, and whether it is the stage's own: the one that says who may
+    /// read, which is known to nobody who did not see it once it has changed. None for a record of something else.
+    pub fn stage_of(key: &Key) -> Option<(&str, bool)> {
+        Some(match Subject::of(key)?.ok()? {
+            Subject::Stage { stage } => (stage, true),
+            Subject::Project { stage, .. }
+            | Subject::Version { stage, .. }
+            | Subject::File { stage, .. } => (stage, false),
+        })
     }
 }
 
@@ -230,8 +244,47 @@ mod tests {
             let readers = &before.stage("bob/dev").expect("it").config().acl_read;
             assert_eq!(change.readers_before.as_ref(), Some(readers), "{body:?}");
         }
-        assert!(ItemChange::is_removed_stage(&key, &world.snapshot));
         let change = ItemChange::of(None, &key, &world.snapshot).expect("a change");
         assert_eq!((change.kind, change.readers_before), (ChangeKind::Removed, None));
+    }
+
+    /// Several commits are applied at once: what is new among them was never there for those who could read before.
+    #[test]
+    fn what_was_not_there_is_told_only_to_those_who_may_read_it_now() {
+        let digest = "0".repeat(64);
+        let version = format!(r#"{{"v":1,"metadata":"{digest}"}}"#);
+        let status = r#"{"v":1,"status":"archived"}"#;
+        let private = STAGE.replace(r#""bases""#, r#""acl_read":["bob"],"bases""#);
+        for (key, body) in [
+            ("python/version/bob/dev/secret/1", version.as_str()),
+            ("python/project/bob/dev/secret", status),
+        ] {
+            let mut world = World::new();
+            world.write("python/stage/bob/dev", Some(STAGE));
+            let before = world.snapshot.clone();
+            world.write("python/stage/bob/dev", Some(&private));
+            world.write("python/version/bob/dev/secret/1", Some(&version));
+            world.write(key, Some(body));
+            let key = Key::new(key).expect("a key");
+            let change = ItemChange::of(Some(&before), &key, &world.snapshot).expect("a change");
+            let readers = &world.snapshot.stage("bob/dev").expect("it").config().acl_read;
+            assert_eq!(
+                (change.readers.as_ref(), change.readers_before),
+                (Some(readers), None),
+                "{key}"
+            );
+        }
+        // What was there, and went away when the stage was opened, is known to those who could read it then.
+        let mut world = World::new();
+        world.write("python/stage/bob/dev", Some(&private));
+        let key = Key::new("python/version/bob/dev/secret/1").expect("a key");
+        world.write(key.as_str(), Some(&version));
+        let before = world.snapshot.clone();
+        world.write(key.as_str(), None);
+        world.write("python/stage/bob/dev", Some(STAGE));
+        let change = ItemChange::of(Some(&before), &key, &world.snapshot).expect("a change");
+        let readers = before.stage("bob/dev").expect("it").config().acl_read.clone();
+        assert_eq!(change.readers.as_ref(), Some(&readers));
+        assert_eq!(change.readers_before.as_ref(), Some(&readers));
     }
 }

@@ -3,6 +3,7 @@
 //! [`Draft`] -> JSON in one line -> a server-sent event around it. Both are the same bytes, which all clients share.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use account::{Acl, Object, Portion, Principal, Scope};
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub(crate) struct Draft {
     pub(crate) by: Option<String>,
     /// Further members.
     pub(crate) more: Map<String, Value>,
+    /// Who could read it at the change, if it is of a stage.
+    pub(crate) readers: Option<Arc<Acl>>,
     /// Who could read it before, where that has changed.
     pub(crate) readers_before: Option<Acl>,
 }
@@ -65,6 +68,7 @@ impl Draft {
             fields: Vec::new(),
             by: None,
             more: Map::new(),
+            readers: None,
             readers_before: None,
         }
     }
@@ -133,6 +137,9 @@ pub(crate) struct Entry {
     pub(crate) serial: Serial,
     event: Event,
     subject: Subject,
+    /// Who could read it at the change. They may have lost the right since, and others may have got it, also to a
+    /// stage that was made anew under the same name.
+    readers: Option<Arc<Acl>>,
     /// What those are told who could read it before and may not now: that it is gone.
     lost: Option<(Acl, Event)>,
 }
@@ -167,10 +174,11 @@ impl Entry {
             .as_ref()
             .map(|readers| (readers.clone(), Event::of(&line(ChangeKind::Removed), id)));
         let event = Event::of(&line(draft.kind), id);
-        Entry { serial: draft.serial, event, subject: draft.subject.clone(), lost }
+        let (subject, readers) = (draft.subject.clone(), draft.readers.clone());
+        Entry { serial: draft.serial, event, subject, readers, lost }
     }
 
-    /// What this client is told of it; nothing if it may not read what it is about.
+    /// What this client is told of it: only if it could read what it is about at the change, and may now.
     pub(crate) fn for_reader(
         &self,
         config: &Config,
@@ -189,13 +197,17 @@ impl Entry {
                     Some(project) => Portion::Project(project.as_str()),
                     None => Portion::Whole,
                 };
-                let found = stored.index.stage(stage.as_str());
-                if found.is_some_and(|found| found.may_read(principal, portion)) {
+                let object = Object::Index(stage.as_str(), portion);
+                let could = |readers: &Acl| readers.admits(principal, Scope::PythonRead, object);
+                let may = || {
+                    let found = stored.index.stage(stage.as_str());
+                    found.is_some_and(|found| found.may_read(principal, portion))
+                };
+                if self.readers.as_ref().is_some_and(|readers| could(readers)) && may() {
                     return Some(&self.event);
                 }
                 let (readers, event) = self.lost.as_ref()?;
-                let object = Object::Index(stage.as_str(), portion);
-                readers.admits(principal, Scope::PythonRead, object).then_some(event)
+                could(readers).then_some(event)
             }
         }
     }

@@ -3,8 +3,10 @@
 //! the state before, whole commits, the state after -> [`Draft`]s. The first load has no state before: of what it reads
 //! only the end becomes history, and there what is present counts as added.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
+use account::{Acl, AclEntry};
 use jiff::Timestamp;
 use pypi::{Item, ItemChange};
 use record::{Key, Record, Serial, Trouble};
@@ -30,6 +32,8 @@ pub(crate) struct Following {
 pub(crate) struct News {
     python: Vec<Draft>,
     articles: Vec<Draft>,
+    /// The list of readers of the last draft.
+    readers: Option<Arc<Acl>>,
     /// Whether a record of a user, a token or a group was among them.
     has_accounts: bool,
     /// The last records of the first load.
@@ -57,12 +61,8 @@ impl Following {
             return;
         }
         let mut loaded = News { first_oldest: news.first_oldest, ..News::default() };
-        // Who could read a stage that was removed is not known: whoever followed it starts over.
-        let mut python_oldest = news.first_oldest;
+        let python_oldest = news.rights_known_after(&self.stored.index);
         for (serial, key) in &news.first {
-            if ItemChange::is_removed_stage(key, &self.stored.index) {
-                python_oldest = *serial;
-            }
             loaded.add(None, *serial, key, &self.stored, None);
         }
         loaded.python.retain(|draft| draft.serial > python_oldest);
@@ -101,6 +101,25 @@ impl State for Following {
 }
 
 impl News {
+    /// The serial after which it is known who could read what the first load has read: the last one at which a stage was
+    /// written that is gone, that is not for everybody, or that has older changes. Who could read it before is not known:
+    /// some may not be told of it, and others have to be told that it is gone. So whoever followed it starts over.
+    fn rights_known_after(&self, index: &pypi::Snapshot) -> Serial {
+        let own = |(serial, key): &(Serial, Key)| {
+            let (stage, is_own) = ItemChange::stage_of(key)?;
+            is_own.then(|| (stage.to_owned(), *serial))
+        };
+        let written: HashMap<String, Serial> = self.first.iter().filter_map(own).collect();
+        let unknown = self.first.iter().filter_map(|(serial, key)| {
+            let (stage, _) = ItemChange::stage_of(key)?;
+            let at = *written.get(stage)?;
+            let readers = index.stage(stage).map(|stage| stage.config().acl_read.entries());
+            let is_open = readers.is_some_and(|all| all.contains(&AclEntry::Everybody));
+            (*serial < at || !is_open).then_some(at)
+        });
+        unknown.max().unwrap_or(self.first_oldest).max(self.first_oldest)
+    }
+
     fn add(
         &mut self,
         before: Option<&Stored>,
@@ -114,7 +133,9 @@ impl News {
             pypi::KIND => {
                 let before = before.map(|before| &before.index);
                 if let Some(change) = ItemChange::of(before, key, &after.index) {
-                    self.python.push(of_item(serial, change, seen_at));
+                    let readers = change.readers.clone().map(|readers| self.shared(readers));
+                    let draft = of_item(serial, change, seen_at);
+                    self.python.push(Draft { readers, ..draft });
                 }
             }
             article::KIND => {
@@ -123,6 +144,14 @@ impl News {
                 }
             }
             _ => self.has_accounts = true,
+        }
+    }
+
+    /// The same list as that of the last draft, if it is equal: most changes follow one of the same stage.
+    fn shared(&mut self, readers: Acl) -> Arc<Acl> {
+        match &self.readers {
+            Some(last) if **last == readers => last.clone(),
+            _ => self.readers.insert(Arc::new(readers)).clone(),
         }
     }
 }

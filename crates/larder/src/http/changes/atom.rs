@@ -30,7 +30,13 @@ pub(super) fn render(
     let name = surface.name();
     let (mut entries, mut latest) = (String::new(), None);
     let mut time = "1970-01-01T00:00:00Z".to_owned();
-    let visible = feed.latest().filter_map(|entry| {
+    let mut next = None;
+    let latest_first = std::iter::from_fn(|| {
+        let entries = feed.before(next, ENTRIES_MAX);
+        next = Some(entries.last()?.serial);
+        Some(entries)
+    });
+    let visible = latest_first.flatten().filter_map(|entry| {
         let event = entry.for_reader(&app.config, stored, principal)?;
         serde_json::from_slice::<Value>(event.json()).ok()
     });

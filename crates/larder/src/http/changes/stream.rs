@@ -37,6 +37,8 @@ struct Follower {
     place: Subscription,
     /// When the client is sent a sign of life, if nothing comes before.
     alive_at: Instant,
+    /// Whether there was more to look at the last time.
+    has_more: bool,
     has_ended: bool,
 }
 
@@ -63,6 +65,7 @@ pub(super) fn stream(
         accounts,
         place,
         alive_at: Instant::now(),
+        has_more: false,
         has_ended: false,
     };
     stream::unfold(Box::new(follower), |mut follower| async move {
@@ -82,8 +85,11 @@ impl Follower {
             if self.has_ended || !self.look() {
                 return None;
             }
-            if self.ready.is_empty() {
-                self.wait().await?;
+            match (self.ready.is_empty(), self.has_more) {
+                (false, _) => {}
+                // Nothing of that was for this client; others have their turn before more is looked at.
+                (true, true) => tokio::task::yield_now().await,
+                (true, false) => self.wait().await?,
             }
         }
     }
@@ -117,7 +123,7 @@ impl Follower {
                 self.place.sent();
             }
         }
-        self.at = slice.up_to;
+        (self.at, self.has_more) = (slice.up_to, slice.has_more);
         true
     }
 

@@ -188,6 +188,74 @@ fn what_may_not_be_read_is_not_told() {
     assert!(removed.contains(&"removed index alice/secret".to_owned()), "{removed:?}");
 }
 
+/// What happened while an index was private stays private, also when one of the same name is open later.
+#[test]
+fn what_could_not_be_read_then_is_not_told_later() {
+    let server = start(|_| ());
+    let begin = changes(&server, "python", "", &[]).next;
+    let user = basic("alice");
+    let alice = [("Authorization", user.as_str())];
+    for name in ["alice/opened", "alice/again"] {
+        index(&server, "PUT", name, &json!({"acl_read": "alice"}));
+        upload(&server, name, "secret-1.0.zip");
+    }
+    index(&server, "PATCH", "alice/opened", &json!({"acl_read": ":ANONYMOUS:"}));
+    send(&server, &alice, "DELETE", "/alice/again?force", &Value::Null, 201);
+    index(&server, "PUT", "alice/again", &open());
+    let expected = ["changed index alice/opened (acl_read)", "added index alice/again"];
+    let found = changes(&server, "python", &begin, &[]);
+    assert_eq!(briefs(&found.changes), expected);
+    let atom = server.get("/changes.atom?surface=python").text();
+    assert!(atom.contains("alice/again") && !atom.contains("secret"), "{atom}");
+    // The owner is told all of it.
+    let all = briefs(&changes(&server, "python", &begin, &alice).changes);
+    assert!(all.contains(&"removed file alice/again secret secret-1.0.zip".to_owned()), "{all:?}");
+    // After a restart it is not known who could read then: nobody is told what was before.
+    let directory = server.stop();
+    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
+    server.wait_until_ready();
+    for headers in [&[][..], &alice] {
+        let target = format!("/changes?surface=python&since={begin}");
+        let refused = server.client.get_with(&target, headers);
+        assert_eq!(refused.status, 410, "{}", refused.text());
+        assert!(changes(&server, "python", &found.next, headers).changes.is_empty());
+    }
+    let atom = server.get("/changes.atom?surface=python").text();
+    assert!(!atom.contains("secret"), "{atom}");
+}
+
+/// Whoever may read an index no longer starts over after a restart: nothing in the history says that it is gone.
+#[test]
+fn a_right_that_was_lost_before_a_restart_is_not_missed() {
+    let server = start(|_| ());
+    index(&server, "PUT", "alice/dev", &open());
+    let position = changes(&server, "python", "", &[]).next;
+    index(&server, "PATCH", "alice/dev", &json!({"acl_read": "alice"}));
+    let lost = changes(&server, "python", &position, &[]);
+    assert_eq!(briefs(&lost.changes), ["removed index alice/dev"]);
+    let directory = server.stop();
+    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
+    server.wait_until_ready();
+    let target = format!("/changes?surface=python&since={position}");
+    check_refused(&server, &target, 410, "is older than the history");
+    assert!(changes(&server, "python", &lost.next, &[]).changes.is_empty());
+}
+
+/// More than is looked at together is not for this client, and then comes something that is.
+#[test]
+fn a_stream_goes_on_past_what_is_not_for_its_client() {
+    let server = start(|config| config.changes.keep_alive = std::time::Duration::from_secs(3_600));
+    let begin = changes(&server, "python", "", &[]).next;
+    index(&server, "PUT", "alice/secret", &json!({"acl_read": "alice"}));
+    for number in 0..150 {
+        index(&server, "PATCH", "alice/secret", &json!({"title": format!("title {number}")}));
+    }
+    index(&server, "PUT", "alice/open", &open());
+    let target = format!("/changes?surface=python&since={begin}");
+    let mut events = Events::open(&server.client, &target, &[]);
+    assert_eq!(events.brief(), "added index alice/open");
+}
+
 #[test]
 fn articles_that_nobody_may_read_are_asked_for_with_credentials() {
     let server = start(|config| {
