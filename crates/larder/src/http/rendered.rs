@@ -9,8 +9,7 @@ use markup::Rendered;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use record::Digest;
-
-use crate::app::App;
+use tokio::sync::Semaphore;
 
 /// Memory for what was rendered, in bytes.
 const BYTES_MAX: u64 = 8 << 20;
@@ -38,21 +37,63 @@ impl Weighter<Key, Arc<Rendered>> for Weights {
     }
 }
 
+/// Texts that are rendered at the same time. Uploads have permits of their own: none waits for readers.
+const RENDERED_AT_ONCE: usize = 2;
+
+static RENDERING: Semaphore = Semaphore::const_new(RENDERED_AT_ONCE);
+
 static KEPT: LazyLock<Cache<Key, Arc<Rendered>, Weights>> =
     LazyLock::new(|| Cache::with_weighter(500, BYTES_MAX, Weights));
 
 /// The text that this key is of, as `render` makes it.
-pub(super) async fn rendered(
-    app: &App,
-    key: Key,
-    render: impl FnOnce() -> Rendered,
-) -> Arc<Rendered> {
+pub(super) async fn rendered(key: Key, render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
     if let Some(rendered) = KEPT.get(&key) {
         return rendered;
     }
-    // Few are made at a time, as each may take milliseconds.
-    let _turn = app.bodies.parsing.take().await;
+    // Few are made at a time, as each may take milliseconds. It is never closed.
+    let _permit = RENDERING.acquire().await;
+    // Of all who came for the same text meanwhile, the first one has made it.
+    if let Some(rendered) = KEPT.get(&key) {
+        return rendered;
+    }
     let rendered = Arc::new(tokio::task::block_in_place(render));
     KEPT.insert(key, rendered.clone());
     rendered
+}
+
+/// The same for a text that is another one for every reader.
+pub(super) async fn rendered_once(render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
+    let _permit = RENDERING.acquire().await;
+    Arc::new(tokio::task::block_in_place(render))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures_util::future::join_all;
+    use futures_util::poll;
+
+    use super::*;
+
+    /// All come before the first text is made: whoever is next finds it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_many_ask_for_at_once_is_rendered_once() {
+        let key = Key { digest: Digest::of(b"asked for by many"), place: None };
+        let made = Cell::new(0);
+        let permits = RENDERING.acquire_many(RENDERED_AT_ONCE as u32).await.expect("never closed");
+        let render = || {
+            made.set(made.get() + 1);
+            Rendered::default()
+        };
+        let mut asked = Box::pin(join_all((0..8).map(|_| rendered(key.clone(), render))));
+        let mut once = Box::pin(rendered_once(render));
+        assert!(poll!(&mut asked).is_pending() && poll!(&mut once).is_pending());
+        assert_eq!(made.get(), 0);
+        drop(permits);
+        asked.await;
+        assert_eq!(made.get(), 1);
+        once.await;
+        assert_eq!(made.get(), 2);
+    }
 }

@@ -20,7 +20,7 @@ use super::{is_open, parameters, parsed};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
-use crate::http::rendered::{Key, rendered};
+use crate::http::rendered::{Key, rendered, rendered_once};
 use crate::http::words::{self, Time, in_path};
 use crate::stored::Stored;
 
@@ -155,9 +155,9 @@ pub(super) async fn show_article(
         let place = format!("{format:?} {}/{name}", site.prefix());
         let place = (place, shown.stored.serial.0);
         let key = Key { digest: content.digest, place: Some(place) };
-        rendered(shown.app, key, render).await
+        rendered(key, render).await
     } else {
-        Arc::new(tokio::task::block_in_place(render))
+        rendered_once(render).await
     };
     // HTML says what it is called where nobody sees it; of other texts, the first line need not be a title.
     let own = content.title.as_deref().filter(|_| format == Format::Html);

@@ -9,7 +9,6 @@ use pypi::{Metadata, ProjectName, ResolutionOrder, VersionView};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::super::ask::Ask;
 use crate::http::rendered::{Key, rendered};
 use crate::http::words::in_path;
 
@@ -61,7 +60,6 @@ fn outside(url: &str) -> Option<String> {
 impl Described {
     /// Of the nearest index that has the version.
     pub(super) async fn of(
-        ask: &Ask,
         shown: &VersionView<'_>,
         bytes: &MetadataBytes,
         order: &ResolutionOrder<'_>,
@@ -91,7 +89,7 @@ impl Described {
             };
             let options = Options { heading_level: 3, ..Options::default() };
             let render = || markup::render(text, format, &options);
-            described.description = Some(rendered(&ask.app, key, render).await);
+            described.description = Some(rendered(key, render).await);
         }
         described
     }

@@ -192,7 +192,7 @@ async fn show(
     let described = match shown {
         Some(shown) => {
             let metadata = metadata(&ask.app, std::slice::from_ref(shown)).await?;
-            Described::of(ask, shown, &metadata, &order, &principal, stage).await
+            Described::of(shown, &metadata, &order, &principal, stage).await
         }
         None => Described::default(),
     };
