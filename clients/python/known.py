@@ -107,6 +107,7 @@ KNOWN = (
     ("P2", f"{PAGES} {PUSHED_PAGES}", "header.vary", becomes(
         ("Accept, User-Agent", "Accept, Accept-Encoding, User-Agent"), ("Accept, User-Agent", "Accept, Accept-Encoding"))),
     ("P2", "*", "header.content-length", becomes((None, "present"))),
+    ("P2", "*", "header.vary", becomes((None, "Accept, User-Agent"), (None, "Accept"))),
     ("P3", "file* odd-file*", "header.accept-ranges", becomes((None, "bytes"))),
     ("P3", "file-range", "status", becomes((200, 206))),
     # How pages are written.

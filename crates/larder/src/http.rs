@@ -363,10 +363,11 @@ impl Finish {
             }
             _ => {}
         }
-        if response.status().as_u16() >= 400
-            && let Some(site) = site()
-        {
-            *response = people::for_browser(&site, std::mem::take(response));
+        if response.status().as_u16() >= 400 && people::is_problem(response) {
+            people::insert_vary(response.headers_mut());
+            if let Some(site) = site() {
+                *response = people::for_browser(&site, std::mem::take(response));
+            }
         }
         app.metrics.responded(self.endpoint, response.status(), self.stopwatch);
     }

@@ -294,6 +294,30 @@ pub(super) fn wants_page(headers: &HeaderMap) -> bool {
     accept.is_some_and(|accept| accept.starts_with("text/html"))
 }
 
+/// Says that the answer at this URL is another one for a browser: a cache that keeps it may not give it to everybody.
+pub(super) fn insert_vary(headers: &mut HeaderMap) {
+    let known = headers.get(VARY).and_then(|known| known.to_str().ok());
+    let names = |known: &str| known.split(',').any(|it| it.trim().eq_ignore_ascii_case("accept"));
+    let varies_by = match known {
+        None | Some("") => HeaderValue::from_static("Accept"),
+        Some("Accept-Encoding") => HeaderValue::from_static("Accept, Accept-Encoding"),
+        Some(known) if names(known) => return,
+        Some(known) => match HeaderValue::try_from(format!("Accept, {known}")) {
+            Ok(value) => value,
+            Err(_) => return,
+        },
+    };
+    headers.insert(VARY, varies_by);
+}
+
+/// Whether this is an error in the form for programs: browsers get a page for it.
+pub(super) fn is_problem(response: &Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE);
+    let is_problem =
+        content_type.is_some_and(|value| value.as_bytes() == b"application/problem+json");
+    is_problem && (response.status().is_client_error() || response.status().is_server_error())
+}
+
 /// What of an error's body is shown to people.
 #[derive(Deserialize)]
 struct Problem {
@@ -303,11 +327,7 @@ struct Problem {
 /// The response to a browser: an error with a text for programs becomes a page with the same text.
 pub(super) fn for_browser(site: &Site, response: Response) -> Response {
     let status = response.status();
-    let is_problem = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|content_type| content_type.as_bytes() == b"application/problem+json");
-    if !is_problem || !(status.is_client_error() || status.is_server_error()) {
+    if !is_problem(&response) {
         return response;
     }
     let (mut head, body) = response.into_parts();
@@ -322,7 +342,6 @@ pub(super) fn for_browser(site: &Site, response: Response) -> Response {
     let retry_after = retry_after.and_then(|seconds| seconds.parse().ok());
     head.headers.remove(CONTENT_LENGTH);
     head.headers.insert(CONTENT_TYPE, HeaderValue::from_static(HTML));
-    head.headers.append(VARY, HeaderValue::from_static("Accept"));
     Response::from_parts(head, Body::from(error_page(site, status, &problem.detail, retry_after)))
 }
 

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use pypi::upstream::Place;
@@ -65,6 +65,7 @@ pub(super) async fn answer(
 ) -> Response {
     let written = Arc::new(AtomicU64::new(0));
     *endpoint = Endpoint::FindNoRoute;
+    let is_safe = matches!(head.method, Method::GET | Method::HEAD);
     let mut response = match Ask::new(app.clone(), head, written.clone()).await {
         Ok(ask) => {
             let outcome = match Route::parse(&ask.path, Some(&ask.head.method)) {
@@ -86,7 +87,11 @@ pub(super) async fn answer(
         }
         Err(error) => error.into_response(),
     };
+    let is_refused = response.status().as_u16() >= 400;
     let headers = response.headers_mut();
+    if is_safe && (has_page(*endpoint) || is_refused) {
+        headers.entry(VARY).or_insert(BY_CLIENT);
+    }
     // A write names its own commit.
     let written = written.load(Relaxed);
     if written > 0 {
@@ -102,6 +107,23 @@ pub(super) async fn answer(
 pub(super) fn wants_users(app: &App, headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     app.config.python.enabled && accept.is_some_and(|accept| accept.contains("application/json"))
+}
+
+/// What decides between a page, JSON and what installers get.
+const BY_CLIENT: HeaderValue = HeaderValue::from_static("Accept, User-Agent");
+
+/// Whether browsers get a page where programs get JSON. For every refusal, they do.
+fn has_page(endpoint: Endpoint) -> bool {
+    matches!(
+        endpoint,
+        Endpoint::ListUsers
+            | Endpoint::ShowUser
+            | Endpoint::ShowIndex
+            | Endpoint::ShowProject
+            | Endpoint::ShowRelease
+            | Endpoint::Search
+            | Endpoint::ShowToxResults
+    )
 }
 
 /// What devpi sends with every response.

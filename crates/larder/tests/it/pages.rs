@@ -336,6 +336,45 @@ fn pages_say_whom_they_are_for() {
     }
 }
 
+/// Where a browser gets a page, what programs get says so: a cache may not give it to browsers.
+#[test]
+fn what_programs_get_differs_by_accept() {
+    let server = TestServer::without_source(|_| ());
+    server.wait_until_ready();
+    let made = server.client.send(
+        "PUT",
+        "/article/negotiated",
+        &[ROOT, ("If-None-Match", "*"), ("Content-Type", "text/markdown")],
+        b"# A title",
+    );
+    assert_eq!(made.status, 201, "{}", made.text());
+    for target in [
+        "/article/negotiated",
+        "/article/negotiated?version=1",
+        "/article/negotiated/history",
+        "/article/negotiated/diff",
+        "/article/missing",
+        "/articles",
+        "/root",
+        "/root/",
+        "/nobody",
+        "/root/missing/",
+        "/+search?query=a",
+        "/",
+        "/nothing/is/here/at/all",
+    ] {
+        for accept in ["application/json", "*/*", BROWSER] {
+            let answer = server.client.get_with(target, &[("Accept", accept)]);
+            let varies_by = answer.find("vary").unwrap_or_default();
+            let is_named = varies_by.split(", ").filter(|name| *name == "Accept").count();
+            assert_eq!(is_named, 1, "{target} {accept} {}: {varies_by}", answer.status);
+        }
+    }
+    let known = [("If-None-Match", "*")];
+    let known = server.client.get_with("/article/negotiated", &known);
+    assert_eq!((known.status, known.header("vary")), (304, "Accept"));
+}
+
 /// Machines ask `/` as well.
 #[test]
 fn programs_get_what_they_got() {

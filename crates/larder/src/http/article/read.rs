@@ -212,6 +212,7 @@ fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
 fn from_store(app: &App, stored: &Stored, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, caching(is_open(app), false));
+    people::insert_vary(headers);
     serial::insert(headers, stored.serial);
     response
 }
@@ -473,8 +474,15 @@ impl Shown<'_> {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(name));
         }
         headers.insert(CACHE_CONTROL, caching(self.is_open, !self.is_latest));
-        if content.is_none_or(Content::has_forms) {
-            headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        let varies_by = match (self.is_latest, content.is_none_or(Content::has_forms)) {
+            // At the name, browsers get a page.
+            (true, true) => Some("Accept, Accept-Encoding"),
+            (true, false) => Some("Accept"),
+            (false, true) => Some("Accept-Encoding"),
+            (false, false) => None,
+        };
+        if let Some(varies_by) = varies_by {
+            headers.insert(VARY, HeaderValue::from_static(varies_by));
         }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
