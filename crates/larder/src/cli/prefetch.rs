@@ -5,6 +5,7 @@
 
 mod wanted;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,11 +13,14 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::StreamExt as _;
 use http::header::ACCEPT;
+use md5::Md5;
 use pypi::{Filename, ProjectName, Version};
 use reqwest::{Client, Url};
 use serde_json::Value;
+use sha2::digest::DynDigest;
+use sha2::{Sha256, Sha384, Sha512};
 
-use self::wanted::Wanted;
+use self::wanted::{ALGORITHMS, Files, Wanted};
 use super::remote::TOKEN_USER;
 use super::{Exit, note, print, runtime};
 use crate::config::{Environment, TOKEN_VARIABLE};
@@ -51,6 +55,8 @@ pub(super) struct Command {
 struct Fetched {
     files: u64,
     bytes: u64,
+    /// Files that neither the lock nor the index names a digest of.
+    uncompared: u64,
 }
 
 impl Command {
@@ -85,6 +91,12 @@ impl Command {
         let (fetched, problems) = runtime()?.block_on(fetch_all(index, token, wanted, jobs))?;
         let text = format!("files: {}, bytes: {}\n", fetched.files, fetched.bytes);
         print(&text, out)?;
+        if fetched.uncompared > 0 {
+            let count = fetched.uncompared;
+            note(&format!(
+                "{count} files were not compared: no lock and no page names a digest of them"
+            ));
+        }
         match problems.is_empty() {
             true => Ok(()),
             false => Err(Exit::failure(problems.join("\n"))),
@@ -130,6 +142,7 @@ async fn fetch_all(
     while let Some((fetched, problem)) = running.next().await {
         total.files += fetched.files;
         total.bytes += fetched.bytes;
+        total.uncompared += fetched.uncompared;
         problems.extend(problem);
         progress.step();
     }
@@ -157,34 +170,69 @@ impl Fetching {
         let body = self.page(page.clone()).await?;
         let said: Value = serde_json::from_slice(&body)
             .map_err(|error| format!("the index answers something else than a page: {error}"))?;
-        let files: Vec<&Value> = said["files"].as_array().into_iter().flatten().collect();
-        let meant: Vec<&Value> = files.into_iter().filter(|file| is_meant(wanted, file)).collect();
-        let missing: Vec<&str> = wanted
-            .filenames
-            .iter()
-            .filter(|name| !meant.iter().any(|file| file["filename"] == ***name))
-            .map(String::as_str)
-            .collect();
-        for file in &meant {
-            let url = file["url"].as_str().unwrap_or_default();
-            let url = page.join(url).map_err(|error| format!("`{url}`: {error}"))?;
-            let name = file["filename"].as_str().unwrap_or_default();
-            let digest = file["hashes"]["sha256"].as_str();
-            if let Some(digest) = digest
-                && !wanted.sha256.is_empty()
-                && !wanted.sha256.iter().any(|it| it.eq_ignore_ascii_case(digest))
-            {
-                return Err(format!("{name} has the SHA-256 {digest}, which is not the lock's"));
+        let mut offered: Vec<Offered> = Vec::new();
+        for file in said["files"].as_array().into_iter().flatten() {
+            offered.extend(Offered::of(file, &page)?);
+        }
+        let mut problems = Vec::new();
+        // What the lock means, and not every release has a file of.
+        let mut missing: BTreeSet<String> = match &wanted.files {
+            Files::All => BTreeSet::new(),
+            Files::Digests(digests) => digests.clone(),
+            Files::Named(named) => named.keys().cloned().collect(),
+        };
+        let (mut found, nothing) = (0, BTreeSet::new());
+        for file in &offered {
+            let expected = match &wanted.files {
+                Files::All if is_of(&file.name, &wanted.project, &wanted.version) => &nothing,
+                // A page need not name the digest that the lock has; the bytes have every one.
+                Files::Digests(digests)
+                    if !file.digests.is_disjoint(digests)
+                        || is_of(&file.name, &wanted.project, &wanted.version)
+                            && file.may_have_one_of(digests) =>
+                {
+                    digests
+                }
+                Files::Named(named) => match named.get(&file.name) {
+                    Some(digests) => digests,
+                    None => continue,
+                },
+                _ => continue,
+            };
+            missing.remove(&file.name);
+            found += 1;
+            if !file.may_have_one_of(expected) {
+                problems.push(format!(
+                    "{} has {}, which is not the lock's",
+                    file.name,
+                    joined(&file.digests)
+                ));
+                continue;
             }
-            let bytes = self.read(url, digest).await.map_err(|text| format!("{name}: {text}"))?;
-            fetched.files += 1;
-            fetched.bytes += bytes;
+            let read = self.read(file, expected).await;
+            match (read, &wanted.files) {
+                (Ok((bytes, has)), _) => {
+                    missing.retain(|digest| !has.contains(digest));
+                    fetched.files += 1;
+                    fetched.bytes += bytes;
+                    fetched.uncompared += u64::from(expected.is_empty() && file.digests.is_empty());
+                }
+                // Another file of the release, as the lock sees it.
+                (Err(Unread::Other { .. }), Files::Digests(_)) => {}
+                (Err(error), _) => problems.push(format!("{}: {error}", file.name)),
+            }
         }
-        match (missing.is_empty(), meant.is_empty()) {
-            (false, _) => Err(format!("the index does not have {}", missing.join(", "))),
-            (true, true) => Err("the index has no file of it".to_owned()),
-            (true, false) => Ok(()),
+        if !missing.is_empty() {
+            let what = match wanted.files {
+                Files::Digests(_) => "a file of it with ",
+                _ => "",
+            };
+            problems.push(format!("the index does not have {what}{}", joined(&missing)));
         }
+        if found == 0 && missing.is_empty() {
+            problems.push("the index has no file of it".to_owned());
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
     }
 
     async fn get(&self, url: Url) -> Result<reqwest::Response, String> {
@@ -217,22 +265,104 @@ impl Fetching {
         Ok(body)
     }
 
-    /// Reads a file to its end; its size in bytes.
-    async fn read(&self, url: Url, sha256: Option<&str>) -> Result<u64, String> {
-        let mut answer = self.get(url).await?;
-        let (mut hasher, mut bytes) = (record::Hasher::new(), 0);
-        while let Some(piece) = answer.chunk().await.map_err(|error| told(&error))? {
-            hasher.update(&piece);
+    /// Reads a file to its end: its size in bytes, and its digests of all kinds that the page and `expected` have.
+    ///
+    /// # Errors
+    /// [`Unread`]; a digest of the page, and one of those that are expected, have to be right.
+    async fn read(
+        &self,
+        file: &Offered,
+        expected: &BTreeSet<String>,
+    ) -> Result<(u64, BTreeSet<String>), Unread> {
+        let mut answer = self.get(file.url.clone()).await.map_err(Unread::Trouble)?;
+        let kinds = ALGORITHMS.into_iter().filter(|kind| {
+            let is_of_kind = |digest: &String| digest.split(':').next() == Some(*kind);
+            file.digests.iter().chain(expected).any(is_of_kind)
+        });
+        let mut hashers: Vec<(&str, Box<dyn DynDigest + Send>)> =
+            kinds.map(|kind| (kind, hasher(kind))).collect();
+        let mut bytes = 0;
+        while let Some(piece) =
+            answer.chunk().await.map_err(|error| Unread::Trouble(told(&error)))?
+        {
+            for (_, hasher) in &mut hashers {
+                hasher.update(&piece);
+            }
             bytes += piece.len() as u64;
         }
-        let found = hasher.finish().to_string();
-        match sha256 {
-            Some(expected) if !expected.eq_ignore_ascii_case(&found) => {
-                Err(format!("it has the SHA-256 {found}; {expected} was expected"))
-            }
-            _ => Ok(bytes),
+        let digest = |(kind, hasher): (&str, Box<dyn DynDigest + Send>)| {
+            let digits: String =
+                hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{kind}:{digits}")
+        };
+        let found: BTreeSet<String> = hashers.into_iter().map(digest).collect();
+        if !file.digests.is_subset(&found) {
+            let expected = joined(&file.digests);
+            return Err(Unread::Wrong { found: joined(&found), expected });
         }
+        if !expected.is_empty() && expected.is_disjoint(&found) {
+            let expected = joined(expected);
+            return Err(Unread::Other { found: joined(&found), expected });
+        }
+        Ok((bytes, found))
     }
+}
+
+/// Why a file was not fetched.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error("{0}")]
+    Trouble(String),
+    /// The bytes are not what the page says.
+    #[error("it has {found}; the index says {expected}")]
+    Wrong { found: String, expected: String },
+    /// The bytes are not what the lock says.
+    #[error("it has {found}; {expected} was expected")]
+    Other { found: String, expected: String },
+}
+
+/// A file on the page of a project.
+struct Offered {
+    name: String,
+    url: Url,
+    /// Those that can be compared, as `name:digits`.
+    digests: BTreeSet<String>,
+}
+
+impl Offered {
+    fn of(file: &Value, page: &Url) -> Result<Option<Offered>, String> {
+        let Some(name) = file["filename"].as_str() else { return Ok(None) };
+        let url = file["url"].as_str().unwrap_or_default();
+        let url = page.join(url).map_err(|error| format!("`{url}`: {error}"))?;
+        let digests = ALGORITHMS.into_iter().filter_map(|kind| {
+            let digits = file["hashes"][kind].as_str()?;
+            Some(format!("{kind}:{}", digits.to_ascii_lowercase()))
+        });
+        Ok(Some(Offered { name: name.to_owned(), url, digests: digests.collect() }))
+    }
+
+    /// Whether the page does not say that the file has none of these digests.
+    fn may_have_one_of(&self, expected: &BTreeSet<String>) -> bool {
+        let kind = |digest: &str| digest.split(':').next().map(str::to_owned);
+        let is_possible = |wanted: &String| {
+            self.digests.contains(wanted)
+                || !self.digests.iter().any(|own| kind(own) == kind(wanted))
+        };
+        expected.is_empty() || expected.iter().any(is_possible)
+    }
+}
+
+fn hasher(kind: &str) -> Box<dyn DynDigest + Send> {
+    match kind {
+        "sha256" => Box::new(Sha256::default()),
+        "sha384" => Box::new(Sha384::default()),
+        "sha512" => Box::new(Sha512::default()),
+        _ => Box::new(Md5::default()),
+    }
+}
+
+fn joined(words: &BTreeSet<String>) -> String {
+    words.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// What went wrong, with its causes, without the URL: it may have credentials.
@@ -245,20 +375,6 @@ fn told(error: &reqwest::Error) -> String {
         cause = error.source();
     }
     text
-}
-
-/// Whether a file of the page is one that the lock means: by its name if the lock has names, else by its digest, else by
-/// its version.
-fn is_meant(wanted: &Wanted, file: &Value) -> bool {
-    let name = file["filename"].as_str().unwrap_or_default();
-    if !wanted.filenames.is_empty() {
-        return wanted.filenames.contains(name);
-    }
-    if !wanted.sha256.is_empty() {
-        let digest = file["hashes"]["sha256"].as_str().unwrap_or_default();
-        return wanted.sha256.contains(&digest.to_ascii_lowercase());
-    }
-    is_of(name, &wanted.project, &wanted.version)
 }
 
 fn is_of(filename: &str, project: &ProjectName, version: &Version) -> bool {

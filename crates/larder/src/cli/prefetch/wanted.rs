@@ -1,20 +1,31 @@
 //! What a lock names: [`parse`] reads requirements, uv.lock, poetry.lock and pylock.toml.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pypi::{ProjectName, Version};
 use toml::{Table, Value};
 
-/// The files of one release.
+/// Files of one release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) project: ProjectName,
     pub(super) version: Version,
-    /// Their names, if the lock has them.
-    pub(super) filenames: BTreeSet<String>,
-    /// Their digests in lower case, if the lock has them.
-    pub(super) sha256: BTreeSet<String>,
+    pub(super) files: Files,
 }
+
+/// Which files of a release a lock means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Files {
+    /// All that the index has.
+    All,
+    /// Those with these digests.
+    Digests(BTreeSet<String>),
+    /// Those with these names, each with one of its own digests; without a digest, whatever the index has.
+    Named(BTreeMap<String, BTreeSet<String>>),
+}
+
+/// The kinds of digests that are compared, by their names in locks and pages.
+pub(super) const ALGORITHMS: [&str; 4] = ["sha256", "sha384", "sha512", "md5"];
 
 /// Everything that a lock names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,11 +65,15 @@ fn packages(table: &Table, key: &str) -> Result<Lock, String> {
             files.extend(package.get(key).and_then(Value::as_array).into_iter().flatten());
         }
         files.extend(package.get("sdist"));
-        let (Some(version), false) = (text("version"), files.is_empty()) else {
+        // What was never at a URL is none of an index: a directory, an archive on the disk.
+        let is_somewhere = |file: &&Value| file.get("url").is_some() || has_name(file);
+        let (Some(version), true, false) =
+            (text("version"), files.iter().any(is_somewhere), is_elsewhere(package))
+        else {
             lock.others += 1;
             continue;
         };
-        let mut wanted = release(name, version)?;
+        let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for file in files {
             let text = |key: &str| file.get(key).and_then(Value::as_str);
             let place = text("url").or(text("path")).map(|place| {
@@ -70,22 +85,71 @@ fn packages(table: &Table, key: &str) -> Result<Lock, String> {
                 return Err(format!("{name} {version}: a file without a name and a URL"));
             };
             let filename = percent_encoding::percent_decode_str(filename).decode_utf8_lossy();
-            wanted.filenames.insert(filename.into_owned());
-            let hash = text("hash").and_then(|hash| hash.strip_prefix("sha256:"));
-            let hashes = file.get("hashes").and_then(|it| it.get("sha256")).and_then(Value::as_str);
-            wanted.sha256.extend(hash.or(hashes).map(str::to_ascii_lowercase));
+            let digests = digests(file).map_err(|hash| {
+                format!(
+                    "{name} {version}: the hash `{hash}` of {filename} cannot be compared; one of {} was expected",
+                    ALGORITHMS.join(", ")
+                )
+            })?;
+            named.entry(filename.into_owned()).or_default().extend(digests);
         }
-        lock.wanted.push(wanted);
+        lock.wanted.push(release(name, version, Files::Named(named))?);
     }
     Ok(lock)
 }
 
-fn release(name: &str, version: &str) -> Result<Wanted, String> {
+fn has_name(file: &Value) -> bool {
+    ["name", "file", "filename", "path"].iter().any(|key| file.get(key).is_some())
+}
+
+/// Whether the lock says that the package is from elsewhere than an index.
+fn is_elsewhere(package: &Value) -> bool {
+    if ["vcs", "directory", "archive"].iter().any(|key| package.get(key).is_some()) {
+        return true;
+    }
+    let Some(source) = package.get("source") else { return false };
+    let kind = source.get("type").and_then(Value::as_str);
+    let registry = source.get("registry").and_then(Value::as_str);
+    match (kind, registry) {
+        (Some(kind), _) => matches!(kind, "directory" | "file" | "git" | "url" | "vcs"),
+        // A directory of files counts as a registry for uv.
+        (None, Some(registry)) => !registry.contains("://"),
+        (None, None) => true,
+    }
+}
+
+/// The digests of a file of a lock, as `name:digits`.
+///
+/// # Errors
+/// A hash, if there are hashes, and none of a kind that is compared.
+fn digests(file: &Value) -> Result<BTreeSet<String>, String> {
+    let mut all: Vec<String> = Vec::new();
+    all.extend(file.get("hash").and_then(Value::as_str).map(str::to_owned));
+    for (name, digits) in file.get("hashes").and_then(Value::as_table).into_iter().flatten() {
+        all.extend(digits.as_str().map(|digits| format!("{name}:{digits}")));
+    }
+    comparable(all)
+}
+
+/// Those of the digests that can be compared, in lower case.
+fn comparable(all: Vec<String>) -> Result<BTreeSet<String>, String> {
+    let known: BTreeSet<String> =
+        all.iter().map(|it| it.to_ascii_lowercase()).filter(|it| is_known(it)).collect();
+    match all.into_iter().next() {
+        Some(hash) if known.is_empty() => Err(hash),
+        _ => Ok(known),
+    }
+}
+
+fn is_known(digest: &str) -> bool {
+    digest.split_once(':').is_some_and(|(name, _)| ALGORITHMS.contains(&name))
+}
+
+fn release(name: &str, version: &str, files: Files) -> Result<Wanted, String> {
     Ok(Wanted {
         project: ProjectName::parse(name).map_err(|error| error.to_string())?,
         version: Version::parse(version).map_err(|error| format!("{name}: {error}"))?,
-        filenames: BTreeSet::new(),
-        sha256: BTreeSet::new(),
+        files,
     })
 }
 
@@ -115,11 +179,11 @@ fn requirements(text: &str) -> Result<Lock, String> {
             None => &line,
         };
         let mut words = line.split_whitespace();
-        let hashes: BTreeSet<String> = line
-            .split_whitespace()
-            .filter_map(|word| word.strip_prefix("--hash=sha256:"))
-            .map(str::to_ascii_lowercase)
-            .collect();
+        let hashes = line.split_whitespace().filter_map(|word| word.strip_prefix("--hash="));
+        let hashes = comparable(hashes.map(str::to_owned).collect()).map_err(|hash| {
+            let expected = ALGORITHMS.join(", ");
+            format!("line {number}: the hash `{hash}` cannot be compared; one of {expected} was expected")
+        })?;
         let Some(first) = words.next() else { continue };
         if matches!(first, "-r" | "--requirement" | "-c" | "--constraint") {
             return Err(format!("line {number}: `{first}` names another file; give that one, too"));
@@ -142,8 +206,9 @@ fn requirements(text: &str) -> Result<Lock, String> {
                  `pip freeze` write it"
             ));
         };
-        let wanted = release(name, version).map_err(|error| format!("line {number}: {error}"))?;
-        lock.wanted.push(Wanted { sha256: hashes, ..wanted });
+        let files = if hashes.is_empty() { Files::All } else { Files::Digests(hashes) };
+        let wanted = release(name, version, files);
+        lock.wanted.push(wanted.map_err(|error| format!("line {number}: {error}"))?);
     }
     Ok(lock)
 }
@@ -152,19 +217,23 @@ fn requirements(text: &str) -> Result<Lock, String> {
 mod tests {
     use super::*;
 
-    /// `project version filenames digests` of each release, and how many packages come from elsewhere.
+    /// `project version files` of each release, and how many packages come from elsewhere.
     #[track_caller]
     fn check(text: &str, expected: &[&str], others: usize) {
         let lock = parse(text).expect("a lock");
-        let of = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
+        let of = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join("|");
+        let files = |files: &Files| match files {
+            Files::All => "*".to_owned(),
+            Files::Digests(digests) => of(digests),
+            Files::Named(named) => {
+                let named = named.iter().map(|(name, digests)| format!("{name}={}", of(digests)));
+                named.collect::<Vec<_>>().join(" ")
+            }
+        };
         let found: Vec<String> = lock
             .wanted
             .iter()
-            .map(|it| {
-                let parts =
-                    [it.project.as_str(), it.version.as_str(), &of(&it.filenames), &of(&it.sha256)];
-                parts.join(" ").trim_end().to_owned()
-            })
+            .map(|it| format!("{} {} {}", it.project, it.version.as_str(), files(&it.files)))
             .collect();
         assert_eq!(
             (found, lock.others),
@@ -176,9 +245,9 @@ mod tests {
     fn requirements_files() {
         check(
             "# a comment\n--index-url https://index.example/simple\n\nFoo.Bar==1.0  # why\n\
-             baz[extra]==2.0 ; python_version > '3' \\\n    --hash=sha256:AA \\\n    --hash=sha256:bb\n\
+             baz[extra]==2.0 ; python_version > '3' \\\n    --hash=sha256:AA \\\n    --hash=sha512:bb\n\
              -e ./here\nqux @ https://files.example/qux.zip\n",
-            &["foo-bar 1.0", "baz 2.0  aa,bb"],
+            &["foo-bar 1.0 *", "baz 2.0 sha256:aa|sha512:bb"],
             2,
         );
         check("", &[], 0);
@@ -187,6 +256,10 @@ mod tests {
             ("foo==1.*", "line 1: `foo==1.*` names no one version"),
             ("-r other.txt", "line 1: `-r` names another file"),
             ("foo==a/b", "line 1: foo"),
+            (
+                "foo==1 --hash=blake3:00",
+                "line 1: the hash `blake3:00` cannot be compared; one of sha256",
+            ),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(says), "{error}");
@@ -209,8 +282,34 @@ source = { registry = "https://index.example/simple" }
 sdist = { url = "https://files.example/foo-1.0.tar.gz", hash = "sha256:AA", size = 1 }
 wheels = [{ url = "https://files.example/foo-1.0%2Bx-py3-none-any.whl#egg", hash = "sha256:bb" }]
 "#,
-            &["foo 1.0 foo-1.0+x-py3-none-any.whl,foo-1.0.tar.gz aa,bb"],
+            &["foo 1.0 foo-1.0+x-py3-none-any.whl=sha256:bb foo-1.0.tar.gz=sha256:aa"],
             1,
+        );
+        // Archives and directories on a disk, a repository, an archive at a URL.
+        check(
+            r#"version = 1
+[[package]]
+name = "a"
+version = "1"
+source = { path = "a-1.tar.gz" }
+sdist = { hash = "sha256:aa" }
+[[package]]
+name = "b"
+version = "1"
+source = { registry = "wheels" }
+wheels = [{ path = "b-1-py3-none-any.whl" }]
+[[package]]
+name = "c"
+version = "1"
+source = { git = "https://git.example/c?rev=1#0" }
+[[package]]
+name = "d"
+version = "1"
+source = { url = "https://files.example/d-1.tar.gz" }
+sdist = { url = "https://files.example/d-1.tar.gz", hash = "sha256:aa" }
+"#,
+            &[],
+            4,
         );
     }
 
@@ -224,7 +323,7 @@ files = [{ file = "foo-1.0.tar.gz", hash = "sha256:aa" }]
 [metadata]
 lock-version = "2.0"
 "#,
-            &["foo 1.0 foo-1.0.tar.gz aa"],
+            &["foo 1.0 foo-1.0.tar.gz=sha256:aa"],
             0,
         );
         check(
@@ -233,13 +332,13 @@ created-by = "uv"
 [[packages]]
 name = "foo"
 version = "1.0"
-sdist = { name = "foo-1.0.tar.gz", url = "https://files.example/x", hashes = { sha256 = "aa" } }
+sdist = { name = "foo-1.0.tar.gz", url = "https://files.example/x", hashes = { sha256 = "aa", blake2b = "cc" } }
 wheels = [{ url = "https://files.example/foo-1.0-py3-none-any.whl", hashes = { sha256 = "bb" } }]
 [[packages]]
 name = "here"
 directory = { path = "." }
 "#,
-            &["foo 1.0 foo-1.0-py3-none-any.whl,foo-1.0.tar.gz aa,bb"],
+            &["foo 1.0 foo-1.0-py3-none-any.whl=sha256:bb foo-1.0.tar.gz=sha256:aa"],
             1,
         );
     }

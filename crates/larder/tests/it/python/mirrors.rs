@@ -1,6 +1,8 @@
 //! Mirrors of an upstream that the test scripts: pages, files, what is asked and what is not, and what happens when the
 //! upstream fails.
 
+mod prefetch;
+
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -632,48 +634,6 @@ fn what_the_disk_has_changed_is_not_served() {
     assert_eq!(upstream.count(&path), before + 1);
     assert_eq!(server.get(&target).text(), "content");
     assert_eq!(upstream.count(&path), before + 1, "it is kept");
-}
-
-#[test]
-fn a_lock_is_fetched_ahead() {
-    let upstream = upstream_of(b"content");
-    let sdist = "foo-2.0.tar.gz";
-    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, sdist, b"two")]);
-    upstream.offer("/simple/foo/", page("foo", files));
-    upstream.offer(&format!("/files/{sdist}"), Offer::file("two"));
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
-    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
-    let directory = tempfile::tempdir().expect("a directory");
-    let url = format!("http://{}/alice/dev", index.client().address);
-    let prefetch = |lock: &str| {
-        std::fs::write(directory.path().join("lock"), lock).expect("a file");
-        let mut command = crate::process::larder(directory.path());
-        let done = command.args(["prefetch", "lock", "--index", &url]).output().expect("it runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (done.status.code(), text(&done.stdout), text(&done.stderr))
-    };
-    let lock = |digest: &str| {
-        format!(
-            "version = 1\n[[package]]\nname = \"foo\"\nversion = \"1.0\"\n\
-             wheels = [{{ url = \"https://files.example/{WHEEL}\", hash = \"sha256:{digest}\" }}]\n"
-        )
-    };
-    let (code, out, said) = prefetch(&lock(&Digest::of(b"content").to_string()));
-    assert_eq!((code, &*out), (Some(0), "files: 1, bytes: 7\n"), "{said}");
-    assert_eq!(
-        (upstream.count(&format!("/files/{WHEEL}")), upstream.count(&format!("/files/{sdist}"))),
-        (1, 0)
-    );
-    let (code, _, said) = prefetch(&lock(&Digest::of(b"other").to_string()));
-    assert!(code == Some(1) && said.contains("which is not the lock's"), "{said}");
-    let (code, out, said) = prefetch("foo==2.0\nbar==1.0  # it has no files\n");
-    assert_eq!((code, &*out), (Some(1), "files: 1, bytes: 3\n"), "{said}");
-    assert!(said.contains("bar 1.0: the index has no file of it"), "{said}");
-    // What was fetched is there without its upstream.
-    upstream.break_with(Some(500));
-    assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
-    assert_eq!(index.client().get(&place_of(&upstream, sdist)).text(), "two");
 }
 
 /// A server on this directory that may ask this machine.

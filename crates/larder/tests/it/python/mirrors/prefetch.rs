@@ -1,0 +1,122 @@
+//! `larder prefetch`: what a lock names is fetched and compared, and what is missing or wrong is told.
+
+use super::*;
+
+/// Runs `larder prefetch` with this lock; the exit code, and what it prints and says.
+fn prefetch(index: &Index, lock: &str) -> (Option<i32>, String, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = format!("http://{}/alice/dev", index.client().address);
+    std::fs::write(directory.path().join("lock"), lock).expect("a file");
+    let mut command = crate::process::larder(directory.path());
+    let done = command.args(["prefetch", "lock", "--index", &url]).output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (done.status.code(), text(&done.stdout), text(&done.stderr))
+}
+
+fn sha256(content: &[u8]) -> String {
+    Digest::of(content).to_string()
+}
+
+/// A lock of uv with these files of `foo` 1.0, and their digests.
+fn lock(files: &[(&str, String)]) -> String {
+    let wheels: Vec<String> = files
+        .iter()
+        .map(|(name, digest)| {
+            format!("{{ url = \"https://files.example/{name}\", hash = \"sha256:{digest}\" }}")
+        })
+        .collect();
+    format!(
+        "version = 1\n[[package]]\nname = \"foo\"\nversion = \"1.0\"\n\
+         source = {{ registry = \"https://files.example/simple\" }}\nwheels = [{}]\n",
+        wheels.join(", ")
+    )
+}
+
+/// An index with a mirror of this upstream behind `alice/dev`.
+fn index_of(upstream: &Upstream) -> Index {
+    let index = fresh_for_long();
+    mirror(&index, upstream, json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    index
+}
+
+#[test]
+fn a_lock_is_fetched_ahead() {
+    let upstream = upstream_of(b"content");
+    let sdist = "foo-2.0.tar.gz";
+    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, sdist, b"two")]);
+    upstream.offer("/simple/foo/", page("foo", files));
+    upstream.offer(&format!("/files/{sdist}"), Offer::file("two"));
+    let index = index_of(&upstream);
+    let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, sha256(b"content"))]));
+    assert_eq!((code, &*out), (Some(0), "files: 1, bytes: 7\n"), "{said}");
+    assert_eq!(
+        (upstream.count(&format!("/files/{WHEEL}")), upstream.count(&format!("/files/{sdist}"))),
+        (1, 0)
+    );
+    let (code, _, said) = prefetch(&index, &lock(&[(WHEEL, sha256(b"other"))]));
+    assert!(code == Some(1) && said.contains("which is not the lock's"), "{said}");
+    let (code, out, said) = prefetch(&index, "foo==2.0\nbar==1.0  # it has no files\n");
+    assert_eq!((code, &*out), (Some(1), "files: 1, bytes: 3\n"), "{said}");
+    assert!(said.contains("bar 1.0: the index has no file of it"), "{said}");
+    // What was fetched is there without its upstream.
+    upstream.break_with(Some(500));
+    assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
+    assert_eq!(index.client().get(&place_of(&upstream, sdist)).text(), "two");
+}
+
+#[test]
+fn each_file_has_its_own_digest() {
+    let upstream = upstream_of(b"content");
+    let sdist = "foo-1.0.tar.gz";
+    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, sdist, b"two")]);
+    upstream.offer("/simple/foo/", page("foo", files));
+    upstream.offer(&format!("/files/{sdist}"), Offer::file("two"));
+    let index = index_of(&upstream);
+    let digests = [sha256(b"content"), sha256(b"two")];
+    let [wheel, two] = digests.clone();
+    let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, wheel), (sdist, two)]));
+    assert_eq!((code, &*out), (Some(0), "files: 2, bytes: 10\n"), "{said}");
+    let [wheel, two] = digests.clone();
+    let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, two), (sdist, wheel)]));
+    assert_eq!((code, &*out), (Some(1), "files: 0, bytes: 0\n"), "{said}");
+    for name in [WHEEL, sdist] {
+        assert!(said.contains(&format!("{name} has sha256:")), "{said}");
+    }
+    // Of a requirement with hashes, the index has to have a file for each.
+    let [wheel, two] = digests;
+    let hashed = |other: &str| format!("foo==1.0 --hash=sha256:{wheel} --hash=sha256:{other}\n");
+    let (code, out, said) = prefetch(&index, &hashed(&two));
+    assert_eq!((code, &*out), (Some(0), "files: 2, bytes: 10\n"), "{said}");
+    let gone = sha256(b"gone");
+    let (code, out, said) = prefetch(&index, &hashed(&gone));
+    assert_eq!((code, &*out), (Some(1), "files: 1, bytes: 7\n"), "{said}");
+    assert!(said.contains(&format!("does not have a file of it with sha256:{gone}")), "{said}");
+}
+
+#[test]
+fn bytes_are_compared_where_the_page_has_no_sha256() {
+    let upstream = upstream_of(b"content");
+    let mut wheel = file(&upstream, WHEEL, b"content");
+    wheel["hashes"] = json!({});
+    upstream.offer("/simple/foo/", page("foo", json!([wheel])));
+    let index = index_of(&upstream);
+    let right = sha256(b"content");
+    for lock in [lock(&[(WHEEL, right.clone())]), format!("foo==1.0 --hash=sha256:{right}\n")] {
+        let (code, out, said) = prefetch(&index, &lock);
+        assert_eq!((code, &*out), (Some(0), "files: 1, bytes: 7\n"), "{said}");
+        assert!(!said.contains("not compared"), "{said}");
+    }
+    let wrong = sha256(b"other");
+    let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, wrong.clone())]));
+    assert_eq!((code, &*out), (Some(1), "files: 0, bytes: 0\n"), "{said}");
+    assert!(
+        said.contains(&format!("it has sha256:{right}; sha256:{wrong} was expected")),
+        "{said}"
+    );
+    let (code, _, said) = prefetch(&index, &format!("foo==1.0 --hash=sha256:{wrong}\n"));
+    assert!(code == Some(1) && said.contains("does not have a file of it"), "{said}");
+    let (code, out, said) = prefetch(&index, "foo==1.0\n");
+    assert_eq!((code, &*out), (Some(0), "files: 1, bytes: 7\n"), "{said}");
+    assert!(said.contains("1 files were not compared"), "{said}");
+}
