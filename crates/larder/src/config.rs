@@ -314,6 +314,9 @@ section! {
         mirror_disk_bytes_max: u64 = "mirror_disk_bytes_max", Kind::whole(1_048_576, 1_125_899_906_842_624, "bytes"), default "21474836480";
         /// Memory for pages of mirrors, finished ones included; the lists of projects of their upstreams come on top.
         mirror_memory_bytes_max: u64 = "mirror_memory_bytes_max", Kind::whole(1_048_576, 1_099_511_627_776, "bytes"), default "268435456";
+        /// Whether no upstream is asked: what mirrors have of them is served, and the rest is answered with 504. A
+        /// reload (SIGHUP) changes it; `mirror_offline` of an index does the same for one mirror.
+        mirrors_offline: bool = "mirrors_offline", Kind::Switch, default "false";
     }
 }
 

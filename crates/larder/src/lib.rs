@@ -233,7 +233,7 @@ impl Running {
                 tracing::warn!(key, "this setting has changed and takes effect at the next start");
                 continue;
             };
-            match setting.set(&self.app, setting.configured(&next.config.aur)).await {
+            match setting.set(&self.app, setting.configured(&next.config)).await {
                 Ok(()) => tracing::info!(key, "this setting has changed"),
                 Err(reason) => {
                     tracing::warn!(key, reason, "this setting has changed, to no effect")

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::app::{App, RefreshRequest};
-use crate::config::Aur;
+use crate::config::Config;
 
 /// A setting that takes effect at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +21,18 @@ pub(crate) enum LiveSetting {
     RateLimit,
     /// Length of a client's window, in seconds.
     RateLimitWindow,
+    /// Whether no upstream of a mirror is asked: 0 or 1.
+    MirrorsOffline,
 }
 
 impl LiveSetting {
-    const ALL: [LiveSetting; 5] = [
+    const ALL: [LiveSetting; 6] = [
         LiveSetting::ResultsMax,
         LiveSetting::Refresh,
         LiveSetting::ShrinkPercentMax,
         LiveSetting::RateLimit,
         LiveSetting::RateLimitWindow,
+        LiveSetting::MirrorsOffline,
     ];
 
     /// The setting with this path in the configuration.
@@ -44,17 +47,20 @@ impl LiveSetting {
             LiveSetting::ShrinkPercentMax => "aur.shrink_percent_max",
             LiveSetting::RateLimit => "aur.rate_limit",
             LiveSetting::RateLimitWindow => "aur.rate_limit_window_seconds",
+            LiveSetting::MirrorsOffline => "python.mirrors_offline",
         }
     }
 
     /// Its value in a configuration.
-    pub(crate) fn configured(self, aur: &Aur) -> u64 {
+    pub(crate) fn configured(self, config: &Config) -> u64 {
+        let aur = &config.aur;
         match self {
             LiveSetting::ResultsMax => aur.results_max as u64,
             LiveSetting::Refresh => aur.refresh.as_secs(),
             LiveSetting::ShrinkPercentMax => aur.shrink_percent_max.into(),
             LiveSetting::RateLimit => aur.rate_limit.into(),
             LiveSetting::RateLimitWindow => aur.rate_limit_window.as_secs(),
+            LiveSetting::MirrorsOffline => config.python.mirrors_offline.into(),
         }
     }
 
@@ -66,6 +72,7 @@ impl LiveSetting {
             LiveSetting::ShrinkPercentMax => app.shrink_percent_max.load(Relaxed).into(),
             LiveSetting::RateLimit => app.rate_limiter.limit().into(),
             LiveSetting::RateLimitWindow => app.rate_limiter.window().as_secs(),
+            LiveSetting::MirrorsOffline => app.mirrors.is_offline().into(),
         }
     }
 
@@ -93,6 +100,7 @@ impl LiveSetting {
             LiveSetting::RateLimitWindow => {
                 app.rate_limiter.set_window(Duration::from_secs(value));
             }
+            LiveSetting::MirrorsOffline => app.mirrors.set_offline(value > 0),
         }
         Ok(())
     }

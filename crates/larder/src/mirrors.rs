@@ -19,7 +19,7 @@ mod upstream;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ use crate::turns::Turns;
 use net::Egress;
 
 pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
-pub(crate) use self::known::{Found, Known};
+pub(crate) use self::known::{Found, Known, Stale};
 pub(crate) use self::upstream::Trouble;
 
 /// Pages and lists that one upstream is asked for at once, and all upstreams together; further requests wait.
@@ -70,6 +70,8 @@ pub(crate) struct Budget {
     pub(crate) free_bytes_min: u64,
     /// How long a page is fresh if its mirror does not say.
     pub(crate) expiry: Duration,
+    /// Whether no upstream is asked.
+    pub(crate) is_offline: bool,
 }
 
 /// All mirrors of this process.
@@ -86,6 +88,8 @@ pub(crate) struct Mirrors {
     pages_work: Turns,
     checks: Turns,
     versions: AtomicU64,
+    /// Whether no upstream is asked, whatever a mirror's own setting says.
+    is_offline: AtomicBool,
     started_at: Instant,
     counters: Counters,
 }
@@ -129,6 +133,8 @@ pub(crate) struct Mirror {
     has_no_list: bool,
     ignores_serials: bool,
     provides_metadata: Option<bool>,
+    /// Whether its upstream is not asked, by its own setting as it is now.
+    is_offline: AtomicBool,
     /// The list is never driven out by pages.
     names: Mutex<Option<Arc<Known>>>,
     health: Mutex<Health>,
@@ -234,6 +240,7 @@ impl Mirrors {
             pages_work: Turns::new(PAGES_MAX),
             checks: Turns::new(CHECKS_MAX),
             versions: AtomicU64::new(0),
+            is_offline: AtomicBool::new(budget.is_offline),
             started_at: Instant::now(),
             counters: Counters::default(),
         })
@@ -253,6 +260,7 @@ impl Mirrors {
             settings.mirror_use_external_urls.unwrap_or_default(),
         );
         let provides_metadata = settings.mirror_provides_core_metadata;
+        let is_offline = settings.mirror_offline.unwrap_or_default();
         let mut mirrors = lock(&self.mirrors);
         // Any change makes another mirror. One with the same identity finds what the one before has left on disk.
         if let Some(mirror) = mirrors.get(name)
@@ -262,6 +270,8 @@ impl Mirrors {
             && mirror.ignores_serials == ignores_serials
             && mirror.redirects_files == redirects_files
         {
+            // A switch: what is known stays, and so do the requests that wait.
+            mirror.is_offline.store(is_offline, Relaxed);
             return Some(mirror.clone());
         }
         let mirror = Arc::new(Mirror {
@@ -273,6 +283,7 @@ impl Mirrors {
             has_no_list,
             ignores_serials,
             provides_metadata,
+            is_offline: AtomicBool::new(is_offline),
             names: Mutex::default(),
             health: Mutex::default(),
             flights: Flights::default(),
@@ -343,6 +354,38 @@ impl Mirrors {
             .collect();
         troubles.sort();
         troubles
+    }
+
+    /// Whether no upstream is asked.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.is_offline.load(Relaxed)
+    }
+
+    /// From now on no upstream is asked, or all may be whose mirrors do not say otherwise.
+    pub(crate) fn set_offline(&self, is_offline: bool) {
+        self.is_offline.store(is_offline, Relaxed);
+    }
+
+    /// Whether this mirror's upstream may not be asked, and by which setting.
+    fn offline_by(&self, mirror: &Mirror) -> Option<&'static str> {
+        match (self.is_offline(), mirror.is_offline.load(Relaxed)) {
+            (true, _) => Some("python.mirrors_offline"),
+            (false, true) => Some("mirror_offline"),
+            (false, false) => None,
+        }
+    }
+
+    /// Why upstream is not asked for what is not here.
+    ///
+    /// # Errors
+    /// [`Trouble`] if it may not be asked.
+    fn may_be_asked(&self, mirror: &Mirror) -> Result<(), Trouble> {
+        match self.offline_by(mirror) {
+            None => Ok(()),
+            Some(setting) => Err(Trouble::offline(format!(
+                "this was never fetched, and the upstream is not asked ({setting}=true)"
+            ))),
+        }
     }
 
     fn next_version(&self) -> u64 {

@@ -96,6 +96,8 @@ pub struct MirrorSettings {
     pub mirror_use_external_urls: Option<bool>,
     /// Whether the upstream serves core metadata.
     pub mirror_provides_core_metadata: Option<bool>,
+    /// Whether the upstream is never asked: what is known of it is served. Larder's own setting.
+    pub mirror_offline: Option<bool>,
     /// URL of a project's page for people, with `{name}`.
     pub mirror_web_url_fmt: Option<String>,
 }
@@ -257,6 +259,7 @@ impl StageConfig {
                     ("mirror_no_project_list", settings.mirror_no_project_list),
                     ("mirror_use_external_urls", settings.mirror_use_external_urls),
                     ("mirror_provides_core_metadata", settings.mirror_provides_core_metadata),
+                    ("mirror_offline", settings.mirror_offline),
                 ] {
                     own(key, value.map(Value::from));
                 }

@@ -75,6 +75,9 @@ pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
             }
         }
         forget_mirrors(app);
+        if app.mirrors.is_offline() {
+            body.push_str("[+] mirrors: no upstream is asked (python.mirrors_offline)\n");
+        }
         for (mirror, trouble) in app.mirrors.troubles() {
             let _ = writeln!(
                 body,

@@ -220,6 +220,7 @@ impl Mirrors {
         if mirror.redirects_files {
             return Ok(FileAnswer::Elsewhere(order.url.into()));
         }
+        self.may_be_asked(mirror)?;
         let modified_at =
             order.upload_time.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
         let modified_at = modified_at.map_or_else(SystemTime::now, SystemTime::from);
@@ -364,6 +365,7 @@ impl Mirrors {
         progress: &watch::Sender<Progress>,
     ) -> Result<(), Trouble> {
         let _turn = turn(&mirror.downloading, &self.downloading).await?;
+        self.may_be_asked(mirror)?;
         let bytes_max = self.disk.entry_bytes_max();
         let too_large = || {
             Trouble::new(format!(

@@ -63,11 +63,20 @@ pub(crate) struct Known {
     serial: Option<u64>,
 }
 
-/// Something known, and whether upstream could not confirm it in time.
+/// Something known, and whether upstream has not confirmed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) known: Arc<Known>,
-    pub(crate) is_stale: bool,
+    pub(crate) stale: Option<Stale>,
+}
+
+/// Why something was not confirmed. Of several, the greatest is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stale {
+    /// Upstream could not confirm it in time.
+    Late,
+    /// Upstream is not asked.
+    Offline,
 }
 
 impl Subject {
@@ -124,12 +133,18 @@ impl Mirrors {
     ) -> Result<Found, Trouble> {
         if !mirror.has_no_list {
             // A name that is not on the list is never sent.
-            let list = self.known(mirror, Subject::List, false).await?;
-            let is_listed = list.known.names().is_some_and(|names| names.contains(name.as_str()));
-            if !is_listed {
-                let known =
-                    Arc::new(Known { content: Content::Page(None), ..(*list.known).clone() });
-                return Ok(Found { known, is_stale: list.is_stale });
+            match self.known(mirror, Subject::List, false).await {
+                Ok(list)
+                    if !list.known.names().is_some_and(|names| names.contains(name.as_str())) =>
+                {
+                    let known =
+                        Arc::new(Known { content: Content::Page(None), ..(*list.known).clone() });
+                    return Ok(Found { known, stale: list.stale });
+                }
+                Ok(_) => {}
+                // Nothing is sent: a page may be here without the list.
+                Err(trouble) if trouble.is_offline => {}
+                Err(trouble) => return Err(trouble),
             }
         }
         self.known(mirror, Subject::Project(name.clone()), is_forced).await
@@ -200,7 +215,11 @@ impl Mirrors {
         is_forced: bool,
     ) -> Result<Found, Trouble> {
         let old = self.remembered(mirror, &subject).await;
-        let fresh = |known: Arc<Known>| Found { known, is_stale: false };
+        if let Err(trouble) = self.may_be_asked(mirror) {
+            let found = old.map(|known| Found { known, stale: Some(Stale::Offline) });
+            return found.ok_or(trouble);
+        }
+        let fresh = |known: Arc<Known>| Found { known, stale: None };
         let standing = old.as_ref().map(|old| self.standing(mirror, old));
         match (&old, standing) {
             (Some(old), Some(Standing::Fresh)) if !is_forced => return Ok(fresh(old.clone())),
@@ -221,9 +240,13 @@ impl Mirrors {
         };
         match (outcome, old) {
             (Ok(known), _) => Ok(fresh(known)),
+            // The switch was thrown while the request waited.
+            (Err(trouble), Some(known)) if trouble.is_offline => {
+                Ok(Found { known, stale: Some(Stale::Offline) })
+            }
             (Err(_), Some(known)) => {
                 self.counters.stale.fetch_add(1, Relaxed);
-                Ok(Found { known, is_stale: true })
+                Ok(Found { known, stale: Some(Stale::Late) })
             }
             (Err(trouble), None) => Err(trouble),
         }
@@ -263,6 +286,7 @@ impl Mirrors {
         old: Option<Arc<Known>>,
     ) -> Result<Arc<Known>, Trouble> {
         let _turn = turn(&mirror.asking, &self.asking).await?;
+        self.may_be_asked(mirror)?;
         if !mirror.may_ask(self.started_at.elapsed()) {
             return Err(Trouble::new(format!(
                 "the upstream of {} is left alone for some seconds, since it failed several times: {}",

@@ -15,6 +15,7 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
         disk_bytes_max: 64 << 20,
         free_bytes_min: 0,
         expiry: Duration::from_secs(3600),
+        is_offline: false,
     };
     let open = || Mirrors::open(directory, budget, Egress::default()).expect("a client");
     let url = "http://upstream.example/simple/";
@@ -27,6 +28,7 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
         has_no_list: true,
         ignores_serials: false,
         provides_metadata: None,
+        is_offline: AtomicBool::new(false),
         names: Mutex::default(),
         health: Mutex::default(),
         flights: Flights::default(),

@@ -42,15 +42,21 @@ pub(crate) struct Trouble {
     pub(crate) is_busy: bool,
     /// Whether upstream answered that there is no such thing.
     pub(crate) is_absent: bool,
+    /// Whether upstream is not asked, because a setting says so.
+    pub(crate) is_offline: bool,
 }
 
 impl Trouble {
     pub(super) fn new(text: impl Into<String>) -> Trouble {
-        Trouble { text: text.into(), is_busy: false, is_absent: false }
+        Trouble { text: text.into(), is_busy: false, is_absent: false, is_offline: false }
     }
 
     pub(super) fn busy(text: impl Into<String>) -> Trouble {
         Trouble { is_busy: true, ..Trouble::new(text) }
+    }
+
+    pub(super) fn offline(text: impl Into<String>) -> Trouble {
+        Trouble { is_offline: true, ..Trouble::new(text) }
     }
 
     fn absent(text: impl Into<String>) -> Trouble {

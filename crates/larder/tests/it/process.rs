@@ -384,6 +384,27 @@ fn demo_mirrors_an_index_of_its_own() {
 }
 
 #[test]
+fn sighup_takes_mirrors_offline_and_back() {
+    let configure = |directory: &Path, is_offline: bool| {
+        let text = format!("[python]\nmirrors_offline = {is_offline}\n");
+        fs::write(directory.join("larder.toml"), text).expect("a file");
+    };
+    let arguments = ["--demo", "--demo-packages", "1000", "--config", "larder.toml"];
+    let process = Process::start(&arguments, |directory| configure(directory, true));
+    let status = |project: &str| {
+        process.client.get(&["", "root", "pypi", "+simple", project, ""].join("/")).status
+    };
+    wait_until("the mirror", || status("larder-soup") == 504);
+    configure(process.directory.path(), false);
+    process.signal("HUP");
+    wait_until("the upstream is asked", || status("larder-soup") == 200);
+    configure(process.directory.path(), true);
+    process.signal("HUP");
+    wait_until("it is not asked any more", || status("larder-spices") == 504);
+    assert_eq!(status("larder-soup"), 200, "it is known");
+}
+
+#[test]
 fn demo_prints_what_to_try_and_answers_it() {
     let mut process = Process::start(&["--demo", "--demo-packages", "1000"], |_| ());
     wait_until("the text", || process.stdout.lock().expect("no panic").contains("Ctrl-C"));

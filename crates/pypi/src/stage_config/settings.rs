@@ -100,19 +100,20 @@ const STAGE: [(&str, Form); 7] = [
     ("retention_days", Form::Number),
 ];
 
-const MIRROR: [(&str, Form); 7] = [
+const MIRROR: [(&str, Form); 8] = [
     ("mirror_url", Form::Url),
     ("mirror_cache_expiry", Form::Number),
     ("mirror_ignore_serial_header", Form::Boolean),
     ("mirror_no_project_list", Form::Boolean),
     ("mirror_use_external_urls", Form::Boolean),
     ("mirror_provides_core_metadata", Form::Boolean),
+    ("mirror_offline", Form::Boolean),
     ("mirror_web_url_fmt", Form::Text),
 ];
 
 /// The setting with this name, and the name as a constant.
 pub(super) fn setting(key: &str, is_mirror: bool) -> Option<(&'static str, Form)> {
-    let own = if is_mirror { &MIRROR } else { &STAGE };
+    let own = if is_mirror { &MIRROR[..] } else { &STAGE[..] };
     BOTH.iter().chain(own).find(|(name, _)| *name == key).copied()
 }
 
@@ -460,6 +461,7 @@ impl Settings {
                 mirror_no_project_list: self.boolean("mirror_no_project_list"),
                 mirror_use_external_urls: self.boolean("mirror_use_external_urls"),
                 mirror_provides_core_metadata: self.boolean("mirror_provides_core_metadata"),
+                mirror_offline: self.boolean("mirror_offline"),
                 mirror_web_url_fmt: self.text("mirror_web_url_fmt"),
             })
         } else {

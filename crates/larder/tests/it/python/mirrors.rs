@@ -1,6 +1,7 @@
 //! Mirrors of an upstream that the test scripts: pages, files, what is asked and what is not, and what happens when the
 //! upstream fails.
 
+mod offline;
 mod prefetch;
 
 use std::io::{Read as _, Write as _};

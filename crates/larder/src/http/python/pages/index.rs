@@ -293,6 +293,9 @@ fn facts(config: &StageConfig) -> Vec<Fact> {
         if let Some(seconds) = mirror.mirror_cache_expiry {
             add("Pages", format!("are asked for again after {seconds} s"));
         }
+        if mirror.mirror_offline == Some(true) {
+            add("Upstream", "is not asked: what is known of it is served".to_owned());
+        }
         if mirror.mirror_use_external_urls == Some(true) {
             add("Files", "are not kept here: clients are sent to their own place".to_owned());
         }

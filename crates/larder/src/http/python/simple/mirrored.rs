@@ -22,12 +22,14 @@ use crate::http::python::project::admit;
 use crate::http::python::reply as answer;
 use crate::http::python::rights::{About, refused_reader};
 use crate::http::respond::{Conditions, respond_now};
-use crate::mirrors::{FinishedKey, Found, Known, Trouble};
+use crate::mirrors::{FinishedKey, Found, Known, Stale, Trouble};
 
 /// For what upstream has not confirmed in time: nobody keeps it.
 const STALE: HeaderValue =
     HeaderValue::from_static("max-age=0, must-revalidate, no-cache, no-store");
 const WARNING_STALE: HeaderValue = HeaderValue::from_static("110 larder \"Response is Stale\"");
+const WARNING_OFFLINE: HeaderValue =
+    HeaderValue::from_static("112 larder \"Disconnected Operation\"");
 
 /// A mirror, and what is known of it.
 type Heard<'stage> = (&'stage Arc<Stage>, Arc<Known>);
@@ -35,9 +37,11 @@ type Heard<'stage> = (&'stage Arc<Stage>, Arc<Known>);
 /// The error of a mirror whose upstream has never told.
 pub(in crate::http::python) fn failed(stage: &str, trouble: &Trouble) -> HttpError {
     let text = format!("the mirror {stage} has no answer of its upstream: {trouble}");
-    match trouble.is_busy {
-        true => HttpError::unavailable(text, 2),
-        false => HttpError::refused(StatusCode::BAD_GATEWAY, text),
+    match (trouble.is_busy, trouble.is_offline) {
+        (true, _) => HttpError::unavailable(text, 2),
+        // What a cache answers that may not ask; pip does not try it again.
+        (false, true) => HttpError::refused(StatusCode::GATEWAY_TIMEOUT, text),
+        (false, false) => HttpError::refused(StatusCode::BAD_GATEWAY, text),
     }
 }
 
@@ -52,7 +56,7 @@ pub(super) async fn page(
     let about = project.map_or(About::Whole, |name| About::Project(Some(name)));
     admit(ask, order, about).await?;
     let blocked = order.mirrors_of(request.project).blocked;
-    let (heard, is_stale) = match project {
+    let (heard, stale) = match project {
         Some(project) => project_of(ask, order, project, false).await?,
         None => lists_of(ask, order).await?,
     };
@@ -82,7 +86,7 @@ pub(super) async fn page(
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
         headers.insert(http::header::VARY, wanted.varies());
         headers.insert(CACHE_CONTROL, if is_public { PUBLIC } else { PRIVATE });
-        return Ok(marked(response, is_stale));
+        return Ok(marked(response, stale));
     }
     let mirrors = &ask.app.mirrors;
     let finished = match mirrors.finished(&key, stamp, &versions) {
@@ -108,14 +112,17 @@ pub(super) async fn page(
     if !page.body().has(encoding) {
         tokio::task::block_in_place(|| page.body().form(encoding));
     }
-    Ok(marked(respond(&ask.head.headers, page, wanted, encoding), is_stale))
+    Ok(marked(respond(&ask.head.headers, page, wanted, encoding), stale))
 }
 
-fn marked(mut response: Response, is_stale: bool) -> Response {
-    if is_stale {
-        response.headers_mut().insert(CACHE_CONTROL, STALE);
-        response.headers_mut().insert(WARNING, WARNING_STALE);
-    }
+fn marked(mut response: Response, stale: Option<Stale>) -> Response {
+    let warning = match stale {
+        None => return response,
+        Some(Stale::Late) => WARNING_STALE,
+        Some(Stale::Offline) => WARNING_OFFLINE,
+    };
+    response.headers_mut().insert(CACHE_CONTROL, STALE);
+    response.headers_mut().insert(WARNING, warning);
     response
 }
 
@@ -155,36 +162,36 @@ async fn project_of<'order>(
     order: &ResolutionOrder<'order>,
     project: &ProjectName,
     is_forced: bool,
-) -> Result<(Vec<Heard<'order>>, bool), HttpError> {
+) -> Result<(Vec<Heard<'order>>, Option<Stale>), HttpError> {
     let mirrors = &ask.app.mirrors;
-    let (mut heard, mut is_any_stale) = (Vec::new(), false);
+    let (mut heard, mut any_stale) = (Vec::new(), None);
     for stage in order.mirrors_of(project.as_str()).asked {
         let Some(mirror) = mirrors.of(stage) else { continue };
         let found = mirrors.project(&mirror, project, is_forced).await;
-        let Found { known, is_stale } =
+        let Found { known, stale } =
             found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
-        is_any_stale |= is_stale;
+        any_stale = any_stale.max(stale);
         heard.push((stage, known));
     }
-    Ok((heard, is_any_stale))
+    Ok((heard, any_stale))
 }
 
 /// What the mirrors know of the list of projects.
 async fn lists_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
-) -> Result<(Vec<Heard<'order>>, bool), HttpError> {
+) -> Result<(Vec<Heard<'order>>, Option<Stale>), HttpError> {
     let mirrors = &ask.app.mirrors;
-    let (mut heard, mut is_any_stale) = (Vec::new(), false);
+    let (mut heard, mut any_stale) = (Vec::new(), None);
     for stage in order.mirrors() {
         let Some(mirror) = mirrors.of(stage) else { continue };
         let found = mirrors.list(&mirror).await;
         let found = found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
-        let Some(Found { known, is_stale }) = found else { continue };
-        is_any_stale |= is_stale;
+        let Some(Found { known, stale }) = found else { continue };
+        any_stale = any_stale.max(stale);
         heard.push((stage, known));
     }
-    Ok((heard, is_any_stale))
+    Ok((heard, any_stale))
 }
 
 /// Asks the upstreams for the project anew, for somebody who may read it.

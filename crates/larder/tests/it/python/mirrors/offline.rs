@@ -1,0 +1,71 @@
+//! Mirrors whose upstream is not asked, by their own setting or by the server's.
+
+use super::*;
+
+#[test]
+fn an_offline_mirror_serves_what_is_known() {
+    let upstream = upstream_of(b"content");
+    let later = "foo-2.0.tar.gz";
+    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, later, b"two")]);
+    upstream.offer("/simple/foo/", page("foo", files));
+    upstream.offer(&format!("/files/{later}"), Offer::file("two"));
+    // Whatever is known would have to be confirmed for each request.
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    let client = index.client();
+    assert!(json_page(client, "alice/dev", "foo").find("warning").is_none());
+    assert_eq!(client.get(&place_of(&upstream, WHEEL)).text(), "content");
+    let switched = index.alice().send("PATCH", "/alice/up", json!({"mirror_offline": true}));
+    assert_eq!(switched.status, 200, "{}", switched.text());
+    let asked = upstream.requests().len();
+
+    for stage in ["alice/up", "alice/dev"] {
+        let known = json_page(client, stage, "foo");
+        assert_eq!(known.status, 200, "{}", known.text());
+        assert_eq!(known.json()["files"][1]["filename"], later);
+        assert!(known.header("warning").starts_with("112 "), "{:?}", known.headers);
+        assert!(known.header("cache-control").contains("no-store"));
+        let list = client.get_with(&format!("/{stage}/+simple/"), &[JSON_PAGE]);
+        assert_eq!(list.status, 200, "{}", list.text());
+        assert!(list.header("warning").starts_with("112 "), "{:?}", list.headers);
+        // The list says that there is no such project; of one on it nothing is known.
+        assert_eq!(json_page(client, stage, "nowhere").status, 404);
+        let unknown = json_page(client, stage, "bar");
+        assert_eq!(unknown.status, 504, "{}", unknown.text());
+        assert!(unknown.text().contains("mirror_offline=true"), "{}", unknown.text());
+    }
+    assert_eq!(client.get(&place_of(&upstream, WHEEL)).text(), "content");
+    for answer in [
+        client.get(&place_of(&upstream, later)),
+        client.send("HEAD", &place_of(&upstream, later), &[], b""),
+    ] {
+        assert_eq!(answer.status, 504, "{}", answer.text());
+    }
+    let refreshed = index.alice().send("POST", "/alice/up/+simple/foo/refresh", json!({}));
+    assert!(refreshed.status < 500, "{}", refreshed.text());
+    assert_eq!(upstream.requests().len(), asked, "upstream is not asked");
+
+    let switched = index.alice().send("PATCH", "/alice/up", json!({"mirror_offline": false}));
+    assert_eq!(switched.status, 200, "{}", switched.text());
+    assert_eq!(client.get(&place_of(&upstream, later)).text(), "two");
+    assert!(json_page(client, "alice/dev", "foo").find("warning").is_none());
+    assert_eq!(json_page(client, "alice/dev", "bar").status, 200);
+}
+
+#[test]
+fn a_cache_is_served_offline_after_a_restart() {
+    let upstream = upstream_of(b"content");
+    let directory = start_with_root_pypi(&upstream).stop();
+    let asked = upstream.requests().len();
+    let server = start_in(directory, |config| config.python.mirrors_offline = true);
+    let page = json_page(server.client, "root/pypi", "foo");
+    assert_eq!(page.status, 200, "{}", page.text());
+    assert!(page.header("warning").starts_with("112 "), "{:?}", page.headers);
+    assert_eq!(server.get(&root_place_of(&upstream, WHEEL)).text(), "content");
+    let unknown = json_page(server.client, "root/pypi", "bar");
+    assert_eq!(unknown.status, 504, "{}", unknown.text());
+    assert!(unknown.text().contains("python.mirrors_offline=true"), "{}", unknown.text());
+    assert!(server.get("/readyz?verbose").text().contains("no upstream is asked"));
+    assert_eq!(upstream.requests().len(), asked, "upstream is not asked");
+}
