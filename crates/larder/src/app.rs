@@ -135,13 +135,7 @@ impl App {
             ),
             mirrors: Arc::new(Mirrors::open(
                 &config.data_dir.join("mirrors"),
-                crate::mirrors::Budget {
-                    is_offline: config.python.mirrors_offline,
-                    memory_bytes_max: config.python.mirror_memory_bytes_max,
-                    disk_bytes_max: config.python.mirror_disk_bytes_max,
-                    free_bytes_min: config.store.free_bytes_min,
-                    expiry: config.python.mirror_cache_expiry,
-                },
+                crate::mirrors::Budget::of(&config),
                 mirrors_egress,
             )?),
             documentation: OpenZips::default(),

@@ -10,6 +10,7 @@ mod import;
 mod index;
 mod init;
 mod maintenance;
+mod mirror;
 mod offline;
 mod password;
 mod prefetch;
@@ -106,6 +107,8 @@ enum Command {
     Maintenance(maintenance::Command),
     #[command(flatten)]
     Import(import::Command),
+    #[command(flatten)]
+    Mirror(mirror::Command),
     /// Ask an index for every file that a lock names, so that its mirrors keep them
     #[command(after_help = prefetch::HELP)]
     Prefetch(prefetch::Command),
@@ -359,6 +362,7 @@ impl Request {
             Command::Release(command) => command.run(place)?,
             Command::Maintenance(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Import(command) => return command.run(&store_of(&inputs)?.config, out),
+            Command::Mirror(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Prefetch(command) => return command.run(&inputs.environment, out),
             Command::Use(command) => return command.run(&inputs.environment, out),
             Command::Config(command) => command.run(&inputs)?,

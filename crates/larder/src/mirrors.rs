@@ -14,6 +14,7 @@ mod flights;
 mod known;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod upstream;
 
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use pypi::upstream::Breaker;
-use pypi::{Page, PageForm, Snapshot, Stage};
+use pypi::{MirrorSettings, Page, PageForm, Snapshot, Stage};
 use record::{Digest, Serial};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -34,11 +35,13 @@ use self::download::Downloads;
 use self::flights::Flights;
 use self::known::Subject;
 use self::upstream::{Origin, Upstream};
+use crate::config::Config;
 use crate::turns::Turns;
 use net::Egress;
 
 pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
 pub(crate) use self::known::{Found, Known, Stale};
+pub(crate) use self::transfer::{Carried, export};
 pub(crate) use self::upstream::Trouble;
 
 /// Pages and lists that one upstream is asked for at once, and all upstreams together; further requests wait.
@@ -72,6 +75,19 @@ pub(crate) struct Budget {
     pub(crate) expiry: Duration,
     /// Whether no upstream is asked.
     pub(crate) is_offline: bool,
+}
+
+impl Budget {
+    /// What the configuration says.
+    pub(crate) fn of(config: &Config) -> Budget {
+        Budget {
+            memory_bytes_max: config.python.mirror_memory_bytes_max,
+            disk_bytes_max: config.python.mirror_disk_bytes_max,
+            free_bytes_min: config.store.free_bytes_min,
+            expiry: config.python.mirror_cache_expiry,
+            is_offline: config.python.mirrors_offline,
+        }
+    }
 }
 
 /// All mirrors of this process.
@@ -251,46 +267,20 @@ impl Mirrors {
         let settings = stage.config().mirror()?;
         let url = settings.mirror_url.as_deref()?;
         let name = stage.name().as_str();
-        let expiry = settings.mirror_cache_expiry;
-        let expiry =
-            expiry.map_or(self.budget.expiry, |seconds| Duration::from_secs(seconds.into()));
-        let (has_no_list, ignores_serials, redirects_files) = (
-            settings.mirror_no_project_list.unwrap_or_default(),
-            settings.mirror_ignore_serial_header.unwrap_or_default(),
-            settings.mirror_use_external_urls.unwrap_or_default(),
-        );
-        let provides_metadata = settings.mirror_provides_core_metadata;
-        let is_offline = settings.mirror_offline.unwrap_or_default();
         let mut mirrors = lock(&self.mirrors);
         // Any change makes another mirror. One with the same identity finds what the one before has left on disk.
         if let Some(mirror) = mirrors.get(name)
-            && mirror.is_of(url, provides_metadata)
-            && mirror.expiry == expiry
-            && mirror.has_no_list == has_no_list
-            && mirror.ignores_serials == ignores_serials
-            && mirror.redirects_files == redirects_files
+            && mirror.is_of(url, settings.mirror_provides_core_metadata)
+            && mirror.expiry == expiry(settings, self.budget.expiry)
+            && mirror.has_no_list == settings.mirror_no_project_list.unwrap_or_default()
+            && mirror.ignores_serials == settings.mirror_ignore_serial_header.unwrap_or_default()
+            && mirror.redirects_files == settings.mirror_use_external_urls.unwrap_or_default()
         {
             // A switch: what is known stays, and so do the requests that wait.
-            mirror.is_offline.store(is_offline, Relaxed);
+            mirror.is_offline.store(settings.mirror_offline.unwrap_or_default(), Relaxed);
             return Some(mirror.clone());
         }
-        let mirror = Arc::new(Mirror {
-            stage: name.to_owned(),
-            redirects_files,
-            origin: Origin::parse(url)?,
-            identity: identity(name, url, provides_metadata),
-            expiry,
-            has_no_list,
-            ignores_serials,
-            provides_metadata,
-            is_offline: AtomicBool::new(is_offline),
-            names: Mutex::default(),
-            health: Mutex::default(),
-            flights: Flights::default(),
-            downloads: Downloads::default(),
-            asking: Semaphore::new(ASKING_MAX),
-            downloading: Semaphore::new(DOWNLOADS_MAX),
-        });
+        let mirror = Arc::new(Mirror::new(stage, self.budget.expiry)?);
         mirrors.insert(name.to_owned(), mirror.clone());
         Some(mirror)
     }
@@ -443,7 +433,38 @@ fn identity(name: &str, url: &str, provides_metadata: Option<bool>) -> String {
     Digest::of(format!("{name}\n{url}\n{provides_metadata:?}").as_bytes()).to_string()
 }
 
+/// How long a page is fresh.
+fn expiry(settings: &MirrorSettings, default: Duration) -> Duration {
+    settings.mirror_cache_expiry.map_or(default, |seconds| Duration::from_secs(seconds.into()))
+}
+
 impl Mirror {
+    /// The mirror that this stage is, with this time for which pages are fresh if it does not say; `None` if it is none, or
+    /// names no upstream.
+    pub(crate) fn new(stage: &Stage, default_expiry: Duration) -> Option<Mirror> {
+        let settings = stage.config().mirror()?;
+        let url = settings.mirror_url.as_deref()?;
+        let name = stage.name().as_str();
+        let provides_metadata = settings.mirror_provides_core_metadata;
+        Some(Mirror {
+            stage: name.to_owned(),
+            redirects_files: settings.mirror_use_external_urls.unwrap_or_default(),
+            origin: Origin::parse(url)?,
+            identity: identity(name, url, provides_metadata),
+            expiry: expiry(settings, default_expiry),
+            has_no_list: settings.mirror_no_project_list.unwrap_or_default(),
+            ignores_serials: settings.mirror_ignore_serial_header.unwrap_or_default(),
+            provides_metadata,
+            is_offline: AtomicBool::new(settings.mirror_offline.unwrap_or_default()),
+            names: Mutex::default(),
+            health: Mutex::default(),
+            flights: Flights::default(),
+            downloads: Downloads::default(),
+            asking: Semaphore::new(ASKING_MAX),
+            downloading: Semaphore::new(DOWNLOADS_MAX),
+        })
+    }
+
     fn is_of(&self, url: &str, provides_metadata: Option<bool>) -> bool {
         self.identity == identity(&self.stage, url, provides_metadata)
     }

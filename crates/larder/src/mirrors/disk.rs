@@ -525,6 +525,33 @@ impl Writing {
     }
 }
 
+/// The heads of all entries in a directory that a server may have open, in no order. Blocks.
+pub(super) fn heads(directory: &Path) -> impl Iterator<Item = (Key, Head)> + use<'_> {
+    let parts = fs::read_dir(directory).into_iter().flatten().flatten();
+    let entries = parts.flat_map(|part| fs::read_dir(part.path()).into_iter().flatten().flatten());
+    entries.filter_map(|entry| {
+        let key: Key = entry.file_name().to_str()?.parse().ok()?;
+        Some((key, opened_at(directory, &key)?.0))
+    })
+}
+
+/// The head and the file of an entry in a directory that a server may have open; nothing if it is damaged. Blocks.
+pub(super) fn opened_at(directory: &Path, key: &Key) -> Option<(Head, File)> {
+    let name = key.to_string();
+    let file = File::open(directory.join(&name[..2]).join(name)).ok()?;
+    let head = read_head(&file).ok()?;
+    let is_whole = file.metadata().ok()?.len() == HEAD_BYTES + head.size_bytes;
+    is_whole.then_some((head, file))
+}
+
+/// The head and the content of such an entry, which is compared with its digest. Blocks.
+pub(super) fn content_at(directory: &Path, key: &Key) -> Option<(Head, Vec<u8>)> {
+    let (head, file) = opened_at(directory, key)?;
+    let mut content = vec![0; usize::try_from(head.size_bytes).ok()?];
+    file.read_exact_at(&mut content, HEAD_BYTES).ok()?;
+    (Digest::of(&content).to_string() == head.sha256).then_some((head, content))
+}
+
 fn head_bytes(head: &Head) -> io::Result<Vec<u8>> {
     let json = serde_json::to_string(head)?;
     let mut bytes = format!("{} {json}\n", Digest::of(json.as_bytes())).into_bytes();

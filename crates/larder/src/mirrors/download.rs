@@ -102,17 +102,18 @@ pub(crate) struct Arriving {
 }
 
 /// A file to be downloaded.
-struct Order {
-    key: Key,
+pub(super) struct Order {
+    pub(super) key: Key,
     name: String,
     url: Url,
-    size_bytes: Option<u64>,
+    pub(super) size_bytes: Option<u64>,
     hashes: Vec<(Box<str>, Box<str>)>,
     upload_time: Option<Box<str>>,
 }
 
 impl Order {
-    fn of(mirror: &Mirror, file: &UpstreamFile, is_metadata: bool) -> Option<Order> {
+    /// What of this mirror a file of a page is, or its metadata.
+    pub(super) fn of(mirror: &Mirror, file: &UpstreamFile, is_metadata: bool) -> Option<Order> {
         let mut url = Url::parse(&file.url).ok()?;
         let upload_time = file.upload_time.clone();
         if !is_metadata {
@@ -143,13 +144,19 @@ impl Order {
         Key::of(format!("{} {:?}", self.key, self.hashes).as_bytes())
     }
 
-    fn sha256(&self) -> Option<&str> {
+    /// Its name in the head of an entry.
+    pub(super) fn shown_name(&self) -> String {
+        self.name.chars().take(1500).collect()
+    }
+
+    /// The SHA-256 that upstream names.
+    pub(super) fn sha256(&self) -> Option<&str> {
         let found = self.hashes.iter().find(|(name, _)| &**name == "sha256");
         found.map(|(_, digits)| &**digits).filter(|digits| digits.len() == 64)
     }
 
     /// The digest that tells whether the bytes are right: the strongest that upstream names and we can compute.
-    fn check(&self) -> Option<(Box<dyn DynDigest + Send>, &str)> {
+    pub(super) fn check(&self) -> Option<(Box<dyn DynDigest + Send>, &str)> {
         let named = |wanted: &str| {
             let found = self.hashes.iter().find(|(name, _)| &**name == wanted);
             found.map(|(_, digits)| &**digits)
@@ -468,7 +475,7 @@ impl Mirrors {
         let modified_at =
             order.upload_time.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
         let head = Head {
-            name: order.name.chars().take(1500).collect(),
+            name: order.shown_name(),
             size_bytes: written,
             sha256,
             confirmed_at: milliseconds(modified_at.map_or_else(SystemTime::now, SystemTime::from)),
@@ -518,14 +525,15 @@ impl Drop for Ended {
 }
 
 /// Where the bytes go.
-struct Sink {
-    writing: Writing,
-    sha256: record::Hasher,
-    extra: Option<Box<dyn DynDigest + Send>>,
+pub(super) struct Sink {
+    pub(super) writing: Writing,
+    pub(super) sha256: record::Hasher,
+    pub(super) extra: Option<Box<dyn DynDigest + Send>>,
 }
 
 impl Sink {
-    fn append(mut self, bytes: &Bytes) -> io::Result<Sink> {
+    /// Writes and hashes these bytes. Blocks.
+    pub(super) fn append(mut self, bytes: &[u8]) -> io::Result<Sink> {
         self.writing.append(bytes)?;
         self.sha256.update(bytes);
         if let Some(extra) = &mut self.extra {

@@ -81,14 +81,23 @@ pub(crate) enum Stale {
 
 impl Subject {
     /// Its name within its mirror.
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match self {
             Subject::List => "list".to_owned(),
             Subject::Project(name) => format!("page/{name}"),
         }
     }
 
-    fn bytes_max(&self) -> usize {
+    /// What has this name.
+    pub(super) fn named(name: &str) -> Option<Subject> {
+        match name.strip_prefix("page/") {
+            Some(project) => Some(Subject::Project(ProjectName::parse(project).ok()?)),
+            None => (name == "list").then_some(Subject::List),
+        }
+    }
+
+    /// Its largest content, in bytes.
+    pub(super) fn bytes_max(&self) -> usize {
         match self {
             Subject::List => LIST_BYTES_MAX,
             Subject::Project(_) => PAGE_BYTES_MAX,

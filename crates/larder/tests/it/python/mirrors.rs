@@ -3,6 +3,7 @@
 
 mod offline;
 mod prefetch;
+mod transfer;
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;

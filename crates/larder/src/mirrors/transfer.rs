@@ -1,0 +1,545 @@
+//! What is cached of a mirror, as a directory that can be carried elsewhere: [`export`] writes it, [`Mirrors::import`] takes
+//! it in.
+//!
+//! ```text
+//! larder-mirror.json   what this is: the format's number, the mirror, its upstream
+//! list                 a line of JSON (`Said`), then the names of all projects
+//! pages/{project}      a line of JSON (`Said`), then the page as JSON (PEP 691) with absolute URLs
+//! files/{ab}/{sha256}  a file's bytes
+//! ```
+//!
+//! Each file appears whole or not at all, and a page after its files; so both directions can be interrupted and run again,
+//! and do only what is left. Nothing in the directory is believed: names, sizes and digests are compared, what is read into
+//! memory is bounded, and links are not followed. Only what a page says of its files is taken as it is, as from upstream.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, bail};
+use pypi::ProjectName;
+use pypi::upstream::{UpstreamNames, UpstreamPage};
+use record::Digest;
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use super::disk::{self, HEAD_BYTES, Head};
+use super::download::{Order, Sink};
+use super::known::Subject;
+use super::{Mirror, Mirrors, milliseconds};
+
+/// The number of this form of the directory.
+const FORMAT: u32 = 1;
+
+const ABOUT: &str = "larder-mirror.json";
+const LIST: &str = "list";
+const PAGES: &str = "pages";
+const FILES: &str = "files";
+
+/// Longest description of the whole, and longest first line of a page, in bytes.
+const ABOUT_BYTES_MAX: u64 = 64 << 10;
+const SAID_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that are copied at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Most problems that are named.
+const PROBLEMS_MAX: usize = 100;
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct About {
+    format: u32,
+    /// The mirror, for people.
+    mirror: String,
+    /// Its upstream, without credentials.
+    mirror_url: String,
+}
+
+/// What was said of a page or a list besides its content.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Said {
+    /// SHA-256 of the content.
+    sha256: String,
+    /// When upstream last said it, in milliseconds since 1970.
+    confirmed_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_modified: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    serial: Option<u64>,
+    /// The files of the page that are there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<Kept>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    /// Where pages link it below the mirror; with `.metadata` at the end, the metadata.
+    link: String,
+    sha256: String,
+    size_bytes: u64,
+    /// When it was uploaded, or arrived, in milliseconds since 1970.
+    at: i64,
+}
+
+/// What was carried.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    /// Pages of projects, and the list of projects.
+    pub(crate) pages: u64,
+    /// Of these, those that were there already, or newer.
+    pub(crate) pages_there: u64,
+    /// Files.
+    pub(crate) files: u64,
+    /// Of these, those that were there already.
+    pub(crate) files_there: u64,
+    /// Bytes of the files that were copied.
+    pub(crate) bytes: u64,
+    /// What was left out, and why: some of them by name.
+    pub(crate) problems: Vec<String>,
+    /// How many were left out.
+    pub(crate) problem_count: u64,
+}
+
+impl Carried {
+    fn leave_out(&mut self, what: impl std::fmt::Display, why: impl std::fmt::Display) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(format!("{what}: {why}"));
+        }
+    }
+}
+
+/// Writes what `cache` has of this mirror into the directory `to`, which is empty, new, or an earlier export of this upstream.
+/// A server may run on the cache meanwhile. `step` is called after each page. Blocks.
+///
+/// # Errors
+/// If one of both directories cannot be used.
+pub(crate) fn export(
+    cache: &Path,
+    mirror: &Mirror,
+    to: &Path,
+    step: &mut dyn FnMut(),
+) -> anyhow::Result<Carried> {
+    let unwritable = || format!("`{}` cannot be written", to.display());
+    fs::create_dir_all(to).with_context(unwritable)?;
+    let about = About {
+        format: FORMAT,
+        mirror: mirror.stage.clone(),
+        mirror_url: mirror.origin.url.to_string(),
+    };
+    match fs::read_dir(to).with_context(unwritable)?.next() {
+        None => replace(&to.join(ABOUT), &[&serde_json::to_vec_pretty(&about)?])
+            .with_context(unwritable)?,
+        Some(_) => {
+            let there = read_about(to)?;
+            if there.mirror_url != about.mirror_url {
+                bail!(
+                    "`{}` has an export of {}; another directory was expected for {}",
+                    to.display(),
+                    there.mirror_url,
+                    about.mirror_url
+                );
+            }
+        }
+    }
+    let mut carried = Carried::default();
+    for (key, head) in disk::heads(cache) {
+        let subject =
+            head.name.strip_prefix(&format!("{} ", mirror.stage)).and_then(Subject::named);
+        let Some(subject) = subject.filter(|subject| mirror.key(&subject.name()) == key) else {
+            continue;
+        };
+        // It may have been replaced or removed meanwhile.
+        let Some((head, content)) = disk::content_at(cache, &key) else { continue };
+        let mut said = Said {
+            sha256: head.sha256,
+            confirmed_at: head.confirmed_at,
+            etag: head.etag,
+            last_modified: head.last_modified,
+            serial: head.serial,
+            kept: Vec::new(),
+        };
+        let path = match &subject {
+            Subject::List => to.join(LIST),
+            Subject::Project(name) => {
+                let Ok(page) =
+                    UpstreamPage::parse("application/json", &content, &mirror.origin.url)
+                else {
+                    carried.leave_out(name, "the page cannot be read");
+                    continue;
+                };
+                for (link, order) in orders(mirror, &page) {
+                    let Some((head, file)) = disk::opened_at(cache, &order.key) else { continue };
+                    match copied_out(&file, &head, to).with_context(unwritable)? {
+                        Some(bytes) => carried.bytes += bytes,
+                        None => {
+                            carried.leave_out(link, "the file is damaged");
+                            continue;
+                        }
+                    }
+                    carried.files += 1;
+                    let Head { sha256, size_bytes, confirmed_at: at, .. } = head;
+                    said.kept.push(Kept { link, sha256, size_bytes, at });
+                }
+                to.join(PAGES).join(name.as_str())
+            }
+        };
+        let line = serde_json::to_vec(&said)?;
+        replace(&path, &[&line, b"\n", &content]).with_context(unwritable)?;
+        carried.pages += 1;
+        step();
+    }
+    Ok(carried)
+}
+
+/// The files of a page, and their metadata: where pages link them, and what they are in the cache.
+fn orders(mirror: &Mirror, page: &UpstreamPage) -> Vec<(String, Order)> {
+    let each = page.files.iter().flat_map(|file| [(file, false), (file, true)]);
+    each.filter_map(|(file, is_metadata)| {
+        let end = if is_metadata { ".metadata" } else { "" };
+        Some((format!("{}{end}", file.link()), Order::of(mirror, file, is_metadata)?))
+    })
+    .collect()
+}
+
+/// Copies a file of the cache, if it is not there yet: the bytes that were copied; `None` if they are not the right ones.
+fn copied_out(file: &File, head: &Head, to: &Path) -> io::Result<Option<u64>> {
+    let Ok(digest) = head.sha256.parse::<Digest>() else { return Ok(None) };
+    let path = file_path(to, &digest);
+    if fs::symlink_metadata(&path).is_ok_and(|it| it.is_file() && it.len() == head.size_bytes) {
+        return Ok(Some(0));
+    }
+    let parent = path.parent().unwrap_or(to);
+    fs::create_dir_all(parent)?;
+    let mut writing = NamedTempFile::new_in(parent)?;
+    let (mut hasher, mut piece, mut at) = (record::Hasher::new(), vec![0; PIECE_BYTES], 0);
+    while at < head.size_bytes {
+        let read = match file.read_at(&mut piece, HEAD_BYTES + at) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hasher.update(&piece[..read]);
+        writing.write_all(&piece[..read])?;
+        at += read as u64;
+    }
+    if at != head.size_bytes || hasher.finish() != digest {
+        return Ok(None);
+    }
+    writing.as_file().sync_all()?;
+    writing.persist(&path).map_err(|error| error.error)?;
+    Ok(Some(at))
+}
+
+fn file_path(directory: &Path, digest: &Digest) -> std::path::PathBuf {
+    let name = digest.to_string();
+    directory.join(FILES).join(&name[..2]).join(name)
+}
+
+/// Puts a file with these parts in the place of another, if there is one.
+fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let mut writing = NamedTempFile::new_in(parent)?;
+    for part in parts {
+        writing.write_all(part)?;
+    }
+    writing.as_file().sync_all()?;
+    writing.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+fn read_about(directory: &Path) -> anyhow::Result<About> {
+    let path = directory.join(ABOUT);
+    let expected = || {
+        format!("`{}` is no export of a mirror: no `{ABOUT}` that can be read", directory.display())
+    };
+    let bytes = read_file(&path, ABOUT_BYTES_MAX).with_context(expected)?;
+    let about: About = serde_json::from_slice(&bytes).with_context(expected)?;
+    if about.format != FORMAT {
+        bail!(
+            "`{}` has the format {}; {FORMAT} was expected, of a version of Larder that knows it",
+            path.display(),
+            about.format
+        );
+    }
+    Ok(about)
+}
+
+/// The bytes of a file, which is no link and has at most so many.
+fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let (file, size_bytes) = open_file(path)?;
+    if size_bytes > bytes_max {
+        return Err(io::Error::other(format!(
+            "it has {size_bytes} bytes; at most {bytes_max} were expected"
+        )));
+    }
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A file that is no link, no directory and no device, and its size in bytes.
+fn open_file(path: &Path) -> io::Result<(File, u64)> {
+    let data = fs::symlink_metadata(path)?;
+    if !data.is_file() {
+        return Err(io::Error::other("it is no ordinary file"));
+    }
+    Ok((File::open(path)?, data.len()))
+}
+
+/// The names in a directory, which is no link; none if there is no such directory.
+fn names_in(directory: &Path) -> io::Result<Vec<String>> {
+    match fs::symlink_metadata(directory) {
+        Ok(data) if data.is_dir() => {}
+        Ok(_) => {
+            return Err(io::Error::other(format!("`{}` is no directory", directory.display())));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The bytes of everything that would be taken in.
+fn size_of(from: &Path) -> io::Result<u64> {
+    let mut total = fs::symlink_metadata(from.join(LIST)).map_or(0, |data| data.len());
+    let mut directories = vec![from.join(PAGES)];
+    let files = from.join(FILES);
+    directories.extend(names_in(&files)?.iter().map(|name| files.join(name)));
+    for directory in directories {
+        if !fs::symlink_metadata(&directory).is_ok_and(|data| data.is_dir()) {
+            continue;
+        }
+        for entry in fs::read_dir(directory)? {
+            total += entry?.metadata()?.len() + HEAD_BYTES;
+        }
+    }
+    Ok(total)
+}
+
+/// A page or the list: what was said of it, and its content.
+fn read_said(path: &Path, content_bytes_max: usize) -> io::Result<(Said, Vec<u8>)> {
+    let mut bytes = read_file(path, (SAID_BYTES_MAX + content_bytes_max) as u64)?;
+    let line = bytes.iter().take(SAID_BYTES_MAX).position(|byte| *byte == b'\n');
+    let line = line.ok_or_else(|| io::Error::other("its first line is too long"))?;
+    let content = bytes.split_off(line + 1);
+    let said: Said = serde_json::from_slice(&bytes)?;
+    if content.len() > content_bytes_max {
+        return Err(io::Error::other(format!(
+            "it has {} bytes; at most {content_bytes_max} were expected",
+            content.len()
+        )));
+    }
+    let found = Digest::of(&content).to_string();
+    match found == said.sha256 {
+        true => Ok((said, content)),
+        false => Err(io::Error::other(format!(
+            "it has the SHA-256 {found}; {} was expected",
+            said.sha256
+        ))),
+    }
+}
+
+impl Mirrors {
+    /// Takes the export in `from` into this cache, for `mirror`; no server may have the cache open. What is wrong is left out
+    /// and told; what is here and as new stays. `step` is called after each page. Blocks.
+    ///
+    /// # Errors
+    /// If the directory is no export, or has more than the cache may take.
+    pub(crate) fn import(
+        &self,
+        mirror: &Mirror,
+        from: &Path,
+        step: &mut dyn FnMut(),
+    ) -> anyhow::Result<Carried> {
+        let about = read_about(from)?;
+        let unreadable = || format!("`{}` cannot be read", from.display());
+        let (bytes, bytes_max) =
+            (size_of(from).with_context(unreadable)?, self.budget.disk_bytes_max);
+        if bytes > bytes_max {
+            bail!(
+                "the export takes {bytes} bytes; the cache may take {bytes_max} (`python.mirror_disk_bytes_max`), and what \
+                 comes first would be removed for what comes last"
+            );
+        }
+        // What another upstream said of its state means nothing to this one.
+        let is_of_this_upstream = about.mirror_url == mirror.origin.url.as_str();
+        let mut carried = Carried::default();
+        if fs::symlink_metadata(from.join(LIST)).is_ok() {
+            let taken = read_said(&from.join(LIST), Subject::List.bytes_max()).and_then(
+                |(said, content)| {
+                    let text = String::from_utf8(content).map_err(io::Error::other)?;
+                    let names = UpstreamNames::from_lines(&text).to_lines().into_bytes();
+                    self.keep(mirror, &Subject::List, said, &names, is_of_this_upstream)
+                },
+            );
+            carried.count_page(LIST, taken);
+        }
+        let pages = from.join(PAGES);
+        for name in names_in(&pages).with_context(unreadable)? {
+            step();
+            if !ProjectName::is_normalized(&name) {
+                carried.leave_out(format!("{PAGES}/{name}"), "this is no name of a project");
+                continue;
+            }
+            let taken = self.import_page(mirror, from, &name, is_of_this_upstream, &mut carried);
+            carried.count_page(&format!("{PAGES}/{name}"), taken);
+        }
+        Ok(carried)
+    }
+
+    /// Takes in the files of a page, then the page. Says whether it was there already.
+    fn import_page(
+        &self,
+        mirror: &Mirror,
+        from: &Path,
+        name: &str,
+        is_of_this_upstream: bool,
+        carried: &mut Carried,
+    ) -> io::Result<bool> {
+        let project = ProjectName::parse(name).map_err(io::Error::other)?;
+        let subject = Subject::Project(project);
+        let (said, content) = read_said(&from.join(PAGES).join(name), subject.bytes_max())?;
+        let page = UpstreamPage::parse("application/json", &content, &mirror.origin.url);
+        let page = page.map_err(io::Error::other)?;
+        let orders: HashMap<String, Order> = orders(mirror, &page).into_iter().collect();
+        for kept in &said.kept {
+            let Some(order) = orders.get(&kept.link) else {
+                carried.leave_out(&kept.link, format_args!("the page of {name} has no such file"));
+                continue;
+            };
+            match self.import_file(order, kept, from) {
+                Ok(bytes) => {
+                    carried.files += 1;
+                    carried.files_there += u64::from(bytes.is_none());
+                    carried.bytes += bytes.unwrap_or(0);
+                }
+                Err(error) => carried.leave_out(&kept.link, error),
+            }
+        }
+        self.keep(mirror, &subject, said, &page.to_json(), is_of_this_upstream)
+    }
+
+    /// Takes in a file: the bytes that were copied, `None` if it was there.
+    fn import_file(&self, order: &Order, kept: &Kept, from: &Path) -> io::Result<Option<u64>> {
+        let wrong = |text: String| Err(io::Error::other(text));
+        let digest: Digest = kept.sha256.parse().map_err(io::Error::other)?;
+        if let Some(expected) = order.sha256().filter(|it| *it != kept.sha256) {
+            return wrong(format!("it has the SHA-256 {digest}; its page says {expected}"));
+        }
+        if let Some(expected) = order.size_bytes.filter(|it| *it != kept.size_bytes) {
+            return wrong(format!("it has {} bytes; its page says {expected}", kept.size_bytes));
+        }
+        if kept.size_bytes > self.disk.entry_bytes_max() {
+            return wrong(format!(
+                "it has {} bytes, more than half of python.mirror_disk_bytes_max",
+                kept.size_bytes
+            ));
+        }
+        if let Some((head, file)) = self.disk.open_entry(&order.key)
+            && head.sha256 == kept.sha256
+            && self.disk.check(&order.key, &head, &file)
+        {
+            return Ok(None);
+        }
+        let (mut file, size_bytes) = open_file(&file_path(from, &digest))?;
+        if size_bytes != kept.size_bytes {
+            return wrong(format!("it has {size_bytes} bytes; {} were expected", kept.size_bytes));
+        }
+        let (extra, expected) = match (order.sha256(), order.check()) {
+            (None, Some((digest, digits))) => (Some(digest), Some(digits)),
+            _ => (None, None),
+        };
+        let writing = self.disk.begin(size_bytes)?;
+        let mut sink = Sink { writing, sha256: record::Hasher::new(), extra };
+        let (mut piece, mut left) = (vec![0; PIECE_BYTES], size_bytes);
+        while left > 0 {
+            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            file.read_exact(&mut piece[..wanted])?;
+            sink = sink.append(&piece[..wanted])?;
+            left -= wanted as u64;
+        }
+        let Sink { writing, sha256, extra } = sink;
+        let found = sha256.finish();
+        if found != digest {
+            return wrong(format!("it has the SHA-256 {found}; {digest} was expected"));
+        }
+        if let (Some(computed), Some(expected)) = (extra, expected) {
+            let found: String =
+                computed.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            if found != expected {
+                return wrong(format!("it has the digest {found}; its page says {expected}"));
+            }
+        }
+        let head = Head {
+            name: order.shown_name(),
+            size_bytes,
+            sha256: digest.to_string(),
+            confirmed_at: kept.at.clamp(0, milliseconds(SystemTime::now())),
+            etag: None,
+            last_modified: None,
+            serial: None,
+            is_verified: order.sha256().is_some(),
+        };
+        self.disk.keep(writing, order.key, &head)?;
+        Ok(Some(size_bytes))
+    }
+
+    /// Keeps a page or the list, unless what is here is as new; says whether it is.
+    fn keep(
+        &self,
+        mirror: &Mirror,
+        subject: &Subject,
+        said: Said,
+        content: &[u8],
+        is_of_this_upstream: bool,
+    ) -> io::Result<bool> {
+        let key = mirror.key(&subject.name());
+        // Nothing is confirmed later than now.
+        let confirmed_at = said.confirmed_at.clamp(0, milliseconds(SystemTime::now()));
+        if let Some((there, _)) = self.disk.content(&key)
+            && there.confirmed_at >= confirmed_at
+        {
+            return Ok(true);
+        }
+        let short =
+            |text: Option<String>| text.filter(|text| is_of_this_upstream && text.len() <= 500);
+        let head = Head {
+            name: format!("{} {}", mirror.stage, subject.name()),
+            size_bytes: content.len() as u64,
+            sha256: Digest::of(content).to_string(),
+            confirmed_at,
+            etag: short(said.etag),
+            last_modified: short(said.last_modified),
+            serial: said.serial.filter(|_| is_of_this_upstream),
+            is_verified: false,
+        };
+        self.disk.write(key, &head, content)?;
+        Ok(false)
+    }
+}
+
+impl Carried {
+    fn count_page(&mut self, name: &str, taken: io::Result<bool>) {
+        match taken {
+            Ok(is_there) => {
+                self.pages += 1;
+                self.pages_there += u64::from(is_there);
+            }
+            Err(error) => self.leave_out(name, error),
+        }
+    }
+}
