@@ -93,6 +93,7 @@ fn uploaded(
             requires_python: Some(">=3.9"),
             core_metadata: is_wheel
                 .then(|| Digest::of(format!("metadata of {filename}").as_bytes())),
+            provenance: None,
             metadata: Some(Digest::of(
                 format!("release {project} {}", version.as_str()).as_bytes(),
             )),

@@ -79,6 +79,7 @@ impl Store {
                 size_bytes: 123_456,
                 requires_python: Some(">=3.9"),
                 core_metadata: is_wheel.then(|| Digest::of(format!("m{filename}").as_bytes())),
+                provenance: None,
                 metadata: Some(Digest::of(format!("{project}{version}").as_bytes())),
                 who: Some(&user),
                 at: Timestamp::from_second(1_769_862_896 + self.serial as i64).expect("a time"),

@@ -232,6 +232,8 @@ endpoints! {
                 "/{user}/{index}/{project}/{version}/+toxresults/{filename}/{result}",
                 "/{user}/{index}/{project}/{version}/+toxresults/{**}"
             ];
+        ShowProvenance = Python "file":
+            GET ["/{user}/{index}/integrity/{project}/{version}/{filename}/provenance"];
         // Paths that are of no route, where it is served.
         FindNoRoute = Python "other":;
     }

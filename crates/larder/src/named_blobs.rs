@@ -129,6 +129,8 @@ struct Members<'body> {
     #[serde(borrow)]
     core_metadata_sha256: Option<Cow<'body, str>>,
     #[serde(borrow)]
+    provenance_sha256: Option<Cow<'body, str>>,
+    #[serde(borrow)]
     metadata: Option<Cow<'body, str>>,
 }
 
@@ -147,6 +149,7 @@ pub(crate) fn blobs_of_body(record: &Record) -> Vec<NamedBlob> {
     let of_file = [("sha256", &members.sha256, members.size_bytes)];
     let of_others = [
         ("core_metadata_sha256", &members.core_metadata_sha256, None),
+        ("provenance_sha256", &members.provenance_sha256, None),
         ("metadata", &members.metadata, None),
     ];
     let named = of_file.into_iter().chain(of_others).filter_map(|(member, text, size_bytes)| {

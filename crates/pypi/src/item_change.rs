@@ -176,6 +176,7 @@ fn file_fields(old: &ReleaseFile, new: &ReleaseFile) -> Vec<&'static str> {
         ("yanked", old.yanked() != new.yanked()),
         ("requires_python", old.requires_python() != new.requires_python()),
         ("core_metadata", old.core_metadata() != new.core_metadata()),
+        ("provenance", old.provenance() != new.provenance()),
         ("uploader", old.uploader() != new.uploader()),
         ("uploaded_at", old.uploaded_at() != new.uploaded_at()),
     ])

@@ -12,6 +12,7 @@
 //! and knows no HTTP.
 
 pub mod archive;
+pub mod attestation;
 pub mod change;
 pub mod devpi;
 mod error;

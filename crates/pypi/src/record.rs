@@ -205,6 +205,8 @@ struct WireFile<'body> {
     requires_python: Option<std::borrow::Cow<'body, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     core_metadata_sha256: Option<std::borrow::Cow<'body, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    provenance_sha256: Option<std::borrow::Cow<'body, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     yanked: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -341,6 +343,8 @@ pub(crate) fn read_file(
     let core_metadata = wire.core_metadata_sha256.as_deref();
     let core_metadata =
         core_metadata.map(|text| digest(text, "core_metadata_sha256")).transpose()?;
+    let provenance = wire.provenance_sha256.as_deref();
+    let provenance = provenance.map(|text| digest(text, "provenance_sha256")).transpose()?;
     let directory = match &wire.directory {
         Some(text) => {
             Some(Directory::parse_joined(text).ok_or(TroubleReason::Member("directory"))?)
@@ -354,7 +358,8 @@ pub(crate) fn read_file(
         }
         None => None,
     };
-    let rare = Rare { yanked: wire.yanked, log, for_file: wire.for_file, directory, gone };
+    let rare =
+        Rare { yanked: wire.yanked, provenance, log, for_file: wire.for_file, directory, gone };
     Ok(StoredFile::Present(ReleaseFile {
         filename: filename.into(),
         version: shared.version(&version),
@@ -391,6 +396,7 @@ pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
         uploader: file.uploader.as_ref().map(|name| name.as_str().into()),
         requires_python: file.requires_python().map(Into::into),
         core_metadata_sha256: file.core_metadata().map(|digest| digest.to_string().into()),
+        provenance_sha256: file.provenance().map(|digest| digest.to_string().into()),
         yanked: rare.and_then(|rare| rare.yanked.clone()),
         for_file: rare.and_then(|rare| rare.for_file.clone()),
         directory: rare.and_then(|rare| rare.directory).map(Directory::joined),
@@ -399,6 +405,7 @@ pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
     };
     let mut blobs = vec![file.digest];
     blobs.extend(file.core_metadata());
+    blobs.extend(file.provenance());
     blobs.dedup();
     (write_body(&wire), blobs)
 }

@@ -31,6 +31,8 @@ pub struct ReleaseFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
     pub(crate) yanked: Option<Box<str>>,
+    /// The blob of its provenance.
+    pub(crate) provenance: Option<Digest>,
     /// The log, unless it consists of one upload into this stage.
     pub(crate) log: Option<Box<[LogEntry]>>,
     /// The file that a test result is about.
@@ -208,6 +210,11 @@ impl ReleaseFile {
     /// The digest of its `METADATA`, which is served as `{filename}.metadata`.
     pub fn core_metadata(&self) -> Option<&Digest> {
         self.core_metadata.as_deref()
+    }
+
+    /// The digest of its provenance (PEP 740), which is served as `{filename}.provenance`.
+    pub fn provenance(&self) -> Option<&Digest> {
+        self.rare.as_ref()?.provenance.as_ref()
     }
 
     /// Why this file was yanked (may be empty); `None` if it was not. Its whole release may be yanked too: see

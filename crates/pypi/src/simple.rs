@@ -14,7 +14,7 @@ use reply::Reply;
 use crate::inherit::{FileView, ProjectView, ResolutionOrder};
 use crate::policy::{Hidden, Judge, Listed};
 use crate::url::encoded;
-use crate::{StageName, StatusMarker, Version};
+use crate::{ReleaseFile, StageName, StatusMarker, Version};
 
 /// The format of a page, and its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -275,6 +275,11 @@ fn project_html(
             push_hexadecimal(&mut page, digest);
             page.push('"');
         }
+        if file.provenance().is_some() {
+            page.push_str(" data-provenance=\"");
+            push_provenance(&mut page, &prefixes[*part_index], file);
+            page.push('"');
+        }
         // HTML has no standard attribute for sizes and times. Clients that read them ask for JSON.
         page.push('>');
         push_escaped(&mut page, file.filename());
@@ -282,6 +287,14 @@ fn project_html(
     }
     page.push_str("</body></html>\n");
     page
+}
+
+/// Where the provenance of a file is.
+fn push_provenance(page: &mut String, prefix: &str, file: &ReleaseFile) {
+    page.push_str(prefix);
+    page.push_str("+f/");
+    file.directory().push_to(page);
+    _ = write!(page, "/{}.provenance", encoded(file.filename()));
 }
 
 fn push_meta(page: &mut String, name: &str, content: &str) {
@@ -363,6 +376,11 @@ fn project_json(
             page.push_str(",\"core-metadata\":{\"sha256\":\"");
             push_hexadecimal(&mut page, digest);
             page.push_str("\"}");
+        }
+        if file.provenance().is_some() {
+            page.push_str(",\"provenance\":\"");
+            push_provenance(&mut page, &prefixes[*part_index], file);
+            page.push('"');
         }
         page.push('}');
     }

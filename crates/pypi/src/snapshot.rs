@@ -78,6 +78,15 @@ pub enum FileLookup {
         /// Whether the owner put the project into quarantine.
         is_quarantined: bool,
     },
+    /// The provenance of a file: the blob of [`ReleaseFile::provenance`].
+    Provenance {
+        /// The file.
+        file: Arc<ReleaseFile>,
+        /// Its project.
+        project: ProjectName,
+        /// Whether the owner put the project into quarantine.
+        is_quarantined: bool,
+    },
     /// A file that has been removed.
     Gone,
     /// No file ever had this path.
@@ -351,6 +360,7 @@ impl Stage {
     pub fn file(&self, directory: Directory, filename: &str) -> FileLookup {
         let mut is_gone = false;
         let wheel = filename.strip_suffix(".metadata");
+        let attested = filename.strip_suffix(".provenance");
         for (name, project) in self.projects_that_start(filename) {
             if let Some(file) = project.file(filename) {
                 if file.directory() == directory {
@@ -361,6 +371,14 @@ impl Stage {
             }
             if let Some(gone) = project.gone(filename) {
                 is_gone |= gone.directories.contains(&directory);
+            }
+            if let Some(file) = attested.and_then(|attested| project.file(attested))
+                && file.directory() == directory
+                && file.provenance().is_some()
+            {
+                let (file, is_quarantined) = (file.clone(), project.is_quarantined());
+                let project = name.clone();
+                return FileLookup::Provenance { file, project, is_quarantined };
             }
             let Some(wheel) = wheel else { continue };
             if let Some(file) = project.file(wheel) {

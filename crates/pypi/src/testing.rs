@@ -156,6 +156,7 @@ impl World {
             size_bytes: content.len() as u64,
             requires_python: is_wheel.then_some(">=3.9"),
             core_metadata: is_wheel.then(|| Digest::of(b"METADATA")),
+            provenance: None,
             metadata: Some(Digest::of(&metadata(project, version))),
             who: Some(&user_name("alice")),
             at: now(),

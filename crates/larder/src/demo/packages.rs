@@ -178,6 +178,7 @@ async fn upload(app: &App, release: &Release) -> anyhow::Result<()> {
         size_bytes,
         requires_python: metadata.requires_python(),
         core_metadata: Some(core_digest),
+        provenance: None,
         metadata: Some(release_digest),
         who: Some(&UserName::root()),
         at: Timestamp::now(),

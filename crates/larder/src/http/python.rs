@@ -6,6 +6,7 @@
 mod ask;
 mod documentation;
 mod files;
+mod integrity;
 mod pages;
 mod policy;
 mod project;
@@ -217,6 +218,7 @@ async fn dispatch(
         Endpoint::ShowDocumentation => {
             Box::pin(documentation::show_documentation(ask, route)).await
         }
+        Endpoint::ShowProvenance => Box::pin(integrity::show_provenance(ask, route)).await,
         Endpoint::ShowToxResults => Box::pin(tox_results::show_tox_results(ask, route)).await,
         other => unreachable!("{other:?} has no place in the tree of this surface"),
     }

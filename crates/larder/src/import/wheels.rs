@@ -365,6 +365,7 @@ async fn decide(
         size_bytes: ready.size_bytes,
         requires_python: ready.requires_python.as_deref(),
         core_metadata: ready.core_metadata,
+        provenance: None,
         metadata: Some(digest),
         who: Some(import.who.as_ref().unwrap_or(&owner)),
         at: ready.at,

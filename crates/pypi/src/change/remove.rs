@@ -80,7 +80,7 @@ pub fn file(
     let (file, name) = match stage.file(directory, filename) {
         FileLookup::Found { file, project, .. } => (file, project),
         FileLookup::Gone => return Err(ChangeError::FileGone { path: path() }),
-        FileLookup::CoreMetadata { .. } | FileLookup::Absent => {
+        FileLookup::CoreMetadata { .. } | FileLookup::Provenance { .. } | FileLookup::Absent => {
             return Err(ChangeError::NoFile { path: path() });
         }
     };

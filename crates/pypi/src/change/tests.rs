@@ -376,6 +376,7 @@ fn documentation_needs_a_registered_release() {
         size_bytes: 3,
         requires_python: None,
         core_metadata: None,
+        provenance: None,
         metadata: None,
         who: None,
         at: now(),

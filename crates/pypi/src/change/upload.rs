@@ -34,6 +34,8 @@ pub struct FileUpload<'text> {
     pub requires_python: Option<&'text str>,
     /// The digest of the `METADATA` in it, if that is stored as a blob.
     pub core_metadata: Option<Digest>,
+    /// The digest of its provenance, if it came with attestations and that is stored as a blob.
+    pub provenance: Option<Digest>,
     /// The digest of the release's metadata as JSON: what this snapshot knows of it, merged with what came with this
     /// file. `None` leaves the metadata as it is; the release must be registered then.
     pub metadata: Option<Digest>,
@@ -99,13 +101,16 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
         rare: None,
         role: upload.role,
     };
-    let mut rare = Rare::default();
+    let mut rare = Rare { provenance: upload.provenance, ..Rare::default() };
     match known {
         Some(known) if is_same => {
             // Only the description of the file may differ; the upload itself stays what it was.
             next.uploaded_at_microseconds = known.uploaded_at_microseconds;
             next.uploader = known.uploader.clone();
-            next.rare = known.rare.clone();
+            let mut rare = known.rare.as_deref().cloned().unwrap_or_default();
+            // Attestations may come later; those that are there are lost only with the file.
+            rare.provenance = upload.provenance.or(rare.provenance);
+            next.rare = (rare != Rare::default()).then(|| Box::new(rare));
             next.serial = known.serial;
             if next != **known {
                 draft.put_file(stage, project, &next);

@@ -68,7 +68,7 @@ struct Link<'page> {
     yanked: Option<&'page str>,
     /// The SHA-256 of the metadata, if it is known.
     core_metadata: Option<Option<Cow<'page, str>>>,
-    provenance: Option<&'page str>,
+    provenance: Option<Cow<'page, str>>,
 }
 
 /// The page of a project that mirrors may have, too.
@@ -118,6 +118,7 @@ fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
             _ = write!(href, "/{}", encoded(file.filename()));
             let mut time = String::new();
             push_time(&mut time, file.uploaded_at_microseconds);
+            let provenance = file.provenance().map(|_| format!("{href}.provenance").into());
             files.push(Link {
                 stage: from,
                 href,
@@ -129,7 +130,7 @@ fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
                 upload_time: Some(time.into()),
                 yanked: view.part.project.yanked(file),
                 core_metadata: file.core_metadata().map(|it| Some(it.to_string().into())),
-                provenance: None,
+                provenance,
             });
         }
     }
@@ -160,7 +161,7 @@ fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
                     CoreMetadata::Unhashed => None,
                     CoreMetadata::Sha256(digits) => Some((&**digits).into()),
                 }),
-                provenance: file.provenance.as_deref(),
+                provenance: file.provenance.as_deref().map(Cow::Borrowed),
             });
         }
     }
@@ -229,7 +230,7 @@ fn html(merged: &MergedPage<'_>, files: &[Link<'_>], lead: &str) -> String {
             Some(None) => page.push_str(" data-core-metadata=\"true\""),
             None => {}
         }
-        push_attribute(&mut page, "provenance", file.provenance);
+        push_attribute(&mut page, "provenance", file.provenance.as_deref());
         page.push('>');
         push_escaped(&mut page, file.filename);
         page.push_str("</a><br>\n");
@@ -315,7 +316,7 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
             Some(None) => page.push_str(",\"core-metadata\":true"),
             None => {}
         }
-        push_member(&mut page, "provenance", file.provenance);
+        push_member(&mut page, "provenance", file.provenance.as_deref());
         page.push('}');
     }
     page.push_str("]}");

@@ -28,6 +28,7 @@ fn lookup(snapshot: &Snapshot, stage: &str, path: &str) -> &'static str {
     match snapshot.stage(stage).expect("a stage").file(directory, filename) {
         FileLookup::Found { .. } => "found",
         FileLookup::CoreMetadata { .. } => "metadata",
+        FileLookup::Provenance { .. } => "provenance",
         FileLookup::Gone => "gone",
         FileLookup::Absent => "absent",
     }

@@ -13,6 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use net::Peer;
+use pypi::attestation::PROVENANCE_TYPE;
 use pypi::change::remove;
 use pypi::change::upload::{self, ToxUpload};
 use pypi::devpi::FileMeta;
@@ -44,6 +45,10 @@ const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect")
 /// A file never changes under its URL.
 const FOR_EVER: &str = "max-age=365000000, immutable, public";
 const FOR_EVER_PRIVATE: &str = "max-age=365000000, immutable, private";
+
+/// What is beside a file may change.
+const CHANGING: &str = "max-age=0, must-revalidate";
+const CHANGING_PRIVATE: &str = "private, max-age=0, must-revalidate";
 
 /// How deep the JSON of a test result may lie; Python's reader gives up not much later.
 const TOX_RESULT_DEPTH_MAX: usize = 128;
@@ -77,6 +82,10 @@ pub(super) async fn download_file(
                 let media_type = "application/octet-stream";
                 Ok(send(ask, &file, *digest, None, media_type, is_public).await?)
             }
+            None => none(),
+        },
+        FileLookup::Provenance { file, .. } => match file.provenance() {
+            Some(digest) => Ok(provenance(ask, &file, *digest, is_public).await?),
             None => none(),
         },
         // What the stage itself has removed, a base may still have.
@@ -115,7 +124,8 @@ async fn inherited(
     for base in order.stages().iter().skip(1).filter(|base| !base.config().is_mirror()) {
         let found = base.file(directory, filename);
         let (FileLookup::Found { file, project, .. }
-        | FileLookup::CoreMetadata { file, project, .. }) = &found
+        | FileLookup::CoreMetadata { file, project, .. }
+        | FileLookup::Provenance { file, project, .. }) = &found
         else {
             continue;
         };
@@ -146,6 +156,10 @@ async fn inherited(
                 let media_type = "application/octet-stream";
                 send(ask, file, *digest, None, media_type, is_public).await?
             }
+            (FileLookup::Provenance { .. }, _) => match file.provenance() {
+                Some(digest) => provenance(ask, file, *digest, is_public).await?,
+                None => continue,
+            },
             _ => {
                 let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
                 send(ask, file, *file.digest(), size_bytes, media_type, is_public).await?
@@ -154,6 +168,19 @@ async fn inherited(
         return Ok(Some(response));
     }
     Ok(None)
+}
+
+/// The provenance of a file. It may come, and change, while the file stays.
+async fn provenance(
+    ask: &Ask,
+    file: &ReleaseFile,
+    digest: Digest,
+    is_public: bool,
+) -> Result<Response, HttpError> {
+    let mut response = send(ask, file, digest, None, PROVENANCE_TYPE, is_public).await?;
+    let caching = if is_public { CHANGING } else { CHANGING_PRIVATE };
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+    Ok(response)
 }
 
 /// `DELETE` of a file; a test result and documentation, too.

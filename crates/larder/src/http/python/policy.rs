@@ -17,7 +17,8 @@ use crate::http::error::HttpError;
 /// Why what was found in a stage itself is not given out; `None` if it is.
 pub(super) fn refusal_of_own(stage: &Stage, found: &FileLookup) -> Option<Refused> {
     let (FileLookup::Found { file, project, is_quarantined }
-    | FileLookup::CoreMetadata { file, project, is_quarantined }) = found
+    | FileLookup::CoreMetadata { file, project, is_quarantined }
+    | FileLookup::Provenance { file, project, is_quarantined }) = found
     else {
         return None;
     };

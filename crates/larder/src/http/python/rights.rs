@@ -46,7 +46,8 @@ impl About<'_> {
             About::Project(name) => name.cloned(),
             About::File(path) => match path.place().map(|(it, name)| stage.file(it, name)) {
                 Some(FileLookup::Found { project, .. })
-                | Some(FileLookup::CoreMetadata { project, .. }) => Some(project),
+                | Some(FileLookup::CoreMetadata { project, .. })
+                | Some(FileLookup::Provenance { project, .. }) => Some(project),
                 Some(FileLookup::Gone | FileLookup::Absent) | None => None,
             },
         };

@@ -52,6 +52,16 @@ impl FilePath {
         FilePath { names: names.to_vec(), directory }
     }
 
+    /// The path of a file with this name in this directory.
+    pub(super) fn new(directory: Directory, filename: String) -> FilePath {
+        let text = directory.to_string();
+        let (first, second) = text.split_once('/').unwrap_or_default();
+        FilePath {
+            names: vec![first.to_owned(), second.to_owned(), filename],
+            directory: Some(directory),
+        }
+    }
+
     /// The directory and the name of a release file, if it is the path of one.
     pub(super) fn place(&self) -> Option<(Directory, &str)> {
         Some((self.directory?, self.names.last()?))
@@ -81,7 +91,10 @@ impl Route {
         let end = names.len() - usize::from(place.path.ends_with("/+yank"));
         let is_above_file = |name: &String| ABOVE_FILES.contains(&name.as_str());
         let word = names[..end].iter().position(is_above_file);
-        let file = word.map(|at| FilePath::of(&names[at + 1..end]));
+        let mut file = word.map(|at| FilePath::of(&names[at + 1..end]));
+        if place.path.ends_with("/{filename}/provenance") {
+            file = names.get(end - 2..end - 1).map(FilePath::of);
+        }
         Some(Route {
             place,
             user,
@@ -159,6 +172,7 @@ mod tests {
         check("GET", "/u/i/p/1.0/+doc", ShowDocumentation, "u/i p 1.0");
         check("GET", "/u/i/p/1.0/+doc/a/b.html", ShowDocumentation, "u/i p 1.0 a/b.html");
         check("GET", "/u/i/p/1.0/+d/a", ShowDocumentation, "u/i p 1.0 a");
+        check("GET", "/u/i/integrity/p/1.0/f.whl/provenance", ShowProvenance, "u/i p 1.0 f.whl");
         check("GET", "/u/i/p/1.0/+toxresults/f/r", ShowToxResults, "u/i p 1.0 f/r");
     }
 

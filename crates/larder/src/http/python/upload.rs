@@ -14,6 +14,7 @@ use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
+use pypi::attestation;
 use pypi::change::upload as change;
 use pypi::{
     DigestHasher, FileDigests, FileRole, Filename, Metadata, Stage, StageName, UploadAction,
@@ -40,7 +41,7 @@ use crate::stored::{Basis, Stored, WriteFailure};
 const FIELDS_MAX: usize = 10_000;
 const FIELD_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of fields that are files and not kept: signatures, attestations.
+/// Bytes of fields that are files and not kept, such as signatures.
 const IGNORED_BYTES_MAX: usize = 32 << 20;
 
 /// How often a field's bytes are in memory at a time, with what becomes of them: the form, the release's metadata, its
@@ -175,7 +176,9 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
         UploadAction::FileUpload | UploadAction::DocUpload => {
             // The form was read with a content.
             let content = arrived.content.ok_or_else(|| bad("content file field not found"))?;
-            file(ask, &name, &form, content).await
+            let attestations = arrived.fields.iter().find(|(key, _)| key == "attestations");
+            let attestations = attestations.map(|(_, text)| text.as_str());
+            file(ask, &name, &form, content, attestations).await
         }
     }
 }
@@ -352,6 +355,7 @@ async fn file(
     stage: &StageName,
     form: &UploadForm,
     content: Content,
+    attestations: Option<&str>,
 ) -> Result<Response, Refused> {
     form.digests.verify(&content.digests).map_err(bad)?;
     let about = About::Project(Some(&form.project));
@@ -379,6 +383,12 @@ async fn file(
     let filename = filename.map_err(bad)?;
     let Content { staged, digests, .. } = content;
     let is_release = form.action == UploadAction::FileUpload;
+    let attestations = attestations.filter(|text| is_release && !text.trim().is_empty());
+    let provenance = match attestations {
+        Some(text) => attestation::provenance_of(text, filename.as_str(), &digests.sha256),
+        None => Ok(None),
+    };
+    let provenance = provenance.map_err(bad)?.map(Bytes::from);
     // Documentation of a version that is named registers it, as a file does.
     let registers = is_release || form.version.is_some();
     let inside = match is_release {
@@ -404,6 +414,7 @@ async fn file(
             None => form.metadata.requires_python().filter(|_| is_release),
         },
         core_metadata: core_metadata.as_ref().map(|bytes| Digest::of(bytes)),
+        provenance: provenance.as_ref().map(|bytes| Digest::of(bytes)),
         metadata: None,
         who: None,
         at: Timestamp::now(),
@@ -417,7 +428,7 @@ async fn file(
     }
     drop(first);
     staged.persist().await.map_err(|error| unwritable(error, 0))?;
-    if let Some(bytes) = core_metadata {
+    for bytes in [core_metadata, provenance].into_iter().flatten() {
         put(ask, bytes).await?;
     }
     let version = &version;

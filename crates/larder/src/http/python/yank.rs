@@ -77,7 +77,9 @@ pub(super) async fn yank_file(
             FileLookup::Gone => {
                 return Err(refused(ChangeError::FileGone { path: shown() }));
             }
-            FileLookup::CoreMetadata { .. } | FileLookup::Absent => return Err(missing()),
+            FileLookup::CoreMetadata { .. }
+            | FileLookup::Provenance { .. }
+            | FileLookup::Absent => return Err(missing()),
         };
         let reason = reason.as_deref();
         yank::file(&stored.index, stage.name(), &project, filename, reason).map_err(refused)

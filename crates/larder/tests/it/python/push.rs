@@ -382,6 +382,25 @@ fn a_push_elsewhere_goes_on_where_that_is_of_use() {
 }
 
 #[test]
+fn attestations_go_along() {
+    let (index, _) = released();
+    let (filename, content) = ("q-1.0.zip", sdist("attested"));
+    let attestation = super::attestations::attestation(filename, &content);
+    let upload =
+        Upload::of(filename, &content).set("attestations", &json!([attestation]).to_string());
+    assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+    let elsewhere = Elsewhere::answering(&[OK]);
+    let mut order = elsewhere.order();
+    order["name"] = json!("q");
+    let pushed = index.alice().json().send("PUSH", "/alice/dev", order);
+    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    let request = &elsewhere.requests()[0];
+    let sent = request.split("name=\"attestations\"\r\n\r\n").nth(1).expect("the field");
+    let sent: Value = serde_json::from_str(sent.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(sent, json!([attestation]));
+}
+
+#[test]
 fn what_goes_wrong_elsewhere_is_told() {
     let (index, content) = released();
     let file = path("alice/dev", "p-1.0.zip", &content);

@@ -33,6 +33,9 @@ use crate::release_metadata;
 
 /// Time to connect, and time without a byte in either direction until the push is given up. A file may take as long
 /// as it takes.
+/// Largest provenance that is read: attestations, and what is around them.
+const PROVENANCE_BYTES_MAX: u64 = 1 << 20;
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -154,7 +157,10 @@ impl<'stage> Release<'stage> {
         for file in &self.files {
             let outcome = match self.part(ask, file, file.filename()).await {
                 Ok((part, movement)) => {
-                    let form = self.file_form(file).part("content", part);
+                    let mut form = self.file_form(file).part("content", part);
+                    if let Some(attestations) = attestations(ask, file).await {
+                        form = form.text("attestations", attestations);
+                    }
                     target.post(form, movement).await
                 }
                 Err(text) => Outcome { status: 0, text },
@@ -238,6 +244,14 @@ impl<'stage> Release<'stage> {
         let part = Part::stream_with_length(body, blob.size_bytes());
         Ok((part.file_name(filename.to_owned()), movement))
     }
+}
+
+/// The attestations that a file was uploaded with, as an upload sends them.
+async fn attestations(ask: &Ask, file: &ReleaseFile) -> Option<String> {
+    let digest = *file.provenance()?;
+    let bytes = ask.app.store.blobs.bytes(digest, PROVENANCE_BYTES_MAX).await;
+    let bytes = bytes.inspect_err(|error| tracing::error!(%error, "a provenance cannot be read"));
+    pypi::attestation::attestations_of(&bytes.ok()??)
 }
 
 /// Changes whenever a piece of a body is taken, and ends with the body.

@@ -231,6 +231,7 @@ fn decide_file(
             .as_deref()
             .filter(|_| file.role == FileRole::Release),
         core_metadata: ready.core_metadata,
+        provenance: None,
         metadata: None,
         who: file.who.as_ref(),
         at: file.at,

@@ -59,6 +59,9 @@ fn looked_up(
     let stage = stored.index.stage(item.stage.as_str())?;
     match stage.file(found.directory(), found.filename()) {
         FileLookup::Found { file, .. } => Some(file),
-        FileLookup::CoreMetadata { .. } | FileLookup::Gone | FileLookup::Absent => None,
+        FileLookup::CoreMetadata { .. }
+        | FileLookup::Provenance { .. }
+        | FileLookup::Gone
+        | FileLookup::Absent => None,
     }
 }

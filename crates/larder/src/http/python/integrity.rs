@@ -1,0 +1,63 @@
+//! Provenance of files (PEP 740) at the URL that PyPI's integrity API has.
+//!
+//! project, version, filename -> the nearest file -> its provenance, as `+f/…/{filename}.provenance` has it; of a file of a
+//! mirror, a redirect to where its upstream says that it is. Nothing here verifies a signature.
+
+use axum::response::{IntoResponse, Response};
+use http::header::LOCATION;
+use http::{HeaderValue, StatusCode};
+use pypi::{ResolutionOrder, Version};
+
+use super::ask::Ask;
+use super::project::admit;
+use super::rights::About;
+use super::route::{FilePath, Route};
+use super::simple::mirrored::failed;
+use super::write::Refused;
+use super::{files, policy, reply};
+
+/// `/{user}/{index}/integrity/{project}/{version}/{filename}/provenance`
+pub(super) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response, Refused> {
+    let none = |text: &str| Ok(reply::refusal(ask, StatusCode::NOT_FOUND, text));
+    let order = ResolutionOrder::of(&ask.stored.index, &route.stage);
+    let (Some(order), Some(project), Some(filename)) =
+        (order, &route.project.name, route.file.names.last())
+    else {
+        return none("no such file");
+    };
+    admit(ask, &order, About::Project(Some(project))).await?;
+    let own = order.project(project.as_str());
+    if let Some(part) = own.as_ref().and_then(|own| own.part_with(filename)) {
+        let file = part.project.release_files().find(|file| file.filename() == filename);
+        let version = |text: &str| Version::parse(text).ok();
+        let file = file.filter(|it| version(it.version()) == version(&route.version));
+        return match file {
+            Some(file) if file.provenance().is_some() => {
+                let path = FilePath::new(file.directory(), format!("{filename}.provenance"));
+                files::download_file(ask, &route.stage, &path).await
+            }
+            Some(_) => none("the file has no provenance"),
+            None => none("no such file"),
+        };
+    }
+    let asked = order.stages()[0];
+    for stage in order.mirrors_of(project.as_str()).asked {
+        let Some(mirror) = ask.app.mirrors.of(stage) else { continue };
+        let found = ask.app.mirrors.project(&mirror, project, false).await;
+        let found = found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
+        let page = found.known.page();
+        let file = page.and_then(|page| page.files.iter().find(|it| *it.filename == **filename));
+        let Some(file) = file else { continue };
+        let refused = policy::judge(asked, stage, project)
+            .and_then(|judge| judge.refusal_of_upstream(stage.name(), file));
+        if let Some(refused) = refused {
+            return Ok(policy::refused(ask, filename, &refused));
+        }
+        let url = file.provenance.as_deref().and_then(|url| HeaderValue::try_from(url).ok());
+        return match url {
+            Some(url) => Ok((StatusCode::FOUND, [(LOCATION, url)]).into_response()),
+            None => none("the file has no provenance"),
+        };
+    }
+    none("no such file")
+}

@@ -1,0 +1,159 @@
+//! Attestations (PEP 740) that uploads bring: checked for their file, kept, served, pushed, and passed on by mirrors.
+
+use std::time::Duration;
+
+use testbed::{Offer, Upstream};
+
+use super::*;
+
+const FILE: &str = "p-1.0.zip";
+
+/// What one of this file looks like; nobody has signed it.
+pub(super) fn attestation(filename: &str, content: &[u8]) -> Value {
+    let statement = json!({
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": filename, "digest": {"sha256": Digest::of(content).to_string()}}],
+        "predicateType": "https://docs.pypi.org/attestations/publish/v1",
+        "predicate": null,
+    });
+    json!({
+        "version": 1,
+        "verification_material": {
+            "certificate": BASE64_STANDARD.encode("certificate"),
+            "transparency_entries": [{"logIndex": "1"}],
+        },
+        "envelope": {
+            "statement": BASE64_STANDARD.encode(statement.to_string()),
+            "signature": BASE64_STANDARD.encode("signature"),
+        },
+    })
+}
+
+fn attested(filename: &str, content: &[u8], attestations: &Value) -> Upload {
+    Upload::of(filename, content).set("attestations", &attestations.to_string())
+}
+
+/// The file's entry on the page.
+#[track_caller]
+fn entry(index: &Index, stage: &str) -> Value {
+    let accept = [("Accept", "application/vnd.pypi.simple.v1+json")];
+    let page = index.client().get_with(&format!("/{stage}/+simple/p/"), &accept);
+    assert_eq!(page.status, 200, "{}", page.text());
+    page.json()["files"][0].clone()
+}
+
+fn integrity(stage: &str, version: &str, filename: &str) -> String {
+    format!("/{stage}/integrity/p/{version}/{filename}/provenance")
+}
+
+#[test]
+fn what_an_upload_attests_is_kept_and_served() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({"volatile": true}));
+    index.stage("alice/prod", json!({"volatile": false}));
+    index.stage("alice/all", json!({"bases": ["alice/prod"]}));
+    let content = sdist("one");
+    let one = attestation(FILE, &content);
+    index.upload("alice/dev", FILE, &content);
+    let client = index.client();
+    assert_eq!(entry(&index, "alice/dev")["provenance"], Value::Null);
+    assert_eq!(client.get(&integrity("alice/dev", "1.0", FILE)).status, 404);
+    // They may come after the file.
+    let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([one])));
+    assert_eq!(done.status, 200, "{}", done.text());
+    let push = json!({"name": "p", "version": "1.0", "targetindex": "alice/prod"});
+    let pushed = index.alice().send("PUSH", "/alice/dev", push);
+    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    let expected = json!({
+        "version": 1,
+        "attestation_bundles": [
+            {"publisher": {"kind": "unverified", "claims": {}}, "attestations": [one]},
+        ],
+    });
+    for stage in ["alice/dev", "alice/prod", "alice/all"] {
+        let entry = entry(&index, stage);
+        let (url, provenance) = (entry["url"].as_str(), entry["provenance"].as_str());
+        let (url, provenance) = (url.expect("a URL"), provenance.expect("a URL"));
+        assert_eq!(provenance, format!("{url}.provenance"));
+        assert!(index.page(stage, "p").contains(&format!("data-provenance=\"{provenance}\"")));
+        let page = format!("http://h/{stage}/+simple/p/").parse::<reqwest::Url>().expect("a URL");
+        let place = page.join(provenance).expect("a URL").path().to_owned();
+        for target in [place, integrity(stage, "1.0", FILE)] {
+            let answer = client.get(&target);
+            assert_eq!((answer.status, answer.json()), (200, expected.clone()), "{target}");
+            assert_eq!(answer.header("content-type"), "application/vnd.pypi.integrity.v1+json");
+            assert!(answer.header("cache-control").contains("must-revalidate"), "{target}");
+        }
+        for target in [integrity(stage, "2.0", FILE), integrity(stage, "1.0", "p-9.zip")] {
+            assert_eq!(client.get(&target).status, 404, "{target}");
+        }
+    }
+    let shown = index.anybody().with("Accept", "text/html").get("/alice/prod/p/1.0").text();
+    assert!(shown.contains("attestations</a> (not verified here)"), "{shown}");
+    // Who may not read the index learns nothing.
+    let closed = index.alice().send("PATCH", "/alice/prod", json!({"acl_read": ["alice"]}));
+    assert_eq!(closed.status, 200, "{}", closed.text());
+    for target in [integrity("alice/prod", "1.0", FILE), integrity("alice/prod", "1.0", "no.zip")] {
+        assert_eq!(index.anybody().get(&target).status, 401, "{target}");
+        assert_eq!(index.user("bob").get(&target).status, 403, "{target}");
+    }
+    assert_eq!(index.alice().get(&integrity("alice/prod", "1.0", FILE)).status, 200);
+    // Without the file there is none.
+    let removed = index.alice().send("DELETE", "/alice/dev/p/1.0", Value::Null);
+    assert_eq!(removed.status, 200, "{}", removed.text());
+    assert_eq!(client.get(&integrity("alice/dev", "1.0", FILE)).status, 404);
+}
+
+#[test]
+fn attestations_of_something_else_are_refused() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let content = sdist("one");
+    let before = index.blobs();
+    for (attestations, says) in [
+        (
+            json!([attestation(FILE, b"other")]),
+            "invalid attestations: number 1: it is about a file",
+        ),
+        (json!([attestation("q-1.0.zip", &content)]), "it is about `q-1.0.zip`"),
+        (json!({"version": 1}), "a JSON array was expected"),
+        (json!([{"version": 1}]), "it is no attestation object"),
+    ] {
+        let refused = index.alice().upload("alice/dev", &attested(FILE, &content, &attestations));
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.text().contains(says), "{says}: {}", refused.text());
+    }
+    assert_eq!(index.blobs(), before, "nothing is kept");
+    let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([])));
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(entry(&index, "alice/dev")["provenance"], Value::Null);
+}
+
+#[test]
+fn the_provenance_of_a_mirrored_file_is_its_upstreams() {
+    let upstream = Upstream::start();
+    let page = |provenance: Value| {
+        let url = upstream.url(&format!("/files/{FILE}"));
+        let file = json!({"filename": FILE, "url": url, "hashes": {}, "provenance": provenance});
+        let page = json!({"meta": {"api-version": "1.3"}, "name": "p", "files": [file]});
+        Offer::json(page.to_string())
+    };
+    let list = json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "p"}]});
+    upstream.offer("/simple/", Offer::json(list.to_string()));
+    let url = "https://index.example/integrity/p/1.0/p-1.0.zip/provenance";
+    upstream.offer("/simple/p/", page(url.into()));
+    let index = Index::start_with(|config| {
+        config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
+        config.python.mirror_cache_expiry = Duration::ZERO;
+    });
+    index.stage("alice/up", json!({"type": "mirror", "mirror_url": upstream.url("/simple/")}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    for stage in ["alice/up", "alice/dev"] {
+        assert_eq!(entry(&index, stage)["provenance"], url);
+        let moved = index.client().get(&integrity(stage, "1.0", FILE));
+        assert_eq!((moved.status, moved.header("location")), (302, url), "{}", moved.text());
+        assert_eq!(index.client().get(&integrity(stage, "1.0", "p-2.0.zip")).status, 404);
+    }
+    upstream.offer("/simple/p/", page(Value::Null));
+    assert_eq!(index.client().get(&integrity("alice/dev", "1.0", FILE)).status, 404);
+}
