@@ -212,7 +212,9 @@ def check_links(browser, base, paths):
             seen.add(link)
             url, fragment = urldefrag(link)
             answer = context.request.get(url, headers=ACCEPT)
-            assert answer.status == 200, f"{path} links to {link}: {answer.status}"
+            # Nobody is logged in here.
+            expected = 401 if urlsplit(link).path.startswith("/+edit/") else 200
+            assert answer.status == expected, f"{path} links to {link}: {answer.status}"
             if fragment:
                 assert f'id="{fragment}"' in answer.text(), f"{path} links to {link}: nothing there"
     context.close()
@@ -422,6 +424,109 @@ def check_pictures(browser, base, directory):
             page.screenshot(path=directory / f"{file}.png", full_page=True)
 
 
+def submitted(page, label, values=(), button="button"):
+    """Sends a form of a page; the answer."""
+    form = page.locator(f'form[aria-label="{label}"]')
+    for name, value in values:
+        field = form.locator(f"[name='{name}']")
+        if value is True:
+            field.first.check()
+        else:
+            field.fill(value)
+    with page.expect_navigation() as navigation:
+        form.locator(button).first.click()
+    return navigation.value
+
+
+def check_account(browser, base, password):
+    """A user's own pages and the writing of articles, with scripts and without, on every size and in every colour."""
+    count = 0
+    for has_scripts in (True, False):
+        for name, context in contexts(browser, java_script_enabled=has_scripts):
+            watched = Watched(context, base)
+            page = watched.page
+
+            def looked_at(what, statuses=()):
+                nonlocal count
+                count += 1
+                what = f"{what} ({name}, {'with' if has_scripts else 'without'} scripts)"
+                if has_scripts:
+                    check_accessible(page, what)
+                watched.check(what, statuses)
+
+            watched.open("/+edit/written/in/a/browser", 401)
+            looked_at("a page that needs a user", [401])
+            with page.expect_navigation():
+                page.click('main a[href^="/+account/login"]')
+            page.fill("main input[name=name]", "root")
+            page.fill("main input[name=password]", "wrong")
+            assert submitted(page, "Log in").status == 401
+            looked_at("a wrong password", [401])
+            page.fill("main input[name=password]", password)
+            with page.expect_navigation():
+                page.press("main input[name=password]", "Enter")
+            assert page.url == f"{base}/+edit/written/in/a/browser", page.url
+            looked_at("the form of an article")
+            answer = submitted(page, "Article", [("text", WRITTEN)], "button[value=preview]")
+            assert answer.status == 200 and page.locator("article.written table").count() == 1
+            looked_at("a preview")
+            # Somebody else is first: the same article in another tab.
+            other = context.new_page()
+            other.goto(f"{base}/+edit/written/in/a/browser")
+            mark = f"{name}, {has_scripts}"
+            submitted(other, "Article", [("text", f"# Other\n\n{mark}\n")], "button[value=save]")
+            assert other.url == f"{base}/article/written/in/a/browser", other.url
+            other.close()
+            answer = submitted(page, "Article", [("text", f"{WRITTEN}\n\nmine\n")], "button[value=save]")
+            assert answer.status == 409, answer.status
+            expect(page.locator("#theirs + label textarea")).to_have_value(f"# Other\n\n{mark}\n")
+            looked_at("a conflict", [409])
+            answer = submitted(page, "Article", [("text", f"{WRITTEN}\n\nboth\n")], "button[value=save]")
+            assert page.url == f"{base}/article/written/in/a/browser", page.url
+            watched.check("saved")
+            page.click("text=Edit")
+            page.click("summary")
+            submitted(page, "Delete", [("comment", "tidied up")])
+            assert page.url == f"{base}/article/written/in/a/browser/history", page.url
+            looked_at("the history of what was deleted")
+            watched.open("/+account")
+            looked_at("the account")
+            answer = submitted(page, "New token", [("comment", "ci"), ("scope", True)])
+            assert answer.status == 201 and page.locator("section.card code").inner_text().startswith("larder_")
+            looked_at("a new token")
+            submitted(page, "Change the password", [("old", "x"), ("new", "y"), ("again", "z")])
+            looked_at("a password that is not changed", [422])
+            page.locator('form[aria-label^="Revoke"] button').first.click()
+            expect(page.locator("main [role=status]")).to_contain_text("is revoked")
+            watched.check("revoked", [422])
+            for path in ["/+manage", "/+manage/users/root", "/+manage/indexes/root/dev"]:
+                watched.open(path)
+                for summary in page.locator("summary").all():
+                    summary.click()
+                looked_at(path)
+            submitted(page, "Old versions", [("versions", "1")], "button[value=look]")
+            expect(page.locator("main [role=status]")).to_contain_text("removed")
+            looked_at("old versions")
+            submitted(page, "Settings", [("is.title", f"Ours, {mark}")])
+            expect(page.locator("main [role=status]")).to_contain_text("are changed")
+            looked_at("settings")
+            watched.open("/+manage")
+            page.click("summary >> nth=0")
+            new = re.sub("[^a-z]", "", mark.lower())
+            answer = submitted(page, "New user", [("name", new), ("password", "staple")])
+            assert page.url == f"{base}/+manage/users/{new}", page.url
+            submitted(page, "Disable")
+            looked_at("a user who is disabled")
+            submitted(page, "Delete", [("confirm", new)])
+            assert page.url == f"{base}/+manage", page.url
+            watched.check("deleted")
+            watched.open("/+account")
+            submitted(page, "Log out")
+            assert page.url == f"{base}/+account/login", page.url
+            looked_at("logged out")
+    return count
+
+
 def check_search(browser, base):
     """The search box: by a click without scripts, and by keys alone with them, to the page of a package."""
     with urllib.request.urlopen(base + "/rpc/v5/suggest/py") as answer:
@@ -467,7 +572,7 @@ def main():
     work = pathlib.Path(sys.argv[1])
     work.mkdir(parents=True, exist_ok=True)
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])))
-    pages = {"/": 200, "/status": 200, "/docs": 200, "/docs/aur": 200, "/nothing/is/here/at/all/of/it": 404}
+    pages = {"/": 200, "/status": 200, "/docs": 200, "/docs/aur": 200, "/+account": 200, "/nothing/is/here/at/all/of/it": 404}
     aur = {
         "/packages/": 200,
         "/packages/?K=lib&SeB=n&SB=v": 200,
@@ -506,6 +611,7 @@ def main():
                     check_pictures(browser, base, pathlib.Path(os.environ["SCREENSHOTS"]))
                 if name == "demo":
                     check_search(browser, base)
+                    check_account(browser, base, password)
             print(f"{name}: {checked} pages, {links} links, {submitted} forms, {commands} commands, {harmless} attacked")
         browser.close()
 

@@ -6,14 +6,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use record::{Batch, Expected, Serial};
+use record::{Batch, Digest, Expected, Serial};
 
-use crate::record::{write_login_secret, write_token, write_user};
+use crate::record::{write_login_secret, write_sessions, write_token, write_user};
 use crate::{
-    GroupName, Limits, LoginSecret, PasswordHash, ProfileEdit, Scope, Scopes, Snapshot, Token,
-    TokenId, TokenText, User, UserName, is_reserved, login_secret_key, token_key, user_key,
+    GroupName, Limits, LoginSecret, PasswordHash, ProfileEdit, SESSIONS_PER_USER_MAX, Scope,
+    Scopes, Session, SessionText, Snapshot, Token, TokenId, TokenText, User, UserName, is_reserved,
+    login_secret_key, session_key, token_key, user_key,
 };
 
 /// Most tokens that one user has at a time; those that open nothing any more do not count, and go when the next one is
@@ -202,7 +204,7 @@ pub fn set_disabled(
     change(snapshot, name, now, |user| user.is_disabled = is_disabled)
 }
 
-/// Deletes a user with their tokens. What else is theirs, as their indexes, the caller adds to the batch.
+/// Deletes a user with their tokens and sessions. What else is theirs, as their indexes, the caller adds to the batch.
 ///
 /// # Errors
 /// [`DeleteUserError`].
@@ -211,7 +213,10 @@ pub fn delete_user(snapshot: &Snapshot, name: &UserName) -> Result<Batch, Delete
         return Err(DeleteUserError::Root);
     }
     let user = found(snapshot, name)?;
-    let batch = Batch::new().delete(user_key(name), Expected::At(user.serial));
+    let mut batch = Batch::new().delete(user_key(name), Expected::At(user.serial));
+    if snapshot.sessions_of(name).is_some() {
+        batch = batch.delete(session_key(name), Expected::Anything);
+    }
     // A token that somebody revokes meanwhile is gone all the same. One that somebody makes meanwhile is
     // left behind, and opens nothing: see `Token::belongs_to`.
     let tokens = snapshot.tokens_of(name).into_iter();
@@ -302,6 +307,62 @@ fn check_limits(limits: &Limits, scopes: Scopes) -> Result<(), CreateTokenError>
 pub fn revoke_token(snapshot: &Snapshot, id: TokenId) -> Result<Batch, NoToken> {
     let token = snapshot.token(id).ok_or(NoToken(id))?;
     Ok(Batch::new().delete(token_key(id), Expected::At(token.serial)))
+}
+
+/// Opens a session for `user`, who just gave their password: the text for the browser, and the batch. That ends the session
+/// that the browser showed, and the oldest ones of the user where there are too many.
+pub fn open_session(
+    snapshot: &Snapshot,
+    user: &User,
+    secret: [u8; 32],
+    replaced: Option<&SessionText>,
+    now: Timestamp,
+    lifetime: Duration,
+) -> (SessionText, Batch) {
+    let text = SessionText::new(user.name.clone(), secret);
+    let expires_at = now.checked_add(lifetime).unwrap_or(Timestamp::MAX);
+    let stored = snapshot.sessions_of(&user.name);
+    let replaced_digest = replaced.map(SessionText::secret_digest);
+    let living = stored.into_iter().flat_map(|it| &it.sessions).filter(|session| {
+        session.holds(user, now) && Some(session.secret_digest) != replaced_digest
+    });
+    let mut sessions: Vec<Session> = living.cloned().collect();
+    sessions.push(Session::new(user, &text, now, expires_at));
+    sessions.drain(..sessions.len().saturating_sub(SESSIONS_PER_USER_MAX));
+    let expected = stored.map_or(Expected::Absent, |stored| Expected::At(stored.serial));
+    let key = session_key(&user.name);
+    let mut batch = Batch::new()
+        .put(key, expected, write_sessions(&sessions), Vec::new())
+        .check(user_key(&user.name), Expected::At(user.serial));
+    let others = replaced.filter(|replaced| *replaced.user() != user.name);
+    let others = others.and_then(|it| close_session(snapshot, it.user(), &it.secret_digest()));
+    batch.writes.extend(others.into_iter().flat_map(|batch| batch.writes));
+    (text, batch)
+}
+
+/// Ends a session of that user. None if there is no such session.
+pub fn close_session(
+    snapshot: &Snapshot,
+    name: &UserName,
+    secret_digest: &Digest,
+) -> Option<Batch> {
+    let stored = snapshot.sessions_of(name)?;
+    let others = stored.sessions.iter().filter(|it| it.secret_digest != *secret_digest);
+    let others: Vec<Session> = others.cloned().collect();
+    if others.len() == stored.sessions.len() {
+        return None;
+    }
+    let (key, expected) = (session_key(name), Expected::At(stored.serial));
+    Some(match others.as_slice() {
+        [] => Batch::new().delete(key, expected),
+        others => Batch::new().put(key, expected, write_sessions(others), Vec::new()),
+    })
+}
+
+/// Ends all sessions of that user. None if there are none.
+pub fn close_sessions(snapshot: &Snapshot, name: &UserName) -> Option<Batch> {
+    let stored = snapshot.sessions_of(name)?;
+    Some(Batch::new().delete(session_key(name), Expected::At(stored.serial)))
 }
 
 /// Makes the login secret of 32 random bytes. None if there is one; when several processes start at once,

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
+use record::Digest;
 use sha2::Sha256;
 
 use crate::{
     Credentials, Identity, Limits, LoginText, LoginTokenError, Means, Password, PasswordHash,
-    Principal, Scopes, Snapshot, TokenId, TokenText, User, UserName,
+    Principal, Scopes, SessionText, Snapshot, TokenId, TokenText, User, UserName,
 };
 
 /// What credentials are worth.
@@ -85,6 +86,12 @@ pub enum Refusal {
         /// Whose it was said to be.
         user: UserName,
     },
+    /// The time of a session is over, or its user logged out, or has another password since, or is gone.
+    #[error("the session of user '{user}' has ended: log in again")]
+    SessionEnded {
+        /// Whose it was said to be.
+        user: UserName,
+    },
 }
 
 /// Who shows `credentials`, as of `snapshot`, at `now`.
@@ -100,6 +107,33 @@ pub fn identify(snapshot: &Snapshot, credentials: &Credentials, now: Timestamp) 
         Ok(identity) => Identified::Known(Principal::User(identity)),
         Err(refusal) => Identified::Refused(refusal),
     }
+}
+
+/// Who shows the session of a browser, as of `snapshot`, at `now`.
+///
+/// # Errors
+/// [`Refusal::SessionEnded`].
+pub fn identify_session(
+    snapshot: &Snapshot,
+    session: &SessionText,
+    now: Timestamp,
+) -> Result<Principal, Refusal> {
+    by_session(snapshot, session.user(), &session.secret_digest(), now).map(Principal::User)
+}
+
+pub(crate) fn by_session(
+    snapshot: &Snapshot,
+    name: &UserName,
+    secret_digest: &Digest,
+    now: Timestamp,
+) -> Result<Identity, Refusal> {
+    let ended = || Refusal::SessionEnded { user: name.clone() };
+    let (user, stored) = snapshot.user(name).zip(snapshot.sessions_of(name)).ok_or_else(ended)?;
+    // Digests of random bytes: comparing them tells nobody anything by its timing.
+    let found = stored.sessions.iter().find(|session| session.secret_digest == *secret_digest);
+    found.filter(|session| session.holds(user, now)).ok_or_else(ended)?;
+    let means = Means::Session { secret_digest: *secret_digest, serial: stored.serial };
+    admitted(user, means, Scopes::ALL, None)
 }
 
 fn password_check(snapshot: &Snapshot, name: &UserName, password: &Password) -> PasswordCheck {

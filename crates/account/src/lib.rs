@@ -1,4 +1,4 @@
-//! Users, groups, tokens and rights: who someone is, and what they may do.
+//! Users, groups, tokens, sessions and rights: who someone is, and what they may do.
 //!
 //! ```text
 //! header value -> Credentials ─┐
@@ -11,8 +11,8 @@
 //! user `root` and the members of the group `admin`; nobody else's rights reach beyond their own things
 //! and what an [`Acl`] gives them.
 //!
-//! Secrets are stored only as what they are checked against: a password as its argon2 hash, a token as
-//! the SHA-256 of its random part. This crate does no I/O, reads no clock and makes no random numbers:
+//! Secrets are stored only as what they are checked against: a password as its argon2 hash, a token and a
+//! session as the SHA-256 of their random part. This crate does no I/O, reads no clock and makes no random numbers:
 //! time and randomness are arguments. Checking a password takes tens of milliseconds of a core and tens
 //! of MiB; [`identify()`] says when that is needed and leaves it to the caller.
 
@@ -29,15 +29,16 @@ mod policy;
 mod principal;
 mod record;
 mod scope;
+mod session;
 mod snapshot;
 mod token;
 mod user;
 
-pub use self::record::{login_secret_key, token_key, user_key};
+pub use self::record::{login_secret_key, session_key, token_key, user_key};
 pub use acl::{Acl, AclEntry, AclError};
 pub use credentials::{Credentials, CredentialsError};
 pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};
-pub use identify::{Identified, PasswordCheck, Refusal, identify};
+pub use identify::{Identified, PasswordCheck, Refusal, identify, identify_session};
 pub use limits::{IndexPattern, IndexPatternError, Lack, Limits, Object, Portion};
 pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
 pub use name::{GroupName, NameError, UserName, is_reserved};
@@ -45,6 +46,7 @@ pub use password::{Password, PasswordError, PasswordHash, PasswordHashError};
 pub use policy::{Forbidden, UserPolicy};
 pub use principal::{Identity, Means, Principal};
 pub use scope::{Scope, ScopeError, Scopes};
+pub use session::{SESSIONS_PER_USER_MAX, Session, SessionText, SessionTextError, Sessions};
 pub use snapshot::Snapshot;
 pub use token::{Token, TokenId, TokenIdError, TokenText, TokenTextError};
 pub use user::User;

@@ -21,7 +21,7 @@ use crate::{Snapshot, User, UserName};
 /// How long devpi's logins last: ten hours.
 pub const LOGIN_LIFETIME: Duration = Duration::from_secs(36_000);
 
-const FINGERPRINT_BYTES: usize = 16;
+pub(crate) const FINGERPRINT_BYTES: usize = 16;
 /// Issued and expires in seconds, fingerprint; the name follows.
 const HEAD_BYTES: usize = 8 + 8 + FINGERPRINT_BYTES;
 const MAC_BYTES: usize = 32;
@@ -122,7 +122,7 @@ impl LoginSecret {
 }
 
 /// What changes with the password, and from one user of a name to the next.
-fn fingerprint(user: &User) -> [u8; FINGERPRINT_BYTES] {
+pub(crate) fn fingerprint(user: &User) -> [u8; FINGERPRINT_BYTES] {
     let hash = user.password_hash.as_ref().map_or("", |hash| hash.as_str());
     let digest = Digest::of(format!("{}\0{hash}", user.created_at.as_nanosecond()).as_bytes());
     let mut fingerprint = [0; FINGERPRINT_BYTES];

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use record::{Expected, Key};
+use record::{Digest, Expected, Key, Serial};
 
-use crate::identify::admitted;
+use crate::identify::{admitted, by_session};
 use crate::{
     GroupName, Lack, Limits, LoginTokenError, Object, Refusal, Scope, Scopes, Snapshot, TokenId,
-    User, UserName, token_key, user_key,
+    User, UserName, session_key, token_key, user_key,
 };
 
 /// Who a request comes from, for as long as it lasts. Cheap to clone.
@@ -46,6 +46,13 @@ pub enum Means {
     },
     /// A token.
     Token(TokenId),
+    /// The session of a browser.
+    Session {
+        /// The SHA-256 of its secret.
+        secret_digest: Digest,
+        /// The commit that wrote the user's sessions.
+        serial: Serial,
+    },
     /// Access to the machine: the command line.
     Machine,
 }
@@ -79,6 +86,12 @@ impl Principal {
                 let ended = || LoginTokenError::Ended { user: name.clone() };
                 (Some(with_same_password.ok_or_else(ended)?), Scopes::ALL, None)
             }
+            Means::Session { secret_digest, .. } => {
+                let ended = || Refusal::SessionEnded { user: name.clone() };
+                let user = with_same_password.ok_or_else(ended)?;
+                let identity = by_session(snapshot, &user.name, &secret_digest, now)?;
+                return Ok(Principal::User(identity));
+            }
             Means::Token(id) => {
                 let token = snapshot.token(id);
                 let token = token.filter(|token| found.is_some_and(|user| token.belongs_to(user)));
@@ -102,6 +115,9 @@ impl Principal {
         // A token is made and revoked, and never changed.
         if let Means::Token(id) = identity.means {
             records.push((token_key(id), Expected::Present));
+        }
+        if let Means::Session { serial, .. } = identity.means {
+            records.push((session_key(&user.name), Expected::At(serial)));
         }
         records
     }

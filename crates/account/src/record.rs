@@ -1,6 +1,6 @@
-//! The stored form of users, tokens and the login secret: JSON bodies under their keys.
+//! The stored form of users, tokens, sessions and the login secret: JSON bodies under their keys.
 //!
-//! `user/{name}`, `token/{id}` and `secret/login`. A record that cannot be read is as if it were not there, so
+//! `user/{name}`, `token/{id}`, `session/{user}` and `secret/login`. A record that cannot be read is as if it were not there, so
 //! nobody gets in by it.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use record::{Digest, Key, Record, TroubleReason, check_form, read_body, write_body};
 use serde::{Deserialize, Serialize};
 
-use crate::{GroupName, Limits, LoginSecret, Token, TokenId, User, UserName};
+use crate::{GroupName, Limits, LoginSecret, Session, Sessions, Token, TokenId, User, UserName};
 
 /// The form of the bodies that are written here, and the only one that is read.
 const FORM: u32 = 1;
@@ -24,6 +24,7 @@ const USER: &str = "user";
 const TOKEN: &str = "token";
 const SECRET: &str = "secret";
 const LOGIN: &str = "login";
+const SESSION: &str = "session";
 
 /// The key of a user's record.
 pub fn user_key(name: &UserName) -> Key {
@@ -33,6 +34,11 @@ pub fn user_key(name: &UserName) -> Key {
 /// The key of a token's record.
 pub fn token_key(id: TokenId) -> Key {
     key(TOKEN, &id.to_string())
+}
+
+/// The key of the record with a user's sessions.
+pub fn session_key(user: &UserName) -> Key {
+    key(SESSION, user.as_str())
 }
 
 /// The key of the record with the login secret.
@@ -50,6 +56,7 @@ pub(crate) enum Subject {
     User(UserName),
     Token(TokenId),
     LoginSecret,
+    Sessions(UserName),
 }
 
 /// What `key` is about; none if it is about something else.
@@ -62,6 +69,10 @@ pub(crate) fn subject(key: &Key) -> Option<Result<Subject, TroubleReason>> {
     if let Some(id) = key.after(TOKEN) {
         let id = id.parse().ok().filter(|id| token_key(*id) == *key);
         return Some(id.map(Subject::Token).ok_or(TroubleReason::Key));
+    }
+    if let Some(name) = key.after(SESSION) {
+        let name = name.parse().ok().filter(|name| session_key(name) == *key);
+        return Some(name.map(Subject::Sessions).ok_or(TroubleReason::Key));
     }
     let secret = key.after(SECRET)?;
     (secret == LOGIN).then_some(Ok(Subject::LoginSecret))
@@ -140,6 +151,20 @@ struct LoginSecretBody {
     secret: String,
 }
 
+#[derive(Serialize, Deserialize)]
+struct SessionsBody {
+    v: u32,
+    sessions: Vec<SessionBody>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SessionBody {
+    secret_sha256: String,
+    fingerprint: String,
+    created_at: Timestamp,
+    expires_at: Timestamp,
+}
+
 fn is_false(flag: &bool) -> bool {
     !flag
 }
@@ -177,6 +202,33 @@ pub(crate) fn write_login_secret(secret: &LoginSecret) -> Bytes {
     // A digest is written as 64 hexadecimal digits, and the secret has its length.
     let secret = Digest::from_bytes(*secret.as_bytes()).to_string();
     write_body(&LoginSecretBody { v: FORM, secret })
+}
+
+pub(crate) fn write_sessions(sessions: &[Session]) -> Bytes {
+    let sessions = sessions.iter().map(|session| SessionBody {
+        secret_sha256: session.secret_digest.to_string(),
+        fingerprint: format!("{:032x}", u128::from_be_bytes(session.fingerprint)),
+        created_at: session.created_at,
+        expires_at: session.expires_at,
+    });
+    write_body(&SessionsBody { v: FORM, sessions: sessions.collect() })
+}
+
+/// The sessions in `body`.
+pub(crate) fn read_sessions(record: &Record, body: &[u8]) -> Result<Sessions, TroubleReason> {
+    let body: SessionsBody = read_body(body, FORM)?;
+    check_form(body.v, FORM)?;
+    let read = |body: SessionBody| {
+        let secret_digest =
+            body.secret_sha256.parse().map_err(|_| TroubleReason::Member("secret_sha256"))?;
+        let fingerprint = u128::from_str_radix(&body.fingerprint, 16)
+            .map_err(|_| TroubleReason::Member("fingerprint"))?
+            .to_be_bytes();
+        let (created_at, expires_at) = (body.created_at, body.expires_at);
+        Ok(Session { secret_digest, fingerprint, created_at, expires_at })
+    };
+    let sessions = body.sessions.into_iter().map(read).collect::<Result<_, _>>()?;
+    Ok(Sessions { sessions, serial: record.serial })
 }
 
 /// The user in `body`.
@@ -384,6 +436,26 @@ mod tests {
         let body = write_login_secret(&secret);
         assert_eq!(body, format!(r#"{{"v":1,"secret":"{}"}}"#, "ab".repeat(32)));
         assert_eq!(read_login_secret(&body), Ok(secret));
+    }
+
+    #[test]
+    fn the_stored_form_of_sessions_stays() {
+        let session = Session {
+            secret_digest: Digest::of(&[0; 32]),
+            fingerprint: [171; 16],
+            created_at: at(1),
+            expires_at: at(2),
+        };
+        let body = concat!(
+            r#"{"v":1,"sessions":[{"secret_sha256":"#,
+            r#""66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925","#,
+            r#""fingerprint":"abababababababababababababababab","#,
+            r#""created_at":"2025-06-15T15:06:41Z","expires_at":"2025-06-15T15:06:42Z"}]}"#
+        );
+        assert_eq!(write_sessions(std::slice::from_ref(&session)), body);
+        let stored = record("session/alice", body);
+        let sessions = Sessions { sessions: vec![session], serial: Serial(7) };
+        assert_eq!(read_sessions(&stored, body.as_bytes()), Ok(sessions));
     }
 
     #[test]

@@ -9,10 +9,11 @@ use imbl::{HashMap, OrdMap, OrdSet};
 use record::{Digest, Key, Record, Serial, Trouble, TroubleReason};
 
 use crate::record::{
-    Subject, login_secret_key, read_login_secret, read_token, read_user, subject, token_key,
-    user_key, write_login_secret, write_token, write_user,
+    Subject, login_secret_key, read_login_secret, read_sessions, read_token, read_user,
+    session_key, subject, token_key, user_key, write_login_secret, write_sessions, write_token,
+    write_user,
 };
-use crate::{LoginSecret, Token, TokenId, TokenText, User, UserName};
+use crate::{LoginSecret, Sessions, Token, TokenId, TokenText, User, UserName};
 
 /// Every user and token as of one serial. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +22,7 @@ pub struct Snapshot {
     tokens: HashMap<TokenId, Arc<Token>>,
     tokens_by_user: OrdMap<UserName, OrdSet<TokenId>>,
     login_secret: Option<LoginSecret>,
+    sessions: OrdMap<UserName, Arc<Sessions>>,
 }
 
 impl Snapshot {
@@ -46,7 +48,7 @@ impl Snapshot {
         (next, troubles)
     }
 
-    /// Records that make this snapshot again: each user, each token, the login secret. What was deleted is not among
+    /// Records that make this snapshot again: each user, each token, the login secret, the sessions. What was deleted is not among
     /// them, and the login secret has serial 1.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         let record =
@@ -60,7 +62,10 @@ impl Snapshot {
         let secrets = self.login_secret.iter();
         let secrets = secrets
             .map(move |secret| record(login_secret_key(), Serial(1), write_login_secret(secret)));
-        users.chain(tokens).chain(secrets)
+        let sessions = self.sessions.iter().map(move |(name, stored)| {
+            record(session_key(name), stored.serial, write_sessions(&stored.sessions))
+        });
+        users.chain(tokens).chain(secrets).chain(sessions)
     }
 
     fn apply_one(&mut self, record: &Record, subject: Subject) -> Result<(), TroubleReason> {
@@ -80,6 +85,12 @@ impl Snapshot {
                     let token = read_token(record, id, body)?;
                     self.tokens_by_user.entry(token.user.clone()).or_default().insert(id);
                     self.tokens.insert(id, Arc::new(token));
+                }
+            }
+            Subject::Sessions(name) => {
+                self.sessions.remove(&name);
+                if let Some(body) = body {
+                    self.sessions.insert(name, Arc::new(read_sessions(record, body)?));
                 }
             }
             Subject::LoginSecret => {
@@ -145,6 +156,11 @@ impl Snapshot {
     /// How many tokens there are, expired ones among them.
     pub fn tokens_count(&self) -> usize {
         self.tokens.len()
+    }
+
+    /// The sessions of that user, if there are any; also those that have ended, or are an earlier user's of that name.
+    pub fn sessions_of(&self, name: &UserName) -> Option<&Sessions> {
+        self.sessions.get(name).map(|sessions| &**sessions)
     }
 
     /// What logins are signed with, once it was made.

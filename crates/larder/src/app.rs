@@ -25,6 +25,7 @@ use crate::rate_limit::RateLimiter;
 use crate::security::SecurityLog;
 use crate::small_blobs::SmallBlobs;
 use crate::stored::LiveStore;
+use crate::token_uses::TokenUses;
 
 /// How a wished-for reload ended: whether the data was new, or why it failed.
 pub type ReloadOutcome = Result<bool, String>;
@@ -59,6 +60,8 @@ pub struct App {
     pub documentation: OpenZips,
     /// Checks passwords.
     pub passwords: Passwords,
+    /// When tokens were used last.
+    pub token_uses: TokenUses,
     /// Who did what, for the log.
     pub security: SecurityLog,
     /// Threads for what is nothing but computing.
@@ -149,6 +152,7 @@ impl App {
                 },
                 metrics.passwords.clone(),
             )?,
+            token_uses: TokenUses::default(),
             security: SecurityLog::default(),
             cpu_pool,
             bodies: Bodies::new(

@@ -134,6 +134,22 @@ endpoints! {
         ListTokens = Account "tokens": GET OPTIONS ["/+tokens"];
         CreateToken = Account "tokens_write": POST ["/+tokens"];
         RevokeToken = Account "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
+        // For people, in a browser: logging in, and what is theirs.
+        ShowAccount = House "page": GET ["/+account"];
+        ShowLogIn = House "page": GET ["/+account/login"];
+        LogInByForm = Account "login": POST ["/+account/login"];
+        LogOut = Account "login": POST ["/+account/logout"];
+        ChangePasswordByForm = Account "user_write": POST ["/+account/password"];
+        CreateTokenByForm = Account "tokens_write": POST ["/+account/tokens"];
+        RevokeTokenByForm = Account "tokens_write": POST ["/+account/tokens/revoke"];
+        // Users and indexes, for those who keep them.
+        ShowManagement = House "page": GET ["/+manage"];
+        CreateUserByForm = Account "manage": POST ["/+manage/users"];
+        ManageUser = House "page": GET ["/+manage/users/{user}"];
+        ChangeUserByForm = Account "manage": POST ["/+manage/users/{user}"];
+        CreateIndexByForm = Account "manage": POST ["/+manage/indexes"];
+        ManageIndex = House "page": GET ["/+manage/indexes/{user}/{index}"];
+        ChangeIndexByForm = Account "manage": POST ["/+manage/indexes/{user}/{index}"];
         // Many calls in one request.
         ListActions = Action "list": GET OPTIONS ["/actions"];
         RunActions = Action "run": GET ["/"] POST ["/actions"];
@@ -146,6 +162,9 @@ endpoints! {
         DeleteArticle = Article "delete": DELETE ["/article/{article}", "/article/{article}/{version}"];
         ReadHistory = Article "history": GET OPTIONS ["/article/{article}/history"];
         CompareVersions = Article "difference": GET OPTIONS ["/article/{article}/diff"];
+        ChooseArticle = Article "article": GET ["/+edit"];
+        ShowEditForm = Article "article": GET ["/+edit/{article}"];
+        EditArticle = Article "write": POST ["/+edit/{article}"];
         // What changed, on every surface.
         ListChanges = House "changes": GET ["/changes"];
         ShowChangesAsAtom = House "changes": GET ["/changes.atom"];

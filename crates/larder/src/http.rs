@@ -3,6 +3,7 @@
 //! request -> from memory at once ([`Quick`]), or its [`Place`] in the table -> [`Endpoint`] -> handler -> [`Finish`] ->
 //! response. The paths are in [`crate::endpoint`]; `docs/urls.md` is the same table for users.
 
+mod account;
 mod action;
 mod actions;
 pub mod admin;
@@ -13,7 +14,9 @@ mod body;
 mod changes;
 pub mod dumps;
 mod error;
+mod forms;
 mod health;
+mod manage;
 mod negotiation;
 mod outside;
 mod pages;
@@ -31,11 +34,11 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use account::UserName;
+use ::account::UserName;
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, ORIGIN};
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, Peer};
@@ -95,7 +98,7 @@ impl Door {
         let finish = Finish { endpoint, stopwatch, has_origin };
         let mut site = || {
             head.extensions.insert(*peer);
-            Site::of_browser(app, head)
+            site_of_browser(app, head)
         };
         let mut answered = match answered {
             Answered::Later(answering) => {
@@ -155,13 +158,27 @@ impl<'path> Quick<'path> {
     }
 }
 
+/// This server as a browser sees it, and where the browser is, so that it comes back there after logging in.
+fn site_of_browser(app: &App, head: &Parts) -> Option<Site> {
+    let site = Site::of_browser(app, head)?;
+    let is_safe = matches!(head.method, Method::GET | Method::HEAD);
+    // One that remembers a password which does not hold any more sends it again until it is asked for another.
+    let has_password = head.headers.contains_key(AUTHORIZATION);
+    let comes_back = is_safe && !has_password && !python::is_installer(&head.headers);
+    Some(if comes_back { site.at_place(&head.uri) } else { site })
+}
+
 /// Answers what is not in memory, whatever becomes of its handler.
-async fn answer_later(app: Arc<App>, tree: Tree, head: Parts, body: Body) -> Response {
+async fn answer_later(app: Arc<App>, tree: Tree, mut head: Parts, body: Body) -> Response {
     let stopwatch = Stopwatch::start();
     let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     let client = ClientAddress::resolve(peer, &head.headers, &app.trusted);
     let has_origin = head.headers.contains_key(ORIGIN);
-    let site = if tree == Tree::Main { Site::of_browser(&app, &head) } else { None };
+    let site = if tree == Tree::Main { site_of_browser(&app, &head) } else { None };
+    let session = match tree {
+        Tree::Main => auth::session::note(&app, &mut head, site.is_some()).await,
+        _ => None,
+    };
     let is_head = head.method == Method::HEAD;
     let mut endpoint = Endpoint::FindNothingForAdmins;
     let answering = async {
@@ -171,6 +188,9 @@ async fn answer_later(app: Arc<App>, tree: Tree, head: Parts, body: Body) -> Res
         }
     };
     let mut response = security::of_request(client, survived(answering)).await;
+    if let Some(session) = session {
+        session.finish(response.headers_mut());
+    }
     Finish { endpoint, stopwatch, has_origin }.apply(&app, &mut response, || site);
     let length = response.body().size_hint().exact();
     if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
@@ -254,12 +274,32 @@ async fn answer(
         Endpoint::ListTokens => Box::pin(tokens::list_tokens(app, head)).await?,
         Endpoint::CreateToken => Box::pin(tokens::create_token(app, head, body)).await?,
         Endpoint::RevokeToken => Box::pin(tokens::revoke_token(app, head)).await?,
+        Endpoint::ShowAccount => Box::pin(account::show_account(app, head)).await?,
+        Endpoint::ShowLogIn => Box::pin(account::show_log_in(app, head)).await?,
+        Endpoint::LogInByForm => Box::pin(account::log_in(app, head, body)).await?,
+        Endpoint::LogOut => Box::pin(account::log_out(app, head, body)).await?,
+        Endpoint::ChangePasswordByForm => {
+            Box::pin(account::change_password(app, head, body)).await?
+        }
+        Endpoint::CreateTokenByForm => Box::pin(account::create_token(app, head, body)).await?,
+        Endpoint::RevokeTokenByForm => Box::pin(account::revoke_token(app, head, body)).await?,
+        Endpoint::ShowManagement => Box::pin(manage::show_management(app, head)).await?,
+        Endpoint::CreateUserByForm => Box::pin(manage::create_user(app, head, body)).await?,
+        Endpoint::ManageUser => Box::pin(manage::show_user(app, head)).await?,
+        Endpoint::ChangeUserByForm => Box::pin(manage::change_user(app, head, body)).await?,
+        Endpoint::CreateIndexByForm => Box::pin(manage::create_index(app, head, body)).await?,
+        Endpoint::ManageIndex => Box::pin(manage::show_index(app, head)).await?,
+        Endpoint::ChangeIndexByForm => Box::pin(manage::change_index(app, head, body)).await?,
         Endpoint::ListActions => Box::pin(actions::list_actions(app, head)).await,
         Endpoint::RunActions => Box::pin(actions::run_actions(app, head, body)).await?,
         Endpoint::ListChanges => Box::pin(changes::list_changes(app, head)).await?,
         Endpoint::ShowChangesAsAtom => Box::pin(changes::show_changes_as_atom(app, head)).await?,
         Endpoint::ShowPackageHistory => Box::pin(changes::show_package_history(app, head)).await?,
         Endpoint::ListArticles => Box::pin(article::list_articles(app, head)).await?,
+        Endpoint::ChooseArticle => article::choose_article(app, head)?,
+        Endpoint::ShowEditForm | Endpoint::EditArticle => {
+            Box::pin(article::edit_article(app, head, body)).await?
+        }
         Endpoint::MissArticleName => return Err(article::lacks_name(path)),
         Endpoint::AnswerQuestion => Box::pin(aur::answer_question(app, head, body)).await?,
         Endpoint::DownloadDump => Box::pin(dumps::download_dump(app, head)).await?,
@@ -307,6 +347,14 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
         ("pkgbase", name) if !name.contains('/') => named("/pkgbase/{base}"),
         ("account", name) if !name.contains('/') => named("/account/{maintainer}"),
         ("+static", file) if !file.contains('/') => named("/+static/{file}"),
+        ("+edit", _) => named("/+edit/{article}"),
+        ("+manage", rest) => match rest.split_once('/')? {
+            ("users", name) if !name.contains('/') => named("/+manage/users/{user}"),
+            ("indexes", name) if name.matches('/').count() == 1 => {
+                named("/+manage/indexes/{user}/{index}")
+            }
+            _ => None,
+        },
         ("+tokens", id) if !id.contains('/') => named("/+tokens/{id}"),
         _ => None,
     };
@@ -363,10 +411,20 @@ impl Finish {
             }
             _ => {}
         }
-        if response.status().as_u16() >= 400 && people::is_problem(response) {
-            people::insert_vary(response.headers_mut());
-            if let Some(site) = site() {
-                *response = people::for_browser(&site, std::mem::take(response));
+        if response.status().as_u16() >= 400 {
+            let is_problem = people::is_problem(response);
+            if is_problem {
+                people::insert_vary(response.headers_mut());
+            }
+            let is_for_page = is_problem || response.status() == StatusCode::UNAUTHORIZED;
+            if is_for_page && let Some(site) = site() {
+                // A proxy that asks on behalf of a browser passes the question for a password on.
+                if self.endpoint != Endpoint::CheckAccess {
+                    people::ask_by_form(&site, response);
+                }
+                if is_problem {
+                    *response = people::for_browser(&site, std::mem::take(response));
+                }
             }
         }
         app.metrics.responded(self.endpoint, response.status(), self.stopwatch);

@@ -39,6 +39,7 @@ pub mod source;
 pub mod stored;
 pub mod tasks;
 mod text;
+pub mod token_uses;
 pub mod turns;
 mod version;
 

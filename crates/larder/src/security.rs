@@ -206,6 +206,7 @@ pub(crate) fn identified(principal: &Principal) {
         Means::Password => "password".to_owned(),
         Means::Login { .. } => "login".to_owned(),
         Means::Token(id) => format!("token {id}"),
+        Means::Session { .. } => "session".to_owned(),
         Means::Machine => "machine".to_owned(),
     };
     let who = Sender { name: identity.user.name.to_string(), means };

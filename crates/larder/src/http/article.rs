@@ -10,7 +10,7 @@ mod write;
 
 use std::sync::Arc;
 
-use article::{ArticlePath, Target};
+use article::{ArticleName, ArticlePath, Target};
 use axum::body::Body;
 use axum::response::Response;
 use http::request::Parts;
@@ -18,7 +18,9 @@ use http::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
 
 use super::error::HttpError;
+use super::forms::see_other;
 use super::options;
+use super::words::in_path;
 use crate::app::App;
 use crate::endpoint::{Endpoint, Place, Tree};
 
@@ -56,6 +58,37 @@ pub(super) async fn answer(
         Endpoint::DeleteArticle => write::delete(app, &head, path.name, base).await,
         _ => read::read_article(app.clone(), &head, path).await,
     }
+}
+
+/// `/+edit/{article}`: the form for an article, and what it sends.
+pub(super) async fn edit_article(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let path = head.uri.path();
+    let rest = percent_decode_str(path.strip_prefix("/+edit/").unwrap_or_default());
+    let bad = |detail: String| HttpError::bad_request(detail);
+    let rest = rest
+        .decode_utf8()
+        .map_err(|_| bad(format!("`{path}` is not UTF-8 after percent-decoding")))?;
+    let name = ArticleName::parse(&rest).map_err(|error| bad(error.to_string()))?;
+    match head.method {
+        Method::POST => pages::edit(app, head, &name, body).await,
+        _ => pages::show_edit(app, head, &name).await,
+    }
+}
+
+/// `/+edit?name=…`: on to the form for the article of that name.
+pub(super) fn choose_article(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let [name] = parameters(head.uri.query(), ["name"])?;
+    let name = name.unwrap_or_default();
+    if name.trim().is_empty() {
+        return Ok(see_other(app, head, "/articles"));
+    }
+    let name = ArticleName::parse(name.trim())
+        .map_err(|error| HttpError::bad_request(error.to_string()))?;
+    Ok(see_other(app, head, &format!("/+edit/{}", in_path(name.as_str()))))
 }
 
 /// 404 for `/article` without a name.

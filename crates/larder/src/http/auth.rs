@@ -6,10 +6,13 @@
 //! [`refuse_foreign_pages`] keeps out what a browser was made to send with the password that it remembers.
 
 mod origin;
+pub(super) mod session;
 
 use std::sync::Arc;
 
-use account::{Acl, Credentials, Identified, Lack, Object, Principal, Refusal, Scope, identify};
+use account::{
+    Acl, Credentials, Identified, Lack, Means, Object, Principal, Refusal, Scope, identify,
+};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
 use jiff::Timestamp;
@@ -22,6 +25,7 @@ use crate::security;
 use crate::stored::{Basis, Stored, WriteFailure};
 
 pub(super) use origin::refuse_foreign_pages;
+pub(super) use session::{Acting, Cookie, identified_of, principal_of};
 
 /// devpi's own header, which leaves `Authorization` to a proxy.
 pub(super) const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
@@ -87,6 +91,9 @@ pub(super) async fn proved(
     match outcome {
         Ok(principal) => {
             security::identified(&principal);
+            if let Some(Means::Token(id)) = principal.identity().map(|identity| &identity.means) {
+                app.token_uses.note(*id, Timestamp::now());
+            }
             Ok(Ok(principal))
         }
         Err(refusal) => {
@@ -107,7 +114,9 @@ fn refused(app: &App, credentials: &Credentials, refusal: &Refusal) {
         Refusal::TokenUnknown { .. }
         | Refusal::TokenExpired { .. }
         | Refusal::TokenOfAnother { .. } => "token",
-        Refusal::Login(_) | Refusal::LoginOfAnother { .. } => "login",
+        Refusal::Login(_) | Refusal::LoginOfAnother { .. } | Refusal::SessionEnded { .. } => {
+            "login"
+        }
     };
     let account = match credentials {
         Credentials::Password { user, .. } => Some(user.to_string()),

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
-    RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -60,6 +60,8 @@ pub(super) struct Site {
     /// Without a slash at the end.
     root_url: String,
     shows: Shows,
+    /// The path and query that are asked for; None if one cannot come back there.
+    place: Option<String>,
 }
 
 /// The parts of this server that everybody can go to.
@@ -81,6 +83,30 @@ impl Site {
         wants_page(&head.headers).then(|| Site::of(app, head))
     }
 
+    /// The same, for a request to which a browser can come back after logging in.
+    pub(super) fn at_place(self, uri: &http::Uri) -> Site {
+        let place = uri.path_and_query().map_or(uri.path(), |it| it.as_str());
+        Site { place: Some(place.to_owned()), ..self }
+    }
+
+    /// Where one logs in, to come back here.
+    pub(super) fn log_in(&self) -> String {
+        let encoded = |place: &String| -> String {
+            form_urlencoded::byte_serialize(place.as_bytes()).collect()
+        };
+        let next = self.place.as_ref().map(encoded);
+        let next = next.map_or_else(String::new, |next| format!("?next={next}"));
+        format!("{}/+account/login{next}", self.prefix())
+    }
+
+    /// Where one writes the article that was asked for; None if something else was.
+    pub(super) fn write(&self) -> Option<String> {
+        let name = self.place.as_ref()?.strip_prefix("/article/")?;
+        let is_name = !name.is_empty() && !name.contains('?');
+        let is_page = name.ends_with("/history") || name.ends_with("/diff");
+        (is_name && !is_page).then(|| format!("{}/+edit/{name}", self.prefix()))
+    }
+
     /// Below this URL.
     pub(super) fn below(app: &App, root_url: impl Into<String>) -> Site {
         let config = &app.config;
@@ -94,7 +120,7 @@ impl Site {
 
     fn at(root_url: impl Into<String>, shows: Shows) -> Site {
         let root_url: String = root_url.into();
-        Site { root_url: root_url.trim_end_matches('/').to_owned(), shows }
+        Site { root_url: root_url.trim_end_matches('/').to_owned(), shows, place: None }
     }
 
     /// The parts of this server that everybody can go to.
@@ -165,7 +191,20 @@ pub(super) async fn send(page: &impl Template, head: &Parts, audience: Audience)
     }
 }
 
-/// The same on this thread, for a short page.
+/// Sends a page that nobody may keep: it is one user's, or has the token of a form.
+pub(super) async fn send_once(page: &impl Template, head: &Parts, status: StatusCode) -> Response {
+    let html = match page.render() {
+        Ok(html) => html,
+        Err(error) => return HttpError::unrendered(&error).into_response(),
+    };
+    let conditions = Conditions::of(&head.method, &head.headers);
+    let mut response = respond(Reply::untagged(HTML, html), status, conditions).await;
+    insert_headers(response.headers_mut());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The same as [`send`] on this thread, for a short page.
 pub(super) fn send_now(
     page: &impl Template,
     conditions: &Conditions,
@@ -217,14 +256,14 @@ fn advice(status: StatusCode) -> &'static str {
             "Something in the address or the form is not what is expected here. Change it, and try again."
         }
         StatusCode::UNAUTHORIZED => {
-            "Log in: load the page again, and give the name of your user with its password, or with a token."
+            "Log in with the password of your user; then you come back here."
         }
         StatusCode::FORBIDDEN => {
             "Your user may not do this. Ask whoever runs this server, or the owner of what you want to see, for the right."
         }
         StatusCode::NOT_FOUND => {
             "Look at the address for a slip of the pen, or search for what you want. If a link on this server led here, what it \
-             named has gone."
+             named has gone. What not everybody may see is there only for those who are logged in."
         }
         StatusCode::METHOD_NOT_ALLOWED => {
             "Programs ask for this in another way; the documentation says how. For people there is nothing here."
@@ -322,6 +361,15 @@ pub(super) fn is_problem(response: &Response) -> bool {
 #[derive(Deserialize)]
 struct Problem {
     detail: String,
+}
+
+/// A browser that is asked for a password in a window of its own shows no page with a link to our form. A scheme that it does
+/// not know it passes over.
+pub(super) fn ask_by_form(site: &Site, response: &mut Response) {
+    if response.status() == StatusCode::UNAUTHORIZED && site.place.is_some() {
+        let challenge = HeaderValue::from_static("Cookie realm=\"larder\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
 }
 
 /// The response to a browser: an error with a text for programs becomes a page with the same text.

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, VARY};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use pypi::upstream::Place;
@@ -102,6 +102,12 @@ pub(super) async fn answer(
         insert_headers(headers, &stored);
     }
     response
+}
+
+/// Whether pip or one of its kin asks: some of them name HTML first, as browsers do.
+pub(super) fn is_installer(headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+    agent.is_some_and(ask::is_installer)
 }
 
 /// Whether `/` is asked for as devpi's client does, rather than people.

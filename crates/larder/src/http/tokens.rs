@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use record::Serial;
 use serde::Deserialize;
@@ -68,7 +68,7 @@ impl Wish {
 
 /// `GET /+tokens`
 pub(super) async fn list_tokens(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let principal = asking(app, &head.headers).await?;
+    let principal = asking(app, head).await?;
     let owner = owner(head, &principal)?;
     POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
     let stored = auth::stored(app)?;
@@ -87,7 +87,7 @@ pub(super) async fn create_token(
     head: &Parts,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let principal = asking(app, &head.headers).await?;
+    let principal = asking(app, head).await?;
     let owner = owner(head, &principal)?;
     POLICY.manage_tokens(&principal, &owner).map_err(|error| refused(&principal, &error))?;
     auth::admit_to_disk(app, &principal).await?;
@@ -126,7 +126,7 @@ pub(super) async fn create_token(
 
 /// `DELETE /+tokens/{id}`
 pub(super) async fn revoke_token(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let principal = asking(app, &head.headers).await?;
+    let principal = asking(app, head).await?;
     if let Some(query) = head.uri.query().filter(|query| !query.is_empty()) {
         let detail = format!("`{query}` is too much: the id says which token is meant");
         return Err(HttpError::bad_request(detail));
@@ -150,9 +150,9 @@ pub(super) async fn revoke_token(app: &App, head: &Parts) -> Result<Response, Ht
 }
 
 /// Who asks: somebody.
-async fn asking(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
-    serial::wait_for_seen(app, headers).await?;
-    let principal = auth::principal(app, headers).await?;
+async fn asking(app: &App, head: &Parts) -> Result<Principal, HttpError> {
+    serial::wait_for_seen(app, &head.headers).await?;
+    let principal = auth::principal_of(app, head).await?;
     match principal {
         Principal::Anonymous => Err(unidentified()),
         principal => Ok(principal),

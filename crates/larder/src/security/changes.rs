@@ -39,7 +39,7 @@ pub(crate) fn changes(
     let mut changes = Vec::new();
     for write in &batch.writes {
         let key = write.key.as_str();
-        if key.starts_with("user/") || key.starts_with("token/") || key.starts_with("secret/") {
+        if ["user/", "token/", "secret/", "session/"].iter().any(|kind| key.starts_with(kind)) {
             changes.extend(of_account(accounts, write));
         } else if let Some(stage) = pypi::stage_of_key(&write.key) {
             changes.extend(of_stage(index, stage, write));
@@ -82,6 +82,16 @@ fn of_account(before: &Snapshot, write: &Write) -> Vec<Change> {
             }
             _ => Vec::new(),
         };
+    }
+    if let Some(name) = key.after("session").and_then(|name| name.parse().ok()) {
+        let digests = |accounts: &Snapshot| -> BTreeSet<String> {
+            let sessions = accounts.sessions_of(&name).into_iter().flat_map(|it| &it.sessions);
+            sessions.map(|session| session.secret_digest.to_string()).collect()
+        };
+        let (before, after) = (digests(before), digests(&after));
+        let opened = after.difference(&before).map(|_| change("session_opened", &name, None));
+        let ended = before.difference(&after).map(|_| change("session_ended", &name, None));
+        return opened.chain(ended).collect();
     }
     vec![change("login_secret_changed", key, None)]
 }

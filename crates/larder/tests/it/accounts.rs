@@ -3,7 +3,9 @@
 mod command;
 mod foreign_pages;
 mod guessing;
+mod managing;
 mod running;
+mod sessions;
 mod tokens;
 
 use std::path::Path;

@@ -4,6 +4,7 @@ mod actions;
 mod bodies;
 mod conflicts;
 mod crash;
+mod editing;
 mod names;
 mod pages;
 mod people;

@@ -8,6 +8,7 @@ mod actions;
 mod admin;
 mod article;
 mod attacks;
+mod browser;
 mod catalogue;
 mod changes;
 mod client;

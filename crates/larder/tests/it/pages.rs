@@ -290,7 +290,12 @@ fn browsers_get_errors_as_pages() {
     closed.wait_until_ready();
     let refused = closed.client.get_with("/articles", &[("Accept", BROWSER)]);
     assert_eq!(refused.status, 401);
-    assert!(refused.header("www-authenticate").starts_with("Basic"));
+    // It is shown a form, and does not ask by itself; one that sent a password must ask for another.
+    assert!(refused.header("www-authenticate").starts_with("Cookie "));
+    let wrong = [("Accept", BROWSER), ("Authorization", "Basic eDp5")];
+    let wrong = closed.client.get_with("/articles", &wrong);
+    assert_eq!(wrong.status, 401);
+    assert!(wrong.header("www-authenticate").starts_with("Basic"));
     assert!(refused.header("content-type").starts_with("text/html"));
     let put = small().client.send("PUT", "/docs", &[("Accept", BROWSER)], b"");
     assert_eq!((put.status, put.header("allow").is_empty()), (405, false));

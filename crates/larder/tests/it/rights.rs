@@ -27,7 +27,7 @@ use serde_json::Value;
 use self::operations::{Row, TABLE};
 use crate::catalogue;
 use crate::client::Response;
-use crate::server::{TestServer, wait_for};
+use crate::server::{ROOT, TestServer, wait_for};
 
 /// What somebody sends.
 struct Sent {
@@ -235,6 +235,37 @@ fn only(scope: Scope) -> Scopes {
     Scopes::NONE.with(scope)
 }
 
+/// Whether an operation is a form of a page, for which the session of a browser counts and nothing else.
+fn is_form(path: &str) -> bool {
+    ["/+account/", "/+edit/", "/+manage/"].iter().any(|start| path.starts_with(start))
+}
+
+#[test]
+fn forms_of_pages_take_no_credentials_of_programs() {
+    let world = World::start();
+    let document = world.server.get("/openapi.json").json();
+    let paths = document["paths"].as_object().expect("paths");
+    let forms = paths.iter().filter(|(path, item)| is_form(path) && item.get("post").is_some());
+    let mut count = 0;
+    for (path, _) in forms {
+        let target = path.replace("{article}", "x").replace("{user}", "root");
+        let target = target.replace("{index}", "dev");
+        for body in ["", "base=0&text=x&do=save", "name=mallory&password=x&do=delete&confirm=root"]
+        {
+            let headers = [ROOT, ("Content-Type", "application/x-www-form-urlencoded")];
+            let answer = world.server.client.send("POST", &target, &headers, body.as_bytes());
+            // A log-out of nobody is none.
+            let is_log_out = target.ends_with("/logout") && answer.status == 303;
+            let is_refused = matches!(answer.status, 400 | 401 | 403) || is_log_out;
+            assert!(is_refused, "{target}: {} {}", answer.status, answer.text());
+        }
+        count += 1;
+    }
+    assert!(count >= 10, "{count} forms");
+    assert_eq!(world.server.get("/article/x").status, 404);
+    assert!(world.stored().accounts.user(&"mallory".parse().expect("a name")).is_none());
+}
+
 #[test]
 fn every_operation_has_a_row() {
     let world = World::start();
@@ -248,7 +279,8 @@ fn every_operation_has_a_row() {
             continue;
         }
         for method in ["post", "put", "patch", "delete"] {
-            if item.get(method).is_some() {
+            // Scopes are for programs.
+            if item.get(method).is_some() && !is_form(path) {
                 described.insert(format!("{} {path}", method.to_uppercase()));
             }
         }

@@ -3,6 +3,7 @@
 //! The bytes stay where they were: at the number of a version for everybody, and with `?raw` at the name.
 
 mod comparison;
+mod edit;
 mod link;
 mod list;
 
@@ -25,6 +26,7 @@ use crate::http::words::{self, Time, in_path};
 use crate::stored::Stored;
 
 pub(super) use comparison::show_difference;
+pub(super) use edit::{edit, show_edit};
 pub(super) use list::show_list;
 
 /// Bytes of a content that is shown as a page; a longer one is sent as it is.

@@ -106,7 +106,7 @@ pub(super) async fn read_article(
     path: ArticlePath,
 ) -> Result<Response, HttpError> {
     let object = Object::Article(path.name.as_str());
-    let (app, stored) = admitted(app, &head.headers, object).await?;
+    let (app, stored) = admitted(app, head, object).await?;
     if people::wants_page(&head.headers) {
         let answer = Box::pin(page(&app, &stored, head, &path)).await;
         let answer = answer.map_err(|error| from_store(&app, &stored, error.into_response()));
@@ -133,11 +133,8 @@ async fn page(
     path: &ArticlePath,
 ) -> Result<Option<Response>, HttpError> {
     // Without rights of their own they were admitted as everybody.
-    let principal = if is_open(app) {
-        Principal::Anonymous
-    } else {
-        auth::principal(app, &head.headers).await?
-    };
+    let principal =
+        if is_open(app) { Principal::Anonymous } else { auth::principal_of(app, head).await? };
     let shown = Page { app, stored, head, principal: &principal };
     Ok(match path.target {
         Target::Version(_) => None,
@@ -166,11 +163,13 @@ fn is_raw(head: &Parts) -> bool {
 /// The state to answer from, for a request that may read.
 async fn admitted(
     app: Arc<App>,
-    headers: &HeaderMap,
+    head: &Parts,
     object: Object<'_>,
 ) -> Result<(Arc<App>, Arc<Stored>), HttpError> {
-    serial::wait_for_seen(&app, headers).await?;
-    admit(&app, headers, object).await?;
+    serial::wait_for_seen(&app, &head.headers).await?;
+    if !is_open(&app) {
+        check_reader(&app, &auth::principal_of(&app, head).await?, object)?;
+    }
     let stored = auth::stored(&app)?;
     Ok((app, stored))
 }
@@ -185,11 +184,14 @@ pub(super) async fn admit(
     object: Object<'_>,
 ) -> Result<(), HttpError> {
     if !is_open(app) {
-        let principal = auth::principal(app, headers).await?;
-        let readers = ("article.acl_read", &app.config.article.acl_read);
-        auth::admit(readers, &principal, Scope::ArticleRead, object, "read articles")?;
+        check_reader(app, &auth::principal(app, headers).await?, object)?;
     }
     Ok(())
+}
+
+fn check_reader(app: &App, principal: &Principal, object: Object<'_>) -> Result<(), HttpError> {
+    let readers = ("article.acl_read", &app.config.article.acl_read);
+    auth::admit(readers, principal, Scope::ArticleRead, object, "read articles")
 }
 
 /// Whether this writer may read as well.
@@ -517,7 +519,7 @@ pub(in crate::http) async fn list_articles(
     // Who may not read is told so before what is wrong with the question.
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
-    let (app, stored) = admitted(app.clone(), &head.headers, listed).await?;
+    let (app, stored) = admitted(app.clone(), head, listed).await?;
     let [prefix, q, after, limit, deleted] = given?;
     let query = ListQuery {
         prefix: prefix.as_deref().unwrap_or_default(),
@@ -531,7 +533,7 @@ pub(in crate::http) async fn list_articles(
         let principal = if is_open(&app) {
             Principal::Anonymous
         } else {
-            auth::principal(&app, &head.headers).await?
+            auth::principal_of(&app, head).await?
         };
         let shown = Page { app: &app, stored: &stored, head, principal: &principal };
         return Ok(pages::show_list(&shown, &query, &page).await);

@@ -93,7 +93,7 @@ pub(super) enum Undone {
 pub(super) struct Refused {
     pub(super) error: WriteError,
     /// Both changes in one text.
-    merge: Option<Merge>,
+    pub(super) merge: Option<Merge>,
     /// The state that it was checked against.
     serial: Serial,
     may_read: bool,
@@ -177,13 +177,38 @@ pub(super) async fn delete(
 ) -> Result<Response, HttpError> {
     let writer = writer(app, &head.headers, &name).await?;
     let [comment] = parameters(head.uri.query(), ["comment"])?;
-    let (author, comment, at) = (author(&writer), comment.unwrap_or_default(), Timestamp::now());
     let base = Base::of(&head.headers, version);
+    answered(deleted(app, &writer, &name, base, &comment.unwrap_or_default()).await)
+}
+
+/// Deletes an article for `writer`, who saw version `base`.
+///
+/// # Errors
+/// As [`store`].
+pub(super) async fn delete_for(
+    app: &Arc<App>,
+    writer: &Principal,
+    name: &ArticleName,
+    base: Revision,
+    comment: &str,
+) -> Result<Written, Undone> {
+    let base = Base { version: Some(base), ..Base::default() };
+    deleted(app, writer, name, base, comment).await
+}
+
+async fn deleted(
+    app: &Arc<App>,
+    writer: &Principal,
+    name: &ArticleName,
+    base: Base,
+    comment: &str,
+) -> Result<Written, Undone> {
+    let (author, at) = (author(writer), Timestamp::now());
     let change = |base| {
-        let (name, author, comment) = (name.clone(), author.clone(), comment.clone());
+        let (name, author, comment) = (name.clone(), author.clone(), comment.to_owned());
         Change::Delete(Delete { name, base, author, comment, at })
     };
-    answered(commit(app, &writer, &name, &base, change, None).await)
+    commit(app, writer, name, &base, change, None).await
 }
 
 async fn restore(
@@ -291,7 +316,11 @@ fn check_writer<'basis>(
     Ok(principal)
 }
 
-fn admit(app: &App, principal: &Principal, name: &ArticleName) -> Result<(), HttpError> {
+/// Lets those pass who may write the article.
+///
+/// # Errors
+/// 401 and 403.
+pub(super) fn admit(app: &App, principal: &Principal, name: &ArticleName) -> Result<(), HttpError> {
     let writers = ("article.acl_write", &app.config.article.acl_write);
     let object = Object::Article(name.as_str());
     auth::admit(writers, principal, Scope::ArticleWrite, object, "write articles")

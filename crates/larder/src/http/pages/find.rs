@@ -101,7 +101,7 @@ impl Question {
         let text = text.unwrap_or_default().trim().chars().take(QUERY_CHARS_MAX).collect();
         // Until the store is there, nobody is known, and what is in it is not found.
         let principal = match app.live_store.snapshot().is_some() {
-            true => auth::identified(app, &head.headers).await?.unwrap_or_default(),
+            true => auth::identified_of(app, head).await?.unwrap_or_default(),
             false => Principal::Anonymous,
         };
         Ok(Question { app: app.clone(), text, principal, limit })

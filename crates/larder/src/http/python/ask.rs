@@ -123,7 +123,7 @@ impl Ask {
     /// # Errors
     /// 503 while too many passwords are being checked.
     pub(super) async fn identified(&self) -> Result<&Result<Principal, String>, HttpError> {
-        self.proved.get_or_try_init(|| auth::identified(&self.app, &self.head.headers)).await
+        self.proved.get_or_try_init(|| auth::identified_of(&self.app, &self.head)).await
     }
 
     /// What somebody sees of users and stages; with devpi's defaults, what everybody sees there.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use hyper::ext::ReasonPhrase;
 use pypi::devpi;
 use serde::Serialize;
@@ -110,7 +110,11 @@ fn page(ask: &Ask, status: StatusCode, text: &str) -> Response {
         let body = format!("{} {title}\n\n{text}\n", status.as_u16());
         return typed(status, body, "text/plain; charset=UTF-8");
     }
-    let html = people::error_page(&Site::below(&ask.app, &*ask.root_url), status, text, None);
+    let site = Site::below(&ask.app, &*ask.root_url);
+    // Who logs in comes back here.
+    let is_safe = matches!(ask.head.method, Method::GET | Method::HEAD);
+    let site = if is_safe { site.at_place(&ask.head.uri) } else { site };
+    let html = people::error_page(&site, status, text, None);
     let mut response = typed(status, html, "text/html; charset=UTF-8");
     people::insert_headers(response.headers_mut());
     response

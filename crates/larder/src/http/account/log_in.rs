@@ -1,0 +1,144 @@
+//! Logging in with a name and a password, and out again.
+
+use account::{Credentials, Principal, SessionText, change};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use http::header::SET_COOKIE;
+use http::request::Parts;
+use jiff::Timestamp;
+use record::Serial;
+
+use super::FORM_BYTES_MAX;
+use crate::app::App;
+use crate::http::auth::{self, Cookie, session};
+use crate::http::error::HttpError;
+use crate::http::forms;
+use crate::http::people::{self, Site};
+
+/// Where a browser goes on to that was on the way to nowhere else.
+const HOME: &str = "/+account";
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LogInPage<'a> {
+    site: Site,
+    token: String,
+    /// A path to go on to.
+    next: &'a str,
+    name: &'a str,
+    /// What went wrong before.
+    problem: &'a str,
+}
+
+/// `/+account/login`
+pub(in crate::http) async fn show_log_in(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let next = pairs.find_map(|(name, value)| (name == "next").then_some(value));
+    let next = next.as_deref().and_then(forms::next).unwrap_or(HOME);
+    page(app, head, (next, ""), "", StatusCode::OK).await
+}
+
+/// The form for who is not logged in.
+pub(super) async fn page(
+    app: &App,
+    head: &Parts,
+    (next, name): (&str, &str),
+    problem: &str,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let (token, cookie) = forms::nobodys_token(app, head)?;
+    let page = LogInPage { site: Site::of(app, head), token, next, name, problem };
+    let mut response = people::send_once(&page, head, status).await;
+    if let Some(cookie) = cookie {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+/// `POST /+account/login`
+pub(in crate::http) async fn log_in(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let fields = forms::posted_by_nobody(app, head, body, FORM_BYTES_MAX).await?;
+    let next = fields.maybe("next")?.and_then(forms::next).unwrap_or(HOME);
+    let (name, password) = (fields.one("name")?, fields.one("password")?);
+    let wrong = "The name or the password is wrong.";
+    let again = |problem| page(app, head, (next, name), problem, StatusCode::UNAUTHORIZED);
+    let Ok(credentials) = Credentials::from_user_and_password(name, password) else {
+        auth::failed(app, Some(name), "malformed");
+        return again(wrong).await;
+    };
+    // As for devpi's clients: a login does not make a longer one, and a token is no password.
+    let Credentials::Password { .. } = credentials else {
+        auth::failed(app, Some(name), "no_password");
+        return again("A token is no password: a browser logs in with the password of its user.")
+            .await;
+    };
+    let Ok(principal) = auth::proved(app, &credentials).await? else { return again(wrong).await };
+    let replaced = session::shown(app, head).map(|(session, _)| session);
+    let (session, serial) = open(app, &principal, replaced.as_ref()).await?;
+    app.security.logged_in(session.user().as_str());
+    let mut response = forms::see_other(app, head, next);
+    forms::keep_session(app, head, &mut response, &session, serial);
+    response.headers_mut().append(SET_COOKIE, Cookie::Form.set(app, head, "", 0));
+    Ok(response)
+}
+
+/// Opens a session for a user who just gave their password. The one that the browser showed before ends: nobody who planted
+/// a session there, or saw it, has the new one.
+pub(super) async fn open(
+    app: &App,
+    principal: &Principal,
+    replaced: Option<&SessionText>,
+) -> Result<(SessionText, Serial), HttpError> {
+    auth::admit_to_disk(app, principal).await?;
+    let patience = app.config.store.wait_for_serial;
+    let deciding = app.live_store.decided(principal, patience, |basis| {
+        let nobody = || HttpError::unauthorized("to log in, a user and a password are needed");
+        let identity = auth::still(basis)?.identity().ok_or_else(nobody)?;
+        let (secret, now) = (forms::random()?, Timestamp::now());
+        let accounts = &basis.stored().accounts;
+        let lifetime = app.config.users.login;
+        let (session, batch) =
+            change::open_session(accounts, &identity.user, secret, replaced, now, lifetime);
+        Ok::<_, HttpError>((Some(batch), session))
+    });
+    let (session, serial) = deciding.await?;
+    Ok((session, serial.unwrap_or_default()))
+}
+
+/// `POST /+account/logout`; with the field `everywhere`, out of all browsers.
+pub(in crate::http) async fn log_out(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let (fields, sender) = forms::received(app, head, body, FORM_BYTES_MAX).await?;
+    // Who is not logged in any more need not be told so.
+    let sender = match sender {
+        Err(forms::Undue::LoggedOut) => None,
+        sender => Some(sender?),
+    };
+    if let Some((session, principal)) = sender {
+        let (name, digest) = (session.user(), session.secret_digest());
+        let is_everywhere = fields.maybe("everywhere")?.is_some();
+        let patience = app.config.store.wait_for_serial;
+        let deciding = app.live_store.decided(&principal, patience, |basis| {
+            let accounts = &basis.stored().accounts;
+            let batch = match is_everywhere {
+                true => change::close_sessions(accounts, name),
+                false => change::close_session(accounts, name, &digest),
+            };
+            Ok::<_, HttpError>((batch, ()))
+        });
+        deciding.await?;
+    }
+    let mut response = forms::see_other(app, head, "/+account/login");
+    response.headers_mut().append(SET_COOKIE, Cookie::Session.set(app, head, "", 0));
+    Ok(response)
+}

@@ -1,0 +1,290 @@
+//! The page of a user's own tokens, password and sessions.
+
+use account::{Credentials, Password, Principal, Scope, SessionText, UserPolicy, change};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{FORM_BYTES_MAX, log_in};
+use crate::app::App;
+use crate::http::auth::{self, session};
+use crate::http::error::HttpError;
+use crate::http::forms::{self, Fields, Posted};
+use crate::http::people::{self, Site};
+use crate::http::tokens;
+use crate::http::words::Time;
+use crate::passwords::Priority;
+use crate::security;
+
+/// The scopes that one chooses from, with what they are for.
+const SCOPES: [(Scope, &str); 8] = [
+    (Scope::ArticleRead, "read articles"),
+    (Scope::ArticleWrite, "read and write articles"),
+    (Scope::PythonRead, "install from indexes"),
+    (Scope::PythonUpload, "install from indexes and upload to them"),
+    (Scope::PythonAdmin, "change and delete indexes and what is in them"),
+    (Scope::UserAdmin, "change users and tokens"),
+    (Scope::ServerAdmin, "administer the server"),
+    (Scope::All, "everything that you may"),
+];
+
+#[derive(Template)]
+#[template(path = "account.html")]
+struct AccountPage {
+    site: Site,
+    form: String,
+    name: String,
+    /// The path of the user's page.
+    path: String,
+    groups: Vec<String>,
+    is_administrator: bool,
+    tokens: Vec<TokenLine>,
+    sessions: Vec<SessionLine>,
+    scopes: Vec<Choice>,
+    said: Said,
+}
+
+struct TokenLine {
+    id: String,
+    comment: String,
+    scopes: String,
+    limits: Option<String>,
+    created_at: Time,
+    expires_at: Option<Time>,
+    is_expired: bool,
+    used_at: Option<Time>,
+}
+
+struct SessionLine {
+    created_at: Time,
+    expires_at: Time,
+    is_this: bool,
+}
+
+struct Choice {
+    scope: &'static str,
+    about: &'static str,
+    is_chosen: bool,
+}
+
+/// What became of a form, and what was in it, to be sent again.
+#[derive(Default)]
+struct Said {
+    done: String,
+    problem: String,
+    /// The text of a new token, which nobody sees again.
+    new_token: String,
+    comment: String,
+    expires: String,
+    indexes: String,
+    projects: String,
+    prefixes: String,
+    chosen: Vec<String>,
+}
+
+impl Said {
+    fn done(text: &str) -> Said {
+        Said { done: text.to_owned(), ..Said::default() }
+    }
+
+    fn of(fields: &Fields) -> Result<Said, HttpError> {
+        let text =
+            |name: &str| Ok::<_, HttpError>(fields.maybe(name)?.unwrap_or_default().to_owned());
+        Ok(Said {
+            comment: text("comment")?,
+            expires: text("expires")?,
+            indexes: text("indexes")?,
+            projects: text("projects")?,
+            prefixes: text("prefixes")?,
+            chosen: fields.all("scope").map(str::to_owned).collect(),
+            ..Said::default()
+        })
+    }
+}
+
+/// `/+account`: the page of who is logged in, else the form for that.
+pub(in crate::http) async fn show_account(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let session = session::shown(app, head).map(|(session, _)| session);
+    if let Some(session) = session
+        && let Some(principal) = session::known(app, &session)?
+    {
+        return page(app, head, &session, &principal, Said::default(), StatusCode::OK).await;
+    }
+    log_in::page(app, head, ("/+account", ""), "", StatusCode::OK).await
+}
+
+async fn page(
+    app: &App,
+    head: &Parts,
+    session: &SessionText,
+    principal: &Principal,
+    said: Said,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let stored = auth::stored(app)?;
+    let nobody = || HttpError::from(forms::Undue::LoggedOut);
+    let user = &principal.identity().ok_or_else(nobody)?.user;
+    let (now, digest) = (Timestamp::now(), session.secret_digest());
+    let tokens = stored.accounts.tokens_of(&user.name).into_iter().rev();
+    let tokens = tokens.filter(|token| token.belongs_to(user)).map(|token| TokenLine {
+        id: token.id.to_string(),
+        comment: token.comment.clone(),
+        scopes: token.scopes.to_string().replace(',', ", "),
+        limits: token.limits.as_ref().map(|limits| limits.to_string()),
+        created_at: Time(token.created_at),
+        expires_at: token.expires_at.map(Time),
+        is_expired: token.is_expired(now),
+        used_at: app.token_uses.last(token.id).map(Time),
+    });
+    let sessions = stored.accounts.sessions_of(&user.name).into_iter().flat_map(|it| &it.sessions);
+    let sessions = sessions.filter(|it| it.holds(user, now)).map(|it| SessionLine {
+        created_at: Time(it.created_at),
+        expires_at: Time(it.expires_at),
+        is_this: it.secret_digest == digest,
+    });
+    let scopes = SCOPES.iter().map(|(scope, about)| Choice {
+        scope: scope.as_str(),
+        about,
+        is_chosen: said.chosen.iter().any(|chosen| chosen == scope.as_str()),
+    });
+    let page = AccountPage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        name: user.name.to_string(),
+        path: people::in_path(user.name.as_str()),
+        groups: user.groups.iter().map(ToString::to_string).collect(),
+        is_administrator: user.is_administrator(),
+        tokens: tokens.collect(),
+        sessions: sessions.collect(),
+        scopes: scopes.collect(),
+        said,
+    };
+    Ok(people::send_once(&page, head, status).await)
+}
+
+/// The page again after what did not succeed, with what went wrong.
+async fn again(
+    app: &App,
+    head: &Parts,
+    posted: &Posted,
+    said: Said,
+    error: HttpError,
+) -> Result<Response, HttpError> {
+    let status = error.status();
+    // Whoever waits is told how long.
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        return Err(error);
+    }
+    let said = Said { problem: error.detail().to_owned(), ..said };
+    page(app, head, &posted.session, &posted.principal, said, status).await
+}
+
+/// `POST /+account/tokens`
+pub(in crate::http) async fn create_token(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let fields = &posted.fields;
+    let said = Said::of(fields)?;
+    let mut wish = json!({"scopes": said.chosen, "comment": said.comment.trim()});
+    if !said.expires.trim().is_empty() {
+        wish["expires"] = json!(said.expires.trim());
+    }
+    for name in ["indexes", "projects", "prefixes"] {
+        let words = fields.words(name)?;
+        if !words.is_empty() {
+            wish[name] = json!(words);
+        }
+    }
+    let acting = forms::acting(head, &posted.principal, Method::POST, "/+tokens");
+    let made = tokens::create_token(app, &acting, Body::from(wish.to_string())).await;
+    let made = match made {
+        Ok(response) => response,
+        Err(error) => return again(app, head, &posted, said, error).await,
+    };
+    let bytes = axum::body::to_bytes(made.into_body(), FORM_BYTES_MAX).await.unwrap_or_default();
+    let token: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let new_token = token["token"].as_str().unwrap_or_default().to_owned();
+    let said = Said { new_token, ..Said::default() };
+    page(app, head, &posted.session, &posted.principal, said, StatusCode::CREATED).await
+}
+
+/// `POST /+account/tokens/revoke`
+pub(in crate::http) async fn revoke_token(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let id = people::in_path(posted.fields.one("id")?);
+    let path = format!("/+tokens/{id}");
+    let acting = forms::acting(head, &posted.principal, Method::DELETE, &path);
+    match tokens::revoke_token(app, &acting).await {
+        Ok(_) => {
+            let said = Said::done(&format!("The token {id} is revoked."));
+            page(app, head, &posted.session, &posted.principal, said, StatusCode::OK).await
+        }
+        Err(error) => again(app, head, &posted, Said::default(), error).await,
+    }
+}
+
+/// `POST /+account/password`: every session ends, and this browser gets a new one.
+pub(in crate::http) async fn change_password(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let fields = &posted.fields;
+    let (old, new) = (fields.one("old")?, fields.one("new")?);
+    let refused = |status, text: &str| HttpError::refused(status, text);
+    if new != fields.one("again")? {
+        let error =
+            refused(StatusCode::UNPROCESSABLE_ENTITY, "The new password is not the same twice.");
+        return again(app, head, &posted, Said::default(), error).await;
+    }
+    let password = match Password::new(new) {
+        Ok(password) => password,
+        Err(error) => {
+            let error = HttpError::unusable(error.to_string());
+            return again(app, head, &posted, Said::default(), error).await;
+        }
+    };
+    // The old password: whoever finds the browser open does not take the account with them.
+    let name = posted.session.user();
+    let shown = Credentials::Password { user: name.clone(), password: Password::attempt(old) };
+    let Ok(proved) = auth::proved(app, &shown).await? else {
+        let error = refused(StatusCode::FORBIDDEN, "The old password is wrong.");
+        return again(app, head, &posted, Said::default(), error).await;
+    };
+    auth::admit_to_disk(app, &posted.principal).await?;
+    let client = security::client().key();
+    let hashing = app.passwords.hash(password.clone(), forms::random()?, client, Priority::Known);
+    let hash = hashing.await.map_err(|error| HttpError::unavailable(error.to_string(), 1))?;
+    let patience = app.config.store.wait_for_serial;
+    let deciding = app.live_store.decided(&proved, patience, |basis| {
+        let principal = auth::still(basis)?;
+        let accounts = &basis.stored().accounts;
+        let none = || HttpError::not_found(change::NoUser(name.clone()).to_string());
+        let user = accounts.user(name).ok_or_else(none)?;
+        let may = UserPolicy::default().change_password(principal, user);
+        may.map_err(|error| HttpError::forbidden(error.to_string()))?;
+        let changed = change::set_password(accounts, name, Some(hash.clone()), Timestamp::now());
+        Ok::<_, HttpError>((changed.map_err(|_| none())?, ()))
+    });
+    deciding.await?;
+    let shown = Credentials::Password { user: name.clone(), password };
+    let principal = auth::proved(app, &shown).await?.map_err(HttpError::unauthorized)?;
+    let (session, serial) = log_in::open(app, &principal, Some(&posted.session)).await?;
+    let said =
+        Said::done("The password is changed. Every other browser is logged out; tokens stay.");
+    let mut response = page(app, head, &session, &principal, said, StatusCode::OK).await?;
+    forms::keep_session(app, head, &mut response, &session, serial);
+    Ok(response)
+}

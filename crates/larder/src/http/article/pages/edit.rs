@@ -1,0 +1,401 @@
+//! `/+edit/{article}`: writing an article in a browser, with a preview, and what to do when somebody else was first.
+//!
+//! form -> the text, with the version that it was made from -> [`write`](super::super::write), as for programs -> the article; or the
+//! form again, with the text as it was sent. No text is lost: not when the session has ended, not when the write is refused.
+
+use std::sync::Arc;
+
+use account::{Object, Principal, Scope, SessionText};
+use article::{Article, ArticleName, Merge, Revision, RevisionFacts};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts;
+use markup::{Format, Options, Rendered};
+use record::Serial;
+
+use super::super::read::{self, bytes};
+use super::super::write::{self, Base, NewText, Undone};
+use super::{BYTES_MAX, Place, Shown, link};
+use crate::app::App;
+use crate::http::auth;
+use crate::http::error::HttpError;
+use crate::http::forms::{self, Fields, Undue};
+use crate::http::people::{self, Site};
+use crate::http::words::{Time, in_path};
+
+/// Size of the form: each byte of a text takes three there at most.
+const FORM_BYTES_MAX: usize = 3 * BYTES_MAX as usize + (64 << 10);
+
+/// The media types that one chooses from.
+const TYPES: [(&str, &str); 4] = [
+    ("text/markdown", "Markdown"),
+    ("text/x-rst", "reStructuredText"),
+    ("text/html", "HTML"),
+    ("text/plain", "Plain text"),
+];
+
+#[derive(Template)]
+#[template(path = "edit.html")]
+struct EditPage<'a> {
+    site: Site,
+    place: Place,
+    form: String,
+    name: &'a str,
+    path: String,
+    /// The version that the text is made from; 0 makes the article.
+    base: Revision,
+    is_there: bool,
+    text: &'a str,
+    comment: &'a str,
+    types: Vec<Choice<'a>>,
+    problem: String,
+    preview: Option<Rendered>,
+    conflict: Option<Conflict>,
+}
+
+struct Choice<'a> {
+    media_type: &'a str,
+    about: &'a str,
+    is_chosen: bool,
+}
+
+/// Somebody else was first.
+struct Conflict {
+    version: Revision,
+    author: String,
+    comment: String,
+    at: Time,
+    /// What they wrote; None if they deleted it, or it is no text.
+    theirs: Option<String>,
+    /// What was to be saved.
+    yours: String,
+    /// The version that both were made from.
+    base: Revision,
+    merged: Merged,
+}
+
+/// What is in the form, to be saved next.
+enum Merged {
+    /// Both changes, which do not overlap.
+    Clean,
+    /// Both, with marks around so many places that both changed.
+    Marked(usize),
+    /// What was sent, for this reason.
+    Not(String),
+}
+
+/// A text as a form has it.
+struct Draft {
+    base: Revision,
+    text: String,
+    comment: String,
+    media_type: Option<String>,
+}
+
+impl Draft {
+    fn of(fields: &Fields) -> Result<Draft, HttpError> {
+        let base = fields.one("base")?;
+        let base: Revision = base.parse().map_err(|_| {
+            let shown: String = base.chars().take(80).collect();
+            let detail = format!("`{}` is no version: a number was expected", shown.escape_debug());
+            HttpError::bad_request(detail)
+        })?;
+        let media_type = fields.maybe("type")?.filter(|text| !text.is_empty()).map(str::to_owned);
+        // A form has ends of lines of its own.
+        let text = fields.one("text")?.replace("\r\n", "\n");
+        let comment = fields.maybe("comment")?.unwrap_or_default().trim().to_owned();
+        Ok(Draft { base, text, comment, media_type })
+    }
+}
+
+/// A request about an article's form.
+struct Editing<'a> {
+    app: &'a Arc<App>,
+    head: &'a Parts,
+    name: &'a ArticleName,
+}
+
+/// `GET /+edit/{article}`
+pub(in crate::http) async fn show_edit(
+    app: &Arc<App>,
+    head: &Parts,
+    name: &ArticleName,
+) -> Result<Response, HttpError> {
+    let (session, principal) = forms::logged_in(app, head).await?;
+    let editing = Editing { app, head, name };
+    editing.admit(&principal)?;
+    let stored = auth::stored(app)?;
+    let article = stored.articles.article(name);
+    let base = article.map_or(Revision::NONE, |article| article.highest());
+    let latest = article.and_then(|article| article.latest());
+    let text = match latest.filter(|latest| !latest.is_deleted()) {
+        Some(latest) => editing.text_of(latest).await?,
+        None => String::new(),
+    };
+    let draft = Draft { base, text, comment: String::new(), media_type: None };
+    editing.page(Some(&session), &draft, Outcome::default(), StatusCode::OK).await
+}
+
+/// What is shown beside the form.
+#[derive(Default)]
+struct Outcome {
+    problem: String,
+    preview: Option<Rendered>,
+    conflict: Option<Conflict>,
+}
+
+/// `POST /+edit/{article}`: a preview, a new version, or none any more.
+pub(in crate::http) async fn edit(
+    app: &Arc<App>,
+    head: &Parts,
+    name: &ArticleName,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let editing = Editing { app, head, name };
+    let (fields, sender) = forms::received(app, head, body, FORM_BYTES_MAX).await?;
+    let draft = Draft::of(&fields)?;
+    let (session, principal) = match sender {
+        Ok(sender) => sender,
+        Err(undue) => return editing.undue(&draft, undue).await,
+    };
+    if let Err(error) = editing.admit(&principal) {
+        return editing.problem(&session, &draft, &error).await;
+    }
+    match fields.maybe("do")?.unwrap_or("save") {
+        "preview" => {
+            let outcome = Outcome {
+                preview: Some(editing.preview(&principal, &draft)?),
+                ..Outcome::default()
+            };
+            editing.page(Some(&session), &draft, outcome, StatusCode::OK).await
+        }
+        "save" => editing.save(&session, &principal, draft).await,
+        "delete" => {
+            let deleting = write::delete_for(app, &principal, name, draft.base, &draft.comment);
+            match deleting.await {
+                Ok(written) => editing.done(&session, "/history", written.serial),
+                Err(Undone::Failed(error)) => editing.problem(&session, &draft, &error).await,
+                Err(Undone::Refused(refused)) => {
+                    let error = HttpError::refused(refused.status(), refused.detail());
+                    editing.problem(&session, &draft, &error).await
+                }
+            }
+        }
+        other => {
+            let shown: String = other.chars().take(80).collect();
+            let detail = format!(
+                "`{}` is not known here: `preview`, `save` or `delete` was expected",
+                shown.escape_debug()
+            );
+            Err(HttpError::bad_request(detail))
+        }
+    }
+}
+
+impl Editing<'_> {
+    /// Lets those pass who may write the article, and read it: the form has its text.
+    fn admit(&self, principal: &Principal) -> Result<(), HttpError> {
+        write::admit(self.app, principal, self.name)?;
+        let object = Object::Article(self.name.as_str());
+        let readers = ("article.acl_read", &self.app.config.article.acl_read);
+        auth::admit(readers, principal, Scope::ArticleRead, object, "read articles")
+    }
+
+    /// The text of a version, if a form can have it.
+    async fn text_of(&self, facts: &RevisionFacts) -> Result<String, HttpError> {
+        let content = read::content_of(self.name, facts)?;
+        let unusable = |reason: &str| {
+            let detail = format!(
+                "`{}` cannot be changed in a browser: {reason}; a PUT to `/article/{0}` replaces it",
+                self.name
+            );
+            HttpError::unusable(detail)
+        };
+        if content.size_bytes > BYTES_MAX {
+            return Err(unusable("it is longer than 1 MiB"));
+        }
+        let bytes = bytes(self.app, content).await?;
+        let text = std::str::from_utf8(&bytes).ok().filter(|text| !text.contains('\0'));
+        let text = text.filter(|_| content.content_type.is_textual());
+        Ok(text.ok_or_else(|| unusable("it is not text"))?.to_owned())
+    }
+
+    /// The text as its page will show it.
+    fn preview(&self, principal: &Principal, draft: &Draft) -> Result<Rendered, HttpError> {
+        let stored = auth::stored(self.app)?;
+        let shown = Shown { app: self.app, stored: &stored, head: self.head, principal };
+        let site = shown.site();
+        let resolve = |link: &str| link::resolve(&shown, self.name, site.prefix(), link);
+        let format = Format::of_media_type(&self.media_type(&stored.articles, draft));
+        let options =
+            Options { heading_level: 2, resolve: &resolve, wiki_links: true, takes_title: false };
+        let render = || markup::render(&draft.text, format.unwrap_or(Format::Plain), &options);
+        Ok(tokio::task::block_in_place(render))
+    }
+
+    /// What the text is written in: what the form says, else what the article is, else what its name ends in.
+    fn media_type(&self, articles: &article::Snapshot, draft: &Draft) -> String {
+        let of_base = || {
+            let facts = articles.article(self.name)?.latest_with_content()?;
+            Some(facts.content()?.content_type.as_str().to_owned())
+        };
+        let of_name = || article::of_name(self.name).map(|it| it.as_str().to_owned());
+        let base = of_base();
+        // The form names no parameters such as a charset: those of the article stay.
+        let same = base.as_ref().filter(|base| {
+            let essence = base.split(';').next().unwrap_or_default().trim();
+            draft.media_type.as_deref().is_none_or(|said| said.eq_ignore_ascii_case(essence))
+        });
+        let said = same.cloned().or_else(|| draft.media_type.clone()).or(base).or_else(of_name);
+        said.unwrap_or_else(|| TYPES[0].0.to_owned())
+    }
+
+    async fn save(
+        &self,
+        session: &SessionText,
+        principal: &Principal,
+        draft: Draft,
+    ) -> Result<Response, HttpError> {
+        let stored = auth::stored(self.app)?;
+        let content_type = Some(self.media_type(&stored.articles, &draft));
+        // Who wrote lines that end as on Windows gets them back.
+        let base = stored.articles.revision(self.name, draft.base).cloned();
+        drop(stored);
+        let base_text = match base.filter(|base| !base.is_deleted()) {
+            Some(base) => self.text_of(&base).await.unwrap_or_default(),
+            None => String::new(),
+        };
+        let ends = base_text.matches('\n').count();
+        let is_windows = ends > 0 && base_text.matches("\r\n").count() == ends;
+        let text = if is_windows { draft.text.replace('\n', "\r\n") } else { draft.text.clone() };
+        let new = NewText {
+            name: self.name.clone(),
+            base: Base { version: Some(draft.base), ..Base::default() },
+            content_type,
+            comment: draft.comment.clone(),
+            body: Body::from(text),
+            holder: None,
+        };
+        let refused = match write::store(self.app, principal, new).await {
+            Ok(written) => return self.done(session, "", written.serial),
+            Err(Undone::Failed(error)) => return self.problem(session, &draft, &error).await,
+            Err(Undone::Refused(refused)) => refused,
+        };
+        let Some(stale) = refused.error.stale() else {
+            let error = HttpError::refused(refused.status(), refused.detail());
+            return self.problem(session, &draft, &error).await;
+        };
+        let latest = stale.latest.clone();
+        let theirs = match latest.is_deleted() {
+            true => None,
+            false => self.text_of(&latest).await.ok(),
+        };
+        let (text, merged) = match &refused.merge {
+            Some(Merge::Clean(text)) => (text.clone(), Merged::Clean),
+            Some(Merge::Conflict { text, hunks }) => (text.clone(), Merged::Marked(hunks.len())),
+            Some(Merge::NotMergeable(reason)) => {
+                (draft.text.clone(), Merged::Not(reason.to_string()))
+            }
+            None => (draft.text.clone(), Merged::Not("the texts are too long".to_owned())),
+        };
+        let conflict = Conflict {
+            version: latest.revision,
+            author: latest.author.to_string(),
+            comment: latest.comment.to_string(),
+            at: Time(latest.at),
+            theirs,
+            base: draft.base,
+            merged,
+            yours: draft.text,
+        };
+        let next = Draft {
+            base: latest.revision,
+            text: text.replace("\r\n", "\n"),
+            comment: draft.comment,
+            media_type: draft.media_type,
+        };
+        let outcome = Outcome { conflict: Some(conflict), ..Outcome::default() };
+        self.page(Some(session), &next, outcome, StatusCode::CONFLICT).await
+    }
+
+    /// On to a page of the article, which shows this commit.
+    fn done(
+        &self,
+        session: &SessionText,
+        page: &str,
+        serial: Serial,
+    ) -> Result<Response, HttpError> {
+        let path = format!("/article/{}{page}", in_path(self.name.as_str()));
+        let mut response = forms::see_other(self.app, self.head, &path);
+        forms::keep_session(self.app, self.head, &mut response, session, serial);
+        Ok(response)
+    }
+
+    /// The form again, with the text as it was sent, and what is wrong.
+    async fn problem(
+        &self,
+        session: &SessionText,
+        draft: &Draft,
+        error: &HttpError,
+    ) -> Result<Response, HttpError> {
+        let outcome = Outcome { problem: error.detail().to_owned(), ..Outcome::default() };
+        self.page(Some(session), draft, outcome, error.status()).await
+    }
+
+    /// The same where the session has ended, or the form is of another one: nothing of the article is shown.
+    async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
+        let problem = match undue {
+            Undue::LoggedOut => {
+                "You are not logged in any more. Log in in another tab, and then save here."
+            }
+            Undue::Token => {
+                "You have logged in anew since this form was loaded. Look at it, and save again."
+            }
+        };
+        let session = forms::logged_in(self.app, self.head).await.ok().map(|(session, _)| session);
+        let outcome = Outcome { problem: problem.to_owned(), ..Outcome::default() };
+        self.page(session.as_ref(), draft, outcome, HttpError::from(undue).status()).await
+    }
+
+    async fn page(
+        &self,
+        session: Option<&SessionText>,
+        draft: &Draft,
+        outcome: Outcome,
+        status: StatusCode,
+    ) -> Result<Response, HttpError> {
+        let stored = auth::stored(self.app)?;
+        // Without a session nothing is told of the article.
+        let article: Option<&Arc<Article>> =
+            session.and_then(|_| stored.articles.article(self.name));
+        let chosen = match session {
+            Some(_) => self.media_type(&stored.articles, draft),
+            None => draft.media_type.clone().unwrap_or_default(),
+        };
+        let is_known = TYPES.iter().any(|(known, _)| chosen.starts_with(known));
+        let own = (!is_known && !chosen.is_empty()).then_some((chosen.as_str(), chosen.as_str()));
+        let types = TYPES.into_iter().chain(own).map(|(media_type, about)| Choice {
+            media_type,
+            about,
+            is_chosen: chosen.starts_with(media_type),
+        });
+        let page = EditPage {
+            site: Site::of(self.app, self.head),
+            place: Place::of(self.name.as_str()),
+            form: session.map(|it| forms::token(self.app, it)).transpose()?.unwrap_or_default(),
+            name: self.name.as_str(),
+            path: in_path(self.name.as_str()),
+            base: draft.base,
+            is_there: article.is_some_and(|article| !article.is_deleted()),
+            text: &draft.text,
+            comment: &draft.comment,
+            types: types.collect(),
+            problem: outcome.problem,
+            preview: outcome.preview,
+            conflict: outcome.conflict,
+        };
+        Ok(people::send_once(&page, self.head, status).await)
+    }
+}

@@ -1,0 +1,208 @@
+//! The sessions of browsers: what their cookies say, and where these count.
+//!
+//! A browser sends its cookies with whatever any page makes it send. So the cookie of a session says who asks in two places
+//! only: in a GET or HEAD for a page or for something that one of our own pages shows, which changes nothing, and in the forms
+//! of [`crate::http::forms`], which have a token that no other page knows. Programs' routes never look at it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use account::{Principal, SessionText, identify_session};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HeaderName, VARY};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method};
+use jiff::Timestamp;
+use record::Serial;
+
+use super::{X_DEVPI_AUTH, identified, stored};
+use crate::app::App;
+use crate::http::error::HttpError;
+use crate::http::outside::root_url;
+use crate::security;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The cookies of this server. Where it is reached by TLS, their names begin with `__Host-`, so that a browser takes them from
+/// this very host alone, and none of the others counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum Cookie {
+    /// The session, and the last commit that it has seen.
+    Session,
+    /// Random bytes that the form for logging in is tied to.
+    Form,
+}
+
+impl Cookie {
+    fn name(self, is_secure: bool) -> &'static str {
+        match (self, is_secure) {
+            (Cookie::Session, true) => "__Host-larder-session",
+            (Cookie::Session, false) => "larder-session",
+            (Cookie::Form, true) => "__Host-larder-form",
+            (Cookie::Form, false) => "larder-form",
+        }
+    }
+
+    /// Its value, as a request shows it.
+    pub(in crate::http) fn shown<'head>(self, app: &App, head: &'head Parts) -> Option<&'head str> {
+        // Nearly all requests have none.
+        if !head.headers.contains_key(COOKIE) {
+            return None;
+        }
+        value(&head.headers, self.name(is_secure(app, head)))
+    }
+
+    /// The header that makes a browser keep it for so long. Zero seconds: forget it.
+    pub(in crate::http) fn set(
+        self,
+        app: &App,
+        head: &Parts,
+        value: &str,
+        seconds: u64,
+    ) -> HeaderValue {
+        let is_secure = is_secure(app, head);
+        let secure = if is_secure { "; Secure" } else { "" };
+        let name = self.name(is_secure);
+        let text =
+            format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+        HeaderValue::try_from(text).expect("base64url and digits are ASCII")
+    }
+}
+
+/// Whether the browser reaches this server by TLS, as far as this server or a trusted proxy knows.
+fn is_secure(app: &App, head: &Parts) -> bool {
+    root_url(app, &head.uri, &head.headers, &head.extensions).starts_with("https://")
+}
+
+/// The value of the first cookie of that name.
+fn value<'head>(headers: &'head HeaderMap, name: &str) -> Option<&'head str> {
+    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|it| it.split_once('='));
+    pairs.find_map(|(found, value)| (found.trim() == name).then_some(value.trim()))
+}
+
+/// The session in a request's cookie; whether it holds is not looked at.
+pub(in crate::http) fn shown(app: &App, head: &Parts) -> Option<(SessionText, Serial)> {
+    let (text, seen) = Cookie::Session.shown(app, head)?.split_once('.')?;
+    Some((text.parse().ok()?, seen.parse().ok()?))
+}
+
+/// The value of the cookie of a session that has seen this commit.
+pub(in crate::http) fn cookie_value(session: &SessionText, seen: Serial) -> String {
+    format!("{}.{}", session.reveal(), seen.0)
+}
+
+/// A session that counts for this request, and whether the answer depends on it.
+#[derive(Clone)]
+pub(in crate::http) struct Counting {
+    session: SessionText,
+    was_asked: Arc<AtomicBool>,
+}
+
+/// Somebody whose form is carried out by what programs call.
+#[derive(Clone)]
+pub(in crate::http) struct Acting(pub(in crate::http) Principal);
+
+/// Notes the session of a browser that asks for something to look at; `is_page`: for a page. Waits until this process has what
+/// the browser has seen.
+pub(in crate::http) async fn note(app: &App, head: &mut Parts, is_page: bool) -> Option<Counting> {
+    let is_safe = matches!(head.method, Method::GET | Method::HEAD);
+    // A proxy asks there on behalf of other programs, which may not know of forms with tokens.
+    let is_for_others = head.uri.path().trim_end_matches('/').ends_with("/+authcheck");
+    let is_own = || head.headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin");
+    if !is_safe || is_for_others || !(is_page || is_own()) {
+        return None;
+    }
+    let (session, seen) = shown(app, head)?;
+    app.live_store.wait_for(seen, app.config.store.wait_for_serial).await;
+    let counting = Counting { session, was_asked: Arc::default() };
+    head.extensions.insert(counting.clone());
+    Some(counting)
+}
+
+impl Counting {
+    /// Keeps an answer that depends on the session from everybody else.
+    pub(in crate::http) fn finish(&self, headers: &mut HeaderMap) {
+        if !self.was_asked.load(Relaxed) {
+            return;
+        }
+        let says = |headers: &HeaderMap, name, word: &str| {
+            let mut values = headers.get_all(name).iter().filter_map(|it| it.to_str().ok());
+            values.any(|value| value.to_ascii_lowercase().contains(word))
+        };
+        if !says(headers, CACHE_CONTROL, "no-store") && !says(headers, CACHE_CONTROL, "private") {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        }
+        if !says(headers, VARY, "cookie") {
+            headers.append(VARY, HeaderValue::from_static("Cookie"));
+        }
+    }
+}
+
+/// Who sent a request, where people may ask as well as programs: by their credentials, else by the session that counts. A
+/// session that has ended is nobody's.
+///
+/// # Errors
+/// As [`identified`].
+pub(in crate::http) async fn identified_of(
+    app: &App,
+    head: &Parts,
+) -> Result<Result<Principal, String>, HttpError> {
+    if let Some(Acting(principal)) = head.extensions.get() {
+        return Ok(Ok(principal.clone()));
+    }
+    let headers = &head.headers;
+    let has_credentials = headers.contains_key(X_DEVPI_AUTH) || headers.contains_key(AUTHORIZATION);
+    match head.extensions.get::<Counting>().filter(|_| !has_credentials) {
+        Some(counting) => {
+            counting.was_asked.store(true, Relaxed);
+            Ok(Ok(known(app, &counting.session)?.unwrap_or_default()))
+        }
+        None => identified(app, headers).await,
+    }
+}
+
+/// Who sent a request, as [`identified_of`].
+///
+/// # Errors
+/// 401 for credentials that do not hold; 429 after too many wrong passwords; 503 while too many are being checked.
+pub(in crate::http) async fn principal_of(app: &App, head: &Parts) -> Result<Principal, HttpError> {
+    identified_of(app, head).await?.map_err(HttpError::unauthorized)
+}
+
+/// Whose session this is; None if it has ended.
+///
+/// # Errors
+/// 503 until the store is loaded.
+pub(in crate::http) fn known(
+    app: &App,
+    session: &SessionText,
+) -> Result<Option<Principal>, HttpError> {
+    let principal = identify_session(&stored(app)?.accounts, session, Timestamp::now()).ok();
+    if let Some(principal) = &principal {
+        security::identified(principal);
+    }
+    Ok(principal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_are_found_by_their_name() {
+        let check = |lines: &[&'static str], expected: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(COOKIE, HeaderValue::from_static(line));
+            }
+            assert_eq!(value(&headers, "larder-session"), expected, "{lines:?}");
+        };
+        check(&[], None);
+        check(&["larder-session=a"], Some("a"));
+        check(&["x=1; larder-session=a; y=2"], Some("a"));
+        check(&["x=1", "larder-session = a "], Some("a"));
+        check(&["larder-session=a; larder-session=b"], Some("a"));
+        check(&["xlarder-session=a; __Host-larder-session=b; larder-session2=c"], None);
+        check(&["larder-session", "=", ";;"], None);
+    }
+}

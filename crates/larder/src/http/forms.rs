@@ -1,0 +1,374 @@
+//! The forms of our pages: who sent one, what is in it, and that it was one of our own pages that sent it.
+//!
+//! request -> origin, media type, size -> session -> [`Fields`] -> token -> [`Posted`]. A form is carried out by what programs
+//! call: [`acting`] makes a request of theirs of it.
+
+use account::{Principal, SessionText};
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE,
+};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode};
+use percent_encoding::percent_decode;
+use record::Serial;
+
+use super::auth::{self, Acting, Cookie, X_DEVPI_AUTH, session};
+use super::body;
+use super::error::HttpError;
+use super::outside::root_url;
+use crate::accounts;
+use crate::app::App;
+use crate::bodies::Held;
+
+/// Most fields of a form.
+const FIELDS_MAX: usize = 200;
+
+/// The field with the token.
+pub(super) const TOKEN_FIELD: &str = "form";
+
+/// Random bytes that the form for logging in is tied to.
+const NONCE_BYTES: usize = 16;
+
+/// How long a form for logging in can be sent.
+const NONCE_SECONDS: u64 = 86_400;
+
+/// Bytes of an address to go on to.
+const NEXT_BYTES_MAX: usize = 2_000;
+
+/// The fields of a form.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    pairs: Vec<(String, String)>,
+    /// The memory that they take.
+    _held: Option<Held>,
+}
+
+impl Fields {
+    /// Of the form `a=1&b=2`.
+    ///
+    /// # Errors
+    /// 400 for text that is not UTF-8, and for more than [`FIELDS_MAX`] fields.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Fields, HttpError> {
+        let mut fields = Vec::new();
+        for pair in bytes.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()) {
+            if fields.len() == FIELDS_MAX {
+                let detail = format!("the form has more than {FIELDS_MAX} fields");
+                return Err(HttpError::bad_request(detail));
+            }
+            let at = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
+            let (name, value) = (&pair[..at], pair.get(at + 1..).unwrap_or_default());
+            fields.push((decoded(name)?, decoded(value)?));
+        }
+        Ok(Fields { pairs: fields, _held: None })
+    }
+
+    /// The value of a field that may be missing.
+    ///
+    /// # Errors
+    /// 400 if it is there twice.
+    pub(super) fn maybe(&self, name: &str) -> Result<Option<&str>, HttpError> {
+        let mut values = self.all(name);
+        let value = values.next();
+        if values.next().is_some() {
+            return Err(HttpError::bad_request(format!("the form has the field `{name}` twice")));
+        }
+        Ok(value)
+    }
+
+    /// The value of a field.
+    ///
+    /// # Errors
+    /// 400 if it is missing, or there twice.
+    pub(super) fn one(&self, name: &str) -> Result<&str, HttpError> {
+        let missing = || HttpError::bad_request(format!("the form lacks the field `{name}`"));
+        self.maybe(name)?.ok_or_else(missing)
+    }
+
+    /// The values of a field that may be there several times.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.pairs.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The words of a field, separated by blanks, commas or ends of lines.
+    pub(super) fn words(&self, name: &str) -> Result<Vec<String>, HttpError> {
+        let text = self.maybe(name)?.unwrap_or_default();
+        let words = text.split([' ', ',', '\t', '\r', '\n']).filter(|word| !word.is_empty());
+        Ok(words.map(str::to_owned).collect())
+    }
+}
+
+fn decoded(text: &[u8]) -> Result<String, HttpError> {
+    let text: Vec<u8> = text.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
+    let text = percent_decode(&text).decode_utf8();
+    let text = text.map_err(|_| HttpError::bad_request("the form has text that is not UTF-8"))?;
+    Ok(text.into_owned())
+}
+
+/// A form that a user sent.
+pub(super) struct Posted {
+    pub(super) session: SessionText,
+    pub(super) principal: Principal,
+    pub(super) fields: Fields,
+}
+
+/// Why a form that arrived is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Undue {
+    /// Nobody is logged in.
+    LoggedOut,
+    /// It lacks the token of the session, or has that of another one.
+    Token,
+}
+
+impl From<Undue> for HttpError {
+    fn from(undue: Undue) -> HttpError {
+        match undue {
+            Undue::LoggedOut => HttpError::unauthorized("the session has ended: log in again"),
+            Undue::Token => HttpError::forbidden(
+                "the form lacks the token of this session: load its page again, and send it once more",
+            ),
+        }
+    }
+}
+
+/// Reads a form that somebody sends who is logged in. Whether it may be carried out, the inner result says.
+///
+/// # Errors
+/// 400, 413 and 415 for what is no such form.
+pub(super) async fn received(
+    app: &App,
+    head: &Parts,
+    body: Body,
+    bytes_max: usize,
+) -> Result<(Fields, Result<(SessionText, Principal), Undue>), HttpError> {
+    check_media_type(head)?;
+    let session = session::shown(app, head).map(|(session, _)| session);
+    let principal = match &session {
+        Some(session) => session::known(app, session)?,
+        None => None,
+    };
+    let sender = principal.clone().unwrap_or_default();
+    let mut received = body::whole(app, head, &sender, body, bytes_max).await?;
+    // The fields are a copy, and each is copied once more while it is read.
+    received.hold(received.len() * 3)?;
+    let fields = Fields::parse(&received)?;
+    let fields = Fields { _held: Some(received.into_parts().1), ..fields };
+    let Some((session, principal)) = session.zip(principal) else {
+        return Ok((fields, Err(Undue::LoggedOut)));
+    };
+    let is_due = has_token(app, &fields, session.reveal().as_bytes())?;
+    Ok((fields, if is_due { Ok((session, principal)) } else { Err(Undue::Token) }))
+}
+
+/// Who asks for the page of a form: somebody who is logged in. A browser without a session is shown the way to one.
+///
+/// # Errors
+/// 401.
+pub(super) async fn logged_in(
+    app: &App,
+    head: &Parts,
+) -> Result<(SessionText, Principal), HttpError> {
+    let nobody = || HttpError::unauthorized("for this one has to be logged in");
+    let (session, seen) = session::shown(app, head).ok_or_else(nobody)?;
+    app.live_store.wait_for(seen, app.config.store.wait_for_serial).await;
+    let principal = session::known(app, &session)?.ok_or_else(nobody)?;
+    Ok((session, principal))
+}
+
+/// A form that may be carried out.
+///
+/// # Errors
+/// 400, 413 and 415 for what is no such form; 401 and 403 as [`Undue`] says.
+pub(super) async fn posted(
+    app: &App,
+    head: &Parts,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Posted, HttpError> {
+    let (fields, sender) = received(app, head, body, bytes_max).await?;
+    let (session, principal) = sender?;
+    Ok(Posted { session, principal, fields })
+}
+
+/// The form for logging in, which nobody's session is tied to.
+///
+/// # Errors
+/// As [`posted`].
+pub(super) async fn posted_by_nobody(
+    app: &App,
+    head: &Parts,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Fields, HttpError> {
+    check_media_type(head)?;
+    let received = body::whole(app, head, &Principal::Anonymous, body, bytes_max).await?;
+    let fields = Fields::parse(&received)?;
+    let cookie = Cookie::Form.shown(app, head).unwrap_or_default();
+    let has_token = has_token(app, &fields, cookie.as_bytes())?;
+    if cookie.is_empty() || !has_token {
+        let detail = "the form is too old, or this browser keeps no cookies: load its page again, and send it once more";
+        return Err(HttpError::forbidden(detail));
+    }
+    Ok(fields)
+}
+
+fn check_media_type(head: &Parts) -> Result<(), HttpError> {
+    let said =
+        head.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let media_type = said.as_deref().unwrap_or_default().split(';').next().unwrap_or_default();
+    if media_type.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Ok(());
+    }
+    let media_type: String = media_type.chars().take(80).collect();
+    let detail = format!(
+        "a body of the type `{}` is no form: `application/x-www-form-urlencoded` was expected",
+        media_type.escape_debug()
+    );
+    Err(HttpError::unsupported(detail))
+}
+
+fn has_token(app: &App, fields: &Fields, cookie: &[u8]) -> Result<bool, HttpError> {
+    let shown = fields.maybe(TOKEN_FIELD)?.unwrap_or_default();
+    let stored = auth::stored(app)?;
+    Ok(stored.accounts.login_secret().is_some_and(|secret| secret.is_form_token(cookie, shown)))
+}
+
+/// The token for the forms of a session.
+///
+/// # Errors
+/// 503 if the store has no secret, or is not loaded.
+pub(super) fn token(app: &App, session: &SessionText) -> Result<String, HttpError> {
+    signed(app, session.reveal().as_bytes())
+}
+
+fn signed(app: &App, cookie: &[u8]) -> Result<String, HttpError> {
+    let stored = auth::stored(app)?;
+    let secret = stored.accounts.login_secret();
+    let none = || HttpError::unavailable("the store has no secret to sign forms with", 5);
+    Ok(secret.ok_or_else(none)?.form_token(cookie))
+}
+
+/// The token for the form for logging in, and the cookie that it is tied to, for a browser that has none.
+///
+/// # Errors
+/// 503, as [`token`].
+pub(super) fn nobodys_token(
+    app: &App,
+    head: &Parts,
+) -> Result<(String, Option<HeaderValue>), HttpError> {
+    // Another tab may have the form open: its cookie stays.
+    let is_ours = |cookie: &&str| {
+        cookie.len() == NONCE_BYTES * 2 && cookie.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    if let Some(cookie) = Cookie::Form.shown(app, head).filter(is_ours) {
+        return Ok((signed(app, cookie.as_bytes())?, None));
+    }
+    let cookie = format!("{:032x}", u128::from_be_bytes(random::<NONCE_BYTES>()?));
+    let set = Cookie::Form.set(app, head, &cookie, NONCE_SECONDS);
+    Ok((signed(app, cookie.as_bytes())?, Some(set)))
+}
+
+/// Random bytes.
+///
+/// # Errors
+/// 503 if the system has none.
+pub(super) fn random<const COUNT: usize>() -> Result<[u8; COUNT], HttpError> {
+    accounts::random().map_err(|error| {
+        tracing::error!(%error, "the system has no random numbers");
+        HttpError::unavailable("the system has no random numbers", 5)
+    })
+}
+
+/// Where a browser goes on to: a path of this server; None for anything else.
+pub(super) fn next(text: &str) -> Option<&str> {
+    // Browsers take `//` and `\` for the beginning of a host.
+    let is_path = text.starts_with('/') && !text.starts_with("//");
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
+    (is_path && text.len() <= NEXT_BYTES_MAX && text.bytes().all(is_plain)).then_some(text)
+}
+
+/// Sends the browser on to a path of this server, such as `/+account`, after what it asked for was done.
+pub(super) fn see_other(app: &App, head: &Parts, path: &str) -> Response {
+    let root = root_url(app, &head.uri, &head.headers, &head.extensions);
+    let prefix = root.split_once("://").and_then(|(_, rest)| Some(&rest[rest.find('/')?..]));
+    let prefix = prefix.unwrap_or_default().trim_end_matches('/');
+    let is_below =
+        !prefix.is_empty() && path.strip_prefix(prefix).is_some_and(|it| it.starts_with('/'));
+    let location = if is_below { path.to_owned() } else { format!("{prefix}{path}") };
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    let location = HeaderValue::try_from(location).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(LOCATION, location);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Has the browser keep this session, and see no older state than this commit.
+pub(super) fn keep_session(
+    app: &App,
+    head: &Parts,
+    response: &mut Response,
+    session: &SessionText,
+    seen: Serial,
+) {
+    let value = session::cookie_value(session, seen);
+    let cookie = Cookie::Session.set(app, head, &value, app.config.users.login.as_secs());
+    response.headers_mut().append(SET_COOKIE, cookie);
+}
+
+/// The request of a program that carries out a form, sent by whoever sent the form.
+pub(super) fn acting(head: &Parts, principal: &Principal, method: Method, path: &str) -> Parts {
+    let mut head = head.clone();
+    head.method = method;
+    head.uri = path.parse().unwrap_or_default();
+    for name in [AUTHORIZATION, X_DEVPI_AUTH, COOKIE, CONTENT_LENGTH] {
+        head.headers.remove(name);
+    }
+    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    head.headers.insert(http::header::ACCEPT, HeaderValue::from_static("application/json"));
+    head.extensions.insert(Acting(principal.clone()));
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_a_form() {
+        let fields = Fields::parse(b"a=1&b=%C3%A9+x&c&a=2&d=%2B%3D&&=e").expect("fields");
+        assert_eq!(fields.all("a").collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(fields.one("b").expect("b"), "é x");
+        assert_eq!((fields.one("c").expect("c"), fields.one("d").expect("d")), ("", "+="));
+        assert!(fields.one("a").is_err() && fields.one("x").is_err());
+        assert!(Fields::parse(b"a=%ff").is_err());
+        assert!(Fields::parse(&b"a=1&".repeat(FIELDS_MAX)).is_ok());
+        assert!(Fields::parse(&b"a=1&".repeat(FIELDS_MAX + 1)).is_err());
+        let words = Fields::parse(b"w=a,+b%0D%0A%09c").expect("fields").words("w");
+        assert_eq!(words.expect("words"), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn only_paths_of_this_server_are_gone_on_to() {
+        for path in ["/", "/+account", "/a/b?c=%2F%2Fe.example&d#e", "/article/a%20b"] {
+            assert_eq!(next(path), Some(path));
+        }
+        for path in [
+            "",
+            "x",
+            "//e.example/",
+            "/\\e.example/",
+            "\\\\e.example",
+            "https://e.example/",
+            "javascript:alert(1)",
+            "/a b",
+            "/\t/e.example",
+            "/\r\nSet-Cookie: a=b",
+            "/é",
+        ] {
+            assert_eq!(next(path), None, "{path}");
+        }
+        assert_eq!(next(&format!("/{}", "x".repeat(NEXT_BYTES_MAX))), None);
+    }
+}

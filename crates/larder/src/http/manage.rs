@@ -1,0 +1,190 @@
+//! `/+manage`: users and indexes for those who keep them, in a browser.
+//!
+//! form -> [`forms`](super::forms), who sent it -> the call that a program would make, for that user -> its message, on a page. What
+//! somebody may is judged there, at the commit, and nowhere else; a page only leaves out what would be refused.
+
+mod indexes;
+mod users;
+
+use std::sync::Arc;
+
+use account::{Object, Principal, Scope, SessionText};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use record::Serial;
+use serde_json::{Value, json};
+
+use super::auth;
+use super::error::HttpError;
+use super::forms::{self, Posted};
+use super::people::{self, Site, in_path};
+use super::python;
+use crate::app::App;
+use crate::endpoint::Endpoint;
+
+pub(super) use indexes::{change_index, create_index, show_index};
+pub(super) use users::{change_user, create_user, show_user};
+
+/// Size of a form of these pages: lists of a policy may be long.
+const FORM_BYTES_MAX: usize = 512 << 10;
+
+/// Size of an answer that is read.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Most users, and most indexes, on a page.
+const LINES_MAX: usize = 200;
+
+/// What a call came to.
+struct Answer {
+    status: StatusCode,
+    message: String,
+    value: Value,
+    serial: Serial,
+}
+
+impl Answer {
+    fn is_done(&self) -> bool {
+        self.status.is_success()
+    }
+
+    fn refused(error: HttpError) -> Answer {
+        let (status, message) = (error.status(), error.detail().to_owned());
+        Answer { status, message, value: Value::Null, serial: Serial::ZERO }
+    }
+}
+
+/// What a program would be answered that asks this for `principal`.
+async fn call(
+    app: &Arc<App>,
+    head: &Parts,
+    principal: &Principal,
+    (method, path): (Method, &str),
+    body: Option<&Value>,
+) -> Answer {
+    let acting = forms::acting(head, principal, method, path);
+    let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+    let mut endpoint = Endpoint::FindNoRoute;
+    let response = Box::pin(python::answer(app, acting, body, &mut endpoint)).await;
+    let status = response.status();
+    let serial = response.headers().get("x-devpi-serial").and_then(|it| it.to_str().ok());
+    let serial = serial.and_then(|serial| serial.parse().ok()).unwrap_or_default();
+    let bytes = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await;
+    let value: Value = serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
+    let text = value["message"].as_str().or(value["detail"].as_str());
+    let text = text.or(status.canonical_reason()).unwrap_or_default();
+    Answer { status, message: text.to_owned(), serial, value }
+}
+
+/// What somebody did just now, and how it went.
+#[derive(Default)]
+struct Said {
+    done: String,
+    problem: String,
+}
+
+impl Said {
+    /// The status of the page that says it.
+    fn of(answer: &Answer, done: &str) -> (Said, StatusCode) {
+        match answer.is_done() {
+            true => (Said { done: done.to_owned(), ..Said::default() }, StatusCode::OK),
+            false => {
+                let problem = answer.message.clone();
+                (Said { problem, ..Said::default() }, answer.status)
+            }
+        }
+    }
+}
+
+/// Has the browser see what a call wrote, whichever process it asks next.
+fn seen(app: &App, head: &Parts, response: &mut Response, posted: &Posted, serial: Serial) {
+    forms::keep_session(app, head, response, &posted.session, serial);
+}
+
+#[derive(Template)]
+#[template(path = "manage.html")]
+struct ManagePage {
+    site: Site,
+    form: String,
+    is_administrator: bool,
+    name: String,
+    query: String,
+    users: Vec<UserLine>,
+    indexes: Vec<IndexLine>,
+    is_more: bool,
+    said: Said,
+}
+
+struct UserLine {
+    name: String,
+    path: String,
+    title: String,
+    groups: String,
+    is_administrator: bool,
+    is_disabled: bool,
+    has_password: bool,
+}
+
+struct IndexLine {
+    name: String,
+    path: String,
+    about: String,
+}
+
+/// `/+manage`
+pub(super) async fn show_management(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    let (session, principal) = forms::logged_in(app, head).await?;
+    page(app, head, (&session, &principal), Said::default(), StatusCode::OK).await
+}
+
+async fn page(
+    app: &App,
+    head: &Parts,
+    (session, principal): (&SessionText, &Principal),
+    said: Said,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let stored = auth::stored(app)?;
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
+    let query: String = query.unwrap_or_default().trim().chars().take(200).collect();
+    let is_administrator = principal.is_administrator(Scope::UserAdmin, Object::Server);
+    let users = stored.accounts.users().filter(|user| {
+        let is_own = principal.user_name() == Some(&user.name);
+        (is_administrator || is_own) && user.name.as_str().contains(&query)
+    });
+    let mut users = users.map(|user| UserLine {
+        name: user.name.to_string(),
+        path: in_path(user.name.as_str()),
+        title: user.title.clone().unwrap_or_default(),
+        groups: user.groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        is_administrator: user.is_administrator(),
+        is_disabled: user.is_disabled,
+        has_password: user.password_hash.is_some(),
+    });
+    let stages = stored.index.stages().filter(|stage| {
+        app.config.python.enabled
+            && stage.may_modify(principal)
+            && stage.name().as_str().contains(&query)
+    });
+    let mut indexes = stages.map(|stage| IndexLine {
+        name: stage.name().to_string(),
+        path: stage.name().as_str().split('/').map(in_path).collect::<Vec<_>>().join("/"),
+        about: if stage.config().is_mirror() { "mirror".into() } else { "index".into() },
+    });
+    let page = ManagePage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        is_administrator,
+        name: principal.user_name().map(ToString::to_string).unwrap_or_default(),
+        query: query.clone(),
+        users: users.by_ref().take(LINES_MAX).collect(),
+        indexes: indexes.by_ref().take(LINES_MAX).collect(),
+        is_more: users.next().is_some() || indexes.next().is_some(),
+        said,
+    };
+    Ok(people::send_once(&page, head, status).await)
+}

@@ -1,0 +1,221 @@
+//! Making and changing users: administrators do, and users themselves as far as they may.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use account::{Forbidden, GroupName, Object, Principal, Scope, UserName, UserPolicy, change};
+use jiff::Timestamp;
+
+use super::*;
+use crate::http::words::Time;
+
+#[derive(Template)]
+#[template(path = "manage_user.html")]
+struct UserPage {
+    site: Site,
+    form: String,
+    name: String,
+    path: String,
+    title: String,
+    email: String,
+    groups: String,
+    created_at: Time,
+    is_root: bool,
+    is_disabled: bool,
+    has_password: bool,
+    tokens: usize,
+    sessions: usize,
+    is_administrator: bool,
+    said: Said,
+}
+
+/// `POST /+manage/users`
+pub(in crate::http) async fn create_user(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let fields = &posted.fields;
+    let name = fields.one("name")?.trim();
+    let mut user = json!({"password": fields.one("password")?});
+    for key in ["email", "title"] {
+        let text = fields.maybe(key)?.unwrap_or_default().trim();
+        if !text.is_empty() {
+            user[key] = json!(text);
+        }
+    }
+    let path = format!("/{}", in_path(name));
+    let answer = call(app, head, &posted.principal, (Method::PUT, &path), Some(&user)).await;
+    if answer.is_done() {
+        let mut response = forms::see_other(app, head, &format!("/+manage/users{path}"));
+        seen(app, head, &mut response, &posted, answer.serial);
+        return Ok(response);
+    }
+    let (said, status) = Said::of(&answer, "");
+    super::page(app, head, (&posted.session, &posted.principal), said, status).await
+}
+
+fn named(head: &Parts) -> Result<UserName, HttpError> {
+    let name = head.uri.path().strip_prefix("/+manage/users/").unwrap_or_default();
+    let name = percent_encoding::percent_decode_str(name).decode_utf8().unwrap_or_default();
+    name.parse().map_err(|error: account::NameError| HttpError::bad_request(error.to_string()))
+}
+
+/// `GET /+manage/users/{user}`
+pub(in crate::http) async fn show_user(
+    app: &Arc<App>,
+    head: &Parts,
+) -> Result<Response, HttpError> {
+    let name = named(head)?;
+    let (session, principal) = forms::logged_in(app, head).await?;
+    page(app, head, &name, (&session, &principal), Said::default(), StatusCode::OK).await
+}
+
+/// Who may look at this page: the user, and administrators.
+fn check_keeper(principal: &Principal, name: &UserName) -> Result<(), HttpError> {
+    if principal.acts_for(name, Scope::UserAdmin, Object::Server) {
+        return Ok(());
+    }
+    Err(HttpError::forbidden(format!("only `{name}` and administrators may see this page")))
+}
+
+async fn page(
+    app: &App,
+    head: &Parts,
+    name: &UserName,
+    (session, principal): (&SessionText, &Principal),
+    said: Said,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    check_keeper(principal, name)?;
+    let stored = auth::stored(app)?;
+    let missing = || HttpError::not_found(change::NoUser(name.clone()).to_string());
+    let user = stored.accounts.user(name).ok_or_else(missing)?;
+    let now = Timestamp::now();
+    let sessions = stored.accounts.sessions_of(name).into_iter().flat_map(|it| &it.sessions);
+    let page = UserPage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        name: name.to_string(),
+        path: in_path(name.as_str()),
+        title: user.title.clone().unwrap_or_default(),
+        email: user.email.clone().unwrap_or_default(),
+        groups: user.groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        created_at: Time(user.created_at),
+        is_root: name.is_root(),
+        is_disabled: user.is_disabled,
+        has_password: user.password_hash.is_some(),
+        tokens: stored.accounts.tokens_of(name).len(),
+        sessions: sessions.filter(|session| session.holds(user, now)).count(),
+        is_administrator: principal.is_administrator(Scope::UserAdmin, Object::Server),
+        said,
+    };
+    Ok(people::send_once(&page, head, status).await)
+}
+
+/// `POST /+manage/users/{user}`, by what its field `do` names.
+pub(in crate::http) async fn change_user(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let name = named(head)?;
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let (fields, principal) = (&posted.fields, &posted.principal);
+    let path = format!("/{}", in_path(name.as_str()));
+    let (answer, done) = match fields.one("do")? {
+        "profile" => {
+            let edit = json!({"title": fields.one("title")?, "email": fields.one("email")?});
+            let call = call(app, head, principal, (Method::PATCH, &path), Some(&edit));
+            (call.await, "The profile is changed.")
+        }
+        "password" => {
+            let edit = json!({"password": fields.one("password")?});
+            let call = call(app, head, principal, (Method::PATCH, &path), Some(&edit));
+            (call.await, "The password is set. Every browser of the user is logged out.")
+        }
+        "groups" => {
+            let groups: Result<BTreeSet<GroupName>, _> =
+                fields.words("groups")?.iter().map(|name| name.parse()).collect();
+            let answer = match groups {
+                Ok(groups) => administer(app, principal, &name, Change::Groups(groups)).await,
+                Err(error) => Answer::refused(HttpError::unusable(format!("{error}"))),
+            };
+            (answer, "The groups are set.")
+        }
+        "disable" => {
+            let answer = administer(app, principal, &name, Change::Disabled(true)).await;
+            (answer, "The user is disabled: no password, token or session of theirs is taken.")
+        }
+        "enable" => {
+            let answer = administer(app, principal, &name, Change::Disabled(false)).await;
+            (answer, "The user is enabled again.")
+        }
+        "delete" if fields.one("confirm")? != name.as_str() => {
+            let detail = format!("To delete the user, type their name, {name}.");
+            (Answer::refused(HttpError::unusable(detail)), "")
+        }
+        "delete" => {
+            let force = if fields.maybe("force")?.is_some() { "?force" } else { "" };
+            let path = format!("{path}{force}");
+            let answer = call(app, head, principal, (Method::DELETE, &path), None).await;
+            if answer.is_done() {
+                let mut response = forms::see_other(app, head, "/+manage");
+                seen(app, head, &mut response, &posted, answer.serial);
+                return Ok(response);
+            }
+            (answer, "")
+        }
+        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+    };
+    let (said, status) = Said::of(&answer, done);
+    let sender = (&posted.session, &posted.principal);
+    // Who sets their own password here is logged out, too.
+    if auth::session::known(app, &posted.session)?.is_none() {
+        return Ok(forms::see_other(app, head, "/+account/login"));
+    }
+    let mut response = page(app, head, &name, sender, said, status).await?;
+    seen(app, head, &mut response, &posted, answer.serial);
+    Ok(response)
+}
+
+/// What administrators alone change.
+#[derive(Clone)]
+enum Change {
+    Groups(BTreeSet<GroupName>),
+    Disabled(bool),
+}
+
+/// Changes groups or state of a user; the right is judged on the state that the change is decided on.
+async fn administer(app: &App, principal: &Principal, name: &UserName, what: Change) -> Answer {
+    if let Err(error) = auth::admit_to_disk(app, principal).await {
+        return Answer::refused(error);
+    }
+    let patience = app.config.store.wait_for_serial;
+    let deciding = app.live_store.decided(principal, patience, |basis| {
+        let forbidden = |error: Forbidden| HttpError::forbidden(error.to_string());
+        UserPolicy::default().administer(auth::still(basis)?, name).map_err(forbidden)?;
+        let (accounts, now) = (&basis.stored().accounts, Timestamp::now());
+        let batch = match &what {
+            Change::Groups(groups) => change::set_groups(accounts, name, groups.clone(), now),
+            Change::Disabled(true) if name.is_root() => {
+                return Err(HttpError::forbidden("user 'root' cannot be disabled"));
+            }
+            Change::Disabled(is_disabled) => {
+                change::set_disabled(accounts, name, *is_disabled, now)
+            }
+        };
+        let none = |error: change::NoUser| HttpError::not_found(error.to_string());
+        Ok::<_, HttpError>((batch.map_err(none)?, ()))
+    });
+    match deciding.await {
+        Ok(((), serial)) => Answer {
+            status: StatusCode::OK,
+            message: String::new(),
+            value: Value::Null,
+            serial: serial.unwrap_or_default(),
+        },
+        Err(error) => Answer::refused(error),
+    }
+}

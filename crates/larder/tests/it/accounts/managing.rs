@@ -1,0 +1,281 @@
+//! Users and indexes managed in a browser: every form does what the call of a program does, and for nobody who may not.
+
+use serde_json::json;
+
+use crate::browser::{Browser, encoded, form};
+use crate::pages::check_harmless;
+use crate::python::{Upload, sdist};
+use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
+
+fn start() -> TestServer {
+    TestServer::without_source(|config| config.aur.enabled = false)
+}
+
+/// Uploads a source archive of that name.
+#[track_caller]
+fn upload(server: &TestServer, index: &str, filename: &str) {
+    let (content_type, body) = Upload::of(filename, &sdist(filename)).form();
+    let headers = [ROOT, ("Content-Type", content_type.as_str())];
+    let response = server.client.send("POST", &format!("/{index}/"), &headers, &body);
+    assert_eq!(response.status, 200, "{}", response.text());
+}
+
+#[test]
+fn users_are_made_changed_disabled_and_deleted() {
+    let server = start();
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let page = root.get("/+manage").text();
+    let values = [("name", "alice"), ("password", "staple"), ("email", "alice@host.example")];
+    let made = root.submit(&page, "New user", &values);
+    assert_eq!(
+        (made.status, made.header("location")),
+        (303, "/+manage/users/alice"),
+        "{}",
+        made.text()
+    );
+    let again = root.submit(&page, "New user", &values);
+    assert_eq!(again.status, 409);
+    assert!(again.text().contains("user already exists"), "{}", again.text());
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let page = root.get("/+manage/users/alice").text();
+    assert!(page.contains("alice@host.example") && page.contains("in 1 browser"), "{page}");
+    // Groups, and what they open.
+    assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
+    assert_eq!(root.submit(&page, "Groups", &[("groups", "team admin")]).status, 200);
+    assert!(alice.get("/+manage").text().contains("aria-label=\"New user\""));
+    assert_eq!(root.submit(&page, "Groups", &[("groups", "a b/c")]).status, 422);
+    assert_eq!(root.submit(&page, "Groups", &[("groups", "")]).status, 200);
+    assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
+    // A password that an administrator sets ends the sessions.
+    assert_eq!(root.submit(&page, "Set the password", &[("password", "n3w")]).status, 200);
+    assert!(alice.get("/+account").text().contains("<h1>Log in</h1>"));
+    let mut alice = Browser::of(server.client, "alice", "n3w");
+    // Disabled: nothing of hers is taken, and she comes back as she was.
+    assert_eq!(root.submit(&page, "Disable", &[]).status, 200);
+    assert!(alice.get("/+account").text().contains("<h1>Log in</h1>"));
+    assert_eq!(Browser::new(server.client).log_in("alice", "n3w").status, 401);
+    let page = root.get("/+manage/users/alice").text();
+    assert!(page.contains("disabled"), "{page}");
+    assert_eq!(root.submit(&page, "Enable", &[]).status, 200);
+    assert!(alice.get("/+account").text().contains("<h1>alice</h1>"));
+    // Deleting takes the name; `root` stays.
+    let page = root.get("/+manage/users/alice").text();
+    assert_eq!(root.submit(&page, "Delete", &[("confirm", "alic")]).status, 422);
+    let deleted = root.submit(&page, "Delete", &[("confirm", "alice")]);
+    assert_eq!(
+        (deleted.status, deleted.header("location")),
+        (303, "/+manage"),
+        "{}",
+        deleted.text()
+    );
+    assert_eq!(root.get("/+manage/users/alice").status, 404);
+    let page = root.get("/+manage/users/root").text();
+    assert!(!page.contains("aria-label=\"Disable\"") && !page.contains("aria-label=\"Delete\""));
+    let (action, mut fields) = form(&page, "Profile");
+    fields.retain(|(name, _)| name == "form");
+    for (what, confirm) in [("disable", ""), ("delete", "root")] {
+        let more = [("do".into(), what.to_owned()), ("confirm".into(), confirm.to_owned())];
+        let fields: Vec<_> = fields.iter().cloned().chain(more).collect();
+        assert_eq!(root.post(&action, &encoded(&fields)).status, 403, "{what}");
+    }
+}
+
+#[test]
+fn indexes_and_mirrors_are_made_changed_and_deleted() {
+    let server = start();
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let page = root.get("/+manage").text();
+    let values = [("name", "root/dev"), ("title", "Ours"), ("acl_read", "root, :team")];
+    let made = root.submit(&page, "New index", &values);
+    assert_eq!(made.header("location"), "/+manage/indexes/root/dev", "{}", made.text());
+    let mirror =
+        [("name", "root/pypi"), ("mirror_url", "https://user:secret@upstream.example/simple/")];
+    assert_eq!(root.submit(&page, "New index", &mirror).status, 303);
+    assert_eq!(root.submit(&page, "New index", &[("name", "root")]).status, 422);
+    assert_eq!(root.submit(&page, "New index", &[("name", "nobody/dev")]).status, 404);
+    let config = |name: &str| {
+        let response = server.client.send("GET", &format!("/{name}"), &[ROOT], b"");
+        response.json()["result"].clone()
+    };
+    assert_eq!(config("root/dev")["acl_read"], json!(["root", ":team"]));
+    // Only what is changed is sent: credentials of a mirror stay, and so does what somebody else changed.
+    let has_credentials = |server: &TestServer| {
+        let state = server.app.live_store.snapshot_full().expect("a state");
+        let records = state.index.records().map(|record| record.body.unwrap_or_default());
+        let mut bodies = records.map(|body| String::from_utf8_lossy(&body).into_owned());
+        bodies.any(|body| body.contains("user:secret@upstream.example"))
+    };
+    assert!(has_credentials(&server));
+    let page = root.get("/+manage/indexes/root/pypi");
+    assert!(!page.text().contains("secret"), "{}", page.text());
+    let saved = root.submit(&page.text(), "Settings", &[("is.title", "The world")]);
+    assert_eq!(saved.status, 200, "{}", saved.text());
+    assert_eq!(config("root/pypi")["title"], json!("The world"));
+    assert!(has_credentials(&server), "its credentials are still there");
+    let page = root.get("/+manage/indexes/root/dev").text();
+    let patch = json!(["acl_upload=root,:ci"]).to_string();
+    assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
+    let values = [("is.title", "Still ours"), ("is.acl_read", "root\r\n:other\r\n")];
+    let saved = root.submit(&page, "Settings", &values);
+    assert_eq!(saved.status, 200, "{}", saved.text());
+    let now = config("root/dev");
+    assert_eq!(
+        (&now["title"], &now["acl_read"]),
+        (&json!("Still ours"), &json!(["root", ":other"]))
+    );
+    assert_eq!(now["acl_upload"], json!(["root", ":ci"]));
+    // Any setting, and what is wrong with one.
+    let set = [("key", "retention_versions"), ("value", "2")];
+    assert_eq!(
+        root.submit(&page, "Another setting", &[("how", "set"), set[0], set[1]]).status,
+        200
+    );
+    assert_eq!(config("root/dev")["retention_versions"], json!(2));
+    let wrong = root.submit(
+        &page,
+        "Another setting",
+        &[("how", "set"), ("key", "nonsense"), ("value", "x")],
+    );
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.text().contains("nonsense=x"), "{}", wrong.text());
+    // Quarantine with a reason, and its end.
+    upload(&server, "root/dev", "evil-1.0.zip");
+    let values =
+        [("project", "evil"), ("version", "1.0"), ("reason", "stolen token, see the report")];
+    assert_eq!(root.submit(&page, "Quarantine", &values).status, 200);
+    let simple = server.client.get_with("/root/dev/+simple/evil/", &[ROOT]).text();
+    assert!(!simple.contains("evil-1.0.zip"), "{simple}");
+    let page = root.get("/+manage/indexes/root/dev").text();
+    assert!(page.contains("stolen token, see the report"), "{page}");
+    let item = config("root/dev")["policy_quarantine"][0].as_str().expect("an item").to_owned();
+    assert_eq!(root.submit(&page, &format!("Release {item}"), &[]).status, 200);
+    let simple = server.client.get_with("/root/dev/+simple/evil/", &[ROOT]).text();
+    assert!(simple.contains("evil-1.0.zip"), "{simple}");
+    // Old versions: looked at, then removed.
+    upload(&server, "root/dev", "evil-2.0.zip");
+    let looked = root.submit(&page, "Old versions", &[("versions", "1"), ("do", "look")]);
+    assert_eq!(looked.status, 200);
+    let looked = looked.text();
+    assert!(looked.contains("evil 1.0") && looked.contains("Would be removed"), "{looked}");
+    let simple = server.client.get_with("/root/dev/+simple/evil/", &[ROOT]).text();
+    assert!(simple.contains("evil-1.0.zip"), "only looked at: {simple}");
+    assert_eq!(root.submit(&looked, "Old versions", &[("do", "remove")]).status, 200);
+    let simple = server.client.get_with("/root/dev/+simple/evil/", &[ROOT]).text();
+    assert!(!simple.contains("evil-1.0.zip") && simple.contains("evil-2.0.zip"), "{simple}");
+    // Deleted with its name.
+    let page = root.get("/+manage/indexes/root/dev").text();
+    assert_eq!(root.submit(&page, "Delete", &[("confirm", "root/de")]).status, 422);
+    assert_eq!(root.submit(&page, "Delete", &[("confirm", "root/dev")]).status, 303);
+    assert_eq!(root.get("/+manage/indexes/root/dev").status, 404);
+}
+
+#[test]
+fn nobody_manages_what_is_not_theirs() {
+    let server = start();
+    for name in ["alice", "bob"] {
+        let made =
+            server.client.send("PUT", &format!("/{name}"), &[ROOT], br#"{"password": "staple"}"#);
+        assert_eq!(made.status, 201);
+        let secret = json!({"acl_read": [name]}).to_string();
+        let path = format!("/{name}/secret");
+        assert_eq!(server.client.send("PUT", &path, &[ROOT], secret.as_bytes()).status, 200);
+    }
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    // What one may not change is not listed, and the forms are not shown.
+    let page = alice.get("/+manage").text();
+    assert!(page.contains("alice/secret") && !page.contains("bob"), "{page}");
+    assert_eq!(alice.get("/+manage/indexes/bob/secret").status, 404);
+    assert_eq!(alice.get("/+manage/users/bob").status, 403);
+    for target in ["/+manage", "/+manage/users/alice", "/+manage/indexes/alice/secret"] {
+        assert_eq!(Browser::new(server.client).get(target).status, 401, "{target}");
+    }
+    // Each form of the administrator's pages, sent by somebody who is none with a token of their own.
+    let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
+    for (target, labels) in [
+        ("/+manage", &["New user", "New index"][..]),
+        ("/+manage/users/bob", &["Profile", "Set the password", "Groups", "Disable", "Delete"]),
+        (
+            "/+manage/indexes/bob/secret",
+            &["Settings", "Another setting", "Quarantine", "Old versions", "Delete"],
+        ),
+    ] {
+        let page = root.get(target).text();
+        for label in labels {
+            let (action, mut fields) = form(&page, label);
+            for (name, value) in &mut fields {
+                match name.as_str() {
+                    "form" => value.clone_from(&token),
+                    "confirm" if action.contains("indexes") => *value = "bob/secret".into(),
+                    "confirm" => *value = "bob".into(),
+                    "name" if *label == "New index" => *value = "bob/other".into(),
+                    "name" => *value = "mallory".into(),
+                    "is.acl_read" => *value = "alice".into(),
+                    _ if value.is_empty() => *value = "1".into(),
+                    _ => {}
+                }
+            }
+            if matches!(*label, "Another setting") {
+                fields.push(("how".into(), "set".into()));
+            }
+            if *label == "Old versions" {
+                fields.push(("do".into(), "remove".into()));
+            }
+            let refused = alice.post(&action, &encoded(&fields));
+            assert!(
+                matches!(refused.status, 403 | 404),
+                "{target} {label}: {} {}",
+                refused.status,
+                refused.text()
+            );
+            // The administrator's page without a token, or with hers.
+            assert_eq!(root.post(&action, &encoded(&fields)).status, 403, "{target} {label}");
+        }
+    }
+    let config = server.client.send("GET", "/bob/secret", &[ROOT], b"").json();
+    assert_eq!(config["result"]["acl_read"], json!(["bob"]));
+    assert_eq!(Browser::new(server.client).log_in("bob", "staple").status, 303);
+}
+
+#[test]
+fn what_strangers_wrote_is_shown_as_text() {
+    let server = start();
+    let attack = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>";
+    let user = json!({"password": "staple", "title": attack, "email": attack}).to_string();
+    assert_eq!(server.client.send("PUT", "/alice", &[ROOT], user.as_bytes()).status, 201);
+    let index = json!({"title": attack, "description": attack}).to_string();
+    let made = server.client.send("PUT", "/alice/dev", &[ROOT], index.as_bytes());
+    assert_eq!(made.status, 200, "{}", made.text());
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    for target in ["/+manage", "/+manage/users/alice", "/+manage/indexes/alice/dev"] {
+        check_harmless(&root.get(target).text(), target);
+    }
+    let escaped: String = form_urlencoded::byte_serialize(attack.as_bytes()).collect();
+    check_harmless(&root.get(&format!("/+manage?q={escaped}")).text(), "a search");
+    for (target, label, field) in [
+        ("/+manage", "New user", "name"),
+        ("/+manage", "New index", "name"),
+        ("/+manage", "New index", "bases"),
+        ("/+manage/users/alice", "Groups", "groups"),
+        ("/+manage/users/alice", "Delete", "confirm"),
+        ("/+manage/indexes/alice/dev", "Settings", "is.acl_read"),
+        ("/+manage/indexes/alice/dev", "Another setting", "key"),
+        ("/+manage/indexes/alice/dev", "Quarantine", "project"),
+        ("/+manage/indexes/alice/dev", "Old versions", "versions"),
+        ("/+manage/indexes/alice/dev", "Delete", "confirm"),
+    ] {
+        let page = root.get(target).text();
+        let more = [("how", "set"), ("do", "look"), ("value", "x")];
+        let more = match label {
+            "Another setting" => vec![more[0], more[2]],
+            "Old versions" => vec![more[1]],
+            _ => Vec::new(),
+        };
+        let values: Vec<_> = more.into_iter().chain([(field, attack)]).collect();
+        let answer = root.submit(&page, label, &values);
+        // Names that no user has yet can be in a list.
+        let is_refused = answer.status >= 400 || field == "is.acl_read";
+        assert!(is_refused, "{target} {label} {field}: {}", answer.status);
+        check_harmless(&answer.text(), &format!("{target} {label} {field}"));
+    }
+}

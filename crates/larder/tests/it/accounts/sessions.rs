@@ -1,0 +1,415 @@
+//! Logging in with a browser: what the cookie opens and what it does not, which forms count, and how a session ends.
+
+use std::time::Duration;
+
+use larder::config::Config;
+use serde_json::json;
+
+use crate::browser::{ACCEPT, Browser, encoded, form};
+use crate::client::Client;
+use crate::pages::check_harmless;
+use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
+
+/// A server without packages, with Alice, whose password is `staple`, and a private index of hers.
+fn start(change: impl FnOnce(&mut Config)) -> TestServer {
+    let server = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
+        change(config);
+    });
+    add(&server.client, "alice", "staple");
+    let body = json!({"acl_read": ["alice"]}).to_string();
+    let made = server.client.send("PUT", "/alice/secret", &[ROOT], body.as_bytes());
+    assert_eq!(made.status, 200, "{}", made.text());
+    server
+}
+
+fn add(client: &Client, name: &str, password: &str) {
+    let body = json!({"password": password}).to_string();
+    let made = client.send("PUT", &format!("/{name}"), &[ROOT], body.as_bytes());
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+const SESSION: &str = "larder-session";
+
+#[test]
+fn a_user_logs_in_sees_what_is_theirs_and_logs_out() {
+    let server = start(|_| ());
+    let mut browser = Browser::new(server.client);
+    // Who may not see something is shown the way in, and is not asked by the browser itself.
+    let refused = browser.get("/alice/secret");
+    assert_ne!(refused.status, 200);
+    assert!(!refused.header("www-authenticate").starts_with("Basic"), "{refused:?}");
+    let refused = browser.get("/articles?q=a%20b");
+    assert_eq!(refused.status, 401);
+    let link = "/+account/login?next=%2Farticles%3Fq%3Da%2520b";
+    assert!(refused.text().contains(&format!("href=\"{link}\"")), "{}", refused.text());
+    let page = browser.get(link);
+    assert_eq!((page.status, page.header("cache-control")), (200, "no-store"));
+    let response =
+        browser.submit(&page.text(), "Log in", &[("name", "alice"), ("password", "staple")]);
+    assert_eq!((response.status, response.header("location")), (303, "/articles?q=a%20b"));
+    let set: Vec<&str> = response
+        .headers
+        .iter()
+        .filter(|(name, value)| name == "set-cookie" && value.starts_with(SESSION))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    let [set] = set.as_slice() else { panic!("{set:?}") };
+    for attribute in ["; Path=/", "; Max-Age=36000", "; HttpOnly", "; SameSite=Lax"] {
+        assert!(set.contains(attribute), "{set}");
+    }
+    assert!(!set.contains("Secure"), "it would not come back without TLS: {set}");
+    for target in ["/articles", "/alice/secret", "/alice/secret/+simple/"] {
+        let seen = browser.get(target);
+        assert_eq!(seen.status, 200, "{target}: {}", seen.text());
+        assert!(seen.header("cache-control").contains("private"), "{target}: {seen:?}");
+        let mut varies = seen.headers.iter().filter(|(name, _)| name == "vary");
+        assert!(varies.any(|(_, by)| by.contains("Cookie")), "{target}: {seen:?}");
+    }
+    let account = browser.get("/+account");
+    assert_eq!(account.header("cache-control"), "no-store");
+    assert!(account.text().contains("this browser"), "{}", account.text());
+    // Whoever copied the cookie is out as well.
+    let mut copied = browser.clone();
+    let out = browser.submit(&account.text(), "Log out", &[]);
+    assert_eq!((out.status, out.header("location")), (303, "/+account/login"));
+    assert_eq!(browser.cookies.get(SESSION), None);
+    for browser in [&mut browser, &mut copied] {
+        assert_eq!(browser.get("/articles").status, 401);
+        assert!(browser.get("/+account").text().contains("<h1>Log in</h1>"));
+    }
+}
+
+#[test]
+fn the_cookie_opens_pages_and_nothing_that_programs_ask() {
+    let server = start(|_| ());
+    let browser = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let cookie = browser.cookie();
+    let with_cookie = ("Cookie", cookie.as_str());
+    let check = |method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]| {
+        let response = server.client.send(method, target, headers, body);
+        let refused = matches!(response.status, 401 | 403 | 404);
+        assert!(refused, "{method} {target}: {} {}", response.status, response.text());
+    };
+    for accept in [&[][..], &[ACCEPT]] {
+        let mut headers = vec![with_cookie];
+        headers.extend(accept);
+        check("PUT", "/mallory", &headers, br#"{"password": "x"}"#);
+        check("PUT", "/root/dev", &headers, b"{}");
+        check("DELETE", "/alice", &headers, b"");
+        check("POST", "/article/x/0", &headers, b"text");
+        let json = [&headers[..], &[("Content-Type", "application/json")]].concat();
+        check("POST", "/+tokens", &json, br#"{"scopes": ["*"]}"#);
+    }
+    let actions = br#"{"actions": {"article.put": {"name": "x", "version": 0, "text": "x"}}}"#;
+    let ran = server.client.send("POST", "/actions", &[with_cookie], actions);
+    assert!(ran.text().contains("401"), "{}", ran.text());
+    // A program that does not ask for pages is nobody, whatever cookies it has.
+    check("GET", "/articles", &[with_cookie], b"");
+    check("GET", "/alice/secret", &[with_cookie, ("Accept", "application/json")], b"");
+    let original = ("X-Original-URI", "/alice/secret/+simple/");
+    check("GET", "/+authcheck", &[with_cookie, ACCEPT, original], b"");
+    // What a page of ours loads is for its reader.
+    let own = [with_cookie, ("Sec-Fetch-Site", "same-origin")];
+    assert_eq!(server.client.get_with("/articles", &own).status, 200);
+    check("GET", "/articles", &[with_cookie, ("Sec-Fetch-Site", "cross-site")], b"");
+    // Credentials win over the cookie.
+    let response = server
+        .client
+        .get_with("/articles", &[with_cookie, ACCEPT, ("Authorization", "Basic YWxpY2U6d3Jvbmc=")]);
+    assert_eq!(response.status, 401);
+}
+
+#[test]
+fn a_form_without_the_right_token_does_nothing() {
+    let server = start(|_| ());
+    add(&server.client, "bob", "horse");
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let mut bob = Browser::of(server.client, "bob", "horse");
+    let page = alice.get("/+account").text();
+    let bobs = bob.get("/+account").text();
+    let tokens = |server: &TestServer| {
+        let name = "alice".parse().expect("a name");
+        let stored = server.app.live_store.snapshot_full().expect("a state");
+        stored.accounts.tokens_of(&name).len()
+    };
+    let (_, own) = form(&page, "New token");
+    let (_, others) = form(&bobs, "New token");
+    let of = |fields: &[(String, String)]| {
+        fields.iter().find(|(name, _)| name == "form").expect("a token").1.clone()
+    };
+    let (own, others) = (of(&own), of(&others));
+    let form_of_login = form(&Browser::new(server.client).get("/+account/login").text(), "Log in");
+    let body =
+        |token: &str| encoded(&[("form".into(), token.to_owned()), ("scope".into(), "*".into())]);
+    for token in ["", "x", &others, &of(&form_of_login.1), &own[1..]] {
+        for target in [
+            "/+account/tokens",
+            "/+account/tokens/revoke",
+            "/+account/password",
+            "/+account/logout",
+        ] {
+            let response = alice.post(target, &body(token));
+            assert_eq!(response.status, 403, "{target} with `{token}`: {}", response.text());
+            check_harmless(&response.text(), target);
+        }
+    }
+    assert_eq!(alice.post("/+account/tokens", "scope=*").status, 403);
+    // The right one, sent by a page of somebody else.
+    let form_type = ("Content-Type", "application/x-www-form-urlencoded");
+    for page in [
+        &[("Origin", "http://evil.example")][..],
+        &[("Origin", "null")],
+        &[("Sec-Fetch-Site", "cross-site")],
+        &[("Sec-Fetch-Site", "same-site")],
+    ] {
+        let mut headers = vec![form_type];
+        headers.extend(page);
+        for target in ["/+account/tokens", "/+account/logout", "/+account/login"] {
+            let response = alice.send("POST", target, &headers, body(&own).as_bytes());
+            assert_eq!(response.status, 403, "{target} from {page:?}");
+        }
+    }
+    // Nobody's, with a right token.
+    let mut nobody = Browser::new(server.client);
+    assert_eq!(nobody.post("/+account/tokens", &body(&own)).status, 401);
+    assert_eq!(tokens(&server), 0);
+    assert_eq!(alice.get("/articles").status, 200, "still logged in");
+    assert_eq!(alice.post("/+account/tokens", &body(&own)).status, 201);
+    assert_eq!(tokens(&server), 1);
+    // Logging in takes a token, too: nobody is logged in as somebody else by another page.
+    let (_, mut fields) = form_of_login;
+    fields.retain(|(name, _)| !matches!(name.as_str(), "name" | "password"));
+    fields.extend([("name".into(), "alice".into()), ("password".into(), "staple".into())]);
+    let response = nobody.post("/+account/login", &encoded(&fields));
+    assert_eq!(response.status, 403, "the cookie of the form is another browser's");
+    assert_eq!(nobody.cookies.get(SESSION), None);
+}
+
+#[test]
+fn a_session_that_was_planted_is_not_the_users() {
+    let server = start(|_| ());
+    // Mallory logs in, and plants their own session in Alice's browser.
+    add(&server.client, "mallory", "horse");
+    let mallory = Browser::of(server.client, "mallory", "horse");
+    let mut alice = Browser::new(server.client);
+    let planted = mallory.cookies[SESSION].clone();
+    alice.cookies.insert(SESSION.to_owned(), planted.clone());
+    assert_eq!(alice.log_in("alice", "staple").status, 303);
+    assert_ne!(alice.cookies[SESSION], planted);
+    assert!(alice.get("/+account").text().contains("<h1>alice</h1>"));
+    // It ended, so it is nobody's.
+    assert_eq!(mallory.clone().get("/articles").status, 401);
+    // One that was made up is not taken over, either.
+    let mut other = Browser::new(server.client);
+    let made_up = format!("{}YWxpY2U.0", "A".repeat(43));
+    for cookie in [made_up.as_str(), "", ".", "x.y", "a.1", &"A".repeat(4_000)] {
+        other.cookies.insert(SESSION.to_owned(), cookie.to_owned());
+        assert_eq!(other.get("/articles").status, 401, "{cookie}");
+        assert_eq!(other.log_in("alice", "staple").status, 303, "{cookie}");
+        assert_ne!(other.cookies[SESSION], cookie);
+    }
+    // Each log-in is a session of its own, and the one before is over.
+    let before = other.clone();
+    assert_eq!(other.log_in("alice", "staple").status, 303);
+    assert_eq!((before.clone().get("/articles").status, other.get("/articles").status), (401, 200));
+}
+
+#[test]
+fn sessions_end_with_the_password_the_user_and_their_time() {
+    let server = start(|config| config.users.login = Duration::from_secs(3_600));
+    let log_in = || Browser::of(server.client, "alice", "staple");
+    // The user changes the password in one of three browsers: that one stays, the others are out.
+    let (mut one, mut two, mut three) = (log_in(), log_in(), log_in());
+    let page = one.get("/+account").text();
+    let wrong = [("old", "wrong"), ("new", "n3w-words"), ("again", "n3w-words")];
+    assert_eq!(one.submit(&page, "Change the password", &wrong).status, 403);
+    let differs = [("old", "staple"), ("new", "n3w-words"), ("again", "other")];
+    assert_eq!(one.submit(&page, "Change the password", &differs).status, 422);
+    assert_eq!((two.get("/articles").status, three.get("/articles").status), (200, 200));
+    let right = [("old", "staple"), ("new", "n3w-words"), ("again", "n3w-words")];
+    let changed = one.submit(&page, "Change the password", &right);
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    assert_eq!(one.get("/articles").status, 200);
+    assert_eq!((two.get("/articles").status, three.get("/articles").status), (401, 401));
+    assert_eq!(Browser::new(server.client).log_in("alice", "staple").status, 401);
+    // Log out everywhere.
+    let mut two = Browser::of(server.client, "alice", "n3w-words");
+    let page = two.get("/+account").text();
+    assert_eq!(two.submit(&page, "Log out everywhere", &[]).status, 303);
+    assert_eq!((one.get("/articles").status, two.get("/articles").status), (401, 401));
+    // An administrator deletes the user; the next one of that name is somebody else.
+    let mut three = Browser::of(server.client, "alice", "n3w-words");
+    let account = three.get("/+account").text();
+    assert_eq!(server.client.send("DELETE", "/alice?force", &[ROOT], b"").status, 200);
+    assert_eq!(three.get("/articles").status, 401);
+    add(&server.client, "alice", "n3w-words");
+    assert_eq!(three.get("/articles").status, 401);
+    assert_eq!(three.submit(&account, "New token", &[("scope", "*")]).status, 401);
+    // What is stored has its end in it: a server at that time refuses it.
+    let mut four = Browser::of(server.client, "alice", "n3w-words");
+    let text = four.cookies[SESSION].split('.').next().expect("a session").to_owned();
+    let session: account::SessionText = text.parse().expect("a session");
+    let stored = server.app.live_store.snapshot_full().expect("a state");
+    let at = |seconds: i64| {
+        let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+        account::identify_session(&stored.accounts, &session, later).is_ok()
+    };
+    assert!(at(0) && !at(3_600));
+    assert_eq!(four.get("/articles").status, 200);
+}
+
+/// The store has the sessions: the next process knows them, and a user has so many and no more.
+#[test]
+fn sessions_outlive_the_process() {
+    let server = start(|_| ());
+    let mut browsers: Vec<Browser> =
+        (0..17).map(|_| Browser::of(server.client, "alice", "staple")).collect();
+    let directory = server.stop();
+    let server = TestServer::start_in(directory, |config, _| {
+        config.aur.enabled = false;
+        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
+    });
+    crate::wait_until("the store", || server.app.live_store.snapshot().is_some());
+    for browser in &mut browsers {
+        browser.client = server.client;
+    }
+    let statuses: Vec<u16> =
+        browsers.iter_mut().map(|browser| browser.get("/articles").status).collect();
+    assert_eq!(statuses[0], 401, "the oldest one ended");
+    assert!(statuses[1..].iter().all(|status| *status == 200), "{statuses:?}");
+}
+
+#[test]
+fn guesses_in_the_form_are_throttled_as_others() {
+    let server = start(|config| config.users.wrong_passwords_max = 3);
+    let mut browser = Browser::new(server.client);
+    for number in 0..3 {
+        let response = browser.log_in("alice", &format!("guess-{number}"));
+        assert_eq!(response.status, 401);
+        assert!(response.text().contains("The name or the password is wrong."));
+    }
+    let response = browser.log_in("alice", "guess-3");
+    assert_eq!(response.status, 429);
+    assert!(response.header("retry-after").parse::<u64>().is_ok_and(|it| it > 0));
+    // So is the old password in the form for a new one; and Basic counts with them.
+    let basic = [("Authorization", "Basic YWxpY2U6Z3Vlc3MtNA==")];
+    assert_eq!(server.client.get_with("/articles", &basic).status, 429);
+    // A token is no password.
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let page = root.get("/+account").text();
+    let made = root.submit(&page, "New token", &[("scope", "*")]).text();
+    let token = made.split("<pre><code>larder_").nth(1).expect("a token");
+    let token = format!("larder_{}", token.split('<').next().expect("its end"));
+    let response = Browser::new(server.client).log_in("root", &token);
+    assert_eq!(response.status, 401);
+    assert!(response.text().contains("A token is no password"));
+    let used = root.get("/+account").text();
+    assert!(used.contains("not used since this server started"), "{used}");
+    let bearer = format!("Bearer {token}");
+    assert_eq!(server.client.get_with("/articles", &[("Authorization", &bearer)]).status, 200);
+    assert!(root.get("/+account").text().contains("last used <time"));
+    // It is revoked by its form.
+    let id = &token["larder_".len()..][..12];
+    let page = root.get("/+account").text();
+    assert_eq!(root.submit(&page, &format!("Revoke {id}"), &[]).status, 200);
+    assert_eq!(server.client.get_with("/articles", &[("Authorization", &bearer)]).status, 401);
+}
+
+#[test]
+fn what_a_form_says_is_shown_as_text_and_leads_nowhere_else() {
+    let server = start(|_| ());
+    let mut browser = Browser::new(server.client);
+    let attack = "\"><script>alert(1)</script><img src=x onerror=alert(2)>'";
+    let escaped: String = form_urlencoded::byte_serialize(attack.as_bytes()).collect();
+    for next in [
+        "//evil.example/",
+        "https://evil.example/",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        attack,
+    ] {
+        let escaped: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
+        let page = browser.get(&format!("/+account/login?next={escaped}")).text();
+        check_harmless(&page, next);
+        assert!(!page.contains("evil.example"), "{page}");
+        let fields = [("name", "alice"), ("password", "staple"), ("next", next)];
+        let response = browser.submit(&page, "Log in", &fields);
+        assert_eq!((response.status, response.header("location")), (303, "/+account"), "{next}");
+        let page =
+            browser.submit(&page, "Log in", &[("name", attack), ("password", "x"), ("next", next)]);
+        check_harmless(&page.text(), next);
+    }
+    check_harmless(&browser.get(&format!("/articles?x={escaped}")).text(), "an error");
+    let page = browser.log_in("alice", "staple");
+    assert_eq!(page.status, 303);
+    let page = browser.get("/+account").text();
+    for field in ["comment", "expires", "indexes", "projects", "prefixes", "scope"] {
+        let values = [("scope", "article:read"), (field, attack)];
+        let answer = browser.submit(&page, "New token", &values);
+        check_harmless(&answer.text(), field);
+    }
+    check_harmless(&browser.get("/+account").text(), "with a token of that comment");
+    let answer = browser.submit(
+        &page,
+        "Change the password",
+        &[("old", attack), ("new", "a"), ("again", attack)],
+    );
+    check_harmless(&answer.text(), "a password");
+}
+
+#[test]
+fn forms_that_are_too_long_or_broken_are_refused() {
+    let server = start(|_| ());
+    let mut browser = Browser::of(server.client, "alice", "staple");
+    for target in [
+        "/+account/login",
+        "/+account/logout",
+        "/+account/password",
+        "/+account/tokens",
+        "/+account/tokens/revoke",
+    ] {
+        assert_eq!(browser.post(target, &"x".repeat(40_000)).status, 413, "{target}");
+        assert_eq!(browser.post(target, &"a=1&".repeat(201)).status, 400, "{target}");
+        assert_eq!(browser.post(target, "a=%ff").status, 400, "{target}");
+        assert_eq!(browser.post(target, "form=a&form=b").status, 400, "{target}");
+        for media_type in ["text/plain", "multipart/form-data; boundary=x", "application/json", ""]
+        {
+            let headers = [("Content-Type", media_type)];
+            let response = browser.send("POST", target, &headers, b"{}");
+            assert_eq!(response.status, 415, "{target} {media_type}");
+        }
+    }
+    assert_eq!(browser.get("/articles").status, 200);
+}
+
+/// Behind a proxy that ends TLS, the cookie belongs to this host alone and comes back by TLS only.
+#[test]
+fn with_tls_the_cookie_is_bound_to_the_host() {
+    let server = start(|config| config.public_url = Some("https://larder.example/pre".to_owned()));
+    let mut browser = Browser::new(server.client);
+    let page = browser.get("/+account/login?next=/articles").text();
+    let (action, fields) = form(&page, "Log in");
+    assert_eq!(action, "/pre/+account/login");
+    assert!(browser.cookies.contains_key("__Host-larder-form"), "{:?}", browser.cookies);
+    let mut fields = fields;
+    for (name, value) in &mut fields {
+        match name.as_str() {
+            "name" => *value = "alice".into(),
+            "password" => *value = "staple".into(),
+            _ => {}
+        }
+    }
+    let response = browser.post("/+account/login", &encoded(&fields));
+    assert_eq!((response.status, response.header("location")), (303, "/pre/articles"));
+    let set =
+        response.headers.iter().find(|(_, value)| value.starts_with("__Host-larder-session="));
+    let (_, set) = set.expect("a cookie");
+    assert!(set.ends_with("; Secure") && set.contains("; Path=/;"), "{set}");
+    assert_eq!(browser.get("/articles").status, 200);
+    // One that was set without TLS, such as by a neighbour, does not count.
+    let value = browser.cookies.remove("__Host-larder-session").expect("a session");
+    browser.cookies.insert(SESSION.to_owned(), value);
+    assert_eq!(browser.get("/articles").status, 401);
+}

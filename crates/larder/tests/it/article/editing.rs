@@ -1,0 +1,294 @@
+//! Articles written in browsers: the form, its preview, what it refuses, and fifty who write one article at once.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use crate::browser::{Browser, form};
+use crate::client::Client;
+use crate::pages::check_harmless;
+use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
+
+fn start() -> TestServer {
+    TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        config.article.acl_write = ":AUTHENTICATED:".parse().expect("a list");
+    })
+}
+
+fn root(client: Client) -> Browser {
+    Browser::of(client, "root", ROOT_PASSWORD)
+}
+
+/// The value of a field of the form for the article.
+#[track_caller]
+fn field(page: &str, name: &str) -> String {
+    let (_, fields) = form(page, "Article");
+    fields
+        .into_iter()
+        .find(|(found, _)| found == name)
+        .unwrap_or_else(|| panic!("{name}: {page}"))
+        .1
+}
+
+#[test]
+fn an_article_is_written_looked_at_changed_and_deleted() {
+    let server = start();
+    let mut browser = root(server.client);
+    // Nobody is there yet: the page that says so leads to the form.
+    let missing = browser.get("/article/guide/start");
+    assert_eq!(missing.status, 404);
+    assert!(missing.text().contains("href=\"/+edit/guide/start\""), "{}", missing.text());
+    let chosen = browser.get("/+edit?name=guide/start");
+    assert_eq!((chosen.status, chosen.header("location")), (303, "/+edit/guide/start"));
+    let page = browser.get("/+edit/guide/start");
+    assert_eq!((page.status, page.header("cache-control")), (200, "no-store"));
+    let page = page.text();
+    assert_eq!((field(&page, "base"), field(&page, "text")), ("0".into(), String::new()));
+    // A preview writes nothing, and keeps what was typed.
+    let text = "\r\n# Start\r\n\r\nSome *text* with <b>signs</b> & a [[missing]] link.\r\n";
+    let preview = browser.submit(&page, "Article", &[("text", text), ("do", "preview")]);
+    assert_eq!(preview.status, 200);
+    let preview = preview.text();
+    assert!(
+        preview.contains("<em>text</em>") && preview.contains("class=\"missing\""),
+        "{preview}"
+    );
+    assert_eq!(field(&preview, "text"), text.replace("\r\n", "\n"));
+    assert_eq!(server.get("/article/guide/start").status, 404);
+    let values = [("text", text), ("comment", "made"), ("do", "save")];
+    let saved = browser.submit(&preview, "Article", &values);
+    assert_eq!((saved.status, saved.header("location")), (303, "/article/guide/start"));
+    let read = server.get("/article/guide/start");
+    assert_eq!(read.text(), text.replace("\r\n", "\n"));
+    assert_eq!(read.header("content-type").split(';').next(), Some("text/markdown"));
+    assert!(browser.get("/article/guide/start").text().contains("href=\"/+edit/guide/start\""));
+    // Lines that end as on Windows stay so.
+    let put = [ROOT, ("Content-Type", "text/plain")];
+    let made = server.client.send("POST", "/article/dos.txt/0", &put, b"one\r\ntwo\r\n");
+    assert_eq!(made.status, 201);
+    let page = browser.get("/+edit/dos.txt").text();
+    let saved = browser.submit(&page, "Article", &[("text", "one\r\n2\r\n")]);
+    assert_eq!(saved.status, 303, "{}", saved.text());
+    let read = server.get("/article/dos.txt");
+    assert_eq!(read.text(), "one\r\n2\r\n");
+    assert!(read.header("content-type").starts_with("text/plain"), "{read:?}");
+    // Deleted with the version that was seen; history stays, and the form brings it back.
+    let page = browser.get("/+edit/guide/start").text();
+    let deleted = browser.submit(&page, "Delete", &[("comment", "no more")]);
+    assert_eq!((deleted.status, deleted.header("location")), (303, "/article/guide/start/history"));
+    assert_eq!(server.get("/article/guide/start").status, 410);
+    let page = browser.get("/+edit/guide/start").text();
+    assert_eq!(field(&page, "base"), "2");
+    assert_eq!(browser.submit(&page, "Article", &[("text", "again")]).status, 303);
+    assert_eq!(server.get("/article/guide/start/3").text(), "again");
+}
+
+#[test]
+fn no_text_is_lost_and_nothing_is_told_to_who_may_not() {
+    let server = start();
+    let mut browser = root(server.client);
+    let write = [ROOT, ("Content-Type", "text/markdown")];
+    assert_eq!(server.client.send("POST", "/article/a/0", &write, b"first").status, 201);
+    let page = browser.get("/+edit/a").text();
+    // The session has ended, or is another one: the form comes back with the text.
+    let mut out = browser.clone();
+    out.cookies.clear();
+    let again = out.submit(&page, "Article", &[("text", "my <text>\r\n")]);
+    assert_eq!(again.status, 401);
+    assert_eq!(field(&again.text(), "text"), "my <text>\n");
+    assert!(again.text().contains("not logged in any more"), "{}", again.text());
+    assert!(!again.text().contains("first"), "nothing of the article: {}", again.text());
+    assert_eq!(out.log_in("root", ROOT_PASSWORD).status, 303);
+    let again = out.submit(&again.text(), "Article", &[]);
+    assert_eq!(again.status, 403, "the token is not yet the new one");
+    assert_eq!(field(&again.text(), "text"), "my <text>\n");
+    assert_eq!(out.submit(&again.text(), "Article", &[]).status, 303);
+    assert_eq!(server.get("/article/a").text(), "my <text>\n");
+    // A page of somebody else, with everything that the form has.
+    let (_, fields) = form(&browser.get("/+edit/a").text(), "Article");
+    let body = crate::browser::encoded(&fields);
+    let headers =
+        [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", "http://evil.example")];
+    assert_eq!(browser.send("POST", "/+edit/a", &headers, body.as_bytes()).status, 403);
+    // Too long for a form, and no form at all.
+    assert_eq!(browser.post("/+edit/a", &"x".repeat(3_300_000)).status, 413);
+    for body in ["", "base=1", "text=x", "base=x&text=x", "base=1&text=x&base=1", "base=1&text=%ff"]
+    {
+        assert_eq!(browser.post("/+edit/a", body).status, 400, "{body}");
+    }
+    let page = browser.get("/+edit/a").text();
+    assert_eq!(browser.submit(&page, "Article", &[("do", "nonsense")]).status, 400);
+    for name in ["a//b", "history", "a%00"] {
+        assert_eq!(browser.get(&format!("/+edit/{name}")).status, 400, "{name}");
+    }
+    // What is no text is not put into a form.
+    let bytes = [ROOT, ("Content-Type", "application/octet-stream")];
+    assert_eq!(server.client.send("POST", "/article/b/0", &bytes, b"\0\xff").status, 201);
+    assert_eq!(browser.get("/+edit/b").status, 422);
+    // A stranger sees no form; who may not write is told so.
+    assert_eq!(Browser::new(server.client).get("/+edit/a").status, 401);
+    let closed = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        config.article.acl_write = "root".parse().expect("a list");
+    });
+    let made = closed.client.send("PUT", "/alice", &[ROOT], br#"{"password": "staple"}"#);
+    assert_eq!(made.status, 201);
+    let mut alice = Browser::of(closed.client, "alice", "staple");
+    assert_eq!(alice.get("/+edit/a").status, 403);
+    let mut root = root(closed.client);
+    let (_, mut fields) = form(&root.get("/+edit/a").text(), "Article");
+    fields.iter_mut().filter(|(name, _)| name == "text").for_each(|(_, text)| *text = "x".into());
+    let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
+    fields.iter_mut().filter(|(name, _)| name == "form").for_each(|(_, it)| *it = token.clone());
+    let refused = alice.post("/+edit/a", &crate::browser::encoded(&fields));
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert_eq!(closed.get("/article/a").status, 404);
+}
+
+#[test]
+fn what_somebody_types_is_shown_as_text() {
+    let server = start();
+    let mut browser = root(server.client);
+    let attack = "</textarea><script>alert(1)</script>\"'><img src=x onerror=alert(2)>";
+    let page = browser.get("/+edit/x").text();
+    for (field, button) in [
+        ("text", "preview"),
+        ("comment", "preview"),
+        ("type", "preview"),
+        ("type", "save"),
+        ("comment", "save"),
+        ("text", "save"),
+    ] {
+        let values = [(field, attack), ("do", button)];
+        let response = browser.submit(&page, "Article", &values);
+        if response.status != 303 {
+            check_harmless(&response.text(), &format!("{field} {button}"));
+        }
+    }
+    // On the screen of a conflict, with theirs and the comment of it.
+    let response = browser.submit(&page, "Article", &[("text", attack), ("comment", attack)]);
+    assert_eq!(response.status, 409, "{}", response.text());
+    check_harmless(&response.text(), "a conflict");
+    let name: String = form_urlencoded::byte_serialize(attack.as_bytes()).collect();
+    let page = browser.get(&format!("/+edit/{}", name.replace('+', "%20"))).text();
+    check_harmless(&page, "a name");
+}
+
+#[test]
+fn both_changes_are_in_the_form_when_somebody_else_was_first() {
+    let server = start();
+    let mut browser = root(server.client);
+    let put = |text: &[u8], base: u32| {
+        let write = [ROOT, ("Content-Type", "text/markdown")];
+        let target = format!("/article/a/{base}");
+        assert_eq!(server.client.send("POST", &target, &write, text).status, 201);
+    };
+    put(b"one\n\ntwo\n\nthree\n", 0);
+    let page = browser.get("/+edit/a").text();
+    put(b"ONE\n\ntwo\n\nthree\n", 1);
+    // In another place: both.
+    let values = [("text", "one\r\n\r\ntwo\r\n\r\nTHREE\r\n"), ("comment", "shout")];
+    let refused = browser.submit(&page, "Article", &values);
+    assert_eq!(refused.status, 409);
+    let refused = refused.text();
+    assert!(refused.contains("in different places"), "{refused}");
+    assert_eq!(field(&refused, "text"), "ONE\n\ntwo\n\nTHREE\n");
+    assert_eq!((field(&refused, "base"), field(&refused, "comment")), ("2".into(), "shout".into()));
+    assert_eq!(
+        server.get("/article/a").text(),
+        "ONE\n\ntwo\n\nthree\n",
+        "nothing is saved by itself"
+    );
+    // In the same place: with marks, and the next one after that.
+    put(b"uno\n\ntwo\n\nthree\n", 2);
+    let refused = browser.submit(&refused, "Article", &[("text", "EINS\n\ntwo\n\nTHREE\n")]).text();
+    let marked = field(&refused, "text");
+    for part in ["<<<<<<<", "uno", "=======", "EINS", ">>>>>>>", "THREE"] {
+        assert!(marked.contains(part), "{part}: {marked}");
+    }
+    let saved = browser.submit(&refused, "Article", &[("text", "uno, EINS\n\ntwo\n\nTHREE\n")]);
+    assert_eq!(saved.status, 303);
+    assert_eq!(server.get("/article/a/4").text(), "uno, EINS\n\ntwo\n\nTHREE\n");
+    // Somebody deleted it: nothing is brought back unseen.
+    let page = browser.get("/+edit/a").text();
+    assert_eq!(server.client.send("DELETE", "/article/a/4", &[ROOT], b"").status, 200);
+    let refused = browser.submit(&page, "Article", &[("text", "mine")]);
+    assert_eq!(refused.status, 409);
+    assert_eq!(
+        (field(&refused.text(), "text"), field(&refused.text(), "base")),
+        ("mine".into(), "5".into())
+    );
+    // Who deletes what they have not seen is shown it instead.
+    let deleted = browser.submit(&page, "Delete", &[]);
+    assert_eq!(deleted.status, 409);
+}
+
+/// Each of fifty adds a line to the same place. Whoever is refused takes what is there and adds the line to it, as a person
+/// would; so everybody's line is there in the end, and each version has one line more than that before.
+#[test]
+fn of_fifty_who_write_at_once_nobody_loses_a_line() {
+    const WRITERS: usize = 50;
+    let server = start();
+    let write = [ROOT, ("Content-Type", "text/plain")];
+    assert_eq!(server.client.send("POST", "/article/list/0", &write, b"start\n").status, 201);
+    // A user has sixteen sessions at most.
+    let mut browsers = Vec::new();
+    for user in 0..4 {
+        let (path, name) = (format!("/writer{user}"), format!("writer{user}"));
+        let made = server.client.send("PUT", &path, &[ROOT], br#"{"password": "staple"}"#);
+        assert_eq!(made.status, 201);
+        for _ in 0..13 {
+            browsers.push(Browser::of(server.client, &name, "staple"));
+        }
+    }
+    let barrier = Arc::new(Barrier::new(WRITERS));
+    let writers = browsers.into_iter().take(WRITERS).enumerate().map(|(number, mut browser)| {
+        let barrier = barrier.clone();
+        thread::spawn(move || {
+            let line = format!("line of {number}\n");
+            let mut page = browser.get("/+edit/list").text();
+            let mut text = field(&page, "text");
+            let mut refused = 0;
+            barrier.wait();
+            loop {
+                let mine = format!("{text}{line}");
+                let response = browser.submit(&page, "Article", &[("text", mine.as_str())]);
+                if response.status == 303 {
+                    return refused;
+                }
+                assert_eq!(response.status, 409, "{number}: {}", response.text());
+                refused += 1;
+                page = response.text();
+                // The screen has all three.
+                let shown = page.split("<textarea rows=\"16\" readonly>\n").skip(1);
+                let shown: Vec<&str> =
+                    shown.map(|rest| rest.split('<').next().unwrap_or("")).collect();
+                let [yours, theirs] = shown.as_slice() else { panic!("{number}: {page}") };
+                assert_eq!(*yours, mine, "{number}");
+                let merged = field(&page, "text");
+                assert!(
+                    theirs.lines().chain([line.trim()]).all(|it| merged.contains(it)),
+                    "{merged}"
+                );
+                text = (*theirs).to_owned();
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let refused: Vec<i32> = writers.into_iter().map(|it| it.join().expect("a writer")).collect();
+    assert!(refused.iter().sum::<i32>() > 0, "nobody was ever refused: {refused:?}");
+    let text = server.get("/article/list").text();
+    let lines: BTreeSet<&str> = text.lines().skip(1).collect();
+    assert_eq!((lines.len(), text.lines().count()), (WRITERS, WRITERS + 1), "{text}");
+    let history = server.get("/article/list/history?limit=1000").json();
+    assert_eq!(history["versions"].as_array().map(Vec::len), Some(WRITERS + 1), "{history}");
+    // Each acknowledged version has all lines of the one before.
+    let mut before = String::new();
+    for version in 1..=WRITERS + 1 {
+        let text = server.get(&format!("/article/list/{version}")).text();
+        assert!(text.starts_with(&before), "version {version}: {text}");
+        assert_eq!(text.lines().count(), version);
+        before = text;
+    }
+}
