@@ -141,9 +141,11 @@ fn joined(parts: &[String]) -> String {
 impl UpstreamFile {
     /// Where pages link it, below its mirror: a relative URL.
     pub fn link(&self) -> String {
-        if let Some(parts) = segments(self) {
-            return joined(&parts);
-        }
+        segments(self).map_or_else(|| self.devpi_link(), |parts| joined(&parts))
+    }
+
+    /// Where devpi links it, below its mirror: a relative URL, which leads to it here as well.
+    pub fn devpi_link(&self) -> String {
         let name = encoded(&self.filename);
         match (self.sha256(), directory_of(self)) {
             (Some(digits), _) => format!("+f/{}/{}/{name}", &digits[..3], &digits[3..16]),

@@ -1,5 +1,7 @@
 //! Projects and versions as JSON, over a stage and its bases; and removing them.
 
+mod mirrored;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -126,6 +128,9 @@ pub(super) async fn show_project(
     let order = readable(ask, stage, is_alone, About::Project(project.name.as_ref())).await?;
     let name = normalized(ask, project)?;
     let Some(view) = order.project(name.as_str()) else {
+        if let Some(response) = mirrored::project(ask, &order, name).await? {
+            return Ok(response);
+        }
         // What only a base has is there, with nothing of this index's own.
         let all = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
         return match all.project(name.as_str()) {
@@ -276,7 +281,9 @@ pub(super) async fn show_release(
     let order = readable(ask, stage, is_alone, About::Project(project.name.as_ref())).await?;
     let name = normalized(ask, project)?;
     let missing = || no_version(name.as_str(), version);
-    let view = order.project(name.as_str()).ok_or_else(missing)?;
+    let Some(view) = order.project(name.as_str()) else {
+        return mirrored::release(ask, &order, name, version).await?.ok_or_else(missing);
+    };
     let versions = view.versions();
     let wanted = versions.iter().find(|view| view.version.as_str() == version);
     let wanted = wanted.ok_or_else(missing)?;

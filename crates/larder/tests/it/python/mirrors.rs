@@ -1,6 +1,7 @@
 //! Mirrors of an upstream that the test scripts: pages, files, what is asked and what is not, and what happens when the
 //! upstream fails.
 
+mod json;
 mod offline;
 mod prefetch;
 mod transfer;

@@ -32,7 +32,7 @@ const WARNING_OFFLINE: HeaderValue =
     HeaderValue::from_static("112 larder \"Disconnected Operation\"");
 
 /// A mirror, and what is known of it.
-type Heard<'stage> = (&'stage Arc<Stage>, Arc<Known>);
+pub(in crate::http::python) type Heard<'stage> = (&'stage Arc<Stage>, Arc<Known>);
 
 /// The error of a mirror whose upstream has never told.
 pub(in crate::http::python) fn failed(stage: &str, trouble: &Trouble) -> HttpError {
@@ -115,7 +115,8 @@ pub(super) async fn page(
     Ok(marked(respond(&ask.head.headers, page, wanted, encoding), stale))
 }
 
-fn marked(mut response: Response, stale: Option<Stale>) -> Response {
+/// The response, marked as not confirmed if it is not.
+pub(in crate::http::python) fn marked(mut response: Response, stale: Option<Stale>) -> Response {
     let warning = match stale {
         None => return response,
         Some(Stale::Late) => WARNING_STALE,
@@ -157,7 +158,7 @@ fn rendered(
 }
 
 /// What the mirrors know of a project, of those that are asked for it.
-async fn project_of<'order>(
+pub(in crate::http::python) async fn project_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
     project: &ProjectName,
