@@ -59,6 +59,9 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 const PAGES_MAX: usize = 16;
 const LARGE_PAGE_COUNTS: u32 = 8;
 
+/// Smallest part of a cache in memory, if it has so much.
+const CACHE_PART_BYTES_MIN: u64 = 64 << 20;
+
 /// Files that are hashed at once before they are served for the first time.
 const CHECKS_MAX: usize = 8;
 
@@ -207,6 +210,32 @@ impl quick_cache::Weighter<FinishedKey, Arc<Finished>> for FinishedWeight {
     }
 }
 
+/// A cache of so many bytes. Its parts are large enough for a page of tens of thousands of files: what is larger than a part
+/// is not kept, and would be made anew for each request.
+fn cache<K, V, W>(bytes: u64, weighter: W) -> quick_cache::sync::Cache<K, V, W>
+where
+    K: std::hash::Hash + Eq,
+    V: Clone,
+    W: quick_cache::Weighter<K, V> + Clone,
+{
+    let items = usize::try_from(bytes / 16_384).unwrap_or(usize::MAX).clamp(16, 1 << 20);
+    let parts = usize::try_from(bytes / CACHE_PART_BYTES_MIN).unwrap_or(usize::MAX).clamp(1, 64);
+    // It is rounded up to a power of two.
+    let parts = if parts.is_power_of_two() { parts } else { parts.next_power_of_two() / 2 };
+    let options = quick_cache::OptionsBuilder::new()
+        .shards(parts)
+        .estimated_items_capacity(items)
+        .weight_capacity(bytes)
+        .build()
+        .expect("both capacities are set");
+    quick_cache::sync::Cache::with_options(
+        options,
+        weighter,
+        Default::default(),
+        Default::default(),
+    )
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -228,8 +257,6 @@ impl Mirrors {
     ) -> anyhow::Result<Mirrors> {
         let known_bytes = budget.memory_bytes_max / 2;
         let finished_bytes = budget.memory_bytes_max - known_bytes;
-        let items =
-            |bytes: u64| usize::try_from(bytes / 16_384).unwrap_or(usize::MAX).clamp(16, 1 << 20);
         let place = directory.to_owned();
         let limits = Limits {
             bytes_max: budget.disk_bytes_max,
@@ -241,16 +268,8 @@ impl Mirrors {
             disk: Arc::new(Disk::open(directory, limits)),
             upstream: Upstream::new(egress)?,
             mirrors: Mutex::default(),
-            pages: quick_cache::sync::Cache::with_weighter(
-                items(known_bytes),
-                known_bytes,
-                KnownWeight,
-            ),
-            finished: quick_cache::sync::Cache::with_weighter(
-                items(finished_bytes),
-                finished_bytes,
-                FinishedWeight,
-            ),
+            pages: cache(known_bytes, KnownWeight),
+            finished: cache(finished_bytes, FinishedWeight),
             asking: Semaphore::new(ASKING_TOGETHER_MAX),
             downloading: Semaphore::new(DOWNLOADS_TOGETHER_MAX),
             pages_work: Turns::new(PAGES_MAX),

@@ -108,3 +108,23 @@ fn who_leaves_a_page_that_is_read_frees_no_turn() {
         assert!(mirrors.in_memory(&mirror, &subject).is_some(), "it has been read all the same");
     });
 }
+
+#[test]
+fn a_page_of_many_files_stays_in_memory() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let budget = Budget {
+        memory_bytes_max: 256 << 20,
+        disk_bytes_max: 1 << 20,
+        free_bytes_min: 0,
+        expiry: Duration::ZERO,
+        is_offline: false,
+    };
+    let mirrors = Mirrors::open(directory.path(), budget, Egress::default()).expect("a client");
+    for capacity in [mirrors.pages.shard_capacity(), mirrors.finished.shard_capacity()] {
+        assert!(capacity >= CACHE_PART_BYTES_MIN, "{capacity} bytes");
+    }
+    // However little there is, it is used.
+    let budget = Budget { memory_bytes_max: 1 << 20, ..budget };
+    let mirrors = Mirrors::open(directory.path(), budget, Egress::default()).expect("a client");
+    assert_eq!(mirrors.pages.shard_capacity(), 1 << 19);
+}
