@@ -6,7 +6,7 @@
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
-use pypi::{ResolutionOrder, Version};
+use pypi::{Refused as PolicyRefused, ResolutionOrder, StatusMarker, Version};
 
 use super::ask::Ask;
 use super::project::admit;
@@ -48,8 +48,13 @@ pub(super) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
         let page = found.known.page();
         let file = page.and_then(|page| page.files.iter().find(|it| *it.filename == **filename));
         let Some(file) = file else { continue };
-        let refused = policy::judge(asked, stage, project)
-            .and_then(|judge| judge.refusal_of_upstream(stage.name(), file));
+        let refused = match page.and_then(|page| page.status.as_ref()) {
+            Some((StatusMarker::Quarantined, reason)) => {
+                Some(PolicyRefused::by_upstream(stage.name(), reason.as_deref()))
+            }
+            _ => policy::judge(asked, stage, project)
+                .and_then(|judge| judge.refusal_of_upstream(stage.name(), file)),
+        };
         if let Some(refused) = refused {
             return Ok(policy::refused(ask, filename, &refused));
         }

@@ -156,4 +156,16 @@ fn the_provenance_of_a_mirrored_file_is_its_upstreams() {
     }
     upstream.offer("/simple/p/", page(Value::Null));
     assert_eq!(index.client().get(&integrity("alice/dev", "1.0", FILE)).status, 404);
+    // What installers do not get has no provenance either.
+    upstream.offer("/simple/p/", page(url.into()));
+    let denied = index.alice().send("PATCH", "/alice/dev", json!({"policy_deny": ["p"]}));
+    assert_eq!(denied.status, 200, "{}", denied.text());
+    assert_eq!(index.client().get(&integrity("alice/dev", "1.0", FILE)).status, 403);
+    assert_eq!(index.client().get(&integrity("alice/up", "1.0", FILE)).status, 302);
+    let file =
+        json!({"filename": FILE, "url": upstream.url("/f"), "hashes": {}, "provenance": url});
+    let quarantined = json!({"meta": {"api-version": "1.4"}, "name": "p", "files": [file],
+        "project-status": {"status": "quarantined", "reason": "looked into"}});
+    upstream.offer("/simple/p/", Offer::json(quarantined.to_string()));
+    assert_eq!(index.client().get(&integrity("alice/up", "1.0", FILE)).status, 403);
 }
