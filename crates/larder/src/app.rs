@@ -9,6 +9,7 @@ use net::{Egress, TrustedProxies};
 use store::Store;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::audit::Audit;
 use crate::aur_published::AurPublished;
 use crate::bodies::Bodies;
 use crate::changes::Changes;
@@ -62,6 +63,8 @@ pub struct App {
     pub passwords: Passwords,
     /// When tokens were used last.
     pub token_uses: TokenUses,
+    /// What policies refused, and let pass.
+    pub(crate) audit: Audit,
     /// Who did what, for the log.
     pub security: SecurityLog,
     /// Threads for what is nothing but computing.
@@ -153,6 +156,7 @@ impl App {
                 metrics.passwords.clone(),
             )?,
             token_uses: TokenUses::default(),
+            audit: Audit::new(&config, metrics.python.audit_lost.clone()),
             security: SecurityLog::default(),
             cpu_pool,
             bodies: Bodies::new(

@@ -5,6 +5,7 @@
 //! that many commands share: those of the configuration, which are the keys of [`crate::config`] and never listed here, and
 //! those that name a server. Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
 
+mod audit;
 mod directory;
 mod import;
 mod index;
@@ -103,6 +104,8 @@ enum Command {
     /// List, yank, push and remove releases of Python projects
     #[command(subcommand)]
     Release(release::Command),
+    /// Show what the policies of Python indexes refused, and what they let pass by an exception
+    Audit(audit::Command),
     #[command(flatten)]
     Maintenance(maintenance::Command),
     #[command(flatten)]
@@ -241,6 +244,10 @@ fn command() -> clap::Command {
                 _ => command,
             }),
             "user" | "token" => command.mut_subcommands(configured),
+            "audit" => {
+                let command = with_help(command, remote::HELP).args(key_args(true));
+                ServerFlags::augment_args(command)
+            }
             "index" | "release" => command.mut_subcommands(|command| {
                 let command = with_help(command, remote::HELP).args(key_args(true));
                 ServerFlags::augment_args(command)
@@ -330,7 +337,9 @@ pub fn parse(
         Some(Verb::Other(command)) => command,
     };
     let server = match *command {
-        Command::Index(_) | Command::Release(_) => Some(ServerFlags::from_arg_matches(leaf)?),
+        Command::Audit(_) | Command::Index(_) | Command::Release(_) => {
+            Some(ServerFlags::from_arg_matches(leaf)?)
+        }
         _ => None,
     };
     Ok(Invocation::Other(Box::new(Request { command, inputs, server })))
@@ -358,6 +367,7 @@ impl Request {
             Command::Init(command) => command.run(&store_of(&inputs)?.config)?,
             Command::User(command) => command.run(&store_of(&inputs)?.config)?,
             Command::Token(command) => command.run(&store_of(&inputs)?.config)?,
+            Command::Audit(command) => command.run(place)?,
             Command::Index(command) => command.run(place)?,
             Command::Release(command) => command.run(place)?,
             Command::Maintenance(command) => return command.run(&loaded(&inputs)?.config, out),

@@ -317,6 +317,14 @@ section! {
         /// Whether no upstream is asked: what mirrors have of them is served, and the rest is answered with 504. A
         /// reload (SIGHUP) changes it; `mirror_offline` of an index does the same for one mirror.
         mirrors_offline: bool = "mirrors_offline", Kind::Switch, default "false";
+        /// Disk for the audit log of policies, in the directory `audit` of the data directory; the oldest entries go first. 0: there
+        /// is no log.
+        audit_bytes_max: u64 = "audit_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "67108864";
+        /// How many days entries stay in the audit log.
+        audit_days_max: u32 = "audit_days_max", Kind::whole(1, 36_500, "days"), default "90";
+        /// Whether the audit log has files that were served where a policy counts, too, and not only what was refused or let pass
+        /// by an exception.
+        audit_served: bool = "audit_served", Kind::Switch, default "false";
     }
 }
 

@@ -205,6 +205,7 @@ endpoints! {
         CheckAccess = Account "auth_check": GET ANY ["/+authcheck"];
         LogIn = Account "login": POST ["/+login"];
         Search = Python "search": GET ["/+search"];
+        ShowAudit = Python "audit": GET ["/+audit", "/{user}/{index}/+audit"];
         ShowUser = Python "user": GET ["/{user}"];
         CreateUser = Account "user_write": PUT ["/{user}"];
         ModifyUser = Account "user_write": PATCH ["/{user}"];

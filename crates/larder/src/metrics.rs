@@ -264,6 +264,8 @@ metrics! {
         policy_hidden: IntCounter = "larder_policy_hidden_files_total";
         /// Requests for files that a policy refused, by rule.
         policy_refused: IntCounterVec = "larder_policy_refused_total" ["rule"];
+        /// Entries that the audit log has left out, because more came than could be written.
+        pub audit_lost: IntCounter = "larder_audit_lost_total";
         /// Held while the counters are brought up to date.
         updating: Mutex<()> => Mutex::new(());
     }

@@ -21,8 +21,8 @@ use crate::{FileKind, Filename, Project, ProjectName, StageName, Version};
 pub use self::hidden::{Hidden, HiddenGroup};
 pub use self::judge::Judge;
 pub(crate) use self::judge::refusal_in_json;
-pub(crate) use self::rule::OPERATORS;
-pub use self::rule::{NamePattern, Quarantine, Rule, RuleError};
+pub use self::rule::{Exception, NamePattern, Quarantine, Rule, RuleError};
+pub(crate) use self::rule::{OPERATORS, time};
 pub(crate) use self::shown::NameRules;
 pub use self::shown::{Listed, Shown, all_hidden, shown_versions};
 
@@ -44,6 +44,19 @@ pub struct Policy {
     pub deny: Vec<Rule>,
     /// What is refused until somebody has examined it, with the reason that installers show.
     pub quarantine: Vec<Quarantine>,
+    /// What is given out although the rules above refuse it, for a time: to break the glass.
+    pub exceptions: Vec<Exception>,
+}
+
+/// Why a file is given out although a policy refuses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excepted {
+    /// The stage whose policy has the exception.
+    pub stage: StageName,
+    /// The rule that would refuse the file.
+    pub rule: RuleName,
+    /// The exception, as it was set.
+    pub exception: String,
 }
 
 /// When a file was uploaded.
@@ -195,8 +208,13 @@ impl Policy {
         *self == Policy::default()
     }
 
-    /// The part of it that is about a project.
-    fn on(&self, project: &ProjectName) -> OnProject<'_> {
+    /// The exceptions that have not ended.
+    fn exceptions_at(&self, now: Timestamp) -> impl Iterator<Item = &Exception> {
+        self.exceptions.iter().filter(move |exception| now < exception.until)
+    }
+
+    /// The part of it that is about a project at this time.
+    fn on(&self, project: &ProjectName, now: Timestamp) -> OnProject<'_> {
         let is_excepted = self.cooldown_except.iter().any(|pattern| pattern.matches(project));
         OnProject {
             cooldown_days: self.cooldown_days.filter(|_| !is_excepted),
@@ -205,6 +223,7 @@ impl Policy {
                 .then(|| self.allow.iter().filter(|rule| rule.may_match(project)).collect()),
             deny: self.deny.iter().filter(|rule| rule.may_match(project)).collect(),
             quarantine: self.quarantine.iter().filter(|it| it.rule.may_match(project)).collect(),
+            exceptions: self.exceptions_at(now).filter(|it| it.rule.may_match(project)).collect(),
         }
     }
 }
@@ -217,16 +236,37 @@ struct OnProject<'policy> {
     allow: Option<Vec<&'policy Rule>>,
     deny: Vec<&'policy Rule>,
     quarantine: Vec<&'policy Quarantine>,
+    exceptions: Vec<&'policy Exception>,
 }
 
 impl OnProject<'_> {
-    /// Why the whole project is quarantined, if it is.
+    /// Why the whole project is quarantined, if it is, and no file of it is excepted.
     fn whole_quarantine(&self) -> Option<&str> {
+        if !self.exceptions.is_empty() {
+            return None;
+        }
         self.quarantine.iter().find(|it| it.rule.is_whole()).map(|it| &*it.reason)
     }
 
-    /// The rule that refuses the file, the reason, and until when. Rules that last come first.
+    /// The exception that is about the file.
+    fn exception(&self, file: &Candidate<'_>) -> Option<&Exception> {
+        self.exceptions.iter().copied().find(|it| it.rule.matches(file, false))
+    }
+
+    /// The rule that refuses the file, the reason, and until when; none for a file with an exception.
     fn refusal(
+        &self,
+        file: &Candidate<'_>,
+        now: Timestamp,
+    ) -> Option<(RuleName, String, Option<Timestamp>)> {
+        if !self.exceptions.is_empty() && self.exception(file).is_some() {
+            return None;
+        }
+        self.refusal_by_rule(file, now)
+    }
+
+    /// The rule that refuses the file, the reason, and until when. Rules that last come first.
+    fn refusal_by_rule(
         &self,
         file: &Candidate<'_>,
         now: Timestamp,

@@ -59,6 +59,13 @@ impl Rendered {
             hidden_files: hidden.files(),
         }
     }
+
+    /// The page, which is out of date when an exception ends, too.
+    pub(crate) fn until(mut self, judge: Option<&Judge<'_>>) -> Rendered {
+        let until = judge.and_then(Judge::exceptions_until);
+        self.expires_at = [self.expires_at, until].into_iter().flatten().min();
+        self
+    }
 }
 
 /// What a page says of its project, beside its files.
@@ -171,7 +178,7 @@ pub(crate) fn project_page(
             project_html(stage, &about, project, &files, &prefixes, &lead)
         }
     };
-    Rendered::of(form, text, &hidden)
+    Rendered::of(form, text, &hidden).until(judge)
 }
 
 const QUARANTINED: &str = StatusMarker::Quarantined.as_str();

@@ -281,6 +281,7 @@ impl StageConfig {
         list("policy_allow", texts(&policy.allow));
         list("policy_deny", texts(&policy.deny));
         list("policy_quarantine", texts(&policy.quarantine));
+        list("policy_exceptions", texts(&policy.exceptions));
     }
 
     /// The names of the settings in which two configurations differ.

@@ -4,6 +4,7 @@
 //! surface answers comes here: `/{user}/{index}/…` has no prefix of its own.
 
 mod ask;
+mod audit;
 mod documentation;
 mod files;
 mod integrity;
@@ -162,6 +163,7 @@ async fn dispatch(
         Endpoint::CheckAccess => Box::pin(status::check_access(ask)).await,
         Endpoint::LogIn => Box::pin(users::log_in(ask, body)).await,
         Endpoint::Search => Box::pin(search::search(ask)).await,
+        Endpoint::ShowAudit => Box::pin(audit::show_audit(ask, stage)).await,
         Endpoint::SearchByXmlRpc => Box::pin(search::search_by_xml_rpc(ask, stage, body)).await,
         Endpoint::ShowUser if pages::is_wanted(ask) => Box::pin(pages::show_user(ask, user)).await,
         Endpoint::ShowUser => Box::pin(users::show_user(ask, user)).await,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Candidate, OnProject, Refused, Uploaded};
+use super::{Candidate, Excepted, OnProject, Refused, Uploaded};
 use crate::upstream::UpstreamFile;
 use crate::{FileRole, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageName};
 
@@ -46,7 +46,7 @@ impl<'stages> Judge<'stages> {
     ) -> Option<Judge<'stages>> {
         let policies = stages.filter_map(|stage| {
             let policy = stage.config().policy.as_deref()?;
-            Some((stage.name(), policy.on(project)))
+            Some((stage.name(), policy.on(project, now)))
         });
         let policies: Vec<_> = policies.collect();
         (!policies.is_empty()).then_some(Judge { project, now, asked, policies })
@@ -73,31 +73,57 @@ impl<'stages> Judge<'stages> {
         refusals.reduce(Refused::or_stricter)
     }
 
+    /// Why a file that `holder` has is given out although a rule refuses it; `None` if none does, or it is refused.
+    pub fn exception(&self, holder: &StageName, file: &Candidate<'_>) -> Option<Excepted> {
+        if self.refusal(holder, file).is_some() {
+            return None;
+        }
+        self.counting(holder).find_map(|(stage, policy)| {
+            let exception = policy.exception(file)?.to_string();
+            let (rule, ..) = policy.refusal_by_rule(file, self.now)?;
+            Some(Excepted { stage: (*stage).clone(), rule, exception })
+        })
+    }
+
+    /// When what it says changes because an exception ends.
+    pub fn exceptions_until(&self) -> Option<Timestamp> {
+        let exceptions = self.policies.iter().flat_map(|(_, policy)| &policy.exceptions);
+        exceptions.map(|exception| exception.until).min()
+    }
+
     /// Why a release file of a stage is refused; other files never are.
     pub fn refusal_of_own(&self, holder: &StageName, file: &ReleaseFile) -> Option<Refused> {
         if file.role() != FileRole::Release {
             return None;
         }
-        let candidate = Candidate {
+        self.refusal(holder, &self.own(file))
+    }
+
+    /// Why a file of an upstream is refused.
+    pub fn refusal_of_upstream(&self, mirror: &StageName, file: &UpstreamFile) -> Option<Refused> {
+        self.refusal(mirror, &self.upstreams(file))
+    }
+
+    /// A release file of a stage, to be judged.
+    pub fn own<'file>(&'file self, file: &'file ReleaseFile) -> Candidate<'file> {
+        Candidate {
             project: self.project,
             filename: file.filename(),
             version: Some(file.version()),
             uploaded: Uploaded::At(file.uploaded_at()),
             first_seen: None,
-        };
-        self.refusal(holder, &candidate)
+        }
     }
 
-    /// Why a file of an upstream is refused.
-    pub fn refusal_of_upstream(&self, mirror: &StageName, file: &UpstreamFile) -> Option<Refused> {
-        let candidate = Candidate {
+    /// A file of an upstream, to be judged.
+    pub fn upstreams<'file>(&'file self, file: &'file UpstreamFile) -> Candidate<'file> {
+        Candidate {
             project: self.project,
             filename: &file.filename,
             version: None,
             uploaded: file.upload_time.as_deref().map_or(Uploaded::Unknown, Uploaded::Written),
             first_seen: file.first_seen,
-        };
-        self.refusal(mirror, &candidate)
+        }
     }
 
     /// Why all files of the project that these stages hold are quarantined, if they are: the project's status then.

@@ -11,6 +11,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::Timestamp;
 use pep440_rs::VersionSpecifiers;
 
 use super::Candidate;
@@ -77,6 +78,17 @@ pub struct Quarantine {
     /// Which files.
     pub rule: Rule,
     /// Why; may be empty.
+    pub reason: Box<str>,
+}
+
+/// Files that are given out although the policy refuses them, until a certain time, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Which files.
+    pub rule: Rule,
+    /// When it ends.
+    pub until: Timestamp,
+    /// Why; never empty.
     pub reason: Box<str>,
 }
 
@@ -246,15 +258,62 @@ impl FromStr for Quarantine {
     fn from_str(text: &str) -> Result<Quarantine, RuleError> {
         let text = text.trim();
         let (rule, reason) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-        let reason = reason.trim();
-        if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
-            let text = format!(
-                "the reason for `{}` was expected to be one line of at most {REASON_BYTES_MAX} bytes",
-                rule.chars().take(200).collect::<String>()
-            );
-            return Err(RuleError(text));
-        }
+        let reason = checked_reason(rule, reason.trim())?;
         Ok(Quarantine { rule: rule.parse()?, reason: reason.into() })
+    }
+}
+
+/// A reason that is shown on one line.
+fn checked_reason<'text>(rule: &str, reason: &'text str) -> Result<&'text str, RuleError> {
+    if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
+        let text = format!(
+            "the reason for `{}` was expected to be one line of at most {REASON_BYTES_MAX} bytes",
+            rule.chars().take(200).collect::<String>()
+        );
+        return Err(RuleError(text));
+    }
+    Ok(reason)
+}
+
+/// A time with its zone, or a day, which begins in UTC.
+pub(crate) fn time(text: &str) -> Option<Timestamp> {
+    let day = |text: &str| {
+        let day: jiff::civil::Date = text.parse().ok()?;
+        Some(day.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+    };
+    // A day is also the start of a time without a zone, which is none.
+    let is_day = text.len() == "2026-01-31".len();
+    if is_day { day(text) } else { text.parse().ok() }
+}
+
+impl FromStr for Exception {
+    type Err = RuleError;
+
+    /// `RULE until TIME REASON`.
+    fn from_str(text: &str) -> Result<Exception, RuleError> {
+        let text = text.trim();
+        let mut rest = text;
+        let mut word = || {
+            let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            rest = after.trim_start();
+            word
+        };
+        let (rule, until, end) = (word(), word(), word());
+        let end = Some(end).filter(|_| until == "until").and_then(time);
+        let Some(end) = end.filter(|_| !rest.is_empty()) else {
+            return Err(RuleError(format!(
+                "`{}` is no exception: `RULE until DAY REASON` was expected, as `foo==1.2 until 2026-01-31 approved by alice`",
+                text.chars().take(200).collect::<String>()
+            )));
+        };
+        let reason = checked_reason(rule, rest)?;
+        Ok(Exception { rule: rule.parse()?, until: end, reason: reason.into() })
+    }
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} until {} {}", self.rule, self.until, self.reason)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::rule::Named;
+use super::rule::{Named, Rule};
 use super::{Hidden, Judge, Policy, Refused};
 use crate::inherit::{ProjectView, ResolutionOrder};
 use crate::{FileRole, Project, ProjectName, Stage, StageName};
@@ -139,6 +139,9 @@ impl<'snapshot> Listed<'snapshot> {
                 doubtful.extend(quarantined.map(|(name, _)| name));
             }
         }
+        let policies = order.stages().iter().filter_map(|stage| stage.config().policy.as_deref());
+        let exceptions = policies.flat_map(|policy| policy.exceptions_at(now));
+        listed.until = exceptions.map(|exception| exception.until).min();
         for name in doubtful {
             let Some(view) = order.project(name.as_str()) else { continue };
             let judge = Judge::of(order, name, now);
@@ -164,18 +167,21 @@ impl<'snapshot> Listed<'snapshot> {
         self.hidden.len()
     }
 
-    /// When the first of them will be shown.
+    /// When the first of them will be shown, or an exception ends.
     pub fn until(&self) -> Option<Timestamp> {
         self.until
     }
 }
 
 /// What policies say about whole projects by their names alone: for lists of upstreams, of which no page is read.
+#[derive(Debug)]
+pub(crate) struct NameRules<'policy>(Vec<OfPolicy<'policy>>);
+
 #[derive(Debug, Default)]
-pub(crate) struct NameRules<'policy> {
+struct OfPolicy<'policy> {
     refused: Names<'policy>,
-    /// For each policy that has a list of what is allowed.
-    allowed: Vec<Names<'policy>>,
+    allowed: Option<Names<'policy>>,
+    excepted: Names<'policy>,
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +193,12 @@ struct Names<'policy> {
 }
 
 impl<'policy> Names<'policy> {
+    fn of(rules: impl Iterator<Item = &'policy Rule>) -> Names<'policy> {
+        let mut names = Names::default();
+        rules.for_each(|rule| names.add(rule.named()));
+        names
+    }
+
     fn add(&mut self, named: Named<'policy>) {
         match named {
             Named::Project(name) => _ = self.whole.insert(name),
@@ -204,26 +216,31 @@ impl<'policy> Names<'policy> {
 
 impl<'policy> NameRules<'policy> {
     /// The rules of the stage that is asked, and of the mirror.
-    pub(crate) fn of(order: &ResolutionOrder<'policy>, mirror: &StageName) -> NameRules<'policy> {
-        let mut rules = NameRules::default();
+    pub(crate) fn of(
+        order: &ResolutionOrder<'policy>,
+        mirror: &StageName,
+        now: Timestamp,
+    ) -> NameRules<'policy> {
         let is_counting = |(at, stage): &(usize, &&Arc<Stage>)| *at == 0 || stage.name() == mirror;
         let stages = order.stages().iter().enumerate().filter(is_counting);
         let policies = stages.filter_map(|(_, stage)| stage.config().policy.as_deref());
-        policies.for_each(|policy: &'policy Policy| {
+        let rules = policies.map(|policy: &'policy Policy| {
             let quarantined = policy.quarantine.iter().map(|it| &it.rule);
             let refusing = policy.deny.iter().chain(quarantined).filter(|rule| rule.is_whole());
-            refusing.for_each(|rule| rules.refused.add(rule.named()));
-            if !policy.allow.is_empty() {
-                let mut allowed = Names::default();
-                policy.allow.iter().for_each(|rule| allowed.add(rule.named()));
-                rules.allowed.push(allowed);
+            OfPolicy {
+                refused: Names::of(refusing),
+                allowed: (!policy.allow.is_empty()).then(|| Names::of(policy.allow.iter())),
+                excepted: Names::of(policy.exceptions_at(now).map(|it| &it.rule)),
             }
         });
-        rules
+        NameRules(rules.collect())
     }
 
     /// Whether no file of a project with this name is given out.
     pub(crate) fn refuse(&self, name: &str) -> bool {
-        self.refused.has(name) || self.allowed.iter().any(|allowed| !allowed.has(name))
+        self.0.iter().any(|policy| {
+            let is_allowed = policy.allowed.as_ref().is_none_or(|allowed| allowed.has(name));
+            (policy.refused.has(name) || !is_allowed) && !policy.excepted.has(name)
+        })
     }
 }

@@ -38,7 +38,7 @@ fn check(settings: Value, filename: &str, uploaded: &str, expected: &str) {
         first_seen: None,
     };
     let policy = policy(settings);
-    let found = match policy.on(&project).refusal(&candidate, now()) {
+    let found = match policy.on(&project, now()).refusal(&candidate, now()) {
         None => String::new(),
         Some((rule, _, None)) => rule.as_str().to_owned(),
         Some((rule, _, Some(until))) => format!("{} until {until}", rule.as_str()),
@@ -186,6 +186,43 @@ fn a_finished_page_expires_when_a_file_has_matured() {
     assert!(pages.ready(&world.snapshot, request).is_none(), "it has expired");
     assert_eq!(shown(&world), open, "the tag is that of the same page");
     assert_eq!(pages.counts().hidden_files, 1);
+}
+
+#[test]
+fn an_exception_gives_a_file_out_until_it_ends() {
+    let mut world = World::new();
+    let exceptions = ["foo==1.0 until 2026-02-02T00:00:00Z needed today, alice"];
+    world.create("alice/dev", json!({"policy_quarantine": ["fo* why"], "policy_deny": ["bar"], "policy_exceptions": exceptions}));
+    for filename in ["foo-1.0.tar.gz", "foo-2.0.tar.gz", "bar-1.0.tar.gz"] {
+        world.upload("alice/dev", filename, filename);
+    }
+    let pages = Pages::new(PageBudget { page_bytes_max: 1 << 20, list_bytes_max: 1 << 20 }, clock);
+    let page = |project, depth| {
+        let request = PageRequest { stage: "alice/dev", project, form: PageForm::Json, depth };
+        let page = pages.page(&world.snapshot, request).expect("a page");
+        let json: Value = serde_json::from_slice(&page.reply().body).expect("JSON");
+        let files = json["files"].as_array().cloned().unwrap_or_default();
+        let names = files.iter().map(|file| file["filename"].clone()).collect::<Vec<_>>();
+        (names, json["project-status"]["status"].clone(), json["projects"].clone())
+    };
+    CLOCK.set(now());
+    assert_eq!(page("foo", 4), (vec![json!("foo-1.0.tar.gz")], Value::Null, Value::Null));
+    assert_eq!(page("", 3).2, json!([{"name": "foo"}]));
+    let stage = world.snapshot.stage("alice/dev").expect("a stage");
+    let (project, name) = (project_name("foo"), stage_name("alice/dev"));
+    let judge = Judge::between(stage, stage, &project, now()).expect("a policy");
+    let files = stage.project("foo").expect("a project");
+    let exception = |filename| {
+        let file = files.file(filename).expect("a file");
+        judge.exception(&name, &judge.own(file)).map(|it| (it.rule, it.exception))
+    };
+    let expected = Some((RuleName::Quarantine, exceptions[0].to_owned()));
+    assert_eq!(exception("foo-1.0.tar.gz"), expected);
+    assert_eq!(exception("foo-2.0.tar.gz"), None);
+    // Pages and lists expire with it.
+    CLOCK.set(time("2026-02-02T00:00:00Z"));
+    assert_eq!(page("foo", 4), (Vec::new(), json!("quarantined"), Value::Null));
+    assert_eq!(page("", 3).2, json!([]));
 }
 
 #[test]

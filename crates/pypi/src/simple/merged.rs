@@ -89,7 +89,7 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
             html(merged, &shown.files, &lead)
         }
     };
-    Rendered::of(form, text, &shown.hidden)
+    Rendered::of(form, text, &shown.hidden).until(merged.judge)
 }
 
 fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
@@ -351,7 +351,7 @@ pub fn merged_list(
     let is_hidden = |name: &str| listed.hides(name) && order.mirrors_of(name).asked.is_empty();
     let mut hidden = 0;
     for (mirror, upstream) in upstream {
-        let rules = NameRules::of(order, mirror);
+        let rules = NameRules::of(order, mirror, now);
         names.extend(upstream.iter().filter(|name| {
             let is_refused = rules.refuse(name);
             hidden += usize::from(is_refused);

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::str::FromStr;
 
 use account::{Acl, AclEntry};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::edit::Operation;
@@ -12,7 +11,9 @@ use super::{
     ConfigEdit, ConfigError, MirrorSettings, StageConfig, StageKind, UploadSettings,
     WhitelistInheritance, without_credentials,
 };
-use crate::policy::{COOLDOWN_DAYS_MAX, NamePattern, OPERATORS, Quarantine, Rule, RuleError};
+use crate::policy::{
+    COOLDOWN_DAYS_MAX, Exception, NamePattern, OPERATORS, Quarantine, Rule, RuleError,
+};
 use crate::{Policy, ProjectName, StageName};
 
 /// The settings during an edit, as JSON values in their normal form.
@@ -44,18 +45,25 @@ pub(super) enum Form {
     RuleList,
     /// Rules with reasons. A text is one item, since a reason may have commas.
     QuarantineList,
+    /// Exceptions from a policy, with their ends and reasons; a text is one item.
+    ExceptionList,
 }
 
 impl Form {
     fn is_list(self) -> bool {
-        use Form::{AclList, BaseList, NameList, ProjectList, QuarantineList, RuleList};
-        matches!(self, AclList | BaseList | ProjectList | NameList | RuleList | QuarantineList)
+        use Form::{AclList, BaseList, NameList, ProjectList, RuleList};
+        matches!(self, AclList | BaseList | ProjectList | NameList | RuleList) || self.has_reasons()
+    }
+
+    /// Whether its items are rules with something after them.
+    fn has_reasons(self) -> bool {
+        matches!(self, Form::QuarantineList | Form::ExceptionList)
     }
 
     /// The items of a list that is written as one text.
     fn items_of_text(self, text: &str) -> Vec<&str> {
         match self {
-            Form::QuarantineList => vec![text.trim()],
+            form if form.has_reasons() => vec![text.trim()],
             // The commas of `name>=1,<2` separate nothing.
             Form::RuleList => {
                 let mut items = Vec::new();
@@ -74,7 +82,7 @@ impl Form {
     }
 }
 
-const BOTH: [(&str, Form); 11] = [
+const BOTH: [(&str, Form); 12] = [
     ("volatile", Form::Boolean),
     ("acl_read", Form::AclList),
     ("title", Form::Text),
@@ -86,6 +94,7 @@ const BOTH: [(&str, Form); 11] = [
     ("policy_allow", Form::RuleList),
     ("policy_deny", Form::RuleList),
     ("policy_quarantine", Form::QuarantineList),
+    ("policy_exceptions", Form::ExceptionList),
 ];
 
 const COOLDOWN_DAYS: &str = "policy_cooldown_days";
@@ -198,11 +207,12 @@ pub(super) fn edited(
             }
             Operation::Remove(_, removed) => {
                 let mut items = items(slot);
+                // What is quarantined, or excepted, need not be named with its reason.
+                let is_rule = form.has_reasons() && !removed.trim().contains(' ');
+                let named_by = if is_rule { Form::QuarantineList } else { form };
                 // A value that is removed need not exist any more.
-                let normalized = normal(key, form, &json!(removed), &|_| true)?;
-                // What is quarantined need not be named with its reason.
+                let normalized = normal(key, named_by, &json!(removed), &|_| true)?;
                 let is_same = |it: &str, item: &str| {
-                    let is_rule = form == Form::QuarantineList && !item.contains(' ');
                     it == item || is_rule && it.split(' ').next() == Some(item)
                 };
                 for item in items_of(&normalized) {
@@ -292,13 +302,7 @@ fn normal(
         (Form::Time, Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
         (Form::Time, value) => {
             let text = value.as_str().unwrap_or_default().trim();
-            let day = |text: &str| {
-                let day: jiff::civil::Date = text.parse().ok()?;
-                Some(day.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
-            };
-            // A day is also the start of a time without a zone, which is none.
-            let is_day = text.len() == "2026-01-31".len();
-            let time = if is_day { day(text) } else { text.parse::<Timestamp>().ok() };
+            let time = crate::policy::time(text);
             let time = time.ok_or_else(|| {
                 refused("a day or a time was expected, as 2026-01-31 or 2026-01-31T23:59:59Z")
             })?;
@@ -423,6 +427,7 @@ fn normal_item(
         Form::NameList => normal_text::<NamePattern>(text),
         Form::RuleList => normal_text::<Rule>(text),
         Form::QuarantineList => normal_text::<Quarantine>(text),
+        Form::ExceptionList => normal_text::<Exception>(text),
         _ => text.parse::<AclEntry>().map(|it| it.to_string()).map_err(|error| error.to_string()),
     }
 }
@@ -506,6 +511,7 @@ impl Settings {
             allow: self.parsed("policy_allow"),
             deny: self.parsed("policy_deny"),
             quarantine: self.parsed("policy_quarantine"),
+            exceptions: self.parsed("policy_exceptions"),
         }
     }
 

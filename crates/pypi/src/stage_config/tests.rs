@@ -352,6 +352,11 @@ fn settings_of_a_policy_have_one_spelling() {
             json!(["foo==1.0 stolen, see below"]),
         ),
         ("policy_quarantine", json!(["foo-1.0.tar.gz", "b* x"]), json!(["foo-1.0.tar.gz", "b* x"])),
+        (
+            "policy_exceptions",
+            json!("Foo==1.0  until 2026-01-31 fixes all, says alice"),
+            json!(["foo==1.0 until 2026-01-31T00:00:00Z fixes all, says alice"]),
+        ),
     ] {
         check(json!({key: value}), key, expected);
     }
@@ -376,6 +381,16 @@ fn settings_of_a_policy_have_one_spelling() {
             json!("foo>=x"),
             "`foo>=x` has no versions as PEP 440 writes them; `name>=1.0,<2` was expected",
         ),
+        (
+            "policy_exceptions",
+            json!("foo until tomorrow it will be late"),
+            "`foo until tomorrow it will be late` is no exception: `RULE until DAY REASON` was expected, as `foo==1.2 until 2026-01-31 approved by alice`",
+        ),
+        (
+            "policy_exceptions",
+            json!("foo until 2026-01-31"),
+            "`foo until 2026-01-31` is no exception: `RULE until DAY REASON` was expected, as `foo==1.2 until 2026-01-31 approved by alice`",
+        ),
         ("policy_cooldown_except", json!("f?*"), "`f?*` is no start of a project's name and `*`"),
     ] {
         refused(json!({key: value}), message);
@@ -392,9 +407,13 @@ fn what_is_quarantined_is_released_by_its_rule() {
         next["policy_quarantine"],
         json!(["foo==1.0 stolen, see below", "bar a test", "baz"])
     );
+    let config = json!({"policy_exceptions": ["foo==1.0 until 2026-01-31 why, so", "bar until 2026-02-01 b"]});
+    let next = edited(config, json!(["policy_exceptions-=foo==1.0"])).expect("an edit");
+    assert_eq!(next["policy_exceptions"], json!(["bar until 2026-02-01T00:00:00Z b"]));
     // A mirror has the same settings, and a record keeps them.
     let mirror = json!({"type": "mirror", "mirror_url": "https://h/", "policy_cooldown_days": 3,
-        "policy_cutoff": "2026-01-31", "policy_allow": ["a*", "b<2"], "policy_quarantine": ["c why, so"]});
+        "policy_cutoff": "2026-01-31", "policy_allow": ["a*", "b<2"], "policy_quarantine": ["c why, so"],
+        "policy_exceptions": ["d until 2026-01-31 why"]});
     let mirror = created(mirror).expect("a configuration");
     assert_eq!(StageConfig::from_stored(&name(), &mirror.to_stored()), Ok(mirror));
 }

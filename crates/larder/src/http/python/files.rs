@@ -27,7 +27,7 @@ use store::blobs::Verdict;
 use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
-use super::policy;
+use super::policy::{self, Given};
 use super::project::{admit, admit_to_file};
 use super::reply;
 use super::rights::{About, remover, tester};
@@ -66,14 +66,17 @@ pub(super) async fn download_file(
     let is_public = stage.config().is_public();
     admit_to_file(ask, stage, About::File(path)).await?;
     if let Some(refused) = policy::refusal_of_own(stage, &found) {
-        return Ok(policy::refused(ask, filename, &refused));
+        return Ok(policy::refused(ask, filename, &refused).await);
     }
     match found {
         FileLookup::Found { file, project, .. } if ask.wants_json() => {
             let meta = FileMeta { project: &project, file: &file };
             Ok(reply::result(StatusCode::OK, "releasefilemeta", meta, None))
         }
-        FileLookup::Found { file, .. } => {
+        FileLookup::Found { file, project, .. } => {
+            if file.role() == FileRole::Release {
+                policy::note_given(ask, stage, stage, &project, Given::Own(&file)).await;
+            }
             let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
             Ok(send(ask, &file, *file.digest(), size_bytes, media_type, is_public).await?)
         }
@@ -144,7 +147,7 @@ async fn inherited(
                 .and_then(|judge| judge.refusal_of_own(base.name(), file)),
         };
         if let Some(refused) = refused {
-            return Ok(Some(policy::refused(ask, filename, &refused)));
+            return Ok(Some(policy::refused(ask, filename, &refused).await));
         }
         let is_public = order.readers().is_empty();
         let response = match (&found, file.core_metadata()) {
@@ -161,6 +164,7 @@ async fn inherited(
                 None => continue,
             },
             _ => {
+                policy::note_given(ask, stage, base, project, Given::Own(file)).await;
                 let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
                 send(ask, file, *file.digest(), size_bytes, media_type, is_public).await?
             }

@@ -56,7 +56,7 @@ pub(super) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
                 .and_then(|judge| judge.refusal_of_upstream(stage.name(), file)),
         };
         if let Some(refused) = refused {
-            return Ok(policy::refused(ask, filename, &refused));
+            return Ok(policy::refused(ask, filename, &refused).await);
         }
         let url = file.provenance.as_deref().and_then(|url| HeaderValue::try_from(url).ok());
         return match url {

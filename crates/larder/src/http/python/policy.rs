@@ -4,15 +4,19 @@
 //! the body and in the reason phrase, which is all that pip shows.
 
 use axum::response::Response;
-use http::HeaderValue;
 use http::header::CACHE_CONTROL;
+use http::{HeaderValue, Method};
 use jiff::Timestamp;
-use pypi::{FileLookup, Judge, ProjectName, Refused, Stage};
+use pypi::policy::{Excepted, Exception, RuleName};
+use pypi::upstream::UpstreamFile;
+use pypi::{FileLookup, Judge, Policy, ProjectName, Refused, ReleaseFile, Stage, StageName};
 use serde_json::Map;
 
 use super::ask::Ask;
 use super::reply;
+use crate::audit::{Entry, Event};
 use crate::http::error::HttpError;
+use crate::security;
 
 /// Why what was found in a stage itself is not given out; `None` if it is.
 pub(super) fn refusal_of_own(stage: &Stage, found: &FileLookup) -> Option<Refused> {
@@ -40,8 +44,99 @@ pub(super) fn judge<'stages>(
     Judge::between(asked, holder, project, Timestamp::now())
 }
 
-/// The answer to a request for a file, or for a version, that is refused.
-pub(super) fn refused(ask: &Ask, what: &str, refused: &Refused) -> Response {
+/// A file that is given out.
+pub(super) enum Given<'file> {
+    Own(&'file ReleaseFile),
+    Upstreams(&'file UpstreamFile),
+}
+
+/// Notes in the audit log that a file is given out where a policy counts: by an exception always, else if the log has that.
+pub(super) async fn note_given(
+    ask: &Ask,
+    asked: &Stage,
+    holder: &Stage,
+    project: &ProjectName,
+    given: Given<'_>,
+) {
+    let has_policy = asked.config().policy.is_some() || holder.config().policy.is_some();
+    if !has_policy || ask.head.method == Method::HEAD {
+        return;
+    }
+    let Some(judge) = judge(asked, holder, project) else { return };
+    let has_served = ask.app.audit.has_served();
+    if !has_served && judge.exceptions_until().is_none() {
+        return;
+    }
+    let candidate = match given {
+        Given::Own(file) => judge.own(file),
+        Given::Upstreams(file) => judge.upstreams(file),
+    };
+    match judge.exception(holder.name(), &candidate) {
+        Some(Excepted { stage, rule, exception }) => {
+            note(ask, Event::Excepted, &stage, candidate.filename, Some(rule), exception).await;
+        }
+        None if has_served => {
+            let (index, what) = (asked.name(), candidate.filename);
+            note(ask, Event::Served, index, what, None, String::new()).await;
+        }
+        None => {}
+    }
+}
+
+/// Notes in the audit log that somebody changed the policy of an index.
+pub(super) async fn note_change(
+    ask: &Ask,
+    stage: &StageName,
+    before: Option<&Policy>,
+    after: Option<&Policy>,
+) {
+    let (before, after) = (before.cloned().unwrap_or_default(), after.cloned().unwrap_or_default());
+    if before == after {
+        return;
+    }
+    let mut said = Vec::new();
+    let is_new = |exception: &&Exception| !before.exceptions.contains(exception);
+    said.extend(after.exceptions.iter().filter(is_new).map(|it| format!("exception set: {it}")));
+    let is_gone = |exception: &&Exception| !after.exceptions.contains(exception);
+    let gone = before.exceptions.iter().filter(is_gone);
+    said.extend(gone.map(|it| format!("exception removed: {it}")));
+    if (Policy { exceptions: Vec::new(), ..before }) != (Policy { exceptions: Vec::new(), ..after })
+    {
+        said.push("its rules were changed".to_owned());
+    }
+    for reason in said {
+        note(ask, Event::Changed, stage, "policy", None, reason).await;
+    }
+}
+
+async fn note(
+    ask: &Ask,
+    event: Event,
+    index: &StageName,
+    what: &str,
+    rule: Option<RuleName>,
+    reason: String,
+) {
+    // Credentials that cannot be looked at now are those of nobody.
+    let principal = ask.principal().await.ok();
+    let who = principal.as_ref().and_then(|principal| principal.user_name());
+    ask.app.audit.note(Entry {
+        at: Timestamp::now(),
+        event,
+        index: index.to_string(),
+        path: ask.path.clone(),
+        what: what.to_owned(),
+        rule: rule.map(RuleName::as_str),
+        reason,
+        who: who.map(ToString::to_string),
+        client: security::client().to_string(),
+    });
+}
+
+/// The answer to a request for a file, or for a version, that is refused; the audit log has it.
+pub(super) async fn refused(ask: &Ask, what: &str, refused: &Refused) -> Response {
+    let (rule, reason) = (Some(refused.rule), refused.reason.clone());
+    note(ask, Event::Refused, &refused.stage, what, rule, reason).await;
     ask.app.metrics.python.policy_refused(refused.rule);
     let text = format!("{what} is {refused}");
     let mut members = Map::new();

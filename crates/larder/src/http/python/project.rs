@@ -291,7 +291,7 @@ pub(super) async fn show_release(
     let judge = judge.as_ref();
     let shown = Shown::of(&view, judge);
     if let Some(refused) = shown.as_ref().and_then(|shown| shown.refusal_of(version)) {
-        return Ok(policy::refused(ask, &format!("{name} {version}"), refused));
+        return Ok(policy::refused(ask, &format!("{name} {version}"), refused).await);
     }
     let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
     let principal = ask.principal().await?;

@@ -51,7 +51,7 @@ pub(super) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<R
     let found = PushSource::find(&stored.index, source, &order.name, &order.version);
     let found = found.map_err(refused)?;
     let content = order.content().map_err(bad)?;
-    check_withheld(ask, &found, content)?;
+    check_withheld(ask, &found, content).await?;
     let files = found.files(content, &order.name).map_err(refused)?;
     match order.target().map_err(bad)? {
         PushTarget::Stage(target) => internal(ask, source, &target, &order, about, content).await,
@@ -96,7 +96,7 @@ async fn internal(
             return Err(Refused::forbidden(no_replacing(&filename)));
         }
         let found = PushSource::find(&stored.index, source, &order.name, &order.version);
-        check_withheld(ask, &found.map_err(refused)?, content)?;
+        check_withheld(ask, &found.map_err(refused)?, content).await?;
         let (batch, actions) = push(&stored.index, &pushed).map_err(told)?;
         if let Some(batch) = &batch {
             touch(ask, batch).await?;
@@ -129,9 +129,15 @@ fn check_target(
 }
 
 /// Refuses to push what the source does not give out, as a request for the file is refused.
-fn check_withheld(ask: &Ask, found: &PushSource<'_>, content: PushContent) -> Result<(), Refused> {
+async fn check_withheld(
+    ask: &Ask,
+    found: &PushSource<'_>,
+    content: PushContent,
+) -> Result<(), Refused> {
     match found.withheld(content, Timestamp::now()) {
-        Some((filename, refused)) => Err(Refused::from(policy::refused(ask, filename, &refused))),
+        Some((filename, refused)) => {
+            Err(Refused::from(policy::refused(ask, filename, &refused).await))
+        }
         None => Ok(()),
     }
 }

@@ -7,12 +7,12 @@ use http::StatusCode;
 use jiff::Timestamp;
 use pypi::change::stage as change;
 use pypi::devpi::{self, IndexConfig};
-use pypi::{ChangeError, ConfigEdit, Refusal, StageName};
+use pypi::{ChangeError, ConfigEdit, Refusal, StageConfig, StageName};
 
 use super::ask::Ask;
-use super::reply;
 use super::rights::{check_bases, check_keeper, unreadable};
 use super::write::{Refused, committed, json_body};
+use super::{policy, reply};
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;
@@ -97,7 +97,7 @@ pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     }
     check_keeper(ask, &principal, &name, "create")?;
     let (edit, _json) = parsed_edit(ask, &principal, body).await?;
-    let config = committed(ask, |basis| {
+    let config: StageConfig = committed(ask, |basis| {
         check_keeper(ask, basis.principal(), &name, "create")?;
         let stored = basis.stored();
         if stored.accounts.user(&user).is_none() {
@@ -110,6 +110,7 @@ pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
         Ok((Some(batch), config))
     })
     .await?;
+    policy::note_change(ask, &name, None, config.policy.as_deref()).await;
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
@@ -121,16 +122,19 @@ pub(super) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     check_keeper(ask, &principal, &name, "modify")?;
     let (edit, _json) = parsed_edit(ask, &principal, body).await?;
     let is_noop_an_error = ask.has_flag("error_on_noop");
-    let config = committed(ask, |basis| {
+    let (policy_before, config) = committed(ask, |basis| {
         check_keeper(ask, basis.principal(), &name, "modify")?;
         let index = &basis.stored().index;
         let before = index.stage(name.as_str()).map(|stage| stage.config());
         let (batch, config) =
             change::modify(index, &name, &edit, is_noop_an_error).map_err(refused)?;
         check_bases(basis.principal(), before, &config)?;
-        Ok((batch, config))
+        let policy_before = before.and_then(|before| before.policy.clone());
+        Ok((batch, (policy_before, config)))
     })
     .await?;
+    let (before, after) = (policy_before.as_deref(), config.policy.as_deref());
+    policy::note_change(ask, &name, before, after).await;
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 

@@ -323,6 +323,92 @@ fn a_quarantine_has_a_reason_that_installers_show() {
     assert!(metrics.contains("larder_policy_refused_total{rule=\"quarantine\"} 4"), "{metrics}");
 }
 
+/// The entries of an audit log, newest first: event, file, rule, and reason.
+fn audit(answer: &Response) -> Vec<[String; 4]> {
+    let json = answer.json();
+    assert_eq!((answer.status, &json["type"]), (200, &json!("audit")), "{json}");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let items = json["result"]["items"].as_array().expect("entries").iter();
+    items.map(|it| ["event", "what", "rule", "reason"].map(|key| text(&it[key]))).collect()
+}
+
+#[test]
+fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
+    let upstream = upstream_of(&FILES);
+    let index = start();
+    make_mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    let target =
+        |stage: &str, name: &str| format!("/{stage}/+upstream/{}/files/{name}", upstream.host());
+    let [old, young] = ["foo-1.0.tar.gz", "foo-3.0.tar.gz"];
+    assert_eq!(index.user("bob").get(&target("alice/dev", young)).status, 403);
+    assert_eq!(index.client().get(&target("alice/up", old)).status, 200);
+    let exception = "foo==3.0 until 2100-01-01T00:00:00Z urgent, says alice";
+    let edit = json!([format!("policy_exceptions+={exception}")]);
+    assert_eq!(index.alice().send("PATCH", "/alice/up", edit).status, 200);
+    assert_eq!(index.client().get(&target("alice/up", young)).text(), young);
+    assert!(names(&json_page(&index, "alice/dev", "foo")).contains(young));
+    let page = index.client().get_with("/alice/up", &[("Accept", "text/html")]).text();
+    assert!(page.contains("urgent, says alice"), "{page}");
+
+    let changed = format!("exception set: {exception}");
+    let expected = [
+        ["excepted", young, "cooldown", exception],
+        ["changed", "policy", "", &changed],
+        ["changed", "policy", "", "its rules were changed"],
+    ];
+    let log = |path: &str| audit(&index.alice().json().get(path));
+    let all = log("/alice/up/+audit");
+    let refused = ["refused", young, "cooldown", "younger than 7 days"];
+    assert_eq!(
+        all,
+        [expected[0], expected[1], refused, expected[2]].map(|it| it.map(str::to_owned))
+    );
+    // The index that was asked is a way to find it, too.
+    assert_eq!(log("/alice/dev/+audit"), [refused.map(str::to_owned)]);
+    assert_eq!(log("/alice/up/+audit?event=excepted"), [expected[0].map(str::to_owned)]);
+    assert_eq!(log("/alice/up/+audit?who=bob&what=foo-3"), [refused.map(str::to_owned)]);
+    let first = index.alice().json().get("/alice/up/+audit?limit=3").json();
+    let next = first["result"]["next"].as_u64().expect("another page");
+    assert_eq!(log(&format!("/alice/up/+audit?before={next}")), [expected[2].map(str::to_owned)]);
+    let one = index.root().json().get("/+audit?rule=cooldown&event=refused").json();
+    let one = &one["result"]["items"][0];
+    assert_eq!((&one["who"], &one["index"]), (&json!("bob"), &json!("alice/up")));
+    assert_eq!(one["client"], "127.0.0.1", "{one}");
+    assert_eq!(one["path"], target("alice/dev", young));
+    // Not everybody reads what others asked for.
+    for (answer, status) in [
+        (index.user("bob").json().get("/alice/up/+audit"), 403),
+        (index.anybody().json().get("/alice/up/+audit"), 403),
+        (index.alice().json().get("/+audit"), 403),
+        (index.alice().json().get("/alice/none/+audit"), 404),
+        (index.alice().json().get("/alice/up/+audit?since=soon"), 400),
+    ] {
+        assert_eq!(answer.status, status, "{}", answer.text());
+    }
+}
+
+#[test]
+fn what_is_served_where_a_policy_counts_is_noted_on_request() {
+    let upstream = upstream_of(&FILES);
+    let index = Index::start_with(|config| {
+        config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
+        config.python.audit_served = true;
+    });
+    make_mirror(&index, &upstream, json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"], "policy_deny": ["bar"]}));
+    let content = sdist("one");
+    index.upload("alice/dev", "own-1.0.zip", &content);
+    let old = |stage: &str| format!("/{stage}/+upstream/{}/files/foo-1.0.tar.gz", upstream.host());
+    // Without a policy nothing is noted.
+    for target in [old("alice/up"), old("alice/dev"), path("alice/dev", "own-1.0.zip", &content)] {
+        assert_eq!(index.client().get(&target).status, 200, "{target}");
+    }
+    let log = audit(&index.root().json().get("/+audit?event=served"));
+    let expected = [["served", "own-1.0.zip", "", ""], ["served", "foo-1.0.tar.gz", "", ""]];
+    assert_eq!(log, expected.map(|it| it.map(str::to_owned)));
+}
+
 /// Settings of a policy, at random.
 fn settings() -> impl Strategy<Value = Value> {
     let rules = || {

@@ -12,7 +12,7 @@ use super::{content_type, insert_headers};
 use crate::http::error::HttpError;
 use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::python::ask::Ask;
-use crate::http::python::policy;
+use crate::http::python::policy::{self, Given};
 use crate::http::python::project::{admit, admit_to_file};
 use crate::http::python::reply;
 use crate::http::python::rights::About;
@@ -157,8 +157,15 @@ async fn listed(
             .and_then(|judge| judge.refusal_of_upstream(holder.name(), file)),
     };
     Ok(match refused {
-        Some(refused) => Listed::Refused(policy::refused(ask, &file.filename, &refused).into()),
-        None => Listed::Given(JudgedFile { file: file.clone().into(), is_metadata }),
+        Some(refused) => {
+            Listed::Refused(policy::refused(ask, &file.filename, &refused).await.into())
+        }
+        None => {
+            if !is_metadata {
+                policy::note_given(ask, asked, holder, project, Given::Upstreams(file)).await;
+            }
+            Listed::Given(JudgedFile { file: file.clone().into(), is_metadata })
+        }
     })
 }
 

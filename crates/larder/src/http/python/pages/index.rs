@@ -288,6 +288,11 @@ fn facts(config: &StageConfig) -> Vec<Fact> {
         if !said.is_empty() {
             add("Policy", said.join("; "));
         }
+        let now = Timestamp::now();
+        for exception in policy.exceptions.iter().filter(|exception| now < exception.until) {
+            let until = Time(exception.until);
+            add("Exception", format!("{} until {until}: {}", exception.rule, exception.reason));
+        }
     }
     if let Some(mirror) = config.mirror() {
         if let Some(seconds) = mirror.mirror_cache_expiry {

@@ -175,7 +175,7 @@ async fn show(
     if let Some(wanted) = wanted
         && let Some(refused) = refusal_of(wanted)
     {
-        return Ok(policy::refused(ask, &format!("{name} {wanted}"), refused));
+        return Ok(policy::refused(ask, &format!("{name} {wanted}"), refused).await);
     }
     versions.retain(|view| refusal_of(view.version.as_str()).is_none());
     let held_back = decided.as_ref().map(|shown| shown.hidden().sentences().collect());

@@ -1,0 +1,590 @@
+//! The audit log: who was served or refused what by a policy, when, from where, and by which rule.
+//!
+//! request -> [`Audit::note`], which never waits -> a bounded queue -> one thread -> lines of JSON in segments below the data
+//! directory -> [`Log::query`], newest first. What finds the queue full is counted and left out. The oldest segments are
+//! deleted when the log takes more bytes than it may, or is older.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use prometheus::IntCounter;
+use serde_json::{Value, json};
+
+use crate::config::Config;
+
+/// Entries that wait to be written.
+const QUEUE_MAX: usize = 4096;
+
+/// Entries that are written at once.
+const WRITTEN_AT_ONCE: usize = 256;
+
+/// The log is so many segments, and the oldest goes as a whole.
+const SEGMENTS: u64 = 16;
+const SEGMENT_BYTES_MIN: u64 = 4096;
+
+/// Bytes that one query looks through; the next page goes on from there.
+const LOOKED_AT_BYTES_MAX: usize = 16 << 20;
+
+/// Entries on one page.
+const PAGE_MAX: usize = 1000;
+const PAGE: usize = 100;
+
+/// How long a query waits for what is noted to be written.
+const WRITE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longest text of an entry, in characters.
+const TEXT_CHARS_MAX: usize = 500;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A policy refused something.
+    Refused,
+    /// Something was served where a policy counts.
+    Served,
+    /// Something was served that a rule refuses, because of an exception.
+    Excepted,
+    /// Somebody changed a policy.
+    Changed,
+}
+
+impl Event {
+    const ALL: [Event; 4] = [Event::Refused, Event::Served, Event::Excepted, Event::Changed];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Event::Refused => "refused",
+            Event::Served => "served",
+            Event::Excepted => "excepted",
+            Event::Changed => "changed",
+        }
+    }
+}
+
+/// A line of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) at: Timestamp,
+    pub(crate) event: Event,
+    /// The index whose policy decided.
+    pub(crate) index: String,
+    /// What was asked for.
+    pub(crate) path: String,
+    /// The file, or the version.
+    pub(crate) what: String,
+    /// The rule that refuses it.
+    pub(crate) rule: Option<&'static str>,
+    /// Why.
+    pub(crate) reason: String,
+    /// The user, if the request had credentials.
+    pub(crate) who: Option<String>,
+    /// The client's address.
+    pub(crate) client: String,
+}
+
+impl Entry {
+    fn line(&self, id: u64) -> String {
+        let cut = |text: &str| text.chars().take(TEXT_CHARS_MAX).collect::<String>();
+        let mut line = json!({
+            "id": id,
+            "at": self.at.to_string(),
+            "event": self.event.as_str(),
+            "index": self.index,
+            "path": cut(&self.path),
+            "what": cut(&self.what),
+            "rule": self.rule,
+            "reason": cut(&self.reason),
+            "who": self.who,
+            "client": self.client,
+        })
+        .to_string();
+        line.push('\n');
+        line
+    }
+}
+
+enum Job {
+    Write(Box<Entry>),
+    /// Tells when everything before it is written.
+    Tell(SyncSender<()>),
+}
+
+/// The log of a running server.
+pub(crate) struct Audit {
+    log: Log,
+    has_served: bool,
+    lost: IntCounter,
+    /// The way to the thread, which is started for the first entry.
+    queue: OnceLock<Option<SyncSender<Job>>>,
+}
+
+impl Audit {
+    /// The log in the data directory; `lost` counts entries that were left out.
+    pub(crate) fn new(config: &Config, lost: IntCounter) -> Audit {
+        let has_served = config.python.audit_served;
+        Audit { log: Log::of(config), has_served, lost, queue: OnceLock::new() }
+    }
+
+    /// Whether it has what is served where a policy counts, too.
+    pub(crate) fn has_served(&self) -> bool {
+        self.has_served && self.log.is_on()
+    }
+
+    /// Notes an entry. This does not wait: if the queue is full, the entry is left out and counted.
+    pub(crate) fn note(&self, entry: Entry) {
+        if !self.log.is_on() {
+            return;
+        }
+        let Some(queue) = self.queue.get_or_init(|| Writer::start(&self.log, &self.lost)) else {
+            self.lost.inc();
+            return;
+        };
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+            queue.try_send(Job::Write(entry.into()))
+        {
+            self.lost.inc();
+        }
+    }
+
+    /// How many entries were left out since the start.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.get()
+    }
+
+    /// The entries that the query means, with all that were noted before it. Blocks.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub(crate) fn query(&self, query: &Query) -> io::Result<Found> {
+        if let Some(Some(queue)) = self.queue.get() {
+            let (told, written) = sync_channel(1);
+            if queue.send(Job::Tell(told)).is_ok() {
+                // Without an answer, what is written is told.
+                _ = written.recv_timeout(WRITE_PATIENCE);
+            }
+        }
+        self.log.query(query, Timestamp::now())
+    }
+}
+
+/// Which entries are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Query {
+    index: Option<String>,
+    event: Option<String>,
+    rule: Option<String>,
+    who: Option<String>,
+    client: Option<String>,
+    what: Option<String>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    before: Option<u64>,
+    limit: Option<usize>,
+}
+
+/// A page of entries, newest first.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) entries: Vec<Value>,
+    /// `before` of the next page; `None`: there is none.
+    pub(crate) next: Option<u64>,
+}
+
+impl Query {
+    /// The names of what a query may say.
+    pub(crate) const NAMES: [&str; 10] =
+        ["index", "event", "rule", "who", "client", "what", "since", "until", "before", "limit"];
+
+    /// A query of these names and values.
+    ///
+    /// # Errors
+    /// In words, an unknown name or a value that cannot be.
+    pub(crate) fn of<T: AsRef<str>>(
+        pairs: impl IntoIterator<Item = (T, T)>,
+    ) -> Result<Query, String> {
+        let mut query = Query::default();
+        for (name, value) in pairs {
+            let (name, value) = (name.as_ref(), value.as_ref());
+            let expected =
+                |what: &str| format!("`{name}` cannot be `{value}`: {what} was expected");
+            let text = || Some(value.to_owned());
+            let time = || {
+                let day = value.parse::<jiff::civil::Date>().ok();
+                let day = day.filter(|_| value.len() == "2026-01-31".len());
+                let day = day.and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
+                let time = day.map(|day| day.timestamp()).or_else(|| value.parse().ok());
+                time.ok_or_else(|| expected("a time as 2026-01-31 or 2026-01-31T23:59:59Z"))
+            };
+            let number = |max: u64| {
+                let number = value.parse().ok().filter(|number| (1..=max).contains(number));
+                number.ok_or_else(|| expected(&format!("a whole number from 1 to {max}")))
+            };
+            match name {
+                "index" => query.index = text(),
+                "event" if Event::ALL.iter().any(|event| event.as_str() == value) => {
+                    query.event = text();
+                }
+                "event" => {
+                    return Err(expected("`refused`, `served`, `excepted` or `changed`"));
+                }
+                "rule" => query.rule = text(),
+                "who" => query.who = text(),
+                "client" => query.client = text(),
+                "what" => query.what = text(),
+                "since" => query.since = Some(time()?),
+                "until" => query.until = Some(time()?),
+                "before" => query.before = Some(number(u64::MAX)?),
+                "limit" => query.limit = usize::try_from(number(PAGE_MAX as u64)?).ok(),
+                _ => {
+                    let names = Query::NAMES.join(", ");
+                    return Err(format!("`{name}` is unknown: one of {names} was expected"));
+                }
+            }
+        }
+        Ok(query)
+    }
+
+    /// The same query for one index alone.
+    pub(crate) fn about(self, index: &str) -> Query {
+        Query { index: Some(index.to_owned()), ..self }
+    }
+
+    fn matches(&self, entry: &Value, oldest: Timestamp) -> bool {
+        let text = |key: &str| entry[key].as_str().unwrap_or_default();
+        let is = |wanted: &Option<String>, key| {
+            wanted.as_ref().is_none_or(|wanted| *wanted == text(key))
+        };
+        // An index is meant as the one that decided, and as the one that was asked.
+        let is_of_index = self.index.as_ref().is_none_or(|index| {
+            let asked = text("path").strip_prefix('/').and_then(|path| path.strip_prefix(&**index));
+            *index == text("index") || asked.is_some_and(|it| it.is_empty() || it.starts_with('/'))
+        });
+        let Ok(at) = text("at").parse::<Timestamp>() else { return false };
+        is_of_index
+            && is(&self.event, "event")
+            && is(&self.rule, "rule")
+            && is(&self.who, "who")
+            && is(&self.client, "client")
+            && self.what.as_ref().is_none_or(|what| text("what").contains(&**what))
+            && at >= self.since.map_or(oldest, |since| since.max(oldest))
+            && self.until.is_none_or(|until| at < until)
+    }
+}
+
+/// The segments on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    directory: PathBuf,
+    bytes_max: u64,
+    days_max: u32,
+}
+
+impl Log {
+    /// The log that is configured.
+    pub(crate) fn of(config: &Config) -> Log {
+        Log {
+            directory: config.data_dir.join("audit"),
+            bytes_max: config.python.audit_bytes_max,
+            days_max: config.python.audit_days_max,
+        }
+    }
+
+    fn is_on(&self) -> bool {
+        self.bytes_max > 0
+    }
+
+    fn oldest(&self, now: Timestamp) -> Timestamp {
+        let age = SignedDuration::from_hours(24 * i64::from(self.days_max));
+        now.checked_sub(age).unwrap_or(Timestamp::MIN)
+    }
+
+    /// The segments by the number of their first entry, oldest first.
+    fn segments(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut segments = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let first = name.strip_suffix(".jsonl").and_then(|first| first.parse().ok());
+            segments.extend(first.map(|first| (first, path.clone())));
+        }
+        segments.sort_unstable();
+        Ok(segments)
+    }
+
+    /// A page of the entries that the query means. Blocks.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub(crate) fn query(&self, query: &Query, now: Timestamp) -> io::Result<Found> {
+        let (oldest, limit) = (self.oldest(now), query.limit.unwrap_or(PAGE));
+        let mut segments = self.segments()?;
+        segments.retain(|(first, _)| query.before.is_none_or(|before| *first < before));
+        let mut entries: Vec<Value> = Vec::new();
+        let mut looked_at = 0;
+        for (position, (first, path)) in segments.iter().enumerate().rev() {
+            let text = match fs::read(path) {
+                // It has become too old meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                text => text?,
+            };
+            // What a crash has cut off is no entry.
+            let lines = text.split(|byte| *byte == b'\n').rev();
+            let found = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+            for entry in found {
+                let id = entry["id"].as_u64().unwrap_or(0);
+                let is_before = query.before.is_none_or(|before| id < before);
+                if !is_before || !query.matches(&entry, oldest) {
+                    continue;
+                }
+                if entries.len() == limit {
+                    let next = entries.last().and_then(|last| last["id"].as_u64());
+                    return Ok(Found { entries, next });
+                }
+                entries.push(entry);
+            }
+            looked_at += text.len();
+            if looked_at > LOOKED_AT_BYTES_MAX && position > 0 {
+                return Ok(Found { entries, next: Some(*first) });
+            }
+        }
+        Ok(Found { entries, next: None })
+    }
+}
+
+/// The thread that writes.
+struct Writer {
+    log: Log,
+    next_id: u64,
+    /// The newest segment, and its size.
+    segment: Option<(File, u64)>,
+    is_failing: bool,
+}
+
+impl Writer {
+    fn start(log: &Log, lost: &IntCounter) -> Option<SyncSender<Job>> {
+        let (sender, jobs) = sync_channel(QUEUE_MAX);
+        let writer = Writer::open(log.clone());
+        let lost = lost.clone();
+        let thread = std::thread::Builder::new().name("audit".to_owned());
+        let started = thread.spawn(move || writer.run(&jobs, &lost));
+        if let Err(error) = &started {
+            tracing::error!(%error, "the audit log has no thread; nothing is written to it");
+        }
+        started.ok().map(|_| sender)
+    }
+
+    fn open(log: Log) -> Writer {
+        let newest = log.segments().unwrap_or_default().pop();
+        let next_id = newest.map_or(1, |(first, path)| {
+            let text = fs::read(&path).unwrap_or_default();
+            let lines = text.split(|byte| *byte == b'\n').rev();
+            let ids =
+                lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()?["id"].as_u64());
+            ids.take(1).next().map_or(first, |last| last + 1)
+        });
+        Writer { log, next_id, segment: None, is_failing: false }
+    }
+
+    fn run(mut self, jobs: &Receiver<Job>, lost: &IntCounter) {
+        while let Ok(first) = jobs.recv() {
+            let more = std::iter::from_fn(|| jobs.try_recv().ok());
+            let (mut lines, mut count, mut told) = (String::new(), 0, Vec::new());
+            for job in std::iter::once(first).chain(more.take(WRITTEN_AT_ONCE - 1)) {
+                match job {
+                    Job::Write(entry) => {
+                        lines.push_str(&entry.line(self.next_id + count));
+                        count += 1;
+                    }
+                    Job::Tell(sender) => told.push(sender),
+                }
+            }
+            if count > 0 {
+                match self.write(&lines) {
+                    Ok(()) => self.is_failing = false,
+                    Err(error) => {
+                        lost.inc_by(count);
+                        self.segment = None;
+                        if !std::mem::replace(&mut self.is_failing, true) {
+                            tracing::error!(%error, "the audit log cannot be written; what is left out is counted");
+                        }
+                    }
+                }
+                self.next_id += count;
+            }
+            // Whoever asked may have stopped waiting.
+            told.into_iter().for_each(|sender| _ = sender.try_send(()));
+        }
+    }
+
+    fn write(&mut self, lines: &str) -> io::Result<()> {
+        let bytes_max = (self.log.bytes_max / SEGMENTS).max(SEGMENT_BYTES_MIN);
+        if self.segment.as_ref().is_none_or(|(_, bytes)| *bytes >= bytes_max) {
+            self.begin()?;
+        }
+        let (file, bytes) = self.segment.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        file.write_all(lines.as_bytes())?;
+        *bytes += lines.len() as u64;
+        Ok(())
+    }
+
+    /// Begins a segment, and deletes those that are too old or too many.
+    fn begin(&mut self) -> io::Result<()> {
+        fs::create_dir_all(&self.log.directory)?;
+        let path = self.log.directory.join(format!("{:020}.jsonl", self.next_id));
+        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        // Nobody but the server's own user reads who asked for what.
+        restrict(&path)?;
+        self.segment = Some((file, 0));
+        let oldest = self.log.oldest(Timestamp::now());
+        let segments = self.log.segments()?;
+        let known: Vec<(&Path, u64, Option<Timestamp>)> = segments
+            .iter()
+            .filter_map(|(_, path)| {
+                let metadata = fs::metadata(path).ok()?;
+                let written = metadata.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
+                Some((path.as_path(), metadata.len(), written))
+            })
+            .collect();
+        let mut kept_bytes = 0;
+        for (path, bytes, written) in known.into_iter().rev() {
+            kept_bytes += bytes;
+            // The new segment will fill up.
+            let room = self.log.bytes_max.saturating_sub(self.log.bytes_max / SEGMENTS);
+            let is_old = written.is_some_and(|written| written < oldest);
+            if kept_bytes > room.max(SEGMENT_BYTES_MIN) || is_old {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn restrict(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(directory: &Path, bytes_max: u64) -> Log {
+        Log { directory: directory.to_owned(), bytes_max, days_max: 7 }
+    }
+
+    fn entry(what: &str, event: Event, at: Timestamp) -> Entry {
+        Entry {
+            at,
+            event,
+            index: "alice/up".to_owned(),
+            path: "/alice/dev/+f/a".to_owned(),
+            what: what.to_owned(),
+            rule: Some("cooldown"),
+            reason: "younger than 7 days".to_owned(),
+            who: Some("bob".to_owned()),
+            client: "10.0.0.1".to_owned(),
+        }
+    }
+
+    fn audit(directory: &Path, bytes_max: u64) -> Audit {
+        let lost = IntCounter::new("lost", "lost").expect("a counter");
+        Audit { log: log(directory, bytes_max), has_served: true, lost, queue: OnceLock::new() }
+    }
+
+    #[track_caller]
+    fn check(audit: &Audit, query: &[(&str, &str)], expected: &str, next: Option<u64>) {
+        let found =
+            audit.query(&Query::of(query.iter().copied()).expect("a query")).expect("a log");
+        let what: Vec<&str> =
+            found.entries.iter().filter_map(|entry| entry["what"].as_str()).collect();
+        assert_eq!((what.join(" ").as_str(), found.next), (expected, next), "{query:?}");
+    }
+
+    #[test]
+    fn entries_are_found_newest_first_also_after_a_restart() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let now = Timestamp::now();
+        let hours = |hours| now - SignedDuration::from_hours(hours);
+        {
+            let audit = audit(directory.path(), 1 << 20);
+            check(&audit, &[], "", None);
+            audit.note(entry("too-old", Event::Refused, hours(24 * 8)));
+            audit.note(entry("one", Event::Refused, hours(3)));
+            audit.note(entry("two", Event::Served, hours(2)));
+            check(&audit, &[], "two one", None);
+        }
+        // A crash may cut off the last line.
+        let segments = log(directory.path(), 1).segments().expect("segments");
+        let mut file = OpenOptions::new().append(true).open(&segments[0].1).expect("a file");
+        file.write_all(b"{\"id\":9,\"at\":\"20").expect("it is written");
+        let audit = audit(directory.path(), 1 << 20);
+        audit.note(entry("three", Event::Excepted, hours(1)));
+        check(&audit, &[], "three two one", None);
+        check(&audit, &[("limit", "2")], "three two", Some(3));
+        check(&audit, &[("limit", "2"), ("before", "3")], "one", None);
+        check(&audit, &[("event", "served")], "two", None);
+        check(&audit, &[("index", "alice/up"), ("what", "t")], "three two", None);
+        check(&audit, &[("index", "alice/dev")], "three two one", None);
+        check(&audit, &[("index", "alice/d")], "", None);
+        check(&audit, &[("who", "eve")], "", None);
+        check(&audit, &[("client", "10.0.0.1"), ("rule", "cooldown")], "three two one", None);
+        let (since, until) = (hours(2).to_string(), hours(1).to_string());
+        check(&audit, &[("since", &since), ("until", &until)], "two", None);
+    }
+
+    #[test]
+    fn the_log_keeps_within_its_bytes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let audit = audit(directory.path(), 128 << 10);
+        for number in 0..3000 {
+            // It waits for the thread now and then, so that nothing is left out.
+            if number % 1000 == 0 {
+                audit.query(&Query::default()).expect("a log");
+            }
+            audit.note(entry(&format!("file-{number}"), Event::Refused, Timestamp::now()));
+        }
+        check(&audit, &[("limit", "1")], "file-2999", Some(3000));
+        assert_eq!(audit.lost(), 0);
+        let segments = log(directory.path(), 1).segments().expect("segments");
+        let bytes: u64 =
+            segments.iter().map(|(_, path)| fs::metadata(path).expect("a file").len()).sum();
+        assert!((16 << 10..192 << 10).contains(&bytes), "{bytes}");
+        assert!(segments[0].0 > 1, "the oldest has gone");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = directory.path().join("file");
+        fs::write(&place, "").expect("a file");
+        let blocked = audit(&place, 1 << 20);
+        blocked.note(entry("one", Event::Refused, Timestamp::now()));
+        // The query comes after it.
+        drop(blocked.query(&Query::default()));
+        assert_eq!(blocked.lost(), 1);
+        let off = audit(&directory.path().join("off"), 0);
+        off.note(entry("one", Event::Refused, Timestamp::now()));
+        check(&off, &[], "", None);
+        assert_eq!(off.lost(), 0);
+    }
+
+    #[test]
+    fn a_bad_query_is_refused_in_words() {
+        let refused = |name, value| Query::of([(name, value)]).expect_err("a bad query");
+        let expected =
+            "`event` cannot be `x`: `refused`, `served`, `excepted` or `changed` was expected";
+        assert_eq!(refused("event", "x"), expected);
+        let expected = "`limit` cannot be `0`: a whole number from 1 to 1000 was expected";
+        assert_eq!(refused("limit", "0"), expected);
+        assert!(refused("when", "x").starts_with("`when` is unknown: one of index, event, "));
+    }
+}

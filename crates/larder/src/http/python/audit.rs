@@ -1,0 +1,49 @@
+//! The audit log of policies, for administrators, and of one index for those who may change it.
+
+use account::{Object, Portion, Scope};
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::json;
+
+use super::ask::Ask;
+use super::reply;
+use super::rights::unreadable;
+use super::write::Refused;
+use crate::audit::Query;
+use crate::http::error::HttpError;
+
+/// `GET /+audit`, and `GET /{user}/{index}/+audit` for a `stage`.
+pub(super) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    const PURPOSE: &str = "reading the audit log";
+    let principal = ask.principal().await?;
+    if stage.is_empty() {
+        if !principal.is_administrator(Scope::ServerAdmin, Object::Server) {
+            return Ok(reply::forbidden(ask, PURPOSE, ": it is for administrators"));
+        }
+    } else {
+        let found = ask.stored.index.stage(stage).ok_or_else(|| HttpError::unknown_stage(stage))?;
+        if !found.may_modify(&principal) {
+            if !found.may_read(&principal, Portion::Whole) {
+                return Err(unreadable(&principal, found, Portion::Whole).into());
+            }
+            return Ok(reply::forbidden(
+                ask,
+                PURPOSE,
+                ": it is for those who may change the index",
+            ));
+        }
+    }
+    let pairs = form_urlencoded::parse(ask.head.uri.query().unwrap_or_default().as_bytes());
+    let query = Query::of(pairs).map_err(Refused::bad_request)?;
+    let query = if stage.is_empty() { query } else { query.about(stage) };
+    let app = ask.app.clone();
+    let reading = tokio::task::spawn_blocking(move || app.audit.query(&query)).await;
+    let found =
+        reading.map_err(std::io::Error::other).and_then(|found| found).map_err(|error| {
+            tracing::error!(%error, "the audit log cannot be read");
+            HttpError::unavailable("the audit log cannot be read now; it has been logged", 5)
+        })?;
+    let lost = ask.app.audit.lost();
+    let result = json!({"items": found.entries, "next": found.next, "lost": lost});
+    Ok(reply::result(StatusCode::OK, "audit", result, None))
+}
