@@ -38,6 +38,7 @@ struct IndexPage<'a> {
     mirror_of: Option<String>,
     is_mirror: bool,
     may_read: bool,
+    may_modify: bool,
     bases: Vec<Base<'a>>,
     /// Whether somebody who may read the index itself may not read all that it inherits.
     is_closed_below: bool,
@@ -122,6 +123,7 @@ pub(in super::super) async fn show_index(ask: &Ask, stage: &str) -> Result<Respo
         mirror_of: config.mirror().and_then(|mirror| mirror.shown_url()),
         is_mirror: config.is_mirror(),
         may_read,
+        may_modify: found.may_modify(&principal),
         bases: bases(&order, view),
         is_closed_below: may_read && !order.admits(&principal, Portion::Whole),
         facts: facts(&config),
