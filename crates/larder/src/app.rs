@@ -27,6 +27,7 @@ use crate::security::SecurityLog;
 use crate::small_blobs::SmallBlobs;
 use crate::stored::LiveStore;
 use crate::token_uses::TokenUses;
+use crate::webhooks::Webhooks;
 
 /// How a wished-for reload ended: whether the data was new, or why it failed.
 pub type ReloadOutcome = Result<bool, String>;
@@ -77,6 +78,8 @@ pub struct App {
     pub started_at: Instant,
     /// What changed on each surface, and who follows it.
     pub(crate) changes: Changes,
+    /// Who is told of changes without asking.
+    pub(crate) webhooks: Webhooks,
     /// Everything that is counted.
     pub metrics: Metrics,
     /// Requests per client.
@@ -173,6 +176,10 @@ impl App {
                 aur.rate_limit_clients_max,
             ),
             trusted: config.proxies(),
+            webhooks: Webhooks::load(
+                config.changes.webhooks_file.as_deref(),
+                Egress::new(config.egress_allow.iter().copied()),
+            )?,
             egress: Egress::new(config.egress_allow.iter().copied()),
             results_max: AtomicUsize::new(aur.results_max),
             refresh_seconds: AtomicU64::new(aur.refresh.as_secs()),

@@ -126,9 +126,9 @@ section! {
         /// URL under which users reach this server, for links and documentation.
         public_url: Option<String> = "public_url", Kind::Url, default "";
         /// Networks, besides public addresses, that this server may connect to at the wish of others: of users, by
-        /// pushes to an internal index and by mirrors of one, and of the server of `aur.source`, by redirects to
-        /// another host. Pushes and mirrors do not use the proxy variables of the environment. Hosts that the
-        /// configuration itself names need no entry.
+        /// pushes to an internal index and by mirrors of one, of the server of `aur.source`, by redirects to
+        /// another host, and of the names of webhooks. Pushes, mirrors and webhooks do not use the proxy variables of the
+        /// environment. Other hosts that the configuration itself names need no entry.
         egress_allow: Vec<Network> = "egress_allow", Kind::Networks, default "";
         /// Worker threads; 0 means one per core.
         workers: usize = "workers", Kind::whole(0, 1024, "threads"), default "0";
@@ -337,6 +337,9 @@ section! {
         subscribers_max: usize = "subscribers_max", Kind::whole(0, 1_000_000, "clients"), default "10000";
         /// Of these, how many may come from one client address; further ones get 429.
         subscribers_per_client_max: usize = "subscribers_per_client_max", Kind::whole(0, 1_000_000, "connections"), default "64";
+        /// File of webhooks: URLs that the server posts changes to, each with a secret; docs/changes.md has its form. Read at
+        /// the start.
+        webhooks_file: Option<PathBuf> = "webhooks_file", Kind::Path, default "";
         /// How often a feed that has nothing to tell sends a comment, so that proxies keep the connection open.
         keep_alive: Duration = "keep_alive_seconds", Kind::seconds(1, 3_600), default "20";
     }

@@ -187,6 +187,7 @@ endpoints! {
                 "/pkgbase.gz.sha256", "/users.gz.sha256"
             ];
         ShowPackageHistory = Aur "history": GET ["/aur/history/{package}"];
+        ListPackageHistories = Aur "history": GET ["/aur/history"];
         ShowOldAurDocs = Aur "page":
             GET ["/rpc/swagger", "/rpc/swagger/", "/api/swagger", "/api/swagger/", "/rpc/olddoc.html"];
         ShowOldOpenapi = Aur "page": GET ["/rpc/openapi.json", "/api/openapi.json"];

@@ -295,6 +295,9 @@ async fn answer(
         Endpoint::ListChanges => Box::pin(changes::list_changes(app, head)).await?,
         Endpoint::ShowChangesAsAtom => Box::pin(changes::show_changes_as_atom(app, head)).await?,
         Endpoint::ShowPackageHistory => Box::pin(changes::show_package_history(app, head)).await?,
+        Endpoint::ListPackageHistories => {
+            Box::pin(changes::list_package_histories(app, head)).await?
+        }
         Endpoint::ListArticles => Box::pin(article::list_articles(app, head)).await?,
         Endpoint::ChooseArticle => article::choose_article(app, head)?,
         Endpoint::ShowEditForm | Endpoint::EditArticle => {

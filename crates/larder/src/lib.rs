@@ -43,6 +43,7 @@ mod text;
 pub mod token_uses;
 pub mod turns;
 mod version;
+mod webhooks;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -135,6 +136,9 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     tasks.spawn(tasks::highest_serial::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::throttling::run(app.clone(), shutdown.clone()));
+    for webhook in app.webhooks.all() {
+        tasks.spawn(tasks::webhooks::run(app.clone(), webhook.clone(), shutdown.clone()));
+    }
     if let Some(tls) = &tls {
         tasks.spawn(tls.clone().watch(config.tls.reload, shutdown.clone()));
     }

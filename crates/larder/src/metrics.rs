@@ -218,6 +218,10 @@ metrics! {
         pub passwords: passwords::Counters => passwords(make, &login_failures);
         /// Who follows a feed of changes.
         pub subscribers: changes::Counters => subscribers(make);
+        /// Deliveries to webhooks, by their name and result: ok, failed.
+        webhook_deliveries: IntCounterVec = "larder_webhook_deliveries_total" ["webhook", "result"];
+        /// Webhooks that nothing can be delivered to now.
+        pub webhooks_failing: IntGauge = "larder_webhooks_failing";
         /// Actions by name and outcome: ok, refused, unavailable, failed.
         actions: IntCounterVec = "larder_actions_total" ["action", "outcome"];
         /// Computations, as their threads count them.
@@ -291,6 +295,18 @@ impl ResponseSizes {
             maintainer_search: sizes.with_label_values(&["msearch"]),
             error: sizes.with_label_values(&["error"]),
         }
+    }
+}
+
+impl Metrics {
+    /// Counts a delivery that a webhook took.
+    pub(crate) fn webhook_delivered(&self, name: &str) {
+        self.webhook_deliveries.with_label_values(&[name, "ok"]).inc();
+    }
+
+    /// Counts a delivery that failed.
+    pub(crate) fn webhook_failed(&self, name: &str) {
+        self.webhook_deliveries.with_label_values(&[name, "failed"]).inc();
     }
 }
 

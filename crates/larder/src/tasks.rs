@@ -8,3 +8,4 @@ pub mod retention;
 pub mod scrub;
 pub mod store_tail;
 pub mod throttling;
+pub mod webhooks;

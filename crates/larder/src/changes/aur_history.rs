@@ -207,26 +207,29 @@ impl AurHistory {
     }
 }
 
-/// What is known of a package of this name, and since when anything is. `facts`: what it is like now, if it is there. One
-/// that is there and was not noted yet is as it was when the history began.
+/// Since when anything is known.
+pub(crate) async fn began_at(records: &Records) -> anyhow::Result<Timestamp> {
+    let state = records.record(&key(STATE_KEY)?).await?.and_then(|record| record.body);
+    Ok(match state {
+        Some(state) => read_body::<StoredState>(&state, record::FORM)?.began_at,
+        None => Timestamp::now(),
+    })
+}
+
+/// What is known of a package of this name. `facts`: what it is like now, if it is there. One that is there and was not
+/// noted yet is as it was when the history began.
 pub(crate) async fn package(
     records: &Records,
     name: &str,
     facts: Option<&aur::Facts>,
-) -> anyhow::Result<Option<(PackageHistory, Timestamp)>> {
+) -> anyhow::Result<Option<PackageHistory>> {
     let Ok(key_of_package) = package_key(name) else { return Ok(None) };
     let body = records.record(&key_of_package).await?.and_then(|record| record.body);
-    let package = match (body, facts) {
-        (Some(body), _) => read_body(&body, record::FORM)?,
-        (None, Some(facts)) => PackageHistory::known(facts),
-        (None, None) => return Ok(None),
-    };
-    let state = records.record(&key(STATE_KEY)?).await?.and_then(|record| record.body);
-    let began_at = match state {
-        Some(state) => read_body::<StoredState>(&state, record::FORM)?.began_at,
-        None => Timestamp::now(),
-    };
-    Ok(Some((package, began_at)))
+    Ok(match (body, facts) {
+        (Some(body), _) => Some(read_body(&body, record::FORM)?),
+        (None, Some(facts)) => Some(PackageHistory::known(facts)),
+        (None, None) => None,
+    })
 }
 
 /// What a change tells beside names of fields: the maintainer and the version, where they are different, or all is.

@@ -4,6 +4,7 @@
 //! [`stream`](stream::stream) of server-sent events. A position that is not in the history is answered with 410.
 
 mod atom;
+mod history;
 mod stream;
 
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use percent_encoding::percent_decode_str;
 use record::Serial;
 use reply::Reply;
 use serde_json::{Map, Value, json};
@@ -25,8 +25,10 @@ use super::error::HttpError;
 use super::respond::{Conditions, respond};
 use super::{auth, serial};
 use crate::app::App;
-use crate::changes::{Feed, Followed, Lost, Position, Refused, aur_history};
+use crate::changes::{Feed, Followed, Lost, Position, Refused};
 use crate::security;
+
+pub(super) use self::history::{list_package_histories, show_package_history};
 
 /// The position of a browser that connects again.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -105,39 +107,6 @@ pub(super) async fn show_changes_as_atom(
     let reply = Reply::tagged("application/atom+xml; charset=utf-8", body);
     let mut response = respond(reply, StatusCode::OK, conditions).await;
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    Ok(response)
-}
-
-/// `GET /aur/history/{package}`.
-pub(super) async fn show_package_history(
-    app: &Arc<App>,
-    head: &Parts,
-) -> Result<Response, HttpError> {
-    let name = head.uri.path().strip_prefix("/aur/history/").unwrap_or_default();
-    let name = percent_decode_str(name).decode_utf8().map_err(|_| {
-        HttpError::bad_request(format!("`{name}` is not UTF-8 after percent-decoding"))
-    })?;
-    loaded(app, Followed::Aur).await;
-    let Some(records) = app.changes.aur_records.get() else {
-        return Err(HttpError::unavailable("the history of packages is not loaded yet", 1));
-    };
-    // Any case of letters finds a package that is there; one that is gone needs its own.
-    let published = app.aur.snapshot_full();
-    let facts = published.and_then(|published| published.snapshot.facts_of(&name));
-    let spelled = facts.as_ref().map_or(&*name, |facts| &facts.name);
-    let found = aur_history::package(records, spelled, facts.as_ref()).await.map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "the history of packages cannot be read");
-        HttpError::unavailable("the history of packages cannot be read now; it has been logged", 5)
-    })?;
-    let Some((package, began_at)) = found else {
-        let detail = format!("no package `{name}` was seen here");
-        return Err(HttpError::not_found(detail));
-    };
-    let body = package.render(spelled, began_at).to_string();
-    let conditions = Conditions::of(&head.method, &head.headers);
-    let mut response =
-        respond(Reply::tagged("application/json", body), StatusCode::OK, conditions).await;
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 

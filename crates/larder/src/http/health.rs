@@ -84,6 +84,15 @@ pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
                 "[!] mirror {mirror}: its upstream fails, what is known of it is served: {trouble}"
             );
         }
+        for (name, trouble) in app.webhooks.troubles() {
+            let _ = writeln!(
+                body,
+                "[!] webhook {name}: nothing is delivered since {}, after {}: {}",
+                trouble.since,
+                counted(trouble.attempts.into(), "attempt"),
+                trouble.text
+            );
+        }
         if let Some(free) = app.free_space.look().await {
             let (bytes, min) = (free.bytes, app.free_space.bytes_min);
             let _ = match bytes < min {
@@ -117,6 +126,8 @@ pub(super) fn show_version() -> Response {
 /// `/metrics`
 pub(super) async fn show_metrics(app: &App) -> Response {
     app.metrics.blobs_damaged.set(app.store.blobs.damaged().len() as i64);
+    let failing = app.webhooks.troubles().count();
+    app.metrics.webhooks_failing.set(i64::try_from(failing).unwrap_or(i64::MAX));
     app.metrics.rate_limit_clients.set(app.rate_limiter.len() as i64);
     if let Some(free) = app.free_space.look().await {
         let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);

@@ -2,6 +2,7 @@
 
 mod aur;
 mod stored;
+mod webhooks;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

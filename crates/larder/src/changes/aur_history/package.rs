@@ -110,6 +110,11 @@ impl PackageHistory {
         self.digests = encode(&facts.digests);
     }
 
+    /// When it got its maintainer, was orphaned or went away; none if that was before the history began.
+    pub(crate) fn changed_hands_at(&self) -> Option<Timestamp> {
+        [self.maintainer_since, self.orphaned_since, self.gone_since].into_iter().flatten().max()
+    }
+
     /// The answer about it. Times are Unix seconds, as everywhere in the AUR's interface.
     pub(crate) fn render(&self, name: &str, began_at: Timestamp) -> Value {
         let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
@@ -191,6 +196,20 @@ mod tests {
         package.take(Some(&facts("3-1", Some("carl"))), at(50));
         let shown = package.render("p", at(5));
         assert_eq!((&shown["GoneSince"], &shown["MaintainerSince"]), (&json!(null), &json!(30)));
+    }
+
+    #[test]
+    fn the_last_time_that_it_changed_hands() {
+        let mut package = PackageHistory::known(&facts("1-1", Some("anna")));
+        assert_eq!(package.changed_hands_at(), None);
+        for (second, maintainer) in [(10, None), (20, Some("bert"))] {
+            package.take(Some(&facts("1-1", maintainer)), at(second));
+            assert_eq!(package.changed_hands_at(), Some(at(second)));
+        }
+        package.take(Some(&facts("2-1", Some("bert"))), at(30));
+        assert_eq!(package.changed_hands_at(), Some(at(20)));
+        package.take(None, at(40));
+        assert_eq!(package.changed_hands_at(), Some(at(40)));
     }
 
     #[test]

@@ -141,6 +141,11 @@ fn store(app: &App) -> Vec<Line> {
         let text = format!("{failing} cannot reach their upstream; what is known of it is served");
         lines.push(Line::bad("Mirrors", text));
     }
+    let (all, failing) = (app.webhooks.all().len(), app.webhooks.troubles().count());
+    if failing > 0 {
+        let text = format!("nothing can be delivered to {failing} of {all}; the log names them");
+        lines.push(Line::bad("Webhooks", text));
+    }
     lines
 }
 

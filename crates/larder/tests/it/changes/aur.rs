@@ -188,6 +188,44 @@ fn who_and_when_is_known_of_each_package() {
     assert_eq!(wrong.status, 404, "{}", wrong.text());
 }
 
+/// A helper asks for all that it would build, and is told which of these changed hands.
+#[test]
+fn those_that_changed_hands_are_found_among_many() {
+    let server = TestServer::serving(&packages(4, |_| json!({})));
+    let since = position(&server);
+    server.replace_source(&dump([
+        package(1, "p0", json!({"Maintainer": "zoe"})),
+        package(2, "p1", json!({"Maintainer": null})),
+        package(3, "p2", json!({"Version": "2.0-1"})),
+    ]));
+    wait_for_changes(&server, &since, 4);
+    let names = "name=p0&name=P1&name=p2&name=p3&name=never";
+    let ask = |more: &str| {
+        let answer = server.get(&format!("/aur/history?{names}{more}"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let answer = answer.json();
+        let results = answer["results"].as_array().expect("a list").clone();
+        assert_eq!(answer["resultcount"], results.len());
+        results
+    };
+    let named = |results: &[Value]| -> Vec<String> {
+        let name = |result: &Value| result["Name"].as_str().expect("a name").to_owned();
+        results.iter().map(name).collect()
+    };
+    let all = ask("");
+    assert_eq!(named(&all), ["p0", "p1", "p2", "p3"]);
+    assert_eq!(all[0], server.get("/aur/history/p0").json());
+    for more in ["&min_age_days=7", "&maintained_since=0"] {
+        let results = ask(more);
+        assert_eq!(named(&results), ["p0", "p1", "p3"], "{more}");
+        assert_eq!(results[0]["PreviousMaintainers"][0]["Name"], "anna");
+    }
+    assert_eq!(named(&ask("&maintained_since=9999-01-01T00:00:00Z")), [""; 0]);
+    let wrong = server.get("/aur/history?name=a&min_age_days=x");
+    assert_eq!(wrong.status, 400, "{}", wrong.text());
+    assert!(wrong.text().contains("expected a whole number from 1 to"), "{}", wrong.text());
+}
+
 /// A client that does nothing but apply the feed has what a fresh dump has, whatever happens to its connection.
 #[test]
 fn whoever_applies_the_feed_has_what_a_dump_has() {

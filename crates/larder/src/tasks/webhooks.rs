@@ -1,0 +1,252 @@
+//! Tells webhooks what changed: one task for each.
+//!
+//! its position, kept in a file -> what its feed has after that and its user may read -> one POST, signed -> the position
+//! after it, kept. A POST that fails is made again, later each time, out of what the feed has then; so is one whose
+//! position was not kept. Nothing is queued: a webhook that is away for too long is told to start over.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use account::Principal;
+use jiff::Timestamp;
+use record::Serial;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::changes::{Feed, Lost, Position};
+use crate::webhooks::Webhook;
+
+/// Entries that are looked at for one delivery; a commit is never split.
+const ENTRIES_AT_ONCE: usize = 200;
+
+/// The time between attempts: the first one, and at most.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// How often the position is kept while nothing is delivered.
+const KEEP_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The directory of positions in the data directory.
+const DIRECTORY: &str = "webhooks";
+
+/// Something to deliver.
+struct Delivery {
+    body: Vec<u8>,
+    /// The position after it.
+    next: Serial,
+}
+
+/// Delivers to one webhook until `shutdown`.
+pub(crate) async fn run(app: Arc<App>, webhook: Arc<Webhook>, shutdown: CancellationToken) {
+    let _ = shutdown.run_until_cancelled(follow(&app, &webhook)).await;
+}
+
+async fn follow(app: &App, webhook: &Webhook) {
+    let feed = app.changes.feed(webhook.surface);
+    feed.loaded().await;
+    // Rights are judged by it.
+    while app.live_store.snapshot().is_none() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let path = app.config.data_dir.join(DIRECTORY).join(format!("{}.position", webhook.name));
+    let mut news = feed.subscribe();
+    let mut accounts = app.changes.accounts.subscribe();
+    // What is to be told at the next delivery before anything else: why the position was of no use.
+    let (mut at, mut is_lost) = begin(app, webhook, feed, &path).await;
+    let mut kept_at = tokio::time::Instant::now();
+    loop {
+        news.mark_unchanged();
+        accounts.mark_unchanged();
+        let outcome = next(app, webhook, feed, at, is_lost);
+        let (found, has_more) = match outcome {
+            Ok(outcome) => outcome,
+            Err(text) => {
+                fail(app, webhook, text).await;
+                continue;
+            }
+        };
+        let is_due = match &found.body {
+            body if body.is_empty() => {
+                webhook.succeeded();
+                kept_at.elapsed() >= KEEP_INTERVAL && found.next > at
+            }
+            body => {
+                let name = format!("{}/{}", webhook.name, feed.position(found.next));
+                if let Err(text) = app.webhooks.post(webhook, &name, body.clone()).await {
+                    fail(app, webhook, text).await;
+                    continue;
+                }
+                app.metrics.webhook_delivered(&webhook.name);
+                if webhook.succeeded() {
+                    tracing::info!(webhook = webhook.name, "changes are delivered again");
+                }
+                true
+            }
+        };
+        (at, is_lost) = (found.next, false);
+        if is_due {
+            keep(app, webhook, &path, feed.position(at)).await;
+            kept_at = tokio::time::Instant::now();
+        }
+        if has_more {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return },
+            changed = accounts.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// Where to begin: at the position that was kept, or else now. Whether that one was lost.
+async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Serial, bool) {
+    loop {
+        let kept = match tokio::fs::read_to_string(path).await {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => {
+                fail(app, webhook, format!("its position cannot be read: {error}")).await;
+                continue;
+            }
+        };
+        let Ok(now) = feed.now() else {
+            feed.loaded().await;
+            continue;
+        };
+        match kept {
+            Some(text) => {
+                let position = text.trim().parse::<Position>();
+                let found = position.map_err(|()| Lost::OfAnother).and_then(|it| feed.find(&it));
+                return found.map_or((now, true), |serial| (serial, false));
+            }
+            // From here on nothing is missed.
+            None => {
+                keep(app, webhook, path, feed.position(now)).await;
+                return (now, false);
+            }
+        }
+    }
+}
+
+/// What to deliver after `at`, with an empty body if that is nothing, and whether there is more.
+fn next(
+    app: &App,
+    webhook: &Webhook,
+    feed: &Feed,
+    at: Serial,
+    is_lost: bool,
+) -> Result<(Delivery, bool), String> {
+    let slice = match feed.after(at, ENTRIES_AT_ONCE) {
+        Ok(slice) if !is_lost => slice,
+        _ => {
+            let next = feed.now().map_err(|_| "the history is not loaded".to_owned())?;
+            let body = json!({
+                "webhook": webhook.name,
+                "surface": webhook.surface.name(),
+                "start_over": true,
+                "changes": [],
+                "next": feed.position(next),
+            });
+            return Ok((Delivery { body: body.to_string().into_bytes(), next }, false));
+        }
+    };
+    // The state is no older than the slice.
+    let stored = app.live_store.snapshot_full().ok_or("the store is not loaded")?;
+    let principal = match &webhook.user {
+        None => Principal::Anonymous,
+        Some(name) => {
+            let user = stored.accounts.user(name).cloned();
+            let user = user.ok_or_else(|| format!("there is no user `{name}`"))?;
+            let user = Principal::on_the_machine(user).as_of(&stored.accounts, Timestamp::now());
+            user.map_err(|refusal| refusal.to_string())?
+        }
+    };
+    let mut body = Vec::new();
+    for entry in &slice.entries {
+        let Some(event) = entry.for_reader(&app.config, &stored, &principal) else { continue };
+        if body.is_empty() {
+            let (name, surface) = (json!(webhook.name), json!(webhook.surface.name()));
+            body =
+                format!("{{\"webhook\":{name},\"surface\":{surface},\"changes\":[\n").into_bytes();
+        } else {
+            body.extend_from_slice(b",\n");
+        }
+        body.extend_from_slice(event.json());
+    }
+    if !body.is_empty() {
+        let next = json!(feed.position(slice.up_to));
+        body.extend_from_slice(format!("],\n\"next\":{next}}}\n").as_bytes());
+    }
+    Ok((Delivery { body, next: slice.up_to }, slice.has_more))
+}
+
+/// Notes a failure, and waits before the next attempt.
+async fn fail(app: &App, webhook: &Webhook, text: String) {
+    app.metrics.webhook_failed(&webhook.name);
+    let attempts = webhook.failed(text.clone());
+    if attempts == 1 {
+        tracing::warn!(webhook = webhook.name, error = text, "changes cannot be delivered");
+    }
+    tokio::time::sleep(pause(attempts)).await;
+}
+
+/// The time before the next attempt after so many: twice as long each time, and by chance up to half of that shorter, so
+/// that webhooks which failed together do not come together again.
+fn pause(attempts: u32) -> Duration {
+    let longest =
+        RETRY_FIRST.saturating_mul(1 << attempts.saturating_sub(1).min(16)).min(RETRY_MAX);
+    let mut chance = [0; 2];
+    // Without chance it is the longest.
+    let _ = getrandom::fill(&mut chance);
+    longest - longest.mul_f64(f64::from(u16::from_le_bytes(chance)) / f64::from(u16::MAX) / 2.0)
+}
+
+/// Keeps the position until that succeeds: what was delivered would be told again after a restart, and what a new
+/// webhook has yet to be told would be missed.
+async fn keep(app: &App, webhook: &Webhook, path: &Path, position: String) {
+    loop {
+        let (path, text) = (path.to_owned(), position.clone());
+        let outcome = tokio::task::spawn_blocking(move || write(&path, &text)).await;
+        match outcome {
+            Ok(Ok(())) => {
+                webhook.succeeded();
+                return;
+            }
+            Ok(Err(error)) => {
+                fail(app, webhook, format!("its position cannot be kept: {error}")).await;
+            }
+            Err(error) => fail(app, webhook, error.to_string()).await,
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let aside: PathBuf = path.with_extension("position.tmp");
+    let mut file = std::fs::File::create(&aside)?;
+    std::io::Write::write_all(&mut file, text.as_bytes())?;
+    // Half a position after a power failure would be none.
+    file.sync_all()?;
+    std::fs::rename(aside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_bound() {
+        for attempts in [1, 2, 3, 8, 9, 10, 100, u32::MAX] {
+            let longest = RETRY_FIRST.saturating_mul(1 << (attempts - 1).min(16)).min(RETRY_MAX);
+            for _ in 0..50 {
+                let found = pause(attempts);
+                assert!(found <= longest && found >= longest / 2, "{attempts}: {found:?}");
+            }
+        }
+    }
+}

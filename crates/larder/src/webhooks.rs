@@ -1,0 +1,301 @@
+//! Webhooks: whom this server tells of changes by itself, and how each of them fares.
+//!
+//! a file of the operator -> [`Webhooks::load`], checked -> [`Webhook`]s. A task for each
+//! ([`crate::tasks::webhooks`]) posts what its feed has, signed, and notes here what fails. A webhook connects only where
+//! [`Egress`] allows it: the address that a name leads to is judged when the connection is made, and redirects are not
+//! followed.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use account::UserName;
+use anyhow::Context;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use jiff::Timestamp;
+use net::Egress;
+use reqwest::{Client, Url};
+use serde::Deserialize;
+use sha2::Sha256;
+
+use crate::changes::Followed;
+use crate::config::Secret;
+
+/// Webhooks in a file.
+const WEBHOOKS_MAX: usize = 64;
+
+/// Bytes of a secret, at least.
+const SECRET_BYTES_MIN: usize = 16;
+
+/// Time to connect, and for the whole of a delivery.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// All webhooks of this server.
+pub(crate) struct Webhooks {
+    all: Vec<std::sync::Arc<Webhook>>,
+    egress: Egress,
+    client: Client,
+}
+
+/// Somebody who is told of a surface's changes.
+pub(crate) struct Webhook {
+    pub(crate) name: String,
+    pub(crate) surface: Followed,
+    /// Whose rights decide what is told; without one, what everybody may read is.
+    pub(crate) user: Option<UserName>,
+    url: Url,
+    secret: Secret,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+/// Why nothing is delivered now.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) since: Timestamp,
+    pub(crate) attempts: u32,
+    pub(crate) text: String,
+}
+
+/// The file, as the operator writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    webhook: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    url: String,
+    surface: String,
+    secret: String,
+    #[serde(default)]
+    user: Option<String>,
+}
+
+impl Webhooks {
+    /// Reads the file of webhooks; without one there are none.
+    ///
+    /// # Errors
+    /// The file cannot be read, or something in it is not what was expected.
+    pub(crate) fn load(path: Option<&Path>, egress: Egress) -> anyhow::Result<Webhooks> {
+        let all = match path {
+            None => Vec::new(),
+            Some(path) => {
+                let named = || format!("changes.webhooks_file = {}", path.display());
+                let text = std::fs::read_to_string(path).with_context(named)?;
+                parse(&text).with_context(named)?
+            }
+        };
+        let client = egress.client();
+        let client = client.connect_timeout(CONNECT_TIMEOUT).timeout(DELIVERY_TIMEOUT).build()?;
+        Ok(Webhooks { all: all.into_iter().map(Into::into).collect(), egress, client })
+    }
+
+    pub(crate) fn all(&self) -> &[std::sync::Arc<Webhook>] {
+        &self.all
+    }
+
+    /// Those that nothing can be delivered to now, with why.
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = (&str, Trouble)> {
+        self.all.iter().filter_map(|webhook| Some((webhook.name.as_str(), webhook.trouble()?)))
+    }
+
+    /// Posts a body to a webhook. `delivery` is what it is called there.
+    ///
+    /// # Errors
+    /// Why it did not arrive, or was not taken, without the URL.
+    pub(crate) async fn post(
+        &self,
+        webhook: &Webhook,
+        delivery: &str,
+        body: Vec<u8>,
+    ) -> Result<(), String> {
+        self.egress.check(&webhook.url).map_err(|error| error.to_string())?;
+        let request = self.client.post(webhook.url.clone());
+        let request = request
+            .header("content-type", "application/json")
+            .header("x-hub-signature-256", signature(&webhook.secret, &body))
+            .header("x-larder-delivery", delivery)
+            .header("x-larder-webhook", &webhook.name)
+            .body(body);
+        let response = request.send().await.map_err(told)?;
+        // What it says is of no interest, and may be long.
+        match response.status() {
+            status if status.is_success() => Ok(()),
+            status if status.is_redirection() => {
+                Err(format!("it answered {status}: redirects are not followed"))
+            }
+            status => Err(format!("it answered {status}")),
+        }
+    }
+}
+
+impl Webhook {
+    fn place(&self) -> MutexGuard<'_, Option<Trouble>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why nothing is delivered, if the last attempt failed.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.place().clone()
+    }
+
+    /// Notes a failure, and answers how many there were in a row.
+    pub(crate) fn failed(&self, text: String) -> u32 {
+        let mut place = self.place();
+        let (since, before) =
+            place.as_ref().map_or((Timestamp::now(), 0), |last| (last.since, last.attempts));
+        let attempts = before.saturating_add(1);
+        *place = Some(Trouble { since, attempts, text });
+        attempts
+    }
+
+    /// Notes that nothing is wrong, and answers whether something was.
+    pub(crate) fn succeeded(&self) -> bool {
+        self.place().take().is_some()
+    }
+}
+
+/// The webhooks of a file.
+fn parse(text: &str) -> anyhow::Result<Vec<Webhook>> {
+    let file: File = toml::from_str(text).map_err(|error| {
+        // The text around it may be a secret.
+        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+        anyhow::anyhow!("line {line}: {}", error.message())
+    })?;
+    anyhow::ensure!(
+        file.webhook.len() <= WEBHOOKS_MAX,
+        "{} webhooks: expected at most {WEBHOOKS_MAX}",
+        file.webhook.len()
+    );
+    let mut names = HashSet::new();
+    file.webhook
+        .into_iter()
+        .map(|entry| {
+            let name = entry.name.clone();
+            anyhow::ensure!(names.insert(name.clone()), "the webhook `{name}` is there twice");
+            checked(entry).with_context(|| format!("the webhook `{}`", name.escape_debug()))
+        })
+        .collect()
+}
+
+fn checked(entry: Entry) -> anyhow::Result<Webhook> {
+    let Entry { name, url, surface, secret, user } = entry;
+    let is_name = (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    anyhow::ensure!(is_name, "its name: expected 1 to 64 letters, digits, `-` and `_`");
+    let expected = "an http or https URL without user and password";
+    let url =
+        Url::parse(&url).map_err(|error| anyhow::anyhow!("`url`: {error}; expected {expected}"))?;
+    let is_usable = matches!(url.scheme(), "http" | "https")
+        && url.host_str().is_some()
+        && url.username().is_empty()
+        && url.password().is_none();
+    anyhow::ensure!(is_usable, "`url`: expected {expected}");
+    let found = Followed::ALL.into_iter().find(|known| known.name() == surface);
+    let surface = found.with_context(|| {
+        let names = Followed::ALL.map(Followed::name).join(", ");
+        format!("`surface` is `{}`: expected one of {names}", surface.escape_debug())
+    })?;
+    anyhow::ensure!(
+        secret.len() >= SECRET_BYTES_MIN,
+        "`secret` has {} bytes: expected at least {SECRET_BYTES_MIN}",
+        secret.len()
+    );
+    let user = match user {
+        Some(user) => {
+            Some(user.parse().with_context(|| format!("`user` is `{}`", user.escape_debug()))?)
+        }
+        None => None,
+    };
+    let (secret, trouble) = (Secret::new(secret), Mutex::new(None));
+    Ok(Webhook { name, surface, user, url, secret, trouble })
+}
+
+/// As GitHub and others sign: HMAC-SHA256 of the body, in hexadecimal digits.
+fn signature(secret: &Secret, body: &[u8]) -> String {
+    let key = secret.reveal().as_bytes();
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(body);
+    let digits = mac.finalize().into_bytes();
+    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={digits}")
+}
+
+/// What the client says, with its causes, without the URL.
+fn told(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "[[webhook]]\nname = \"ci\"\nurl = \"https://ci.example/hook\"\nsurface = \"python\"\nsecret = \"0123456789abcdef\"\n";
+
+    #[track_caller]
+    fn check_refused(text: &str, says: &str) {
+        let error = parse(text).err().expect("it is refused");
+        let error = format!("{error:#}");
+        assert!(error.contains(says), "{error}");
+        assert!(!error.contains("0123456789"), "the secret is not shown: {error}");
+    }
+
+    #[test]
+    fn a_file_is_checked_before_the_server_starts() {
+        let all = parse(GOOD).expect("a good file");
+        assert_eq!(
+            (all[0].name.as_str(), all[0].surface, &all[0].user),
+            ("ci", Followed::Python, &None)
+        );
+        assert_eq!(parse("").expect("no webhooks").len(), 0);
+        check_refused(&format!("{GOOD}{GOOD}"), "`ci` is there twice");
+        check_refused(&GOOD.replace("\"ci\"", "\"c/i\""), "its name: expected");
+        check_refused(&GOOD.replace("https:", "ftp:"), "`url`: expected an http or https URL");
+        check_refused(
+            &GOOD.replace("https://", "https://user@"),
+            "`url`: expected an http or https URL",
+        );
+        check_refused(
+            &GOOD.replace("python", "pithon"),
+            "`surface` is `pithon`: expected one of aur, python, articles",
+        );
+        check_refused(
+            &GOOD.replace("0123456789abcdef", "short"),
+            "`secret` has 5 bytes: expected at least 16",
+        );
+        check_refused(&GOOD.replace("secret =", "secrets ="), "line ");
+        check_refused(&format!("{GOOD}user = \"a b\"\n"), "`user` is `a b`");
+    }
+
+    /// The example of RFC 4231, 4.3, with the key that is too short for a file.
+    #[test]
+    fn bodies_are_signed_as_others_do() {
+        let found = signature(&Secret::new("Jefe"), b"what do ya want for nothing?");
+        let expected = "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn trouble_is_noted_from_its_beginning() {
+        let webhook = parse(GOOD).expect("a good file").remove(0);
+        assert!(!webhook.succeeded());
+        assert_eq!((webhook.failed("one".to_owned()), webhook.failed("two".to_owned())), (1, 2));
+        let trouble = webhook.trouble().expect("trouble");
+        assert_eq!((trouble.attempts, trouble.text.as_str()), (2, "two"));
+        assert!(webhook.succeeded() && webhook.trouble().is_none());
+    }
+}

@@ -1,0 +1,264 @@
+//! Webhooks: signed deliveries, again until they are taken, across restarts, and never where they may not go.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use tempfile::TempDir;
+
+use super::*;
+use crate::wait_until;
+
+const SECRET: &str = "a secret of both sides";
+
+/// A server that takes what is posted to it, and answers all of it with one status.
+struct Receiver {
+    address: SocketAddr,
+    status: Arc<AtomicU16>,
+    received: Arc<Mutex<Vec<Delivery>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Delivery {
+    status: u16,
+    headers: BTreeMap<String, String>,
+    body: Value,
+}
+
+impl Receiver {
+    fn start(status: u16, location: Option<String>) -> Receiver {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let status = Arc::new(AtomicU16::new(status));
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let receiver = Receiver { address, status: status.clone(), received: received.clone() };
+        let location = location.map_or_else(String::new, |to| format!("Location: {to}\r\n"));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.expect("a connection"));
+                let mut headers = BTreeMap::new();
+                let mut line = String::new();
+                // One that ends before its request does was cut off by a server that stopped.
+                while stream.read_line(&mut line).is_ok_and(|length| length > 2) {
+                    if let Some((name, value)) = line.trim_end().split_once(": ") {
+                        headers.insert(name.to_ascii_lowercase(), value.to_owned());
+                    }
+                    line.clear();
+                }
+                let length = headers.get("content-length").and_then(|length| length.parse().ok());
+                let mut body = vec![0; length.unwrap_or(0)];
+                if body.is_empty() || stream.read_exact(&mut body).is_err() {
+                    continue;
+                }
+                let key = SECRET.as_bytes();
+                let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key");
+                mac.update(&body);
+                let digits = mac.finalize().into_bytes();
+                let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+                assert_eq!(headers["x-hub-signature-256"], format!("sha256={digits}"));
+                let body = serde_json::from_slice(&body).expect("JSON");
+                let status = status.load(SeqCst);
+                received.lock().expect("it").push(Delivery { status, headers, body });
+                let answer = format!(
+                    "HTTP/1.1 {status} Said\r\n{location}Content-Length: 0\r\nConnection: close\r\n\r\n"
+                );
+                let _ = stream.get_mut().write_all(answer.as_bytes());
+            }
+        });
+        receiver
+    }
+
+    fn received(&self) -> Vec<Delivery> {
+        self.received.lock().expect("it").clone()
+    }
+
+    /// The changes that were taken.
+    fn taken(&self) -> Vec<Value> {
+        let taken = self.received().into_iter().filter(|delivery| delivery.status == 200);
+        let changes = |delivery: Delivery| delivery.body["changes"].as_array().cloned();
+        taken.flat_map(|delivery| changes(delivery).expect("a list")).collect()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, change: &str) {
+        wait_until(change, || briefs(&self.taken()).iter().any(|brief| brief == change));
+    }
+}
+
+/// Webhooks of these names, receivers and further lines of the file.
+fn hooked(config: &mut Config, directory: &TempDir, hooks: &[(&str, String, &str)]) {
+    let path = directory.path().join("webhooks.toml");
+    let hook = |(name, url, more): &(&str, String, &str)| {
+        format!(
+            "[[webhook]]\nname = \"{name}\"\nurl = \"{url}\"\nsurface = \"python\"\nsecret = \"{SECRET}\"\n{more}\n"
+        )
+    };
+    std::fs::write(&path, hooks.iter().map(hook).collect::<String>()).expect("a file");
+    config.changes.webhooks_file = Some(path);
+}
+
+/// From here on the webhook misses nothing.
+#[track_caller]
+fn wait_until_begun(server: &TestServer, name: &str) {
+    let path = server.app.config.data_dir.join(format!("webhooks/{name}.position"));
+    wait_until("the first position to be kept", || path.exists());
+}
+
+fn of(receiver: &Receiver) -> String {
+    format!("http://{}/hook?x=1", receiver.address)
+}
+
+#[track_caller]
+fn wait_for_trouble(server: &TestServer, says: &str) {
+    wait_until(says, || server.get("/readyz?verbose").text().contains(says));
+}
+
+#[test]
+fn changes_are_delivered_again_until_they_are_taken() {
+    let (receiver, hooks) = (Receiver::start(200, None), tempfile::tempdir().expect("a directory"));
+    let change = |config: &mut Config| {
+        hooked(config, &hooks, &[("ci", of(&receiver), "")]);
+        config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
+    };
+    let server = start(change);
+    wait_until_begun(&server, "ci");
+    let begin = changes(&server, "python", "", &[]).next;
+    index(&server, "PUT", "alice/dev", &json!({}));
+    upload(&server, "alice/dev", "p-1.0.zip");
+    receiver.wait_for("added release alice/dev p 1.0");
+    let first = &receiver.received()[0];
+    assert_eq!(first.headers["content-type"], "application/json");
+    assert_eq!(first.headers["x-larder-webhook"], "ci");
+    let next = first.body["next"].as_str().expect("a position");
+    assert_eq!(first.headers["x-larder-delivery"], format!("ci/{next}"));
+    assert_eq!((&first.body["webhook"], &first.body["surface"]), (&json!("ci"), &json!("python")));
+    assert_eq!(receiver.taken(), changes(&server, "python", &begin, &[]).changes);
+    wait_until("deliveries to be counted", || {
+        server.metric("larder_webhook_deliveries_total{result=\"ok\",webhook=\"ci\"}") > 0.0
+    });
+
+    // A receiver that fails is seen to, and gets the same again.
+    receiver.status.store(503, SeqCst);
+    upload(&server, "alice/dev", "q-1.0.zip");
+    wait_for_trouble(&server, "[!] webhook ci: ");
+    assert!(server.get("/readyz?verbose").text().contains("it answered 503"));
+    assert_eq!(server.get("/readyz").status, 200);
+    assert!(server.get("/status").text().contains("Webhooks"));
+    assert!(
+        server.metric("larder_webhook_deliveries_total{result=\"failed\",webhook=\"ci\"}") > 0.0
+    );
+    assert_eq!(server.metric("larder_webhooks_failing"), 1.0);
+    let expected = briefs(&changes(&server, "python", &begin, &[]).changes);
+    let directory = server.stop();
+    receiver.status.store(200, SeqCst);
+    let server = TestServer::start_in(directory, |config, _| {
+        config.aur.enabled = false;
+        change(config);
+    });
+    receiver.wait_for("added release alice/dev q 1.0");
+    let mut taken = briefs(&receiver.taken());
+    taken.dedup();
+    assert_eq!(taken, expected);
+    wait_until("the trouble to end", || !server.get("/readyz?verbose").text().contains("webhook"));
+}
+
+#[test]
+fn nothing_is_delivered_to_private_addresses() {
+    let (receiver, hooks) = (Receiver::start(200, None), tempfile::tempdir().expect("a directory"));
+    let port = receiver.address.port();
+    let server = start(|config| {
+        let all = [
+            ("address", of(&receiver), ""),
+            ("name", format!("http://localhost:{port}/"), ""),
+            ("mapped", format!("http://[::ffff:127.0.0.1]:{port}/"), ""),
+            ("decimal", format!("http://2130706433:{port}/"), ""),
+        ];
+        hooked(config, &hooks, &all);
+    });
+    for name in ["address", "name", "mapped", "decimal"] {
+        wait_until_begun(&server, name);
+    }
+    index(&server, "PUT", "alice/dev", &json!({}));
+    for name in ["address", "name", "mapped", "decimal"] {
+        wait_for_trouble(&server, &format!("[!] webhook {name}: "));
+    }
+    assert!(server.get("/readyz?verbose").text().contains("no public address is known"));
+    assert_eq!(receiver.received().len(), 0);
+}
+
+#[test]
+fn redirects_are_not_followed() {
+    let (other, hooks) = (Receiver::start(200, None), tempfile::tempdir().expect("a directory"));
+    let receiver = Receiver::start(307, Some(of(&other)));
+    let server = start(|config| {
+        hooked(config, &hooks, &[("ci", of(&receiver), "")]);
+        config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
+    });
+    wait_until_begun(&server, "ci");
+    index(&server, "PUT", "alice/dev", &json!({}));
+    wait_for_trouble(&server, "redirects are not followed");
+    assert_eq!(other.received().len(), 0);
+}
+
+#[test]
+fn a_webhook_is_told_what_its_user_may_read() {
+    let receivers = [Receiver::start(200, None), Receiver::start(200, None)];
+    let hooks = tempfile::tempdir().expect("a directory");
+    let server = start(|config| {
+        let [open, hers] = receivers.each_ref().map(of);
+        hooked(config, &hooks, &[("open", open, ""), ("hers", hers, "user = \"alice\"")]);
+        config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
+    });
+    wait_until_begun(&server, "open");
+    wait_until_begun(&server, "hers");
+    index(&server, "PUT", "alice/secret", &json!({"acl_read": "alice"}));
+    upload(&server, "alice/secret", "s-1.0.zip");
+    index(&server, "PUT", "alice/open", &json!({}));
+    let [open, hers] = &receivers;
+    open.wait_for("added index alice/open");
+    hers.wait_for("added index alice/open");
+    assert_eq!(briefs(&open.taken()), ["added index alice/open"]);
+    hers.wait_for("added release alice/secret s 1.0");
+    // Whoever is gone may read nothing.
+    send(&server, &[ROOT], "DELETE", "/alice/secret?force", &Value::Null, 201);
+    send(&server, &[ROOT], "DELETE", "/alice?force", &Value::Null, 200);
+    index(&server, "PUT", "bob/open", &json!({}));
+    wait_for_trouble(&server, "there is no user `alice`");
+    open.wait_for("added index bob/open");
+}
+
+#[test]
+fn a_webhook_that_has_missed_too_much_starts_over() {
+    let (receiver, hooks) = (Receiver::start(200, None), tempfile::tempdir().expect("a directory"));
+    let server = start(|config| {
+        hooked(config, &hooks, &[("ci", of(&receiver), "")]);
+        config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
+        config.changes.history_max = 1;
+    });
+    wait_until_begun(&server, "ci");
+    index(&server, "PUT", "alice/dev", &json!({}));
+    // More changes in one commit than the history has room for.
+    upload(&server, "alice/dev", "p-1.0.zip");
+    wait_until("the order to start over", || {
+        let received = receiver.received();
+        received.iter().any(|delivery| delivery.body["start_over"] == json!(true))
+    });
+}
+
+#[test]
+fn a_file_that_is_wrong_stops_the_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("webhooks.toml");
+    std::fs::write(&path, "[[webhook]]\nname = \"ci\"\n").expect("a file");
+    let mut config = Config { data_dir: directory.path().join("data"), ..Config::default() };
+    config.listen = vec!["127.0.0.1:0".parse().expect("an address")];
+    config.aur.enabled = false;
+    config.changes.webhooks_file = Some(path);
+    let error = crate::server::wait_for(larder::start(config, Vec::new())).err().expect("an error");
+    let error = format!("{error:#}");
+    assert!(error.contains("webhooks.toml") && error.contains("line 1"), "{error}");
+}
