@@ -1,6 +1,6 @@
 //! `/+manage`: users and indexes for those who keep them, in a browser.
 //!
-//! form -> [`forms`](super::forms), who sent it -> the call that a program would make, for that user -> its message, on a page. What
+//! form -> [`forms`], who sent it -> the call that a program would make, for that user -> its message, on a page. What
 //! somebody may is judged there, at the commit, and nowhere else; a page only leaves out what would be refused.
 
 mod indexes;

@@ -184,7 +184,7 @@ pub(super) async fn delete(
 /// Deletes an article for `writer`, who saw version `base`.
 ///
 /// # Errors
-/// As [`store`].
+/// As [`store()`].
 pub(super) async fn delete_for(
     app: &Arc<App>,
     writer: &Principal,

@@ -1,6 +1,6 @@
 //! `/+edit/{article}`: writing an article in a browser, with a preview, and what to do when somebody else was first.
 //!
-//! form -> the text, with the version that it was made from -> [`write`](super::super::write), as for programs -> the article; or the
+//! form -> the text, with the version that it was made from -> [`mod@write`], as for programs -> the article; or the
 //! form again, with the text as it was sent. No text is lost: not when the session has ended, not when the write is refused.
 
 use std::sync::Arc;
