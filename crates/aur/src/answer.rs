@@ -18,7 +18,7 @@ use crate::searched::Searched;
 use crate::sheet::Sheet;
 use crate::snapshot::Snapshot;
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 const JAVASCRIPT: &str = "text/javascript";
 const SUGGESTIONS: &str = "application/x-suggestions+json";
 
@@ -76,11 +76,26 @@ impl Answer {
         }
     }
 
+    /// Answers `params` that [`Params::are_refined`]. `is_over` tells whether the search has cost more than it may; it is asked now and
+    /// then.
+    pub fn to_refined(
+        params: Params,
+        snapshot: &Snapshot,
+        speaks_6: bool,
+        results_max: usize,
+        is_over: &dyn Fn() -> bool,
+    ) -> Answer {
+        match Query::parse(params, speaks_6) {
+            Ok(query) => snapshot.answer_within(&query, results_max, is_over),
+            Err(refusal) => refusal.answer(),
+        }
+    }
+
     /// The answer for a client that has sent too many requests; `version` as the request gave it, if it did.
     pub fn rate_limited(version: Option<i64>) -> Answer {
         let version = version.map(i128::from);
         let error = QueryError::RateLimited;
-        Refusal { error, version, callback: None, asked: None }.answer()
+        Refusal { error, version, callback: None, asked: None, detail: None }.answer()
     }
 
     fn finish(
@@ -94,7 +109,7 @@ impl Answer {
         Answer::finish_tagged(json, etag, content_type, callback, outcome)
     }
 
-    fn finish_tagged(
+    pub(crate) fn finish_tagged(
         json: Bytes,
         etag: Etag,
         content_type: &'static str,
@@ -115,6 +130,17 @@ impl Answer {
 }
 
 impl Refusal {
+    /// The error object with a text that names something of the request.
+    fn explained(&self, detail: &str, version: &str) -> Answer {
+        let spoken = if self.version == Some(6) { Version::V6 } else { Version::V5 };
+        let outcome = Outcome::Refused { error: self.error, version: spoken, asked: self.asked };
+        let detail = serde_json::to_string(detail).expect("strings serialize into memory");
+        let json = format!(
+            "{{\"error\":{detail},\"resultcount\":0,\"results\":[],\"type\":\"error\",\"version\":{version}}}"
+        );
+        Answer::finish(json.into_bytes(), JSON, self.callback.as_deref(), outcome)
+    }
+
     /// The error object. Its HTTP status is chosen elsewhere.
     pub fn answer(&self) -> Answer {
         let version = match self.version {
@@ -122,6 +148,9 @@ impl Refusal {
             None => Cow::Borrowed("null"),
         };
         let error = self.error;
+        if let Some(detail) = &self.detail {
+            return self.explained(detail, &version);
+        }
         let spoken = if self.version == Some(6) { Version::V6 } else { Version::V5 };
         let outcome = Outcome::Refused { error, version: spoken, asked: self.asked };
         if error.is_untagged() {
@@ -140,6 +169,15 @@ impl Refusal {
 impl Snapshot {
     /// Answers `query` with at most `results_max` packages; a query that finds more is refused.
     pub fn answer(&self, query: &Query, results_max: usize) -> Answer {
+        if query.options.is_some() {
+            return self.answer_within(query, results_max, &|| false);
+        }
+        self.answer_plainly(query, results_max)
+    }
+
+    /// Answers `query` as upstream does, whatever else is asked.
+    #[inline]
+    pub(crate) fn answer_plainly(&self, query: &Query, results_max: usize) -> Answer {
         match self.layers() {
             Ok(segment) => answer(segment, query, results_max),
             Err(layers) => answer(&layers, query, results_max),
@@ -185,7 +223,7 @@ fn answer(packages: &impl Searched, query: &Query, results_max: usize) -> Answer
 }
 
 /// The packages that an `info` query names, in the order of the request, each once.
-fn info(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
+pub(crate) fn info(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
     if query.by != By::Name {
         // Version 6: the packages that match at least one argument, by name.
         return packages.found(limit, |segment, limit| {
@@ -244,7 +282,7 @@ fn is_surely_too_much(packages: &impl Searched, query: &Query, results_max: usiz
 }
 
 /// The packages that a search finds, in name order.
-fn search(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
+pub(crate) fn search(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
     let empty = Arg { literal: String::new(), spaced: None };
     let arg = query.single().unwrap_or(&empty);
     match (query.by, query.version) {
@@ -349,7 +387,13 @@ fn render(packages: &impl Searched, query: &Query, found: &[DocId]) -> (Bytes, E
 
 /// The answer to a query that finds more packages than an answer may have.
 fn too_many(query: &Query) -> Answer {
+    unanswered(query, QueryError::TooMany)
+}
+
+/// The answer to a valid query whose results are not sent.
+pub(crate) fn unanswered(query: &Query, error: QueryError) -> Answer {
     let version = if query.version == Version::V6 { 6 } else { 5 };
-    let (error, callback) = (QueryError::TooMany, query.callback.clone());
-    Refusal { error, version: Some(version), callback, asked: Some(query.asked) }.answer()
+    let callback = query.callback.clone();
+    let asked = Some(query.asked);
+    Refusal { error, version: Some(version), callback, asked, detail: None }.answer()
 }

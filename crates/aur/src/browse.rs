@@ -191,7 +191,7 @@ impl Snapshot {
         self.wanted(&Wanted::Values(values)).len()
     }
 
-    fn wanted(&self, wanted: &Wanted<'_>) -> Vec<DocId> {
+    pub(crate) fn wanted(&self, wanted: &Wanted<'_>) -> Vec<DocId> {
         match *wanted {
             Wanted::All => self.docs().collect(),
             Wanted::Words { by, words } => {
@@ -226,7 +226,7 @@ impl Snapshot {
     }
 
     /// The part of these, which are in name order.
-    fn sorted(&self, docs: Vec<DocId>, part: Part) -> impl Iterator<Item = DocId> {
+    pub(crate) fn sorted(&self, docs: Vec<DocId>, part: Part) -> impl Iterator<Item = DocId> {
         let Part { order, is_descending, offset, limit } = part;
         let places = 0..u32::try_from(docs.len()).unwrap_or(u32::MAX);
         let mut ranked: Vec<(u32, u32)> = match order {

@@ -9,7 +9,7 @@ pub enum QueryError {
     /// `v` is not a supported version.
     #[error("Invalid version specified.")]
     InvalidVersion,
-    /// `by` is not one of the 14 values.
+    /// `by` is not one of the values.
     #[error("Incorrect by field specified.")]
     IncorrectBy,
     /// `type` is missing, or its argument is.
@@ -33,6 +33,14 @@ pub enum QueryError {
     /// A version 6 request searches for more different words than it may.
     #[error("Too many words specified: at most 32 different ones are searched for.")]
     TooManyWords,
+    /// A parameter that upstream does not have holds a value that it cannot have; the answer's text names it.
+    #[error("Incorrect parameter specified.")]
+    BadOption,
+    /// The search has cost more than one may.
+    #[error(
+        "The search takes too long: expected a regular expression with fewer alternatives, or fewer results."
+    )]
+    TooCostly,
     /// `callback` is not a JavaScript name.
     #[error("Invalid callback name.")]
     InvalidCallback,

@@ -215,11 +215,13 @@ pub enum By {
     Groups,
     /// User name of a co-maintainer.
     CoMaintainers,
+    /// Name of the package base (neither aurweb nor goaurrpc has it).
+    PackageBase,
 }
 
 impl By {
     /// All values, in the order of their numbers.
-    pub const ALL: [By; 14] = [
+    pub const ALL: [By; 15] = [
         By::Name,
         By::NameDesc,
         By::Maintainer,
@@ -234,6 +236,7 @@ impl By {
         By::Keywords,
         By::Groups,
         By::CoMaintainers,
+        By::PackageBase,
     ];
 
     /// The value as it is written on the wire.
@@ -253,6 +256,7 @@ impl By {
             By::Keywords => "keywords",
             By::Groups => "groups",
             By::CoMaintainers => "comaintainers",
+            By::PackageBase => "pkgbase",
         }
     }
 

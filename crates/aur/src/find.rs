@@ -43,6 +43,10 @@ impl Segment {
             return self.find_text(by, Mode::Contains, &fold(&arg.literal), limit);
         }
         let term = folded_bytes(arg.literal.trim_end_matches(' '));
+        if by == By::PackageBase {
+            let base = self.find_base(&term).map(|base| self.packages_of(base));
+            return base.unwrap_or_default().iter().take(limit).copied().collect();
+        }
         let found = self.terms().documents(by as u8, &term, limit);
         if by == By::Provides {
             let own: Vec<DocId> = self.names().column().equal_to(&term).map(DocId).collect();

@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::error::QueryError;
+use crate::options::{Given, NAMES};
 
 /// An argument. In a query string a bare `+` means a plus to aurweb, and a space to most clients' encoders. Both
 /// readings are stored, and the searched field decides which one is used.
@@ -61,6 +62,8 @@ pub struct Params {
     pub(crate) by: Option<String>,
     pub(crate) mode: Option<String>,
     pub(crate) callback: Option<String>,
+    /// Parameters that upstream does not have, if there are any.
+    pub(crate) given: Option<Box<Given>>,
     /// The arguments in the order of the request.
     pub(crate) args: Vec<Arg>,
     /// Index in `args` of the argument that a query with one argument uses.
@@ -106,6 +109,7 @@ impl Params {
             params.mode = form.mode.or(params.mode);
             params.callback = form.callback.or(params.callback);
             params.malformed = form.malformed;
+            params.given = form.given.or(params.given);
         }
         params.take_path(path);
         params
@@ -135,22 +139,40 @@ impl Params {
             "by" => &mut self.by,
             "mode" => &mut self.mode,
             "callback" => &mut self.callback,
-            _ => return,
+            _ => return self.set_option(key, value),
         };
         *slot = Some(value.to_owned());
+    }
+
+    /// Sets a parameter that upstream does not have; others are passed over.
+    #[cold]
+    fn set_option(&mut self, key: &str, value: &str) {
+        if NAMES.contains(&key) {
+            self.given.get_or_insert_default().set(key, value.to_owned());
+        }
+    }
+
+    /// Whether the question has something that upstream does not have. To answer it may take some time.
+    pub fn are_refined(&self) -> bool {
+        self.given.is_some() || matches!(self.mode.as_deref(), Some("words" | "regex"))
     }
 
     fn take_query(&mut self, query: &str) {
         let path_version = self.version.take();
         for (key, value) in pairs(query) {
             // Most keys are those of arguments, which are handled elsewhere.
-            if !matches!(key.as_bytes().first(), Some(b'v' | b't' | b'b' | b'm' | b'c' | b'%')) {
+            if !matches!(
+                key.as_bytes().first(),
+                Some(b'v' | b't' | b'b' | b'm' | b'c' | b's' | b'o' | b'l' | b'f' | b'k' | b'%')
+            ) {
                 continue;
             }
             let key = decode(key, true);
             // Only the known parameters are decoded; others may hold anything.
             if matches!(key.as_ref(), "v" | "type" | "by" | "mode" | "callback") {
                 self.set(&key, &decode(value, true));
+            } else {
+                self.set_option(&key, &decode(value, true));
             }
         }
         self.version = path_version.or(self.version.take());
@@ -251,6 +273,18 @@ impl Params {
         }
         if let Some(Value::String(mode)) = members.get("mode") {
             self.mode = Some(mode.clone());
+        }
+        for name in NAMES {
+            let value = match members.get(name) {
+                None => continue,
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Array(items)) => {
+                    let items = items.iter().map(|item| item.as_str().unwrap_or_default());
+                    items.collect::<Vec<_>>().join(",")
+                }
+                Some(other) => other.to_string(),
+            };
+            self.set_option(name, &value);
         }
         let takes_list = matches!(path.type_.as_deref(), Some("info" | "multiinfo"));
         match members.get("arg") {

@@ -3,7 +3,9 @@
 use crate::error::QueryError;
 use crate::field::{By, Mode};
 use crate::needles::Needles;
+use crate::options::{Given, Options};
 use crate::params::{Arg, Params};
+use crate::pattern::Pattern;
 
 /// Version of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,10 @@ pub struct Query {
     pub(crate) single: usize,
     pub(crate) callback: Option<String>,
     pub(crate) asked: Asked,
+    /// What upstream does not have, if anything is asked for that.
+    pub(crate) options: Option<Box<Options>>,
+    /// What a search looks for, if that is not simply its argument.
+    pub(crate) pattern: Option<Box<Pattern>>,
 }
 
 /// What a request asked for, in its own words: goaurrpc's metrics count these.
@@ -103,6 +109,8 @@ pub struct Refusal {
     pub(crate) callback: Option<String>,
     /// What the request asked for, if the request itself was valid.
     pub(crate) asked: Option<Asked>,
+    /// The text of the error, if it names something of the request.
+    pub(crate) detail: Option<Box<str>>,
 }
 
 impl Query {
@@ -114,10 +122,16 @@ impl Query {
     /// The error that aurweb reports first. It checks in this order: body, callback, version, field, type, mode,
     /// argument.
     pub fn parse(params: Params, speaks_6: bool) -> Result<Query, Refusal> {
+        let is_refined = params.are_refined();
         let given = params.version.as_deref().and_then(integer);
         let callback = params.callback.filter(|callback| !callback.is_empty());
-        let refuse =
-            |error| Refusal { error, version: given, callback: callback.clone(), asked: None };
+        let refuse = |error| Refusal {
+            error,
+            version: given,
+            callback: callback.clone(),
+            asked: None,
+            detail: None,
+        };
         if let Some(error) = params.malformed {
             return Err(refuse(error));
         }
@@ -127,6 +141,7 @@ impl Query {
                 version: given,
                 callback: None,
                 asked: None,
+                detail: None,
             });
         }
         let version = match (params.version.as_deref(), given) {
@@ -144,7 +159,7 @@ impl Query {
             Some(type_) => Kind::parse(type_).ok_or_else(|| refuse(QueryError::IncorrectType))?,
         };
         let mode = match params.mode.as_deref() {
-            None | Some("" | "contains") => Mode::Contains,
+            None | Some("" | "contains" | "words" | "regex") => Mode::Contains,
             Some("starts-with") => Mode::StartsWith,
             Some(_) => return Err(refuse(QueryError::IncorrectMode)),
         };
@@ -165,14 +180,68 @@ impl Query {
             Kind::Info => by.unwrap_or(By::Name),
             _ => by.unwrap_or(By::NameDesc),
         };
-        let Params { args, single, .. } = params;
-        let query = Query { version, kind, by, mode, args, single, callback, asked };
-        match query.check_args() {
-            Ok(()) => Ok(query),
-            Err(error) => {
-                Err(Refusal { error, version: given, callback: query.callback, asked: None })
-            }
+        let Params { args, single, given: options, mode: mode_name, .. } = params;
+        let options = options.unwrap_or_default();
+        let mut query = Query {
+            version,
+            kind,
+            by,
+            mode,
+            args,
+            single,
+            callback,
+            asked,
+            options: None,
+            pattern: None,
+        };
+        let refuse = |error, detail: Option<String>, callback| Refusal {
+            error,
+            version: given,
+            callback,
+            asked: None,
+            detail: detail.map(Into::into),
+        };
+        if let Err(error) = query.check_args() {
+            return Err(refuse(error, None, query.callback));
         }
+        if is_refined && let Err(detail) = query.refine(&options, mode_name.as_deref()) {
+            return Err(refuse(QueryError::BadOption, Some(detail), query.callback));
+        }
+        Ok(query)
+    }
+
+    /// Takes what upstream does not have.
+    fn refine(&mut self, given: &Given, mode: Option<&str>) -> Result<(), String> {
+        let options = Options::parse(given)?;
+        // Other fields are compared as a whole, whatever the mode.
+        if self.kind == Kind::Search
+            && matches!(self.by, By::Name | By::NameDesc)
+            && let Some(mode @ ("words" | "regex")) = mode
+        {
+            let arg = self.single().map_or("", |arg| match mode {
+                // A bare plus is most often what an encoder makes of a space.
+                "words" => arg.spaced.as_ref().unwrap_or(&arg.literal),
+                _ => &arg.literal,
+            });
+            let pattern = match mode {
+                "words" => Pattern::words(arg)?,
+                _ => Pattern::regex(arg)?,
+            };
+            self.pattern = Some(Box::new(pattern));
+        }
+        if options.with_keywords
+            && self.kind == Kind::Search
+            && (self.by != By::NameDesc
+                || matches!(self.pattern.as_deref(), Some(Pattern::Regex(_))))
+        {
+            return Err(format!(
+                "`keywords` is `1`, and this search is by `{}`{}: expected `name-desc`, and no regular expression",
+                self.by.name(),
+                if self.pattern.is_some() { " for a pattern" } else { "" }
+            ));
+        }
+        self.options = Some(Box::new(options));
+        Ok(())
     }
 
     fn check_args(&self) -> Result<(), QueryError> {

@@ -285,6 +285,22 @@ impl<'a> Record<'a> {
         self.value(Field::PackageBase).unwrap_or_else(|| self.name())
     }
 
+    /// The JSON of one field as it is shown to those who ask for it: `null` or an empty list if there is no value.
+    pub(crate) fn shown(self, field: Field) -> Vec<u8> {
+        if field == Field::UrlPath {
+            let base = self.package_base();
+            let base = &base[1..base.len() - 1];
+            return [SNAPSHOT_PREFIX.as_bytes(), base, SNAPSHOT_SUFFIX.as_bytes()].concat();
+        }
+        let value =
+            if field == Field::PackageBase { Some(self.package_base()) } else { self.value(field) };
+        let absent = match field {
+            Field::PendingRequests => "null",
+            _ => field.absent_value().unwrap_or("[]"),
+        };
+        value.unwrap_or(absent.as_bytes()).to_vec()
+    }
+
     /// The package as it would be read from a dump: encoded, it is this record again.
     pub(crate) fn package(self) -> Package<'a> {
         let places = self.places(Field::KEPT.len());

@@ -167,6 +167,11 @@ impl Snapshot {
         self.segment_of(doc.0).record(DocId(doc.0 % SMALL))
     }
 
+    /// The package's name, folded.
+    pub(crate) fn folded_name(&self, doc: DocId) -> &[u8] {
+        self.segment_of(doc.0).names().column().text(DocId(doc.0 % SMALL))
+    }
+
     /// What the package is sorted by in lists.
     #[inline]
     pub(crate) fn key(&self, doc: DocId) -> Key {

@@ -169,7 +169,7 @@ impl Record {
             By::Keywords => &self.keywords,
             By::Groups => &self.groups,
             By::CoMaintainers => &self.co_maintainers,
-            By::Name | By::NameDesc | By::Maintainer | By::Submitter => &[],
+            By::Name | By::NameDesc | By::Maintainer | By::Submitter | By::PackageBase => &[],
         }
     }
 
@@ -439,6 +439,7 @@ fn is_found_exactly(record: &Record, by: By, arg: &str) -> bool {
         By::Name | By::NameDesc => unreachable!("not an exact field"),
         By::Maintainer => is_match(record.maintainer.as_deref().unwrap_or("")),
         By::Submitter => record.submitter.as_deref().is_some_and(is_match),
+        By::PackageBase => is_match(BASES[record.base]),
         By::Provides => {
             is_match(&record.name)
                 || record.provides.iter().any(|relation| is_match(before_condition(relation)))

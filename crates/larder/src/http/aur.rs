@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use account::Principal;
 use aur::{Answer, Body, Outcome, Params, PathParams, QueryError, Version};
@@ -25,7 +25,11 @@ use super::pages;
 use super::path::{decoded_lossily, segments};
 use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
+use crate::aur_published::AurPublished;
 use crate::rate_limit::Decision;
+
+/// A search with parameters that upstream does not have is given up after this time.
+const SEARCH_TIME_MAX: Duration = Duration::from_secs(3);
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 
@@ -43,7 +47,7 @@ const DEPTH_MAX: usize = 32;
 
 /// Answers everything under `/rpc`, `/rpc.php` and `/api` that has no endpoint of its own.
 pub(super) async fn answer_question(
-    app: &App,
+    app: &Arc<App>,
     head: &Parts,
     body: axum::body::Body,
 ) -> Result<Response, HttpError> {
@@ -53,6 +57,7 @@ pub(super) async fn answer_question(
         _ => Ok(match read(app, head, sender(head)) {
             Reading::Done(response) => response,
             Reading::Long(finished) => finished.respond(app).await,
+            Reading::Refined(question) => question.respond(app, head).await,
         }),
     }
 }
@@ -69,6 +74,10 @@ pub(super) fn answer_question_now(app: &Arc<App>, head: &Parts, peer: ClientAddr
         Reading::Long(finished) => {
             let app = app.clone();
             Answered::Later(Box::pin(async move { finished.respond(&app).await }))
+        }
+        Reading::Refined(question) => {
+            let (app, head) = (app.clone(), head.clone());
+            Answered::Later(Box::pin(async move { question.respond(&app, &head).await }))
         }
     }
 }
@@ -175,6 +184,44 @@ enum Reading {
     Done(Response),
     /// Encoding the answer takes long enough for a thread of its own.
     Long(Finished),
+    /// To find the answer may take long.
+    Refined(Box<Refined>),
+}
+
+/// A question with parameters that upstream does not have.
+struct Refined {
+    params: Params,
+    standing: Standing,
+}
+
+impl Refined {
+    /// Answers it on a thread for computations.
+    async fn respond(self, app: &Arc<App>, head: &Parts) -> Response {
+        match self.finish(app, head).await {
+            Ok(finished) => finished.respond(app).await,
+            Err(error) => error.into_response(),
+        }
+    }
+
+    async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
+        let Refined { params, standing } = self;
+        let snapshot = loaded(app)?.snapshot.clone();
+        let (speaks_6, results_max) = (standing.speaks_6, app.results_max.load(Relaxed));
+        let searching = app.cpu_pool.run(move || {
+            let started_at = Instant::now();
+            let is_over = || started_at.elapsed() > SEARCH_TIME_MAX;
+            Answer::to_refined(params, &snapshot, speaks_6, results_max, &is_over)
+        });
+        let answer = searching.await.map_err(HttpError::uncomputed)?;
+        Ok(told(app, head, standing, answer))
+    }
+}
+
+/// What is served of the AUR.
+fn loaded(app: &App) -> Result<Arc<AurPublished>, HttpError> {
+    let published = app.aur.snapshot_full();
+    published
+        .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))
 }
 
 /// Who sent a request that is not answered at once.
@@ -190,6 +237,9 @@ fn read(app: &App, head: &Parts, peer: ClientAddress) -> Reading {
     };
     let Asked { from_path, standing } = asked;
     let params = Params::from_query(from_path, head.uri.query());
+    if params.are_refined() {
+        return Reading::Refined(Box::new(Refined { params, standing }));
+    }
     match finish(app, head, standing, params) {
         Ok(finished) if finished.takes_long() => Reading::Long(finished),
         Ok(finished) => Reading::Done(finished.respond_now(app)),
@@ -197,7 +247,7 @@ fn read(app: &App, head: &Parts, peer: ClientAddress) -> Reading {
     }
 }
 
-async fn post(app: &App, head: &Parts, body: axum::body::Body) -> Result<Response, HttpError> {
+async fn post(app: &Arc<App>, head: &Parts, body: axum::body::Body) -> Result<Response, HttpError> {
     let asked = match admit(app, head, sender(head)) {
         Ok(asked) => asked,
         Err(response) => return Ok(*response),
@@ -225,6 +275,9 @@ async fn post(app: &App, head: &Parts, body: axum::body::Body) -> Result<Respons
     } else {
         Params::from_body(from_path, query, Body::Form(&body))
     };
+    if params.are_refined() {
+        return Ok(Refined { params, standing }.respond(app, head).await);
+    }
     Ok(finish(app, head, standing, params)?.respond(app).await)
 }
 
@@ -267,6 +320,11 @@ fn finish(app: &App, head: &Parts, asked: Standing, params: Params) -> Result<Fi
     let answer =
         Answer::to(params, &published.snapshot, asked.speaks_6, app.results_max.load(Relaxed));
     drop(published);
+    Ok(told(app, head, asked, answer))
+}
+
+/// Counts an answer, and gives it its status.
+fn told(app: &App, head: &Parts, asked: Standing, answer: Answer) -> Finished {
     let status = match answer.outcome {
         Outcome::Answered(question) => {
             app.metrics.answered(&head.method, question, answer.reply.body.len());
@@ -283,7 +341,7 @@ fn finish(app: &App, head: &Parts, asked: Standing, params: Params) -> Result<Fi
     };
     app.metrics.rpc_duration.observe(asked.asked_at.elapsed().as_secs_f64());
     let conditions = Conditions::of(&head.method, &head.headers);
-    Ok(Finished { answer, status, conditions, decision: asked.decision })
+    Finished { answer, status, conditions, decision: asked.decision }
 }
 
 /// What a path asks.

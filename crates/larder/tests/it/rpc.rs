@@ -7,4 +7,5 @@ mod headers;
 mod paths;
 mod post;
 mod rate_limit;
+mod refined;
 mod version_6;
