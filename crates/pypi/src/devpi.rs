@@ -172,7 +172,9 @@ impl<'snapshot> View<'snapshot> {
                 hide(&mut uploaders);
                 settings.acl_toxresult_upload = Some(uploaders);
                 let stage = |base: &StageName| self.snapshot.stage(base.as_str());
-                settings.bases.retain(|base| stage(base).is_some_and(|it| self.sees(it)));
+                let is_seen = |base: &StageName| stage(base).is_some_and(|it| self.sees(it));
+                settings.bases.retain(is_seen);
+                settings.base_pins.retain(|pin| is_seen(&pin.base));
             }
             // Nobody is shown the credentials in its URL.
             StageKind::Mirror(_) => {}

@@ -77,9 +77,24 @@ pub struct VersionView<'snapshot> {
 struct Whitelists<'walk> {
     project: &'walk str,
     inheritance: WhitelistInheritance,
+    /// The stage that was asked; what it has itself always counts.
+    asked: &'walk StageName,
+    /// The bases that the project comes from alone; empty: from any.
+    pinned_to: Vec<&'walk StageName>,
     joined: Option<HashSet<&'walk str>>,
     is_whitelisted: bool,
     is_private: bool,
+}
+
+/// Whether a stage is asked for a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    /// It is.
+    Asked,
+    /// It is a mirror, and a private stage has the project.
+    Blocked,
+    /// The project comes from another base alone.
+    Elsewhere,
 }
 
 impl<'snapshot> ResolutionOrder<'snapshot> {
@@ -193,12 +208,10 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         let mut view = ProjectView { parts: Vec::new(), blocked_mirrors: Vec::new() };
         for &stage in &self.stages {
             let project = stage.project(name);
-            if !whitelists.admit(stage, project.is_some()) {
-                view.blocked_mirrors.push(stage.name());
-                continue;
-            }
-            if let Some(project) = project {
-                view.parts.push(Part { stage, project });
+            match (whitelists.admit(stage, project.is_some()), project) {
+                (Admission::Asked, Some(project)) => view.parts.push(Part { stage, project }),
+                (Admission::Blocked, _) => view.blocked_mirrors.push(stage.name()),
+                (Admission::Asked | Admission::Elsewhere, _) => {}
             }
         }
         (!view.parts.is_empty()).then_some(view)
@@ -210,14 +223,27 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         let Some(queried) = self.stages.first() else { return mirrors };
         let mut whitelists = Whitelists::new(name, queried);
         for &stage in &self.stages {
-            let is_admitted = whitelists.admit(stage, stage.project(name).is_some());
-            match stage.config().is_mirror() {
-                true if is_admitted => mirrors.asked.push(stage),
-                true => mirrors.blocked.push(stage.name()),
-                false => {}
+            let admission = whitelists.admit(stage, stage.project(name).is_some());
+            match admission {
+                Admission::Asked if stage.config().is_mirror() => mirrors.asked.push(stage),
+                Admission::Blocked => mirrors.blocked.push(stage.name()),
+                Admission::Asked | Admission::Elsewhere => {}
             }
         }
         mirrors
+    }
+
+    /// Whether the project with this name comes from other bases than this stage alone.
+    pub(crate) fn is_elsewhere(&self, name: &str, stage: &StageName) -> bool {
+        let Some(asked) = self.stages.first() else { return false };
+        let pinned_to = pinned_to(asked, name);
+        !pinned_to.is_empty() && stage != asked.name() && !pinned_to.contains(&stage)
+    }
+
+    /// Whether projects are pinned to bases.
+    pub(crate) fn has_pins(&self) -> bool {
+        let settings = self.stages.first().and_then(|asked| asked.config().upload());
+        settings.is_some_and(|settings| !settings.base_pins.is_empty())
     }
 
     /// The mirrors among these stages, nearest first.
@@ -237,20 +263,43 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
     }
 }
 
+/// The bases to which the stage pins a project.
+fn pinned_to<'stage>(asked: &'stage Stage, project: &str) -> Vec<&'stage StageName> {
+    let pins = asked.config().upload().into_iter().flat_map(|settings| &settings.base_pins);
+    let pins = pins.filter(|pin| pin.projects.matches_name(project));
+    pins.map(|pin| &pin.base).collect()
+}
+
 impl<'walk> Whitelists<'walk> {
-    fn new(project: &'walk str, queried: &Stage) -> Whitelists<'walk> {
+    fn new(project: &'walk str, queried: &'walk Stage) -> Whitelists<'walk> {
         let upload = queried.config().upload();
         Whitelists {
             project,
             inheritance: upload.map(|it| it.mirror_whitelist_inheritance).unwrap_or_default(),
+            asked: queried.name(),
+            pinned_to: pinned_to(queried, project),
             joined: None,
             is_whitelisted: false,
             is_private: false,
         }
     }
 
-    /// Whether `stage` is asked for the project, after the stages before it.
-    fn admit(&mut self, stage: &'walk Stage, has_project: bool) -> bool {
+    /// Whether `stage` is asked for the project, after the stages before it. A pin makes nothing of the whitelist looser: a
+    /// private stage that has the project blocks mirrors even if the project comes from elsewhere.
+    fn admit(&mut self, stage: &'walk Stage, has_project: bool) -> Admission {
+        let is_elsewhere = !self.pinned_to.is_empty()
+            && stage.name() != self.asked
+            && !self.pinned_to.contains(&stage.name());
+        let is_admitted = self.is_admitted(stage, has_project);
+        match is_elsewhere {
+            true => Admission::Elsewhere,
+            false if is_admitted => Admission::Asked,
+            false => Admission::Blocked,
+        }
+    }
+
+    /// Whether the whitelists let it be asked.
+    fn is_admitted(&mut self, stage: &'walk Stage, has_project: bool) -> bool {
         let Some(settings) = stage.config().upload() else {
             return self.is_whitelisted || !self.is_private;
         };

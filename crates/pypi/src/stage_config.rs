@@ -17,6 +17,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use self::settings::{Settings, TOX_RESULTS, defaults, edited};
+use crate::policy::Pin;
 use crate::{Policy, StageName};
 
 pub use self::edit::{ConfigEdit, ConfigError};
@@ -64,6 +65,8 @@ pub struct UploadSettings {
     pub mirror_whitelist: Vec<Box<str>>,
     /// How the whitelists of bases are combined.
     pub mirror_whitelist_inheritance: WhitelistInheritance,
+    /// Projects that come from one of the bases alone (Larder's own).
+    pub base_pins: Vec<Pin>,
     /// Retention keeps at least this many newest versions of each project (Larder's own).
     pub retention_versions: Option<u32>,
     /// Retention removes only versions whose newest file is older than this, in days (Larder's own).
@@ -245,6 +248,8 @@ impl StageConfig {
                 );
                 let inheritance = settings.mirror_whitelist_inheritance.as_str();
                 own("mirror_whitelist_inheritance", Some(json!(inheritance)));
+                let pins: Vec<String> = texts(&settings.base_pins);
+                own("base_pins", (!pins.is_empty()).then(|| pins.into()));
                 own("retention_versions", settings.retention_versions.map(Value::from));
                 own("retention_days", settings.retention_days.map(Value::from));
             }

@@ -16,7 +16,7 @@ use pep440_rs::VersionSpecifiers;
 
 use super::Candidate;
 use crate::project_name::normalized;
-use crate::{FileKind, Filename, ProjectName};
+use crate::{FileKind, Filename, ProjectName, StageName};
 
 /// Longest rule and longest reason, in bytes.
 const RULE_BYTES_MAX: usize = 500;
@@ -92,6 +92,15 @@ pub struct Exception {
     pub reason: Box<str>,
 }
 
+/// Projects that come from one base alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// Which projects.
+    pub projects: NamePattern,
+    /// The base.
+    pub base: StageName,
+}
+
 impl Kind {
     const ALL: [(Kind, &'static str); 4] = [
         (Kind::Wheel, "wheel"),
@@ -113,9 +122,14 @@ impl Kind {
 impl NamePattern {
     /// Whether this project is meant.
     pub fn matches(&self, project: &ProjectName) -> bool {
+        self.matches_name(project.as_str())
+    }
+
+    /// Whether the project with this normalized name is meant.
+    pub fn matches_name(&self, project: &str) -> bool {
         match self.is_prefix {
-            true => project.as_str().starts_with(&*self.start),
-            false => *project.as_str() == *self.start,
+            true => project.starts_with(&*self.start),
+            false => *project == *self.start,
         }
     }
 }
@@ -284,6 +298,28 @@ pub(crate) fn time(text: &str) -> Option<Timestamp> {
     // A day is also the start of a time without a zone, which is none.
     let is_day = text.len() == "2026-01-31".len();
     if is_day { day(text) } else { text.parse().ok() }
+}
+
+impl FromStr for Pin {
+    type Err = RuleError;
+
+    /// `NAME=user/index`, `PREFIX*=user/index`.
+    fn from_str(text: &str) -> Result<Pin, RuleError> {
+        let (projects, base) = text.split_once('=').unwrap_or((text, ""));
+        let base = base.trim().parse().map_err(|_| {
+            RuleError(format!(
+                "`{}` pins no project to a base: `NAME=user/index` or `PREFIX*=user/index` was expected",
+                text.chars().take(200).collect::<String>()
+            ))
+        })?;
+        Ok(Pin { projects: projects.trim().parse()?, base })
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}={}", self.projects, self.base)
+    }
 }
 
 impl FromStr for Exception {

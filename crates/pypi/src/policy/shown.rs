@@ -122,14 +122,25 @@ pub struct Listed<'snapshot> {
     /// Their names, ascending, each once.
     pub names: Vec<&'snapshot ProjectName>,
     hidden: HashSet<&'snapshot str>,
+    /// Those that only bases have from which they do not come.
+    elsewhere: HashSet<&'snapshot str>,
     until: Option<Timestamp>,
 }
 
 impl<'snapshot> Listed<'snapshot> {
     /// The projects that these stages show at this time.
     pub fn of(order: &ResolutionOrder<'snapshot>, now: Timestamp) -> Listed<'snapshot> {
-        let mut listed =
-            Listed { names: order.project_names(), hidden: HashSet::new(), until: None };
+        let mut listed = Listed {
+            names: order.project_names(),
+            hidden: HashSet::new(),
+            elsewhere: HashSet::new(),
+            until: None,
+        };
+        if order.has_pins() {
+            let is_elsewhere = |name: &&&ProjectName| order.project(name.as_str()).is_none();
+            let elsewhere = listed.names.iter().filter(is_elsewhere);
+            listed.elsewhere = elsewhere.map(|name| name.as_str()).collect();
+        }
         let mut doubtful = Vec::new();
         match order.has_policy() {
             true => doubtful.clone_from(&listed.names),
@@ -151,15 +162,17 @@ impl<'snapshot> Listed<'snapshot> {
                 listed.hidden.insert(name.as_str());
             }
         }
-        if !listed.hidden.is_empty() {
-            listed.names.retain(|name| !listed.hidden.contains(name.as_str()));
+        if !listed.hidden.is_empty() || !listed.elsewhere.is_empty() {
+            let (hidden, elsewhere) = (&listed.hidden, &listed.elsewhere);
+            let is_left_out = |name: &str| hidden.contains(name) || elsewhere.contains(name);
+            listed.names.retain(|name| !is_left_out(name.as_str()));
         }
         listed
     }
 
     /// Whether nothing of this project is shown of what the stages have themselves.
     pub fn hides(&self, name: &str) -> bool {
-        self.hidden.contains(name)
+        self.hidden.contains(name) || self.elsewhere.contains(name)
     }
 
     /// How many projects are hidden.

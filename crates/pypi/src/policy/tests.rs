@@ -307,6 +307,61 @@ fn a_list_of_an_upstream_leaves_out_what_is_refused_by_name() {
 }
 
 #[test]
+fn a_pinned_project_comes_from_its_base_alone() {
+    let mut world = World::new();
+    world.create("alice/one", json!({})).create("alice/two", json!({}));
+    for name in ["up", "other"] {
+        let url = format!("https://{name}.example/simple/");
+        world.create(&format!("alice/{name}"), json!({"type": "mirror", "mirror_url": url}));
+    }
+    let bases = ["alice/one", "alice/two", "alice/up", "alice/other"];
+    let pins = ["acme-*=alice/two", "theirs=alice/other", "mixed=alice/up"];
+    world.create("alice/dev", json!({"bases": bases, "base_pins": pins}));
+    for (stage, filename) in [
+        ("alice/one", "acme_a-2.0.tar.gz"),
+        ("alice/one", "acme_b-1.0.tar.gz"),
+        ("alice/two", "acme_a-1.0.tar.gz"),
+        ("alice/one", "free-1.0.tar.gz"),
+        ("alice/one", "mixed-1.0.tar.gz"),
+    ] {
+        world.upload(stage, filename, filename);
+    }
+    let order = |world: &World| -> Vec<String> {
+        let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
+        let projects = ["acme-a", "acme-b", "free", "theirs", "mixed", "any"];
+        let told = projects.map(|project| {
+            let view = order.project(project);
+            let parts = view.iter().flat_map(|view| view.parts());
+            let own: Vec<&str> = parts.map(|part| part.stage.name().index()).collect();
+            let mirrors = order.mirrors_of(project).asked;
+            let asked: Vec<&str> = mirrors.iter().map(|mirror| mirror.name().index()).collect();
+            format!("{project}: {} | {}", own.join(" "), asked.join(" "))
+        });
+        told.to_vec()
+    };
+    let expected = [
+        "acme-a: two | ",
+        "acme-b:  | ",
+        "free: one | ",
+        "theirs:  | other",
+        // A stage of ours has it, so the whitelist blocks the mirror although it is pinned to it.
+        "mixed:  | ",
+        "any:  | up other",
+    ];
+    assert_eq!(order(&world), expected);
+    let list =
+        crate::render(&world.snapshot, "alice/dev", "", PageForm::Json, Links::Depth(3), now());
+    let list: Value = serde_json::from_slice(&list.expect("a list").reply.body).expect("JSON");
+    assert_eq!(list["projects"], json!([{"name": "acme-a"}, {"name": "free"}]));
+    // What the stage itself has always counts.
+    world.upload("alice/dev", "acme_a-3.0.tar.gz", "own");
+    assert_eq!(order(&world)[0], "acme-a: dev two | ");
+    // A base's own pages do not know of it.
+    let order = ResolutionOrder::of(&world.snapshot, "alice/one").expect("a stage");
+    assert!(order.project("acme-b").is_some());
+}
+
+#[test]
 fn a_page_says_what_it_hides() {
     let mut world = World::new();
     world.create(

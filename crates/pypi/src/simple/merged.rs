@@ -352,10 +352,12 @@ pub fn merged_list(
     let mut hidden = 0;
     for (mirror, upstream) in upstream {
         let rules = NameRules::of(order, mirror, now);
+        let has_pins = order.has_pins();
         names.extend(upstream.iter().filter(|name| {
             let is_refused = rules.refuse(name);
             hidden += usize::from(is_refused);
-            !is_refused && !is_hidden(name)
+            let is_elsewhere = has_pins && order.is_elsewhere(name, mirror);
+            !is_refused && !is_hidden(name) && !is_elsewhere
         }));
     }
     names.sort_unstable();

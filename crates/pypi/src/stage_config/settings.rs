@@ -12,7 +12,7 @@ use super::{
     WhitelistInheritance, without_credentials,
 };
 use crate::policy::{
-    COOLDOWN_DAYS_MAX, Exception, NamePattern, OPERATORS, Quarantine, Rule, RuleError,
+    COOLDOWN_DAYS_MAX, Exception, NamePattern, OPERATORS, Pin, Quarantine, Rule, RuleError,
 };
 use crate::{Policy, ProjectName, StageName};
 
@@ -39,6 +39,8 @@ pub(super) enum Form {
     AclList,
     BaseList,
     ProjectList,
+    /// Projects with the bases that they come from.
+    PinList,
     /// Names of projects and their starts.
     NameList,
     /// Rules of a policy.
@@ -51,8 +53,9 @@ pub(super) enum Form {
 
 impl Form {
     fn is_list(self) -> bool {
-        use Form::{AclList, BaseList, NameList, ProjectList, RuleList};
-        matches!(self, AclList | BaseList | ProjectList | NameList | RuleList) || self.has_reasons()
+        use Form::{AclList, BaseList, NameList, PinList, ProjectList, RuleList};
+        matches!(self, AclList | BaseList | ProjectList | PinList | NameList | RuleList)
+            || self.has_reasons()
     }
 
     /// Whether its items are rules with something after them.
@@ -99,12 +102,13 @@ const BOTH: [(&str, Form); 12] = [
 
 const COOLDOWN_DAYS: &str = "policy_cooldown_days";
 
-const STAGE: [(&str, Form); 7] = [
+const STAGE: [(&str, Form); 8] = [
     ("acl_upload", Form::AclList),
     (TOX_RESULTS, Form::AclList),
     ("bases", Form::BaseList),
     ("mirror_whitelist", Form::ProjectList),
     ("mirror_whitelist_inheritance", Form::Inheritance),
+    ("base_pins", Form::PinList),
     ("retention_versions", Form::Number),
     ("retention_days", Form::Number),
 ];
@@ -425,6 +429,7 @@ fn normal_item(
             .map(|name| name.as_str().to_owned())
             .map_err(|error| error.to_string()),
         Form::NameList => normal_text::<NamePattern>(text),
+        Form::PinList => normal_text::<Pin>(text),
         Form::RuleList => normal_text::<Rule>(text),
         Form::QuarantineList => normal_text::<Quarantine>(text),
         Form::ExceptionList => normal_text::<Exception>(text),
@@ -488,6 +493,7 @@ impl Settings {
                     Some("union") => WhitelistInheritance::Union,
                     _ => WhitelistInheritance::Intersection,
                 },
+                base_pins: self.parsed("base_pins"),
                 retention_versions: self.number("retention_versions"),
                 retention_days: self.number("retention_days"),
             })

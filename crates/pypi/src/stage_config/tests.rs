@@ -344,6 +344,11 @@ fn settings_of_a_policy_have_one_spelling() {
             json!("Foo >= 1, < 2, bar@sdist,*"),
             json!(["foo>=1,<2", "bar@sdist", "*"]),
         ),
+        (
+            "base_pins",
+            json!("Acme_*=alice/dev, Foo = bob/dev"),
+            json!(["acme-*=alice/dev", "foo=bob/dev"]),
+        ),
         ("policy_allow", json!(["foo ~= 1.0"]), json!(["foo~=1.0"])),
         ("policy_deny", json!(""), Value::Null),
         (
@@ -390,6 +395,11 @@ fn settings_of_a_policy_have_one_spelling() {
             "policy_exceptions",
             json!("foo until 2026-01-31"),
             "`foo until 2026-01-31` is no exception: `RULE until DAY REASON` was expected, as `foo==1.2 until 2026-01-31 approved by alice`",
+        ),
+        (
+            "base_pins",
+            json!("foo"),
+            "`foo` pins no project to a base: `NAME=user/index` or `PREFIX*=user/index` was expected",
         ),
         ("policy_cooldown_except", json!("f?*"), "`f?*` is no start of a project's name and `*`"),
     ] {

@@ -258,6 +258,11 @@ fn facts(config: &StageConfig) -> Vec<Fact> {
             };
             add("Mirrors", is);
         }
+        if !upload.base_pins.is_empty() {
+            let pins = upload.base_pins.iter();
+            let said = pins.map(|pin| format!("{} from {} alone", pin.projects, pin.base));
+            add("Names", said.collect::<Vec<_>>().join("; "));
+        }
         let kept = match (upload.retention_versions, upload.retention_days) {
             (None, None) => None,
             (Some(versions), None) => Some(format!("the newest {versions} versions are kept")),
