@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use record::{Digest, Key, Record, TroubleReason, check_form, read_body, write_body};
+use record::{Digest, Key, Record, UnreadableReason, check_form, read_body, write_body};
 use serde::{Deserialize, Serialize};
 
 use crate::{GroupName, Limits, LoginSecret, Session, Sessions, Token, TokenId, User, UserName};
@@ -60,19 +60,19 @@ pub(crate) enum Subject {
 }
 
 /// What `key` is about; none if it is about something else.
-pub(crate) fn subject(key: &Key) -> Option<Result<Subject, TroubleReason>> {
+pub(crate) fn subject(key: &Key) -> Option<Result<Subject, UnreadableReason>> {
     // Each has one key: a name that is not composed, or digits in upper case, would be a second one.
     if let Some(name) = key.after(USER) {
         let name = name.parse().ok().filter(|name| user_key(name) == *key);
-        return Some(name.map(Subject::User).ok_or(TroubleReason::Key));
+        return Some(name.map(Subject::User).ok_or(UnreadableReason::Key));
     }
     if let Some(id) = key.after(TOKEN) {
         let id = id.parse().ok().filter(|id| token_key(*id) == *key);
-        return Some(id.map(Subject::Token).ok_or(TroubleReason::Key));
+        return Some(id.map(Subject::Token).ok_or(UnreadableReason::Key));
     }
     if let Some(name) = key.after(SESSION) {
         let name = name.parse().ok().filter(|name| session_key(name) == *key);
-        return Some(name.map(Subject::Sessions).ok_or(TroubleReason::Key));
+        return Some(name.map(Subject::Sessions).ok_or(UnreadableReason::Key));
     }
     let secret = key.after(SECRET)?;
     (secret == LOGIN).then_some(Ok(Subject::LoginSecret))
@@ -215,14 +215,14 @@ pub(crate) fn write_sessions(sessions: &[Session]) -> Bytes {
 }
 
 /// The sessions in `body`.
-pub(crate) fn read_sessions(record: &Record, body: &[u8]) -> Result<Sessions, TroubleReason> {
+pub(crate) fn read_sessions(record: &Record, body: &[u8]) -> Result<Sessions, UnreadableReason> {
     let body: SessionsBody = read_body(body, FORM)?;
     check_form(body.v, FORM)?;
     let read = |body: SessionBody| {
         let secret_digest =
-            body.secret_sha256.parse().map_err(|_| TroubleReason::Member("secret_sha256"))?;
+            body.secret_sha256.parse().map_err(|_| UnreadableReason::Member("secret_sha256"))?;
         let fingerprint = u128::from_str_radix(&body.fingerprint, 16)
-            .map_err(|_| TroubleReason::Member("fingerprint"))?
+            .map_err(|_| UnreadableReason::Member("fingerprint"))?
             .to_be_bytes();
         let (created_at, expires_at) = (body.created_at, body.expires_at);
         Ok(Session { secret_digest, fingerprint, created_at, expires_at })
@@ -236,15 +236,16 @@ pub(crate) fn read_user(
     record: &Record,
     name: UserName,
     body: &[u8],
-) -> Result<User, TroubleReason> {
+) -> Result<User, UnreadableReason> {
     let body: UserBody = read_body(body, FORM)?;
     check_form(body.v, FORM)?;
     let password_hash = match body.password_hash {
         None => None,
-        Some(text) => Some(text.parse().map_err(|_| TroubleReason::Member("password_hash"))?),
+        Some(text) => Some(text.parse().map_err(|_| UnreadableReason::Member("password_hash"))?),
     };
     let groups = body.groups.iter().map(|group| group.parse::<GroupName>());
-    let groups = groups.collect::<Result<_, _>>().map_err(|_| TroubleReason::Member("groups"))?;
+    let groups =
+        groups.collect::<Result<_, _>>().map_err(|_| UnreadableReason::Member("groups"))?;
     Ok(User {
         name,
         password_hash,
@@ -265,28 +266,28 @@ pub(crate) fn read_token(
     record: &Record,
     id: TokenId,
     body: &[u8],
-) -> Result<Token, TroubleReason> {
+) -> Result<Token, UnreadableReason> {
     let body: TokenBody = read_body(body, FORM).or_else(|reason| match reason {
-        TroubleReason::Form { found: LIMITED_FORM, .. } => read_body(body, LIMITED_FORM),
+        UnreadableReason::Form { found: LIMITED_FORM, .. } => read_body(body, LIMITED_FORM),
         reason => Err(reason),
     })?;
     let limits = match (body.v, body.limits) {
         (FORM, None) => None,
         (LIMITED_FORM, Some(limits)) => {
-            let limits = limits.read().ok_or(TroubleReason::Member("limits"))?;
+            let limits = limits.read().ok_or(UnreadableReason::Member("limits"))?;
             Some(Arc::new(limits))
         }
-        (FORM | LIMITED_FORM, _) => return Err(TroubleReason::Member("limits")),
-        (found, _) => return Err(TroubleReason::Form { found, expected: LIMITED_FORM }),
+        (FORM | LIMITED_FORM, _) => return Err(UnreadableReason::Member("limits")),
+        (found, _) => return Err(UnreadableReason::Form { found, expected: LIMITED_FORM }),
     };
-    let user = body.user.parse().map_err(|_| TroubleReason::Member("user"))?;
+    let user = body.user.parse().map_err(|_| UnreadableReason::Member("user"))?;
     // A scope that is not known here, of a later version, gives nothing: the others still hold.
     let scopes = body.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
     let secret_digest: Digest =
-        body.secret_sha256.parse().map_err(|_| TroubleReason::Member("secret_sha256"))?;
+        body.secret_sha256.parse().map_err(|_| UnreadableReason::Member("secret_sha256"))?;
     // The id is the beginning of it.
     if TokenId::of(&secret_digest) != id {
-        return Err(TroubleReason::Member("secret_sha256"));
+        return Err(UnreadableReason::Member("secret_sha256"));
     }
     Ok(Token {
         id,
@@ -303,10 +304,10 @@ pub(crate) fn read_token(
 }
 
 /// The login secret in `body`.
-pub(crate) fn read_login_secret(body: &[u8]) -> Result<LoginSecret, TroubleReason> {
+pub(crate) fn read_login_secret(body: &[u8]) -> Result<LoginSecret, UnreadableReason> {
     let body: LoginSecretBody = read_body(body, FORM)?;
     check_form(body.v, FORM)?;
-    let secret: Digest = body.secret.parse().map_err(|_| TroubleReason::Member("secret"))?;
+    let secret: Digest = body.secret.parse().map_err(|_| UnreadableReason::Member("secret"))?;
     Ok(LoginSecret::new(*secret.as_bytes()))
 }
 

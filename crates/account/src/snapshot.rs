@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use imbl::{HashMap, OrdMap, OrdSet};
-use record::{Digest, Key, Record, Serial, Trouble, TroubleReason};
+use record::{Digest, Key, Record, Serial, UnreadableReason, UnreadableRecord};
 
 use crate::record::{
     Subject, login_secret_key, read_login_secret, read_sessions, read_token, read_user,
@@ -34,7 +34,7 @@ impl Snapshot {
     /// The snapshot after `records`, in the order of their serials, and what was wrong with some of them.
     /// Records of other surfaces are passed over; one that cannot be read counts as deleted.
     #[must_use]
-    pub fn apply(&self, records: &[Record]) -> (Snapshot, Vec<Trouble>) {
+    pub fn apply(&self, records: &[Record]) -> (Snapshot, Vec<UnreadableRecord>) {
         let mut next = self.clone();
         let mut troubles = Vec::new();
         for record in records {
@@ -43,7 +43,7 @@ impl Snapshot {
                 Some(Err(_)) if record.body.is_none() => Ok(()),
                 Some(subject) => subject.and_then(|subject| next.apply_one(record, subject)),
             };
-            troubles.extend(applied.err().map(|reason| Trouble::of(record, reason)));
+            troubles.extend(applied.err().map(|reason| UnreadableRecord::of(record, reason)));
         }
         (next, troubles)
     }
@@ -68,7 +68,7 @@ impl Snapshot {
         users.chain(tokens).chain(secrets).chain(sessions)
     }
 
-    fn apply_one(&mut self, record: &Record, subject: Subject) -> Result<(), TroubleReason> {
+    fn apply_one(&mut self, record: &Record, subject: Subject) -> Result<(), UnreadableReason> {
         // What was there goes first: it does not outlive a record that cannot be read.
         let body = record.body.as_deref();
         match subject {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ::record::{Digest, Key, Record, TroubleReason, check_form, read_body, write_body};
+use ::record::{Digest, Key, Record, UnreadableReason, check_form, read_body, write_body};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ pub(crate) fn parse(
     record: &Record,
     body: &[u8],
     mut share: impl FnMut(&str) -> Arc<str>,
-) -> Result<RevisionFacts, TroubleReason> {
+) -> Result<RevisionFacts, UnreadableReason> {
     let body: Body<'_> = read_body(body, FORM)?;
     check_form(body.v, FORM)?;
     let mut content = || {
@@ -110,9 +110,9 @@ pub(crate) fn parse(
         let content_type = body.content_type.as_deref();
         let content_type = content_type.and_then(|text| ContentType::parse_with(text, &mut share));
         Ok(Content {
-            digest: sha256.ok_or(TroubleReason::Member("sha256"))?,
-            size_bytes: body.size_bytes.ok_or(TroubleReason::Member("size_bytes"))?,
-            content_type: content_type.ok_or(TroubleReason::Member("content_type"))?,
+            digest: sha256.ok_or(UnreadableReason::Member("sha256"))?,
+            size_bytes: body.size_bytes.ok_or(UnreadableReason::Member("size_bytes"))?,
+            content_type: content_type.ok_or(UnreadableReason::Member("content_type"))?,
             title: body.title.as_deref().map(Arc::from),
         })
     };
@@ -121,12 +121,12 @@ pub(crate) fn parse(
         WireKind::Deleted => Kind::Deleted,
         WireKind::Restored => {
             let from = body.from.filter(|&from| from > 0 && from < revision.0);
-            let from = Revision(from.ok_or(TroubleReason::Member("from"))?);
+            let from = Revision(from.ok_or(UnreadableReason::Member("from"))?);
             Kind::Restored { from, content: content()? }
         }
     };
     if body.base >= revision.0 {
-        return Err(TroubleReason::Member("base"));
+        return Err(UnreadableReason::Member("base"));
     }
     let comment = match &*body.comment {
         "" => share(""),

@@ -6,7 +6,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ::record::{Record, Trouble, TroubleReason};
+use ::record::{Record, UnreadableReason, UnreadableRecord};
 use imbl::{OrdMap, OrdSet, Vector};
 
 use crate::name::normalize;
@@ -31,7 +31,7 @@ pub struct Applied {
     /// The articles whose records were applied, each once, in ascending order.
     pub changed: Vec<ArticleName>,
     /// The records that could not be read.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<UnreadableRecord>,
 }
 
 /// An article: its name and its revisions. It has at least one, which may be unreadable.
@@ -196,7 +196,7 @@ impl Snapshot {
                 Some((name, revision)) => changes.push((name, revision, record)),
                 None if record.body.is_none() => {}
                 None => {
-                    troubles.push(Trouble::of(record, TroubleReason::Key));
+                    troubles.push(UnreadableRecord::of(record, UnreadableReason::Key));
                 }
             }
         }
@@ -216,7 +216,7 @@ impl Snapshot {
         &mut self,
         name: &ArticleName,
         changes: &[(ArticleName, Revision, &Record)],
-        troubles: &mut Vec<Trouble>,
+        troubles: &mut Vec<UnreadableRecord>,
     ) {
         let known = self.articles.get(name);
         let searched_before = known.map(|article| article.searched_text());
@@ -235,7 +235,7 @@ impl Snapshot {
                 }
                 Some(Err(reason)) => {
                     article.set(*revision, None);
-                    troubles.push(Trouble::of(record, reason));
+                    troubles.push(UnreadableRecord::of(record, reason));
                 }
                 None => article.set(*revision, None),
             }
@@ -517,7 +517,7 @@ mod tests {
         assert_eq!(changed, [name("a")]);
         assert_eq!(troubles.len(), 1 + strange.len());
         let trouble =
-            troubles.iter().find(|it| matches!(it.reason, TroubleReason::Form { found: 2, .. }));
+            troubles.iter().find(|it| matches!(it.reason, UnreadableReason::Form { found: 2, .. }));
         assert_eq!(
             trouble.map(ToString::to_string).as_deref(),
             Some(

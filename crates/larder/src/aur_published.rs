@@ -8,7 +8,7 @@ use aur::Snapshot;
 
 use crate::example::Example;
 use crate::lists::Lists;
-use crate::source::KeptFile;
+use crate::source::KeptDumpFile;
 
 /// What is served of the AUR: one snapshot and what was made of it, replaced together.
 pub struct AurPublished {
@@ -30,16 +30,16 @@ pub struct AurPublished {
 
 /// The dump that is downloaded beside a snapshot: none until the first one is kept.
 #[derive(Default)]
-pub struct KeptCell(ArcSwapOption<KeptFile>);
+pub struct KeptCell(ArcSwapOption<KeptDumpFile>);
 
 impl KeptCell {
     /// The latest one.
-    pub fn get(&self) -> Option<KeptFile> {
+    pub fn get(&self) -> Option<KeptDumpFile> {
         self.0.load().as_deref().cloned()
     }
 
     /// From now on this one.
-    pub fn set(&self, file: KeptFile) {
+    pub fn set(&self, file: KeptDumpFile) {
         self.0.store(Some(Arc::new(file)));
     }
 }

@@ -70,9 +70,9 @@ impl Content {
 }
 
 #[derive(Clone)]
-struct Weight;
+struct ContentWeight;
 
-impl quick_cache::Weighter<Digest, Arc<Content>> for Weight {
+impl quick_cache::Weighter<Digest, Arc<Content>> for ContentWeight {
     fn weight(&self, _: &Digest, content: &Arc<Content>) -> u64 {
         content.body.memory_bytes() as u64 + ENTRY_BYTES
     }
@@ -80,7 +80,7 @@ impl quick_cache::Weighter<Digest, Arc<Content>> for Weight {
 
 /// The cache of contents.
 pub struct Contents {
-    cache: quick_cache::sync::Cache<Digest, Arc<Content>, Weight>,
+    cache: quick_cache::sync::Cache<Digest, Arc<Content>, ContentWeight>,
     content_bytes_max: u64,
 }
 
@@ -103,7 +103,7 @@ impl Contents {
             .expect("both capacities are set");
         let cache = quick_cache::sync::Cache::with_options(
             options,
-            Weight,
+            ContentWeight,
             Default::default(),
             Default::default(),
         );

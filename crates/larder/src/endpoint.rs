@@ -25,7 +25,7 @@ pub enum Surface {
     /// Logins and tokens.
     Account,
     /// Pages, health, metrics.
-    House,
+    Server,
     /// The admin listener.
     Admin,
 }
@@ -42,7 +42,7 @@ impl Surface {
             Surface::Python => "python",
             Surface::Action => "action",
             Surface::Account => "account",
-            Surface::House => "house",
+            Surface::Server => "server",
             Surface::Admin => "admin",
         }
     }
@@ -113,42 +113,42 @@ macro_rules! endpoints {
 endpoints! {
     Main {
         // For people.
-        ShowHome = House "page": GET ["/"];
-        ShowSearch = House "search": GET ["/search"];
-        Suggest = House "suggest": GET ["/search/suggest"];
-        ShowStatus = House "page": GET ["/status"];
-        ShowAsset = House "asset": GET ["/+static/{file}"];
-        ShowDocs = House "page": GET ["/docs", "/docs/"];
-        ShowAurDocs = House "page": GET ["/docs/aur"];
-        ShowOpenapi = House "page": GET ["/openapi.json"];
-        ShowRobots = House "page": GET ["/robots.txt"];
-        ShowIcon = House "page": GET ["/favicon.ico"];
+        ShowHome = Server "page": GET ["/"];
+        ShowSearch = Server "search": GET ["/search"];
+        Suggest = Server "suggest": GET ["/search/suggest"];
+        ShowStatus = Server "page": GET ["/status"];
+        ShowAsset = Server "asset": GET ["/+static/{file}"];
+        ShowDocs = Server "page": GET ["/docs", "/docs/"];
+        ShowAurDocs = Server "page": GET ["/docs/aur"];
+        ShowOpenapi = Server "page": GET ["/openapi.json"];
+        ShowRobots = Server "page": GET ["/robots.txt"];
+        ShowIcon = Server "page": GET ["/favicon.ico"];
         // Operations.
-        CheckAlive = House "health": GET ["/livez", "/healthz"];
-        CheckReady = House "health": GET ["/readyz", "/ready"];
-        ShowVersion = House "health": GET ["/version"];
-        ShowMetrics = House "metrics": GET ["/metrics", "/rpc/metrics"];
+        CheckAlive = Server "health": GET ["/livez", "/healthz"];
+        CheckReady = Server "health": GET ["/readyz", "/ready"];
+        ShowVersion = Server "health": GET ["/version"];
+        ShowMetrics = Server "metrics": GET ["/metrics", "/rpc/metrics"];
         // Where nothing is, and the Python index is not served.
-        FindNothing = House "other":;
+        FindNothing = Server "other":;
         // Tokens, for programs of users.
         ListTokens = Account "tokens": GET OPTIONS ["/+tokens"];
         CreateToken = Account "tokens_write": POST ["/+tokens"];
         RevokeToken = Account "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
         // For people, in a browser: logging in, and what is theirs.
-        ShowAccount = House "page": GET ["/+account"];
-        ShowLogIn = House "page": GET ["/+account/login"];
+        ShowAccount = Server "page": GET ["/+account"];
+        ShowLogIn = Server "page": GET ["/+account/login"];
         LogInByForm = Account "login": POST ["/+account/login"];
         LogOut = Account "login": POST ["/+account/logout"];
         ChangePasswordByForm = Account "user_write": POST ["/+account/password"];
         CreateTokenByForm = Account "tokens_write": POST ["/+account/tokens"];
         RevokeTokenByForm = Account "tokens_write": POST ["/+account/tokens/revoke"];
         // Users and indexes, for those who keep them.
-        ShowManagement = House "page": GET ["/+manage"];
+        ShowManagement = Server "page": GET ["/+manage"];
         CreateUserByForm = Account "manage": POST ["/+manage/users"];
-        ManageUser = House "page": GET ["/+manage/users/{user}"];
+        ManageUser = Server "page": GET ["/+manage/users/{user}"];
         ChangeUserByForm = Account "manage": POST ["/+manage/users/{user}"];
         CreateIndexByForm = Account "manage": POST ["/+manage/indexes"];
-        ManageIndex = House "page": GET ["/+manage/indexes/{user}/{index}"];
+        ManageIndex = Server "page": GET ["/+manage/indexes/{user}/{index}"];
         ChangeIndexByForm = Account "manage": POST ["/+manage/indexes/{user}/{index}"];
         // Many calls in one request.
         ListActions = Action "list": GET OPTIONS ["/actions"];
@@ -166,8 +166,8 @@ endpoints! {
         ShowEditForm = Article "article": GET ["/+edit/{article}"];
         EditArticle = Article "write": POST ["/+edit/{article}"];
         // What changed, on every surface.
-        ListChanges = House "changes": GET ["/changes"];
-        ShowChangesAsAtom = House "changes": GET ["/changes.atom"];
+        ListChanges = Server "changes": GET ["/changes"];
+        ShowChangesAsAtom = Server "changes": GET ["/changes.atom"];
         // Packages of the AUR. What is below `/rpc` and `/api` is read by `aur::Path`.
         AnswerQuestion = Aur "rpc":
             GET POST OPTIONS [

@@ -12,6 +12,7 @@ mod aur;
 mod auth;
 mod body;
 mod changes;
+mod conditional;
 pub mod dumps;
 mod error;
 mod forms;
@@ -20,7 +21,6 @@ mod manage;
 mod negotiation;
 mod outside;
 mod pages;
-mod parts;
 mod path;
 mod people;
 mod python;
@@ -218,7 +218,7 @@ async fn answer(
     match endpoint.surface() {
         Surface::Aur if !app.config.aur.enabled => return Ok(aur::is_off(app, &head)),
         // Any page may ask these, as they change nothing.
-        Surface::Aur | Surface::House => {}
+        Surface::Aur | Surface::Server => {}
         _ => auth::refuse_foreign_pages(app, &head)?,
     }
     if *endpoint == Endpoint::ReadArticle {
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()["content-type"], "application/problem+json");
         let metrics = String::from_utf8(app.metrics.render()).expect("text");
-        let line = "larder_http_requests_total{status=\"500\",surface=\"house\"} 1\n";
+        let line = "larder_http_requests_total{status=\"500\",surface=\"server\"} 1\n";
         assert!(metrics.contains(line), "{metrics}");
     }
 

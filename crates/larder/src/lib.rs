@@ -58,7 +58,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::config::{AurSource, Config, Loaded};
 use crate::live_settings::LiveSetting;
-use crate::source::{DataDirLock, Kept, Source, SourceOptions, SourceSpec};
+use crate::source::{DataDirLock, KeptDump, Source, SourceOptions, SourceSpec};
 
 /// A server that is bound and about to serve.
 pub struct Running {
@@ -88,12 +88,12 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
         tracing::warn!(%error, "the limit on open files cannot be raised");
     }
     setup::create_data_dir(&config.data_dir)?;
-    let kept = Kept::open(&config.data_dir)?;
+    let kept = KeptDump::open(&config.data_dir)?;
     let lock = kept.lock().clone();
     let lacks_aur_source = config.aur.enabled
         && !config.demo
         && config.aur.source.is_none()
-        && !Kept::path_in(&config.data_dir).exists();
+        && !KeptDump::path_in(&config.data_dir).exists();
     if lacks_aur_source {
         tracing::info!(
             "packages of the AUR are not served: there is no source, and the data directory keeps no earlier dump; \
@@ -371,7 +371,7 @@ fn limits(config: &Config) -> net::Limits {
     }
 }
 
-async fn open_source(config: &Config, kept: &Kept) -> anyhow::Result<Option<Source>> {
+async fn open_source(config: &Config, kept: &KeptDump) -> anyhow::Result<Option<Source>> {
     let aur = &config.aur;
     if !aur.enabled {
         return Ok(None);

@@ -42,7 +42,7 @@ use net::Egress;
 pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
 pub(crate) use self::known::{Found, Known, Stale};
 pub(crate) use self::transfer::{Carried, export};
-pub(crate) use self::upstream::Trouble;
+pub(crate) use self::upstream::UpstreamError;
 
 /// Pages and lists that one upstream is asked for at once, and all upstreams together; further requests wait.
 const ASKING_MAX: usize = 16;
@@ -387,11 +387,11 @@ impl Mirrors {
     /// Why upstream is not asked for what is not here.
     ///
     /// # Errors
-    /// [`Trouble`] if it may not be asked.
-    fn may_be_asked(&self, mirror: &Mirror) -> Result<(), Trouble> {
+    /// [`UpstreamError`] if it may not be asked.
+    fn may_be_asked(&self, mirror: &Mirror) -> Result<(), UpstreamError> {
         match self.offline_by(mirror) {
             None => Ok(()),
-            Some(setting) => Err(Trouble::offline(format!(
+            Some(setting) => Err(UpstreamError::offline(format!(
                 "this was never fetched, and the upstream is not asked ({setting}=true)"
             ))),
         }
@@ -420,30 +420,31 @@ impl Mirrors {
 async fn turn<'all>(
     own: &'all Semaphore,
     together: &'all Semaphore,
-) -> Result<[SemaphorePermit<'all>; 2], Trouble> {
+) -> Result<[SemaphorePermit<'all>; 2], UpstreamError> {
     // In this order: who waits for an upstream that hangs takes no turn of the others.
     let both = async {
         Ok::<_, tokio::sync::AcquireError>([own.acquire().await?, together.acquire().await?])
     };
     match tokio::time::timeout(TURN_TIMEOUT, both).await {
         Ok(Ok(turns)) => Ok(turns),
-        _ => Err(Trouble::busy("too many requests wait for this upstream")),
+        _ => Err(UpstreamError::busy("too many requests wait for this upstream")),
     }
 }
 
 /// Work that blocks, on the cache.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, Trouble> {
+) -> Result<T, UpstreamError> {
     let done = tokio::task::spawn_blocking(work).await;
-    let done = done
-        .map_err(|_| Trouble::new("the work has ended without an outcome; it has been logged"))?;
+    let done = done.map_err(|_| {
+        UpstreamError::new("the work has ended without an outcome; it has been logged")
+    })?;
     done.map_err(|error| match error.kind() {
         // Also if a disk was full before its floor was known.
         io::ErrorKind::StorageFull => {
-            Trouble::busy(format!("the cache of the mirrors has no room: {error}"))
+            UpstreamError::busy(format!("the cache of the mirrors has no room: {error}"))
         }
-        _ => Trouble::new(format!("the cache of the mirrors cannot be written: {error}")),
+        _ => UpstreamError::new(format!("the cache of the mirrors cannot be written: {error}")),
     })
 }
 
@@ -505,7 +506,7 @@ impl Mirror {
         }
     }
 
-    fn failed(&self, now: Duration, trouble: &Trouble) {
+    fn failed(&self, now: Duration, trouble: &UpstreamError) {
         let mut health = lock(&self.health);
         health.breaker.failed(now);
         let text = trouble.to_string();

@@ -44,7 +44,7 @@ pub(crate) type Zip = SafeZip<Arc<FileReader>>;
 
 /// The zips that are open.
 pub struct OpenZips {
-    zips: Cache<Digest, Opened, Weight>,
+    zips: Cache<Digest, Opened, ZipWeight>,
     /// One turn for each thread that may unpack.
     pub(crate) unpacking: Turns,
     opening: Turns,
@@ -59,9 +59,9 @@ struct Opened {
 }
 
 #[derive(Clone)]
-struct Weight;
+struct ZipWeight;
 
-impl quick_cache::Weighter<Digest, Opened> for Weight {
+impl quick_cache::Weighter<Digest, Opened> for ZipWeight {
     fn weight(&self, _: &Digest, opened: &Opened) -> u64 {
         let directory_bytes = opened.zip.members().len() as u64 * MEMBER_BYTES;
         directory_bytes.max(opened.copied_bytes / COPY_SHARE).max(DIRECTORY_BYTES_MIN)
@@ -71,7 +71,7 @@ impl quick_cache::Weighter<Digest, Opened> for Weight {
 impl Default for OpenZips {
     fn default() -> OpenZips {
         OpenZips {
-            zips: Cache::with_weighter(32, DIRECTORIES_BYTES_MAX, Weight),
+            zips: Cache::with_weighter(32, DIRECTORIES_BYTES_MAX, ZipWeight),
             unpacking: Turns::new(UNPACKING_MAX),
             opening: Turns::new(OPENING_MAX),
             copying: Turns::new(COPYING_MAX),

@@ -15,9 +15,9 @@ const BLOB_BYTES_MAX: u64 = 256 << 10;
 const ENTRY_BYTES: u64 = 256;
 
 #[derive(Clone)]
-struct Weight;
+struct BlobWeight;
 
-impl quick_cache::Weighter<Digest, Bytes> for Weight {
+impl quick_cache::Weighter<Digest, Bytes> for BlobWeight {
     fn weight(&self, _: &Digest, bytes: &Bytes) -> u64 {
         bytes.len() as u64 + ENTRY_BYTES
     }
@@ -25,7 +25,7 @@ impl quick_cache::Weighter<Digest, Bytes> for Weight {
 
 /// The cache of small blobs.
 pub struct SmallBlobs {
-    cache: quick_cache::sync::Cache<Digest, Bytes, Weight>,
+    cache: quick_cache::sync::Cache<Digest, Bytes, BlobWeight>,
     blob_bytes_max: u64,
 }
 
@@ -36,7 +36,7 @@ impl SmallBlobs {
         let cache = quick_cache::sync::Cache::with_weighter(
             expected.clamp(16, 1 << 20),
             memory_bytes_max,
-            Weight,
+            BlobWeight,
         );
         SmallBlobs { cache, blob_bytes_max: BLOB_BYTES_MAX.min(memory_bytes_max / 64) }
     }

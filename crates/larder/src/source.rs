@@ -1,7 +1,7 @@
 //! Where an AUR dump comes from: a file that is watched, a URL that is polled or a database that is followed, and the copy of the last good dump
 //! in the data directory.
 //!
-//! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`Kept`]. Of a database, changes of some package
+//! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`KeptDump`]. Of a database, changes of some package
 //! bases follow the first arrival: [`News`].
 //! This module handles bytes: it neither parses a dump nor decides whether it is good. The caller that builds the
 //! snapshot reports the result by [`Source::accepted`] or [`Source::rejected`], and only then is a dump remembered as
@@ -9,9 +9,9 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), larder::source::SourceError> {
-//! use larder::source::{Kept, News, Source, SourceOptions, SourceSpec};
+//! use larder::source::{KeptDump, News, Source, SourceOptions, SourceSpec};
 //!
-//! let mut kept = Kept::open("/var/lib/larder".as_ref())?;
+//! let mut kept = KeptDump::open("/var/lib/larder".as_ref())?;
 //! let spec = SourceSpec::parse("https://example.org/packages-meta-ext-v1.json.gz")?;
 //! let mut source = Source::open(spec, SourceOptions::default(), kept.spool_dir())?;
 //! if let Some(arrival) = kept.load()? {
@@ -46,7 +46,7 @@ mod arrival;
 mod database;
 mod error;
 mod file;
-mod kept;
+mod kept_dump;
 mod lock;
 pub mod schedule;
 mod spec;
@@ -55,7 +55,7 @@ mod url;
 pub use arrival::{Arrival, FileReader, News, Update};
 pub use database::DatabaseUrl;
 pub use error::SourceError;
-pub use kept::{KEPT_FILE_NAME, Kept, KeptFile};
+pub use kept_dump::{KEPT_FILE_NAME, KeptDump, KeptDumpFile};
 pub use lock::DataDirLock;
 pub use spec::SourceSpec;
 pub use url::{REDIRECTS_MAX, RETRY_AFTER_MAX};
@@ -144,7 +144,7 @@ enum Kind {
 }
 
 impl Source {
-    /// Prepares a source. Nothing is read or requested yet; the first poll is due at once. Pass [`Kept::spool_dir`]
+    /// Prepares a source. Nothing is read or requested yet; the first poll is due at once. Pass [`KeptDump::spool_dir`]
     /// as `spool_dir`.
     ///
     /// # Errors
@@ -248,10 +248,10 @@ impl Source {
     }
 
     /// Reports that a snapshot was built from this dump: from now on only later dumps are of interest. Call this for
-    /// the arrival of [`Kept::load`] too; it has an effect only if that dump came from this source.
+    /// the arrival of [`KeptDump::load`] too; it has an effect only if that dump came from this source.
     pub fn accepted(&mut self, arrival: &Arrival) {
         let is_ours = arrival.source_fingerprint == self.spec.fingerprint();
-        let is_kept = matches!(arrival.kind, ArrivalKind::Kept);
+        let is_kept = matches!(arrival.kind, ArrivalKind::KeptDump);
         match &mut self.kind {
             Kind::File(watch) if is_ours && !is_kept => watch.accepted(),
             Kind::Url(fetch) if is_ours => fetch.accepted(&arrival.validators),

@@ -17,7 +17,7 @@ use account::{Principal, Refusal};
 use http::HeaderValue;
 use jiff::Timestamp;
 use prometheus::{Histogram, IntCounter};
-use record::{Batch, Record, Serial, Trouble};
+use record::{Batch, Record, Serial, UnreadableRecord};
 use store::{CommitError, Records};
 use tokio::sync::watch;
 
@@ -51,7 +51,7 @@ impl store::State for Stored {
     }
 
     /// Applies the records to every surface. What cannot be read is left out.
-    fn apply(&self, records: &[Record], serial: Serial) -> (Stored, Vec<Trouble>) {
+    fn apply(&self, records: &[Record], serial: Serial) -> (Stored, Vec<UnreadableRecord>) {
         let (accounts, mut troubles) = self.accounts.apply(records);
         let articles = self.articles.apply(records);
         troubles.extend(articles.troubles);
@@ -68,7 +68,7 @@ impl store::State for Stored {
 }
 
 /// Logs the records that cannot be read.
-pub fn log(troubles: &[Trouble]) {
+pub fn log(troubles: &[UnreadableRecord]) {
     for trouble in troubles {
         tracing::error!(%trouble, "a record cannot be read");
     }

@@ -36,8 +36,8 @@ const CACHE_PARTS: usize = 4;
 const DESCRIPTORS_SHARE: u64 = 8;
 
 /// The bodies that are sent most, by where they are in memory: nothing else can be there as long as they are held here.
-static FILES: LazyLock<Cache<(usize, usize), Arc<BodyFile>, Weight>> = LazyLock::new(|| {
-    let weight = Weight::within(rlimit::Resource::NOFILE.get_soft().unwrap_or(0));
+static FILES: LazyLock<Cache<(usize, usize), Arc<BodyFile>, BodyWeight>> = LazyLock::new(|| {
+    let weight = BodyWeight::within(rlimit::Resource::NOFILE.get_soft().unwrap_or(0));
     let options = quick_cache::OptionsBuilder::new()
         .shards(CACHE_PARTS)
         .estimated_items_capacity((CACHE_BYTES_MAX / weight.least) as usize)
@@ -51,20 +51,20 @@ static FILES: LazyLock<Cache<(usize, usize), Arc<BodyFile>, Weight>> = LazyLock:
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone)]
-struct Weight {
+struct BodyWeight {
     /// What the smallest body counts as, in bytes, so that there are not too many.
     least: u64,
 }
 
-impl Weight {
+impl BodyWeight {
     /// For a process that may have so many descriptors.
-    fn within(descriptors: u64) -> Weight {
+    fn within(descriptors: u64) -> BodyWeight {
         let files_max = (descriptors / DESCRIPTORS_SHARE).max(CACHE_BYTES_MAX / BYTES_MAX as u64);
-        Weight { least: (CACHE_BYTES_MAX / files_max).max(BYTES_MIN as u64) }
+        BodyWeight { least: (CACHE_BYTES_MAX / files_max).max(BYTES_MIN as u64) }
     }
 }
 
-impl quick_cache::Weighter<(usize, usize), Arc<BodyFile>> for Weight {
+impl quick_cache::Weighter<(usize, usize), Arc<BodyFile>> for BodyWeight {
     fn weight(&self, _: &(usize, usize), file: &Arc<BodyFile>) -> u64 {
         (file.bytes.len() as u64).max(self.least)
     }
@@ -228,7 +228,7 @@ mod tests {
         for (descriptors, files_max) in
             [(0, 16), (256, 32), (1_024, 128), (8_192, 1_024), (1_048_576, 1_024)]
         {
-            let weight = Weight::within(descriptors);
+            let weight = BodyWeight::within(descriptors);
             assert_eq!(CACHE_BYTES_MAX / weight.least, files_max, "of {descriptors}");
         }
     }

@@ -91,7 +91,7 @@ struct Publisher {
 
 /// A provenance object, as far as the attestations in it are to be sent on.
 #[derive(Deserialize)]
-struct Kept<'text> {
+struct StoredProvenance<'text> {
     #[serde(borrow)]
     attestation_bundles: Vec<KeptBundle<'text>>,
 }
@@ -142,7 +142,7 @@ pub fn provenance_of(
 
 /// The attestations of a provenance object, as an upload to another index sends them.
 pub fn attestations_of(provenance: &[u8]) -> Option<String> {
-    let kept: Kept<'_> = serde_json::from_slice(provenance).ok()?;
+    let kept: StoredProvenance<'_> = serde_json::from_slice(provenance).ok()?;
     let all: Vec<&RawValue> =
         kept.attestation_bundles.into_iter().flat_map(|bundle| bundle.attestations).collect();
     serde_json::to_string(&all).ok()

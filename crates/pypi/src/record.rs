@@ -15,7 +15,7 @@ use std::sync::Arc;
 use account::UserName;
 use bytes::Bytes;
 use jiff::Timestamp;
-use record::{Digest, Key, Serial, TroubleReason, check_form, read_body, write_body};
+use record::{Digest, Key, Serial, UnreadableReason, check_form, read_body, write_body};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -73,9 +73,9 @@ fn key(kind: &str, segments: &[&str]) -> Key {
 
 impl Subject<'_> {
     /// Parses a key; `None` if it belongs to another surface.
-    pub(crate) fn of(key: &Key) -> Option<Result<Subject<'_>, TroubleReason>> {
+    pub(crate) fn of(key: &Key) -> Option<Result<Subject<'_>, UnreadableReason>> {
         let rest = key.after(KIND)?;
-        Some(Subject::parse(rest).ok_or(TroubleReason::Key))
+        Some(Subject::parse(rest).ok_or(UnreadableReason::Key))
     }
 
     fn parse(rest: &str) -> Option<Subject<'_>> {
@@ -111,10 +111,10 @@ struct WireStage {
     config: Value,
 }
 
-pub(crate) fn read_stage(name: &StageName, body: &[u8]) -> Result<StageConfig, TroubleReason> {
+pub(crate) fn read_stage(name: &StageName, body: &[u8]) -> Result<StageConfig, UnreadableReason> {
     let wire: WireStage = read_body(body, FORM)?;
     check_form(wire.v, FORM)?;
-    StageConfig::from_stored(name, &wire.config).map_err(|_| TroubleReason::Member("config"))
+    StageConfig::from_stored(name, &wire.config).map_err(|_| UnreadableReason::Member("config"))
 }
 
 /// The body of a stage's record. It is parsed again at once: a record that cannot be read would be the end of its
@@ -142,10 +142,10 @@ struct WireProject {
     reason: Option<Box<str>>,
 }
 
-pub(crate) fn read_project(serial: Serial, body: &[u8]) -> Result<StoredStatus, TroubleReason> {
+pub(crate) fn read_project(serial: Serial, body: &[u8]) -> Result<StoredStatus, UnreadableReason> {
     let wire: WireProject = read_body(body, FORM)?;
     check_form(wire.v, FORM)?;
-    let marker = StatusMarker::parse(&wire.status).ok_or(TroubleReason::Member("status"))?;
+    let marker = StatusMarker::parse(&wire.status).ok_or(UnreadableReason::Member("status"))?;
     Ok(StoredStatus { status: ProjectStatus { marker, reason: wire.reason }, serial })
 }
 
@@ -162,15 +162,15 @@ struct WireVersion {
     yanked: Option<Box<str>>,
 }
 
-fn digest(text: &str, member: &'static str) -> Result<Digest, TroubleReason> {
-    text.parse().map_err(|_| TroubleReason::Member(member))
+fn digest(text: &str, member: &'static str) -> Result<Digest, UnreadableReason> {
+    text.parse().map_err(|_| UnreadableReason::Member(member))
 }
 
 pub(crate) fn read_version(
     version: Arc<str>,
     serial: Serial,
     body: &[u8],
-) -> Result<Release, TroubleReason> {
+) -> Result<Release, UnreadableReason> {
     let wire: WireVersion = read_body(body, FORM)?;
     check_form(wire.v, FORM)?;
     let metadata = digest(&wire.metadata, "metadata")?;
@@ -269,17 +269,17 @@ impl Shared<'_> {
         texts.find(|it| ***it == *text).cloned().unwrap_or_else(|| text.into())
     }
 
-    fn uploader(&self, text: &str) -> Result<UserName, TroubleReason> {
+    fn uploader(&self, text: &str) -> Result<UserName, UnreadableReason> {
         let mut names = self.neighbours().filter_map(|file| file.uploader.as_ref());
         match names.find(|name| name.as_str() == text) {
             Some(name) => Ok(name.clone()),
-            None => text.parse().map_err(|_| TroubleReason::Member("uploader")),
+            None => text.parse().map_err(|_| UnreadableReason::Member("uploader")),
         }
     }
 }
 
-fn time(microseconds: i64, member: &'static str) -> Result<Timestamp, TroubleReason> {
-    Timestamp::from_microsecond(microseconds).map_err(|_| TroubleReason::Member(member))
+fn time(microseconds: i64, member: &'static str) -> Result<Timestamp, UnreadableReason> {
+    Timestamp::from_microsecond(microseconds).map_err(|_| UnreadableReason::Member(member))
 }
 
 fn read_log(wire: WireLog) -> Option<LogEntry> {
@@ -318,9 +318,9 @@ fn write_log(entry: &LogEntry) -> WireLog {
     }
 }
 
-fn directories(gone: &[String]) -> Result<Box<[Directory]>, TroubleReason> {
+fn directories(gone: &[String]) -> Result<Box<[Directory]>, UnreadableReason> {
     let parsed = gone.iter().map(|text| Directory::parse_joined(text));
-    parsed.collect::<Option<_>>().ok_or(TroubleReason::Member("gone"))
+    parsed.collect::<Option<_>>().ok_or(UnreadableReason::Member("gone"))
 }
 
 pub(crate) fn read_file(
@@ -328,17 +328,17 @@ pub(crate) fn read_file(
     serial: Serial,
     body: &[u8],
     shared: &Shared<'_>,
-) -> Result<StoredFile, TroubleReason> {
+) -> Result<StoredFile, UnreadableReason> {
     let wire: WireFile<'_> = read_body(body, FORM)?;
     check_form(wire.v, FORM)?;
     let gone = directories(&wire.gone)?;
     let Some(sha256) = wire.sha256 else {
         return Ok(StoredFile::Gone(Gone { filename: filename.into(), serial, directories: gone }));
     };
-    let version = wire.version.ok_or(TroubleReason::Member("version"))?;
+    let version = wire.version.ok_or(UnreadableReason::Member("version"))?;
     let microseconds = wire
         .uploaded_at_unix_microseconds
-        .ok_or(TroubleReason::Member("uploaded_at_unix_microseconds"))?;
+        .ok_or(UnreadableReason::Member("uploaded_at_unix_microseconds"))?;
     time(microseconds, "uploaded_at_unix_microseconds")?;
     let core_metadata = wire.core_metadata_sha256.as_deref();
     let core_metadata =
@@ -347,14 +347,14 @@ pub(crate) fn read_file(
     let provenance = provenance.map(|text| digest(text, "provenance_sha256")).transpose()?;
     let directory = match &wire.directory {
         Some(text) => {
-            Some(Directory::parse_joined(text).ok_or(TroubleReason::Member("directory"))?)
+            Some(Directory::parse_joined(text).ok_or(UnreadableReason::Member("directory"))?)
         }
         None => None,
     };
     let log = match wire.log {
         Some(log) => {
             let log: Option<Box<[LogEntry]>> = log.into_iter().map(read_log).collect();
-            Some(log.ok_or(TroubleReason::Member("log"))?)
+            Some(log.ok_or(UnreadableReason::Member("log"))?)
         }
         None => None,
     };
@@ -364,7 +364,7 @@ pub(crate) fn read_file(
         filename: filename.into(),
         version: shared.version(&version),
         digest: digest(&sha256, "sha256")?,
-        size_bytes: wire.size_bytes.ok_or(TroubleReason::Member("size_bytes"))?,
+        size_bytes: wire.size_bytes.ok_or(UnreadableReason::Member("size_bytes"))?,
         uploaded_at_microseconds: microseconds,
         serial,
         requires_python: wire.requires_python.map(|text| shared.requires_python(&text)),

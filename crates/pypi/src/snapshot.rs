@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use imbl::OrdMap;
-use record::{Digest, Key, Record, Serial, Trouble, TroubleReason};
+use record::{Digest, Key, Record, Serial, UnreadableReason, UnreadableRecord};
 
 use crate::project::Project;
 use crate::record::{
@@ -54,7 +54,7 @@ pub struct Applied {
     pub snapshot: Snapshot,
     /// Records that could not be read. They count as deleted, with one exception: a stage with an unreadable record
     /// can be neither made, changed nor removed.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<UnreadableRecord>,
 }
 
 /// What a path below `+f/` names.
@@ -130,17 +130,17 @@ impl Snapshot {
                 Some(Ok(subject)) => {
                     snapshot.serial = snapshot.serial.max(record.serial);
                     if let Err(reason) = snapshot.apply_one(subject, record) {
-                        troubles.push(Trouble::of(record, reason));
+                        troubles.push(UnreadableRecord::of(record, reason));
                     }
                 }
                 Some(Err(_)) if record.body.is_none() => {}
-                Some(Err(reason)) => troubles.push(Trouble::of(record, reason)),
+                Some(Err(reason)) => troubles.push(UnreadableRecord::of(record, reason)),
             }
         }
         Applied { snapshot, troubles }
     }
 
-    fn apply_one(&mut self, subject: Subject<'_>, record: &Record) -> Result<(), TroubleReason> {
+    fn apply_one(&mut self, subject: Subject<'_>, record: &Record) -> Result<(), UnreadableReason> {
         match subject {
             Subject::Stage { stage } => {
                 let strangers_add_test_results = self.strangers_add_test_results;
@@ -179,11 +179,11 @@ impl Snapshot {
         })
     }
 
-    fn stage_mut(&mut self, name: &str) -> Result<&mut Stage, TroubleReason> {
+    fn stage_mut(&mut self, name: &str) -> Result<&mut Stage, UnreadableReason> {
         if !self.stages.contains_key(name) {
-            let parsed: StageName = name.parse().map_err(|_| TroubleReason::Key)?;
+            let parsed: StageName = name.parse().map_err(|_| UnreadableReason::Key)?;
             if parsed.as_str() != name {
-                return Err(TroubleReason::Key);
+                return Err(UnreadableReason::Key);
             }
             self.stages.insert(parsed.clone(), Arc::new(Stage::empty(parsed)));
         }
@@ -413,7 +413,7 @@ impl Stage {
         &mut self,
         record: &Record,
         strangers_add_test_results: bool,
-    ) -> Result<(), TroubleReason> {
+    ) -> Result<(), UnreadableReason> {
         let body = record.body.as_ref();
         let read = body.map(|body| {
             let config = read_stage(&self.name, body)?;
@@ -430,12 +430,12 @@ impl Stage {
         &mut self,
         name: &str,
         serial: Serial,
-        change: impl FnOnce(&mut Project) -> Result<(), TroubleReason>,
-    ) -> Result<(), TroubleReason> {
+        change: impl FnOnce(&mut Project) -> Result<(), UnreadableReason>,
+    ) -> Result<(), UnreadableReason> {
         if !self.projects.contains_key(name) {
-            let parsed = ProjectName::normalize(name).map_err(|_| TroubleReason::Key)?;
+            let parsed = ProjectName::normalize(name).map_err(|_| UnreadableReason::Key)?;
             if parsed.as_str() != name {
-                return Err(TroubleReason::Key);
+                return Err(UnreadableReason::Key);
             }
             self.projects.insert(parsed, Arc::default());
         }
@@ -486,7 +486,7 @@ impl Project {
         records
     }
 
-    fn apply_version(&mut self, version: &str, record: &Record) -> Result<(), TroubleReason> {
+    fn apply_version(&mut self, version: &str, record: &Record) -> Result<(), UnreadableReason> {
         let at = self.releases.binary_search_by(|release| (*release.version).cmp(version));
         let shared = match at {
             Ok(at) => self.releases[at].version.clone(),
@@ -508,7 +508,7 @@ impl Project {
         Ok(())
     }
 
-    fn apply_file(&mut self, filename: &str, record: &Record) -> Result<(), TroubleReason> {
+    fn apply_file(&mut self, filename: &str, record: &Record) -> Result<(), UnreadableReason> {
         let place = self.files.binary_search_by(|file| (*file.filename).cmp(filename));
         let (Ok(at) | Err(at)) = place;
         let shared = Shared { files: &self.files, releases: &self.releases, at };

@@ -85,18 +85,18 @@ impl PageError {
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum PageFormat {
     Json,
     Html,
 }
 
-impl Form {
+impl PageFormat {
     /// The body decides: some servers name another type than they send.
-    fn of(content_type: &str, body: &[u8]) -> Result<Form, PageError> {
+    fn of(content_type: &str, body: &[u8]) -> Result<PageFormat, PageError> {
         let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
         match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            Some(b'{') => Ok(Form::Json),
-            Some(b'<') => Ok(Form::Html),
+            Some(b'{') => Ok(PageFormat::Json),
+            Some(b'<') => Ok(PageFormat::Html),
             _ => {
                 let shown: String = content_type.chars().take(100).collect();
                 Err(PageError(format!(
@@ -113,9 +113,9 @@ impl UpstreamPage {
     /// # Errors
     /// [`PageError`] if it is neither a JSON nor an HTML page of an index.
     pub fn parse(content_type: &str, body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
-        match Form::of(content_type, body)? {
-            Form::Json => json::page(body, base),
-            Form::Html => html::page(body, base),
+        match PageFormat::of(content_type, body)? {
+            PageFormat::Json => json::page(body, base),
+            PageFormat::Html => html::page(body, base),
         }
     }
 

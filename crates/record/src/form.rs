@@ -1,4 +1,4 @@
-//! The form of bodies, and [`Trouble`]: a record that cannot be read.
+//! The form of bodies, and [`UnreadableRecord`]: a record that cannot be read.
 //!
 //! A body is compact JSON with the number of its form: `"v": 1`. Members that a later version adds are ignored; a
 //! later form is refused. Error messages never repeat the contents of a body, which may be secret.
@@ -11,18 +11,18 @@ use crate::{Key, Record, Serial};
 /// A record that could not be read: it counts as deleted, and all other records were applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record `{key}` of serial {serial} cannot be read: {reason}")]
-pub struct Trouble {
+pub struct UnreadableRecord {
     /// The key of the record.
     pub key: Key,
     /// The commit that wrote it.
     pub serial: Serial,
     /// The reason.
-    pub reason: TroubleReason,
+    pub reason: UnreadableReason,
 }
 
 /// Why a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TroubleReason {
+pub enum UnreadableReason {
     /// The key is of a known kind, but what follows is not a valid name.
     #[error("its key names nothing that could be kept under it")]
     Key,
@@ -47,10 +47,10 @@ pub enum TroubleReason {
     Member(&'static str),
 }
 
-impl Trouble {
+impl UnreadableRecord {
     /// The trouble with `record`.
-    pub fn of(record: &Record, reason: TroubleReason) -> Trouble {
-        Trouble { key: record.key.clone(), serial: record.serial, reason }
+    pub fn of(record: &Record, reason: UnreadableReason) -> UnreadableRecord {
+        UnreadableRecord { key: record.key.clone(), serial: record.serial, reason }
     }
 }
 
@@ -62,24 +62,24 @@ struct FormOnly {
 /// Parses a body of the form `expected`. The type must have a member `v`; the caller passes that to [`check_form`].
 ///
 /// # Errors
-/// [`TroubleReason::Form`] if the body has another form, since its members may differ for that reason;
-/// [`TroubleReason::Body`] otherwise.
+/// [`UnreadableReason::Form`] if the body has another form, since its members may differ for that reason;
+/// [`UnreadableReason::Body`] otherwise.
 pub fn read_body<'body, T: Deserialize<'body>>(
     body: &'body [u8],
     expected: u32,
-) -> Result<T, TroubleReason> {
+) -> Result<T, UnreadableReason> {
     serde_json::from_slice(body).map_err(|error| match serde_json::from_slice::<FormOnly>(body) {
-        Ok(FormOnly { v }) if v != expected => TroubleReason::Form { found: v, expected },
-        _ => TroubleReason::Body { is_json: error.is_data(), column: error.column() },
+        Ok(FormOnly { v }) if v != expected => UnreadableReason::Form { found: v, expected },
+        _ => UnreadableReason::Body { is_json: error.is_data(), column: error.column() },
     })
 }
 
 /// Checks that this version reads bodies of the form `found`.
 ///
 /// # Errors
-/// [`TroubleReason::Form`] if it does not.
-pub fn check_form(found: u32, expected: u32) -> Result<(), TroubleReason> {
-    if found == expected { Ok(()) } else { Err(TroubleReason::Form { found, expected }) }
+/// [`UnreadableReason::Form`] if it does not.
+pub fn check_form(found: u32, expected: u32) -> Result<(), UnreadableReason> {
+    if found == expected { Ok(()) } else { Err(UnreadableReason::Form { found, expected }) }
 }
 
 /// Renders a body in its stored form.
@@ -126,7 +126,7 @@ mod tests {
     fn the_message_names_the_record_and_its_trouble() {
         let key = Key::new("pet/rex").expect("a key");
         let record = Record { key, serial: Serial(7), body: None, blobs: Vec::new() };
-        let trouble = Trouble::of(&record, TroubleReason::Member("name"));
+        let trouble = UnreadableRecord::of(&record, UnreadableReason::Member("name"));
         assert_eq!(
             trouble.to_string(),
             "the record `pet/rex` of serial 7 cannot be read: `name` in its body is missing or has an \

@@ -17,7 +17,7 @@ mod serial;
 pub use batch::{Batch, Expected, Found, Mismatch, Write};
 pub use change::ChangeKind;
 pub use digest::{Digest, DigestError, Hasher};
-pub use form::{Trouble, TroubleReason, check_form, read_body, write_body};
+pub use form::{UnreadableReason, UnreadableRecord, check_form, read_body, write_body};
 pub use key::{Key, KeyError};
 pub use serial::{Serial, SerialError};
 

@@ -1,9 +1,9 @@
 //! Blobs: bytes under their digest, in a directory or in an object store.
 //!
-//! chunks -> [`Upload`] (hashed, spooled) -> [`Staged`] (complete, can be looked into) -> [`Blob`]
+//! chunks -> [`Upload`] (hashed, spooled) -> [`SpooledBlob`] (complete, can be looked into) -> [`Blob`]
 //! (durable, so that a record may name it) -> [`BlobReader`]. What no record names is swept.
 //!
-//! - A blob that [`Staged::persist`] or [`BlobStore::put`] has returned survives `kill -9` and power loss.
+//! - A blob that [`SpooledBlob::persist`] or [`BlobStore::put`] has returned survives `kill -9` and power loss.
 //! - A blob is there whole or not at all; an upload that fails or is dropped leaves nothing.
 //! - Putting bytes that are there already is fine, and makes their age new; so does
 //!   [`BlobStore::touch`], which is for records that name a blob without its bytes being at hand.
@@ -551,7 +551,7 @@ impl Upload {
     ///
     /// # Errors
     /// Those of [`Upload::write`].
-    pub async fn stage(mut self) -> Result<Staged, BlobError> {
+    pub async fn stage(mut self) -> Result<SpooledBlob, BlobError> {
         if self.is_broken {
             return Err(BlobError::Abandoned);
         }
@@ -559,12 +559,12 @@ impl Upload {
         let spool = self.spool.take().ok_or(BlobError::Abandoned)?;
         let file = spool.finish();
         let (digest, size_bytes) = (file.digest, file.size_bytes);
-        Ok(Staged { digest, size_bytes, store: self.store, file })
+        Ok(SpooledBlob { digest, size_bytes, store: self.store, file })
     }
 }
 
 /// Bytes that are complete, but not kept yet. Dropping it leaves nothing.
-pub struct Staged {
+pub struct SpooledBlob {
     /// The SHA-256 of the bytes.
     pub digest: Digest,
     /// How many there are.
@@ -573,7 +573,7 @@ pub struct Staged {
     file: SpooledFile,
 }
 
-impl Staged {
+impl SpooledBlob {
     /// The bytes as a local file, open for reading, at its start: for a look inside before they are
     /// kept. It stays readable after this is kept or dropped. Using it blocks.
     ///
@@ -592,7 +592,7 @@ impl Staged {
     /// # Errors
     /// What the disk or the object store says; nothing is left behind.
     pub async fn persist(self) -> Result<Blob, BlobError> {
-        let Staged { digest, size_bytes, store, file } = self;
+        let SpooledBlob { digest, size_bytes, store, file } = self;
         match &store.backend {
             Backend::Directory(directory) => {
                 let directory = Arc::clone(directory);

@@ -4,7 +4,7 @@
 //! state. A first load and every later look are the same step, [`Follower::catch_up`]. Records that come by another way
 //! go through an [`Intake`]. What a record means, only the state knows.
 
-use record::{Record, Serial, Trouble};
+use record::{Record, Serial, UnreadableRecord};
 
 use crate::{ReadError, Records};
 
@@ -19,7 +19,7 @@ pub trait State: Clone {
     /// The state after `records`, which are whole commits in the order of their serials, and what was wrong with some of
     /// them. `serial` is what [`State::serial`] is from then on.
     #[must_use]
-    fn apply(&self, records: &[Record], serial: Serial) -> (Self, Vec<Trouble>);
+    fn apply(&self, records: &[Record], serial: Serial) -> (Self, Vec<UnreadableRecord>);
 }
 
 /// What a look at the records brought.
@@ -28,7 +28,7 @@ pub struct News {
     /// How many records there were.
     pub records: usize,
     /// The records that cannot be read.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<UnreadableRecord>,
 }
 
 /// A state, and the records that it follows.
@@ -129,7 +129,7 @@ mod tests {
             self.1
         }
 
-        fn apply(&self, records: &[Record], serial: Serial) -> (Slices, Vec<Trouble>) {
+        fn apply(&self, records: &[Record], serial: Serial) -> (Slices, Vec<UnreadableRecord>) {
             let mut slices = self.0.clone();
             slices.push((records.len(), serial.0));
             (Slices(slices, serial), Vec::new())

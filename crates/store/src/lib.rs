@@ -8,7 +8,7 @@ mod follower;
 pub mod records;
 
 pub use blobs::{
-    Blob, BlobError, BlobLocation, BlobReader, BlobStore, Staged, StoreIdentity, Upload,
+    Blob, BlobError, BlobLocation, BlobReader, BlobStore, SpooledBlob, StoreIdentity, Upload,
 };
 pub use follower::{Follower, Intake, News, State};
 pub use records::{

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use account::{Acl, AclEntry};
 use jiff::Timestamp;
 use pypi::{Item, ItemChange};
-use record::{Key, Record, Serial, Trouble};
+use record::{Key, Record, Serial, UnreadableRecord};
 use store::State;
 
 use super::{Changes, Draft, Followed, Subject};
@@ -78,7 +78,7 @@ impl State for Following {
         self.stored.serial()
     }
 
-    fn apply(&self, records: &[Record], serial: Serial) -> (Following, Vec<Trouble>) {
+    fn apply(&self, records: &[Record], serial: Serial) -> (Following, Vec<UnreadableRecord>) {
         let (stored, troubles) = self.stored.apply(records, serial);
         let mut news = self.news.clone();
         let seen_at = Timestamp::now();

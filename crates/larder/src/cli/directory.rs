@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use account::Snapshot;
-use record::{Batch, Record, Serial, Trouble};
+use record::{Batch, Record, Serial, UnreadableRecord};
 use store::records::OpenError;
 use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, RecordsOptions, State};
 
@@ -36,7 +36,7 @@ impl State for Seen {
         self.serial
     }
 
-    fn apply(&self, records: &[Record], serial: Serial) -> (Seen, Vec<Trouble>) {
+    fn apply(&self, records: &[Record], serial: Serial) -> (Seen, Vec<UnreadableRecord>) {
         let (accounts, mut troubles) = self.accounts.apply(records);
         let index = self.index.as_ref().map(|index| {
             let applied = index.apply(records);

@@ -1,7 +1,7 @@
 //! `larder index …`: makes, shows, changes and removes indexes, on the data directory or through a running server.
 //!
 //! arguments -> [`Command::run`] -> a change of [`pypi::change::stage`] committed to the store, or
-//! a request to the server -> one [`Outcome`] for both, so that they say the same.
+//! a request to the server -> one [`CommandResult`] for both, so that they say the same.
 
 use account::{Principal, UserName};
 use clap::{Args, Subcommand};
@@ -85,7 +85,7 @@ fn setting(text: &str) -> Result<String, pypi::ConfigError> {
 }
 
 /// The result of a command.
-enum Outcome {
+enum CommandResult {
     /// Indexes by name, with their settings.
     List(Vec<(String, Value)>),
     One(StageName, Value),
@@ -121,7 +121,7 @@ impl Command {
         Ok(shown(outcome, is_json))
     }
 
-    async fn on_store(self, config: &Config) -> Result<Outcome, Exit> {
+    async fn on_store(self, config: &Config) -> Result<CommandResult, Exit> {
         let purpose = match self {
             Command::List { .. } | Command::Show { .. } => Purpose::ShowAll,
             _ => Purpose::ChangeAll,
@@ -131,7 +131,7 @@ impl Command {
             Command::Show { index: stage, .. } => {
                 let found = directory.index().stage_to_change(&stage).map_err(refused)?;
                 let settings = settings_of(directory, found, true);
-                Ok(Outcome::One(stage, settings))
+                Ok(CommandResult::One(stage, settings))
             }
             Command::Add(Change { index, settings, .. }) => add(directory, &index, &settings).await,
             Command::Set(Change { index, settings, .. }) => set(directory, &index, &settings).await,
@@ -140,14 +140,14 @@ impl Command {
         .await
     }
 
-    async fn on_server(self, remote: &Remote) -> Result<Outcome, Exit> {
+    async fn on_server(self, remote: &Remote) -> Result<CommandResult, Exit> {
         match self {
             Command::List { owner, .. } => Ok(list_there(remote, owner.as_ref()).await?),
             Command::Show { index: stage, .. } => {
                 let settings = remote.get(&[stage.user(), stage.index()]).await;
                 let settings = settings
                     .map_err(|failure| failure.hinted(std::slice::from_ref(&stage), None))?;
-                Ok(Outcome::One(stage, settings))
+                Ok(CommandResult::One(stage, settings))
             }
             Command::Add(Change { index, settings, .. }) => {
                 sent(remote, Method::PUT, &index, &[], Some(&settings), made(&index)).await
@@ -175,11 +175,11 @@ fn settings_of(
     json!(IndexConfig { stage, has_projects, now: jiff::Timestamp::now(), view })
 }
 
-fn list(directory: &Directory, owner: Option<&UserName>) -> Outcome {
+fn list(directory: &Directory, owner: Option<&UserName>) -> CommandResult {
     let stages = directory.index().stages();
     let wanted = stages.filter(|stage| owner.is_none_or(|owner| stage.name().is_of(owner)));
     let named = wanted.map(|it| (it.name().to_string(), settings_of(directory, it, false)));
-    Outcome::List(named.collect())
+    CommandResult::List(named.collect())
 }
 
 fn edit(settings: &[String]) -> Result<ConfigEdit, Exit> {
@@ -190,7 +190,7 @@ async fn add(
     directory: &mut Directory,
     stage: &StageName,
     settings: &[String],
-) -> Result<Outcome, Exit> {
+) -> Result<CommandResult, Exit> {
     let edit = edit(settings)?;
     let user = stage.user_name();
     directory
@@ -210,16 +210,16 @@ fn made(stage: &StageName) -> String {
 }
 
 /// What was done, with the settings of the stage after it.
-fn now(directory: &Directory, stage: &StageName, said: String) -> Result<Outcome, Exit> {
+fn now(directory: &Directory, stage: &StageName, said: String) -> Result<CommandResult, Exit> {
     let found = directory.index().stage_to_change(stage).map_err(refused)?;
-    Ok(Outcome::Done(said, settings_of(directory, found, false)))
+    Ok(CommandResult::Done(said, settings_of(directory, found, false)))
 }
 
 async fn set(
     directory: &mut Directory,
     stage: &StageName,
     settings: &[String],
-) -> Result<Outcome, Exit> {
+) -> Result<CommandResult, Exit> {
     let edit = edit(settings)?;
     directory
         .change_indexes(|_, index| {
@@ -238,13 +238,13 @@ async fn remove(
     directory: &mut Directory,
     stage: &StageName,
     is_forced: bool,
-) -> Result<Outcome, Exit> {
+) -> Result<CommandResult, Exit> {
     directory
         .change_indexes(|_, index| {
             Ok((Some(change::delete(index, stage, is_forced).map_err(refused)?), ()))
         })
         .await?;
-    Ok(Outcome::Done(removed(stage), Value::Null))
+    Ok(CommandResult::Done(removed(stage), Value::Null))
 }
 
 fn removed(stage: &StageName) -> String {
@@ -258,15 +258,15 @@ async fn sent(
     query: &[&str],
     settings: Option<&[String]>,
     said: String,
-) -> Result<Outcome, Exit> {
+) -> Result<CommandResult, Exit> {
     let body = settings.map(|settings| json!(settings));
     let place = [stage.user(), stage.index()];
     let sent = remote.send(method, &place, query, body.as_ref()).await;
     let answer = sent.map_err(|failure| failure.hinted(std::slice::from_ref(stage), None))?;
-    Ok(Outcome::Done(said, answer["result"].clone()))
+    Ok(CommandResult::Done(said, answer["result"].clone()))
 }
 
-async fn list_there(remote: &Remote, owner: Option<&UserName>) -> Result<Outcome, Exit> {
+async fn list_there(remote: &Remote, owner: Option<&UserName>) -> Result<CommandResult, Exit> {
     let users = match owner {
         Some(owner) => json!({owner.as_str(): remote.get(&[owner.as_str()]).await?}),
         None => remote.get(&[]).await?,
@@ -277,16 +277,16 @@ async fn list_there(remote: &Remote, owner: Option<&UserName>) -> Result<Outcome
         stages
             .extend(indexes.map(|(index, settings)| (format!("{user}/{index}"), settings.clone())));
     }
-    Ok(Outcome::List(stages))
+    Ok(CommandResult::List(stages))
 }
 
-fn shown(outcome: Outcome, is_json: bool) -> String {
+fn shown(outcome: CommandResult, is_json: bool) -> String {
     match outcome {
-        Outcome::List(stages) if is_json => {
+        CommandResult::List(stages) if is_json => {
             let stages = stages.into_iter().map(|(name, settings)| named(&name, settings));
             format!("{:#}\n", Value::Array(stages.collect()))
         }
-        Outcome::List(stages) => {
+        CommandResult::List(stages) => {
             let row = |(name, settings): &(String, Value)| {
                 let cell = |key: &str| text(&settings[key]);
                 [
@@ -300,17 +300,19 @@ fn shown(outcome: Outcome, is_json: bool) -> String {
             let rows: Vec<_> = stages.iter().map(row).collect();
             table::columns(["INDEX", "BASES", "VOLATILE", "UPLOAD", "READ"], &rows)
         }
-        Outcome::One(stage, settings) if is_json => {
+        CommandResult::One(stage, settings) if is_json => {
             format!("{:#}\n", named(stage.as_str(), settings))
         }
-        Outcome::One(stage, settings) => {
+        CommandResult::One(stage, settings) => {
             let mut lines = vec![("index", stage.to_string())];
             let settings = settings.as_object().cloned().unwrap_or_default();
             lines.extend(settings.iter().map(|(key, value)| (key.as_str(), text(value))));
             table::pairs(&lines)
         }
-        Outcome::Done(_, settings) if is_json && !settings.is_null() => format!("{settings:#}\n"),
-        Outcome::Done(said, settings) => {
+        CommandResult::Done(_, settings) if is_json && !settings.is_null() => {
+            format!("{settings:#}\n")
+        }
+        CommandResult::Done(said, settings) => {
             let settings = settings.as_object().cloned().unwrap_or_default();
             let told = settings
                 .iter()

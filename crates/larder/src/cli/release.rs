@@ -130,7 +130,7 @@ enum Target {
 }
 
 /// The result of a command.
-enum Outcome {
+enum CommandResult {
     List(Vec<Row>),
     Done(String),
 }
@@ -279,15 +279,15 @@ impl Row {
     }
 }
 
-fn shown(outcome: Outcome, is_json: bool) -> String {
+fn shown(outcome: CommandResult, is_json: bool) -> String {
     match outcome {
-        Outcome::List(rows) if is_json => {
+        CommandResult::List(rows) if is_json => {
             format!("{:#}\n", Value::Array(rows.iter().map(Row::json).collect()))
         }
-        Outcome::List(rows) => {
+        CommandResult::List(rows) => {
             let rows: Vec<_> = rows.iter().map(Row::cells).collect();
             table::columns(["PROJECT", "VERSION", "FILES", "BYTES", "UPLOADED", "YANKED"], &rows)
         }
-        Outcome::Done(said) => format!("{said}\n"),
+        CommandResult::Done(said) => format!("{said}\n"),
     }
 }

@@ -16,7 +16,7 @@ use super::file::{self, nearest};
 use super::key::{FromTexts, Key, Kind, canonical, is_auto, split};
 use super::value::{MASK, Secret, without_password};
 use super::{Config, keys};
-use crate::source::Kept;
+use crate::source::KeptDump;
 
 /// The configuration of the whole machine, read where a user has none.
 const SYSTEM_FILE: &str = "/etc/larder/config.toml";
@@ -229,7 +229,7 @@ impl Loaded {
     /// The AUR's surface is switched on, and there is nothing that it could serve. Other commands do not mind.
     pub fn check_for_serving(&self) -> Result<(), ConfigError> {
         let Config { aur, data_dir, demo, .. } = &self.config;
-        let kept = Kept::path_in(data_dir);
+        let kept = KeptDump::path_in(data_dir);
         let setting = self.settings.iter().find(|setting| setting.key.path() == "aur.enabled");
         let Some(Setting { key, texts, origin }) = setting else { return Ok(()) };
         let is_wish = aur.enabled && !is_auto(key.kind, texts);

@@ -55,7 +55,7 @@ pub(crate) struct Definition {
 /// How an action is answered. Each handler refuses invalid arguments before it does anything.
 pub(crate) enum Handler {
     /// At once, from the snapshots: it takes microseconds and never waits.
-    Read(fn(&Context, Arguments<'_>) -> Outcome),
+    Read(fn(&Context, Arguments<'_>) -> ActionResult),
     /// On the pool, as it only computes.
     Compute(fn(Arguments<'_>) -> Result<Computation, Failure>),
     /// Asynchronously: it waits for the store, or for a write to become visible.
@@ -63,13 +63,13 @@ pub(crate) enum Handler {
 }
 
 /// The computation of a [`Handler::Compute`].
-pub(crate) type Computation = Box<dyn FnOnce() -> Outcome + Send>;
+pub(crate) type Computation = Box<dyn FnOnce() -> ActionResult + Send>;
 
 /// The future of a [`Handler::Wait`].
-pub(crate) type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+pub(crate) type Waiting<'a> = Pin<Box<dyn Future<Output = ActionResult> + Send + 'a>>;
 
 /// An action's result, one JSON value, or why there is none.
-pub(crate) type Outcome = Result<Bytes, Failure>;
+pub(crate) type ActionResult = Result<Bytes, Failure>;
 
 /// Why an action has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Context {
     ///
     /// # Errors
     /// Those of the action; 400 if no action has this name.
-    pub(crate) async fn run(&self, call: &Call<'_>) -> Outcome {
+    pub(crate) async fn run(&self, call: &Call<'_>) -> ActionResult {
         let Some(action) = find(&self.app.config, &call.name) else {
             self.app.metrics.acted("unknown", "refused");
             let name = request::shortened(&call.name);
@@ -182,7 +182,7 @@ impl Context {
         outcome
     }
 
-    async fn run_known(&self, action: &Definition, call: &Call<'_>) -> Outcome {
+    async fn run_known(&self, action: &Definition, call: &Call<'_>) -> ActionResult {
         if action.writes && !self.may_write {
             let message = "this action changes something: expected a POST to /actions";
             return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, message));

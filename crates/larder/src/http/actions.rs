@@ -18,8 +18,8 @@ use net::{ClientAddress, Peer};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 
-use super::action::request::{Call, Calls, Form};
-use super::action::{self, Context, Failure, Outcome};
+use super::action::request::{Call, Calls, RequestPart};
+use super::action::{self, ActionResult, Context, Failure};
 use super::body::{BodyError, Shape};
 use super::error::HttpError;
 use super::respond::{Conditions, respond};
@@ -54,17 +54,17 @@ pub(super) async fn run_actions(
     body: Body,
 ) -> Result<Response, HttpError> {
     let body = received(app, head, body).await?;
-    Ok(run(app, head, &body, Form::Whole, "").await)
+    Ok(run(app, head, &body, RequestPart::Whole, "").await)
 }
 
 /// `GET /` with actions [in its query](in_query).
 pub(super) async fn run_actions_of_query(
     app: &Arc<App>,
     head: &Parts,
-    (json, form): Given<'_>,
+    (json, form): GivenJson<'_>,
 ) -> Response {
     let has_plus = head.uri.query().is_some_and(|query| query.contains('+'));
-    let hint = match has_plus && form == Form::Whole {
+    let hint = match has_plus && form == RequestPart::Whole {
         true => "; `+` is a plus in this query, a space is %20",
         false => "",
     };
@@ -75,7 +75,7 @@ pub(super) async fn run_actions_of_query(
 pub(super) fn in_query<'head>(
     app: &App,
     head: &'head Parts,
-) -> Option<Result<Given<'head>, HttpError>> {
+) -> Option<Result<GivenJson<'head>, HttpError>> {
     actions_in(head.uri.query().unwrap_or_default()).filter(|_| app.config.actions.enabled)
 }
 
@@ -88,7 +88,7 @@ async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received,
     let values = Shape::of(&body).values();
     let calls_max = app.config.actions.per_request_max;
     // What is no request is refused for that, and nothing is built of it.
-    if values > VALUES_MAX && Calls::parse(&body, Form::Whole, calls_max).is_ok() {
+    if values > VALUES_MAX && Calls::parse(&body, RequestPart::Whole, calls_max).is_ok() {
         return Err(BodyError::TooMany { values_max: VALUES_MAX }.into());
     }
     let bytes = body.len() + values.min(VALUES_MAX) * ARGUMENT_BYTES;
@@ -97,22 +97,22 @@ async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received,
 }
 
 /// JSON, and what part of a request it is.
-pub(super) type Given<'query> = (Cow<'query, [u8]>, Form);
+pub(super) type GivenJson<'query> = (Cow<'query, [u8]>, RequestPart);
 
 /// The JSON in a query, if it has any.
-fn actions_in(query: &str) -> Option<Result<Given<'_>, HttpError>> {
+fn actions_in(query: &str) -> Option<Result<GivenJson<'_>, HttpError>> {
     if query.starts_with('{') || query.get(..3).is_some_and(|it| it.eq_ignore_ascii_case("%7b")) {
         // Some clients know only `name=value` and send the name alone with its sign.
         let query = query.strip_suffix('=').unwrap_or(query);
-        return Some(Ok((percent_decode_str(query).into(), Form::Whole)));
+        return Some(Ok((percent_decode_str(query).into(), RequestPart::Whole)));
     }
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let (name, value) = pairs.find(|(name, _)| matches!(name.as_ref(), "b64" | "actions"))?;
     if name == "actions" {
-        return Some(Ok((Cow::Owned(value.into_owned().into_bytes()), Form::Inner)));
+        return Some(Ok((Cow::Owned(value.into_owned().into_bytes()), RequestPart::Inner)));
     }
     Some(match BASE64URL.decode(value.as_bytes()) {
-        Ok(json) => Ok((Cow::Owned(json), Form::Whole)),
+        Ok(json) => Ok((Cow::Owned(json), RequestPart::Whole)),
         Err(error) => {
             let detail = format!("`b64` is not base64url of the JSON of a request: {error}");
             Err(HttpError::bad_request(detail))
@@ -120,7 +120,7 @@ fn actions_in(query: &str) -> Option<Result<Given<'_>, HttpError>> {
     })
 }
 
-async fn run(app: &Arc<App>, head: &Parts, json: &[u8], form: Form, hint: &str) -> Response {
+async fn run(app: &Arc<App>, head: &Parts, json: &[u8], form: RequestPart, hint: &str) -> Response {
     let limits = &app.config.actions;
     let Calls(calls) = match Calls::parse(json, form, limits.per_request_max) {
         Ok(calls) => calls,
@@ -183,7 +183,7 @@ async fn answered(
 }
 
 /// The outcome, if the results together stay within the bound.
-fn within(results_bytes_max: usize, so_far: usize, outcome: Outcome) -> Outcome {
+fn within(results_bytes_max: usize, so_far: usize, outcome: ActionResult) -> ActionResult {
     let result = outcome?;
     if so_far.saturating_add(result.len()) > results_bytes_max {
         return Err(Failure::refused(format!(

@@ -125,7 +125,7 @@ fn preflight() -> Response {
 }
 
 /// A question that may be asked: what its path says, and how.
-struct Asked {
+struct AdmittedQuery {
     from_path: PathParams,
     standing: Standing,
 }
@@ -235,7 +235,7 @@ fn read(app: &App, head: &Parts, peer: ClientAddress) -> Reading {
         Ok(asked) => asked,
         Err(response) => return Reading::Done(*response),
     };
-    let Asked { from_path, standing } = asked;
+    let AdmittedQuery { from_path, standing } = asked;
     let params = Params::from_query(from_path, head.uri.query());
     if params.are_refined() {
         return Reading::Refined(Box::new(Refined { params, standing }));
@@ -252,7 +252,7 @@ async fn post(app: &Arc<App>, head: &Parts, body: axum::body::Body) -> Result<Re
         Ok(asked) => asked,
         Err(response) => return Ok(*response),
     };
-    let Asked { from_path, standing } = asked;
+    let AdmittedQuery { from_path, standing } = asked;
     let query = head.uri.query();
     let content_type =
         head.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or(""));
@@ -282,7 +282,7 @@ async fn post(app: &Arc<App>, head: &Parts, body: axum::body::Body) -> Result<Re
 }
 
 /// Whether there is a question and its client may ask it; otherwise the response that says so.
-fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<Asked, Box<Response>> {
+fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<AdmittedQuery, Box<Response>> {
     let asked_at = Instant::now();
     let (from_path, speaks_6) = match Path::parse(head.uri.path()) {
         Path::Question { params, speaks_6 } => (params, speaks_6),
@@ -308,7 +308,7 @@ fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<Asked, Box<Resp
         let finished = Finished { answer, status, conditions: conditions(), decision };
         return Err(Box::new(finished.respond_now(app)));
     }
-    Ok(Asked { from_path, standing: Standing { speaks_6, decision, asked_at } })
+    Ok(AdmittedQuery { from_path, standing: Standing { speaks_6, decision, asked_at } })
 }
 
 /// Answers the question from the snapshot of this moment.

@@ -18,10 +18,10 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use super::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use super::error::HttpError;
-use super::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::app::App;
-use crate::source::{KEPT_FILE_NAME, KeptFile};
+use crate::source::{KEPT_FILE_NAME, KeptDumpFile};
 
 /// All files, without their `.sha256`.
 pub const FILE_NAMES: [&str; 5] =
@@ -33,7 +33,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// A file that can be sent.
 enum Download {
     Memory(Bytes),
-    File(KeptFile),
+    File(KeptDumpFile),
 }
 
 struct Found {
@@ -154,7 +154,7 @@ fn part(download: &Download, start: u64, end: u64, status: StatusCode) -> Respon
 
 /// The file in pieces, each read when the client has taken the one before.
 fn pieces(
-    kept: &KeptFile,
+    kept: &KeptDumpFile,
     start: u64,
     end: u64,
 ) -> impl stream::Stream<Item = std::io::Result<Bytes>> + use<> {

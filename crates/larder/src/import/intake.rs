@@ -12,7 +12,7 @@ use pypi::archive::{ArchiveError, ArchiveFacts, ArchiveLimits, inspect};
 use pypi::{ClaimedDigests, DigestHasher, FileDigests, Filename};
 use rawzip::FileReader;
 use record::Digest;
-use store::{BlobStore, Staged};
+use store::{BlobStore, SpooledBlob};
 use tokio::io::AsyncReadExt as _;
 
 /// How many bytes of a file are in memory at once.
@@ -31,7 +31,7 @@ pub(super) struct Arrival {
     pub(super) digests: FileDigests,
     /// The result of inspecting the archive; `None` if it was not inspected.
     pub(super) facts: Option<Result<ArchiveFacts, ArchiveError>>,
-    staged: Option<Staged>,
+    staged: Option<SpooledBlob>,
 }
 
 impl Intake<'_> {

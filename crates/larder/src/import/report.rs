@@ -32,11 +32,11 @@ pub(crate) struct Report {
     /// Blobs of those files that were read back and hashed: the ones that this import added.
     pub(crate) hashed: u64,
     /// Things that were not imported, with the reason.
-    pub(crate) failures: Vec<Told>,
+    pub(crate) failures: Vec<Remark>,
     /// Things that were not imported because something else is in their place.
-    pub(crate) conflicts: Vec<Told>,
+    pub(crate) conflicts: Vec<Remark>,
     /// Things that were imported with a change, and other remarks.
-    pub(crate) notes: Vec<Told>,
+    pub(crate) notes: Vec<Remark>,
 }
 
 /// Counts for one kind of thing.
@@ -65,34 +65,34 @@ pub(crate) struct Mirrored {
 
 /// A remark about one thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct Remark {
     /// The thing: a user, an index, a path.
     pub(crate) subject: String,
     /// The remark.
     pub(crate) text: String,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Remark {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.subject, self.text)
     }
 }
 
-fn told(subject: impl fmt::Display, text: impl fmt::Display) -> Told {
-    Told { subject: subject.to_string(), text: text.to_string() }
+fn remark(subject: impl fmt::Display, text: impl fmt::Display) -> Remark {
+    Remark { subject: subject.to_string(), text: text.to_string() }
 }
 
 impl Report {
     pub(super) fn fail(&mut self, subject: impl fmt::Display, text: impl fmt::Display) {
-        self.failures.push(told(subject, text));
+        self.failures.push(remark(subject, text));
     }
 
     pub(super) fn conflict(&mut self, subject: impl fmt::Display, text: impl fmt::Display) {
-        self.conflicts.push(told(subject, text));
+        self.conflicts.push(remark(subject, text));
     }
 
     pub(super) fn note(&mut self, subject: impl fmt::Display, text: impl fmt::Display) {
-        self.notes.push(told(subject, text));
+        self.notes.push(remark(subject, text));
     }
 
     /// A summary of what was not imported; `None` if the import is complete.
@@ -100,8 +100,8 @@ impl Report {
         let parts = [(&self.failures, "failure"), (&self.conflicts, "conflict")];
         let parts: Vec<String> = parts
             .iter()
-            .filter(|(told, _)| !told.is_empty())
-            .map(|(told, noun)| counted(told.len() as u64, noun))
+            .filter(|(remark, _)| !remark.is_empty())
+            .map(|(remark, noun)| counted(remark.len() as u64, noun))
             .collect();
         (!parts.is_empty()).then(|| format!("{}: not everything was imported", parts.join(", ")))
     }
@@ -109,11 +109,11 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (kind, told) in
+        for (kind, remark) in
             [("note", &self.notes), ("conflict", &self.conflicts), ("failure", &self.failures)]
         {
-            for told in told {
-                writeln!(formatter, "{kind}: {told}")?;
+            for remark in remark {
+                writeln!(formatter, "{kind}: {remark}")?;
             }
         }
         let kinds = [

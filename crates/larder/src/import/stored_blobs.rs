@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::report::Report;
 
 /// A file to check, as its record describes it.
-pub(super) struct Look<'item> {
+pub(super) struct BlobCheck<'item> {
     /// Its name in the report.
     pub(super) subject: &'item str,
     pub(super) digest: Digest,
@@ -28,7 +28,7 @@ pub(super) struct Look<'item> {
 /// If the store cannot be read.
 pub(super) async fn check(
     blobs: &BlobStore,
-    looks: &[Look<'_>],
+    looks: &[BlobCheck<'_>],
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut wanted: BTreeMap<Digest, (u64, bool)> = BTreeMap::new();

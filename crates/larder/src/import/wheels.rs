@@ -22,7 +22,7 @@ use serde_json::{Map, json};
 use super::intake::{Arrival, Intake};
 use super::progress::Progress;
 use super::report::Report;
-use super::stored_blobs::{self, Look};
+use super::stored_blobs::{self, BlobCheck};
 use super::writer::{self, Plan, Writer};
 use super::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::config::Config;
@@ -173,7 +173,7 @@ async fn make_stage(
 }
 
 /// A file that may be imported.
-struct Ready {
+struct PreparedFile {
     filename: Filename,
     project: ProjectName,
     version: Version,
@@ -186,7 +186,7 @@ struct Ready {
 }
 
 /// A file that the store has now.
-struct There {
+struct ImportedFile {
     project: ProjectName,
     filename: Filename,
     digest: Digest,
@@ -195,7 +195,7 @@ struct There {
     subject: String,
 }
 
-enum Outcome {
+enum ItemResult {
     Imported,
     AlreadyThere,
     Conflict(String),
@@ -207,7 +207,7 @@ async fn files(
     paths: &[PathBuf],
     writer: &mut Writer,
     report: &mut Report,
-) -> anyhow::Result<Vec<There>> {
+) -> anyhow::Result<Vec<ImportedFile>> {
     let progress = Progress::begin("importing", paths.len() as u64);
     let mut there = Vec::new();
     for chunk in paths.chunks(TOGETHER_MAX) {
@@ -226,7 +226,7 @@ async fn files(
             for ready in &ready {
                 outcomes.push(match ready {
                     Ok(ready) => decide(import, ready, writer, &mut releases, plan).await?,
-                    Err(error) => Outcome::Failed(format!("{error:#}")),
+                    Err(error) => ItemResult::Failed(format!("{error:#}")),
                 });
             }
             Ok(outcomes)
@@ -235,32 +235,32 @@ async fn files(
         for ((path, ready), outcome) in chunk.iter().zip(ready).zip(outcomes) {
             let subject =
                 path.strip_prefix(&import.directory).unwrap_or(path).display().to_string();
-            let is_new = matches!(outcome, Outcome::Imported);
+            let is_new = matches!(outcome, ItemResult::Imported);
             let is_there = match outcome {
-                Outcome::Imported => {
+                ItemResult::Imported => {
                     report.files.imported += 1;
                     report.bytes += ready.as_ref().map_or(0, |ready| ready.size_bytes);
                     true
                 }
-                Outcome::AlreadyThere => {
+                ItemResult::AlreadyThere => {
                     report.files.already_there += 1;
                     true
                 }
-                Outcome::Conflict(text) => {
+                ItemResult::Conflict(text) => {
                     report.files.not_imported += 1;
                     report.conflict(&subject, text);
                     false
                 }
-                Outcome::Failed(text) => {
+                ItemResult::Failed(text) => {
                     report.files.not_imported += 1;
                     report.fail(&subject, text);
                     false
                 }
             };
-            if let Ok(Ready { project, filename, digest, .. }) = ready
+            if let Ok(PreparedFile { project, filename, digest, .. }) = ready
                 && is_there
             {
-                there.push(There { project, filename, digest, is_new, subject });
+                there.push(ImportedFile { project, filename, digest, is_new, subject });
             }
         }
     }
@@ -269,7 +269,7 @@ async fn files(
 }
 
 /// Reads a file and determines its release.
-async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<Ready> {
+async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<PreparedFile> {
     let name = path.file_name().and_then(|name| name.to_str()).context("its name is not UTF-8")?;
     let filename = Filename::parse(name)?;
     let written_at = tokio::fs::metadata(path).await?.modified()?;
@@ -299,7 +299,7 @@ async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<Ready> {
         _ => None,
     };
     arrival.persist().await?;
-    Ok(Ready {
+    Ok(PreparedFile {
         requires_python: metadata.requires_python().map(str::to_owned),
         digest: arrival.digest(),
         size_bytes: arrival.digests.size_bytes,
@@ -314,19 +314,19 @@ async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<Ready> {
 
 async fn decide(
     import: &WheelsImport,
-    ready: &Ready,
+    ready: &PreparedFile,
     writer: &Writer,
     releases: &mut BTreeMap<(ProjectName, Version), Metadata>,
     plan: &mut Plan,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<ItemResult> {
     let known = plan.stored().index.stage(import.stage.as_str());
     let known = known.and_then(|stage| stage.project(ready.project.as_str())).cloned();
     if let Some(file) = known.as_ref().and_then(|it| it.file(ready.filename.as_str())) {
         return Ok(match *file.digest() == ready.digest {
-            true => Outcome::AlreadyThere,
+            true => ItemResult::AlreadyThere,
             false => {
                 let found = file.digest();
-                Outcome::Conflict(format!(
+                ItemResult::Conflict(format!(
                     "another file of this name exists already, with SHA-256 {found}"
                 ))
             }
@@ -350,7 +350,7 @@ async fn decide(
     metadata.merge(ready.metadata.clone());
     let blob = match release_metadata::blob(&metadata) {
         Ok(blob) => blob,
-        Err(error) => return Ok(Outcome::Failed(error.to_string())),
+        Err(error) => return Ok(ItemResult::Failed(error.to_string())),
     };
     let digest = writer.put(blob).await?;
     releases.insert(release, metadata);
@@ -375,28 +375,28 @@ async fn decide(
     Ok(match decided {
         Ok(Decision::Commit(batch)) => {
             plan.add(batch);
-            Outcome::Imported
+            ItemResult::Imported
         }
-        Ok(Decision::AlreadyThere) => Outcome::AlreadyThere,
-        Err(error) => Outcome::Failed(error.to_string()),
+        Ok(Decision::AlreadyThere) => ItemResult::AlreadyThere,
+        Err(error) => ItemResult::Failed(error.to_string()),
     })
 }
 
 /// Checks that the store has every file; the bytes that this import added are hashed again.
 async fn verify(
     import: &WheelsImport,
-    there: &[There],
+    there: &[ImportedFile],
     writer: &Writer,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let Some(blobs) = writer.blobs() else { return Ok(()) };
     let stage = writer.stored().index.stage(import.stage.as_str()).cloned();
     let mut looks = Vec::with_capacity(there.len());
-    for There { project, filename, digest, is_new, subject } in there {
+    for ImportedFile { project, filename, digest, is_new, subject } in there {
         let project = stage.as_ref().and_then(|stage| stage.project(project.as_str()));
         let file = project.and_then(|project| project.file(filename.as_str()));
         match file.filter(|file| file.digest() == digest) {
-            Some(file) => looks.push(Look {
+            Some(file) => looks.push(BlobCheck {
                 subject,
                 digest: *digest,
                 size_bytes: file.size_bytes(),

@@ -59,7 +59,7 @@ pub(super) struct Manner {
 }
 
 /// What became of one blob.
-enum Outcome {
+enum BlobResult {
     Copied { size_bytes: u64 },
     There,
     Lost(String),
@@ -95,13 +95,13 @@ pub(super) async fn carry(
     let mut lost: HashMap<Digest, String> = HashMap::new();
     while let Some((digest, outcome)) = outcomes.try_next().await? {
         match outcome {
-            Outcome::Copied { size_bytes } => {
+            BlobResult::Copied { size_bytes } => {
                 carried.copied += 1;
                 carried.copied_bytes += size_bytes;
                 copied.insert(digest, size_bytes);
             }
-            Outcome::There => {}
-            Outcome::Lost(flaw) => {
+            BlobResult::There => {}
+            BlobResult::Lost(flaw) => {
                 lost.insert(digest, flaw);
             }
         }
@@ -170,12 +170,12 @@ async fn bring(
     found: Option<Found>,
     manner: Manner,
     now: SystemTime,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<BlobResult> {
     if let Some(found) = found
         && expected.is_none_or(|expected| expected == found.size_bytes)
         && keep(target, digest, found, manner, now).await?
     {
-        return Ok(Outcome::There);
+        return Ok(BlobResult::There);
     }
     copy(source, target, digest, expected).await
 }
@@ -217,21 +217,21 @@ async fn copy(
     target: &BlobStore,
     digest: &Digest,
     expected: Option<u64>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<BlobResult> {
     // A store that does not answer is a reason to stop; a blob that cannot be read is one lost.
     let unreadable = |error: BlobError| match error {
-        BlobError::Damaged { found, .. } => Ok(Outcome::Lost(damaged(&found))),
+        BlobError::Damaged { found, .. } => Ok(BlobResult::Lost(damaged(&found))),
         error if error.is_temporary() => Err(anyhow::Error::from(error)),
-        error => Ok(Outcome::Lost(format!("cannot be read: {error}"))),
+        error => Ok(BlobResult::Lost(format!("cannot be read: {error}"))),
     };
     let reader = match source.open_blob(*digest).await {
         Ok(Some(reader)) => reader,
-        Ok(None) => return Ok(Outcome::Lost("is missing".to_owned())),
+        Ok(None) => return Ok(BlobResult::Lost("is missing".to_owned())),
         Err(error) => return unreadable(error),
     };
     let size_bytes = reader.size_bytes();
     if let Some(expected) = expected.filter(|expected| *expected != size_bytes) {
-        return Ok(Outcome::Lost(wrong_size(size_bytes, expected)));
+        return Ok(BlobResult::Lost(wrong_size(size_bytes, expected)));
     }
     let mut upload = target.begin(u64::MAX);
     let mut chunks = reader.read();
@@ -243,10 +243,10 @@ async fn copy(
     }
     let staged = upload.stage().await?;
     if staged.digest != *digest {
-        return Ok(Outcome::Lost(damaged(&staged.digest)));
+        return Ok(BlobResult::Lost(damaged(&staged.digest)));
     }
     staged.persist().await?;
-    Ok(Outcome::Copied { size_bytes })
+    Ok(BlobResult::Copied { size_bytes })
 }
 
 pub(super) fn damaged(found: &Digest) -> String {

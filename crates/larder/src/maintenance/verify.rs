@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use record::{Digest, Key, Record, Serial, Trouble};
+use record::{Digest, Key, Record, Serial, UnreadableRecord};
 use serde::{Serialize, Serializer};
 use store::blobs::Verdict;
 use store::{BlobError, BlobStore, Intake, Store};
@@ -210,7 +210,7 @@ impl Reading {
 
     fn finish(self, serial: Serial, report: &mut VerifyReport) -> Named {
         let (stored, news) = self.stored.finish(serial);
-        for Trouble { key, reason, .. } in news.troubles {
+        for UnreadableRecord { key, reason, .. } in news.troubles {
             report.faults.push(Fault::Record { key, flaw: format!("cannot be read: {reason}") });
         }
         for article in stored.articles.articles() {

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use super::disk::{EntryFile, HEAD_BYTES, Head, Key, Writing};
 use super::known::Subject;
-use super::upstream::{Pace, Trouble, chunk};
+use super::upstream::{Pace, UpstreamError, chunk};
 use super::{Mirror, Mirrors, blocking, lock, milliseconds, turn};
 
 /// Downloads of one mirror, those that wait for their turn among them; further ones are refused.
@@ -59,7 +59,7 @@ enum State {
     Arriving,
     /// All bytes are there, and right.
     Whole(Arc<Head>),
-    Failed(Trouble),
+    Failed(UpstreamError),
 }
 
 /// What there is at a place.
@@ -179,13 +179,13 @@ impl Mirrors {
     /// What is at this place. With `is_head`, nothing is downloaded whose size is known.
     ///
     /// # Errors
-    /// [`Trouble`] if it is not here and upstream does not give it.
+    /// [`UpstreamError`] if it is not here and upstream does not give it.
     pub(crate) async fn file(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         place: Place<'_>,
         is_head: bool,
-    ) -> Result<FileAnswer, Trouble> {
+    ) -> Result<FileAnswer, UpstreamError> {
         // A file that is here needs no upstream, unless a newer page names another digest.
         if let Some(path) = link_of(&place)
             && let Some(file) = self.held(mirror.key(&format!("file/{path}"))).await
@@ -200,14 +200,14 @@ impl Mirrors {
     /// This file of an upstream's page, or its metadata, and no other: what may have come under its URL since is not given.
     ///
     /// # Errors
-    /// [`Trouble`] if it is not here and upstream does not give it.
+    /// [`UpstreamError`] if it is not here and upstream does not give it.
     pub(crate) async fn listed_file(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         file: &UpstreamFile,
         is_metadata: bool,
         is_head: bool,
-    ) -> Result<FileAnswer, Trouble> {
+    ) -> Result<FileAnswer, UpstreamError> {
         let order = Order::of(mirror, file, is_metadata);
         let Some(order) = order else { return Ok(FileAnswer::Absent) };
         self.ordered(mirror, order, is_head).await
@@ -218,7 +218,7 @@ impl Mirrors {
         mirror: &Arc<Mirror>,
         order: Order,
         is_head: bool,
-    ) -> Result<FileAnswer, Trouble> {
+    ) -> Result<FileAnswer, UpstreamError> {
         if let Some(file) = self.held(order.key).await
             && order.sha256().is_none_or(|sha256| file.sha256.as_deref() == Some(sha256))
         {
@@ -311,7 +311,7 @@ impl Mirrors {
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         place: &Place<'_>,
-    ) -> Result<Option<Order>, Trouble> {
+    ) -> Result<Option<Order>, UpstreamError> {
         let mut trouble = None;
         for project in projects_of(place.filename()) {
             match self.project(mirror, &project, false).await {
@@ -334,14 +334,14 @@ impl Mirrors {
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         order: Order,
-    ) -> Result<watch::Receiver<Progress>, Trouble> {
+    ) -> Result<watch::Receiver<Progress>, UpstreamError> {
         let expected = order.expected();
         let mut under_way = lock(&mirror.downloads.under_way);
         if let Some(download) = under_way.get(&expected) {
             return Ok(download.progress.subscribe());
         }
         if under_way.len() >= WAITING_MAX {
-            return Err(Trouble::busy("too many files wait for their upstreams"));
+            return Err(UpstreamError::busy("too many files wait for their upstreams"));
         }
         let progress = Progress { file: None, written: 0, total: None, state: State::Asking };
         let download = Arc::new(Download { progress: watch::Sender::new(progress) });
@@ -370,12 +370,12 @@ impl Mirrors {
         mirror: &Mirror,
         order: &Order,
         progress: &watch::Sender<Progress>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), UpstreamError> {
         let _turn = turn(&mirror.downloading, &self.downloading).await?;
         self.may_be_asked(mirror)?;
         let bytes_max = self.disk.entry_bytes_max();
         let too_large = || {
-            Trouble::new(format!(
+            UpstreamError::new(format!(
                 "the file has more than {bytes_max} bytes, half of python.mirror_disk_bytes_max"
             ))
         };
@@ -400,13 +400,15 @@ impl Mirrors {
         if response.status() != StatusCode::OK
             || !matches!(encoding, None | Some(b"" | b"identity"))
         {
-            return Err(Trouble::new("upstream sends the file in a form that was not asked for"));
+            return Err(UpstreamError::new(
+                "upstream sends the file in a form that was not asked for",
+            ));
         }
         let declared = response.content_length();
         if let (Some(declared), Some(expected)) = (declared, order.size_bytes)
             && declared != expected
         {
-            return Err(Trouble::new(format!(
+            return Err(UpstreamError::new(format!(
                 "upstream sends {declared} bytes; its page says {expected}"
             )));
         }
@@ -437,7 +439,7 @@ impl Mirrors {
             let arrived = written + piece.len() as u64;
             if arrived > total.unwrap_or(bytes_max) {
                 return Err(match total {
-                    Some(total) => Trouble::new(format!(
+                    Some(total) => UpstreamError::new(format!(
                         "upstream sends more than the {total} bytes of the file"
                     )),
                     None => too_large(),
@@ -454,12 +456,12 @@ impl Mirrors {
             }
         }
         if let Some(total) = total.filter(|total| *total != written) {
-            return Err(Trouble::new(format!("upstream sends {written} of {total} bytes")));
+            return Err(UpstreamError::new(format!("upstream sends {written} of {total} bytes")));
         }
         let Sink { writing, sha256, extra } = sink;
         let sha256 = sha256.finish().to_string();
         if let Some(expected) = order.sha256().filter(|expected| *expected != sha256) {
-            return Err(Trouble::new(format!(
+            return Err(UpstreamError::new(format!(
                 "the file has the SHA-256 {sha256}; upstream's page says {expected}"
             )));
         }
@@ -467,7 +469,7 @@ impl Mirrors {
             let found: String =
                 digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
             if found != expected {
-                return Err(Trouble::new(format!(
+                return Err(UpstreamError::new(format!(
                     "the file has the digest {found}; upstream's page says {expected}"
                 )));
             }
@@ -543,8 +545,8 @@ impl Sink {
     }
 }
 
-fn lost() -> Trouble {
-    Trouble::new("the download has ended without an outcome; it has been logged")
+fn lost() -> UpstreamError {
+    UpstreamError::new("the download has ended without an outcome; it has been logged")
 }
 
 impl Arriving {
@@ -552,7 +554,7 @@ impl Arriving {
     ///
     /// # Errors
     /// Why they never will be.
-    pub(crate) async fn whole(&mut self) -> Result<(u64, String), Trouble> {
+    pub(crate) async fn whole(&mut self) -> Result<(u64, String), UpstreamError> {
         let is_over = |it: &Progress| matches!(it.state, State::Whole(_) | State::Failed(_));
         let progress = self.progress.wait_for(is_over).await.map_err(|_| lost())?;
         match &progress.state {
@@ -567,7 +569,7 @@ impl Arriving {
         &mut self,
         at: u64,
         end: Option<u64>,
-    ) -> Result<Option<(Arc<EntryFile>, u64)>, Trouble> {
+    ) -> Result<Option<(Arc<EntryFile>, u64)>, UpstreamError> {
         let reached = |it: &Progress| match &it.state {
             State::Whole(_) => end.map_or(it.written, |end| end.min(it.written)),
             // The last byte is sent when all of them are known to be right.

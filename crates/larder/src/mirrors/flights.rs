@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::upstream::Trouble;
+use super::upstream::UpstreamError;
 
 /// Most flights at once; further ones are refused.
 const FLIGHTS_MAX: usize = 4096;
 
 /// What a flight brings.
-pub(super) type Outcome<T> = Result<T, Trouble>;
+pub(super) type FetchResult<T> = Result<T, UpstreamError>;
 
-type Landing<T> = watch::Receiver<Option<Outcome<T>>>;
+type Landing<T> = watch::Receiver<Option<FetchResult<T>>>;
 
 /// All flights that are under way.
 pub(super) struct Flights<T> {
@@ -54,9 +54,9 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
         key: &Arc<str>,
         landed: impl FnOnce() -> Option<T>,
         work: impl FnOnce() -> W,
-    ) -> Outcome<Flight<T>>
+    ) -> FetchResult<Flight<T>>
     where
-        W: Future<Output = Outcome<T>> + Send + 'static,
+        W: Future<Output = FetchResult<T>> + Send + 'static,
     {
         let mut flights = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(flight) = flights.get(key) {
@@ -66,7 +66,7 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
             return Ok(Flight::Landed(found));
         }
         if flights.len() >= FLIGHTS_MAX {
-            return Err(Trouble::busy("too many requests wait for upstreams"));
+            return Err(UpstreamError::busy("too many requests wait for upstreams"));
         }
         let (sender, receiver) = watch::channel(None);
         flights.insert(key.clone(), receiver.clone());
@@ -84,7 +84,7 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
 
 impl<T: Clone> Flight<T> {
     /// Waits for the outcome.
-    pub(super) async fn landed(self) -> Outcome<T> {
+    pub(super) async fn landed(self) -> FetchResult<T> {
         let mut landing = match self {
             Flight::Landed(found) => return Ok(found),
             Flight::Waiting(landing) => landing,
@@ -96,6 +96,8 @@ impl<T: Clone> Flight<T> {
     }
 }
 
-fn failed() -> Trouble {
-    Trouble::new("the request to the upstream has ended without an outcome; it has been logged")
+fn failed() -> UpstreamError {
+    UpstreamError::new(
+        "the request to the upstream has ended without an outcome; it has been logged",
+    )
 }

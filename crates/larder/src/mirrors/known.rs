@@ -17,7 +17,7 @@ use record::Digest;
 use reqwest::Url;
 
 use super::disk::{Head, Key};
-use super::upstream::{PageBody, SMALL_PAGE_BYTES_MAX, Trouble, accepting_gzip, read_body};
+use super::upstream::{PageBody, SMALL_PAGE_BYTES_MAX, UpstreamError, accepting_gzip, read_body};
 use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, turn};
 use crate::turns::Turn;
 
@@ -133,13 +133,13 @@ impl Mirrors {
     /// even if what is known is fresh.
     ///
     /// # Errors
-    /// [`Trouble`] if nothing is known and upstream does not tell.
+    /// [`UpstreamError`] if nothing is known and upstream does not tell.
     pub(crate) async fn project(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         name: &ProjectName,
         is_forced: bool,
-    ) -> Result<Found, Trouble> {
+    ) -> Result<Found, UpstreamError> {
         if !mirror.has_no_list {
             // A name that is not on the list is never sent.
             match self.known(mirror, Subject::List, false).await {
@@ -162,11 +162,11 @@ impl Mirrors {
     /// The mirror's list of projects; `None` if it has none by its configuration.
     ///
     /// # Errors
-    /// [`Trouble`] if nothing is known and upstream does not tell.
+    /// [`UpstreamError`] if nothing is known and upstream does not tell.
     pub(crate) async fn list(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-    ) -> Result<Option<Found>, Trouble> {
+    ) -> Result<Option<Found>, UpstreamError> {
         if mirror.has_no_list {
             return Ok(None);
         }
@@ -177,12 +177,12 @@ impl Mirrors {
     /// what is remembered, however old. `None` if upstream has no such project.
     ///
     /// # Errors
-    /// [`Trouble`] if nothing is known and upstream does not tell.
+    /// [`UpstreamError`] if nothing is known and upstream does not tell.
     pub(crate) async fn page_to_judge_by(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         name: &ProjectName,
-    ) -> Result<Option<Arc<UpstreamPage>>, Trouble> {
+    ) -> Result<Option<Arc<UpstreamPage>>, UpstreamError> {
         let known = match self.project(mirror, name, false).await {
             Ok(found) => found.known,
             // The list of projects may have failed, although the page is here.
@@ -222,7 +222,7 @@ impl Mirrors {
         mirror: &Arc<Mirror>,
         subject: Subject,
         is_forced: bool,
-    ) -> Result<Found, Trouble> {
+    ) -> Result<Found, UpstreamError> {
         let old = self.remembered(mirror, &subject).await;
         if let Err(trouble) = self.may_be_asked(mirror) {
             let found = old.map(|known| Found { known, stale: Some(Stale::Offline) });
@@ -244,7 +244,7 @@ impl Mirrors {
             Ok(flight) if old.is_none() => flight.landed().await,
             Ok(flight) => match tokio::time::timeout(PATIENCE, flight.landed()).await {
                 Ok(outcome) => outcome,
-                Err(_) => Err(Trouble::new("it has not answered in time")),
+                Err(_) => Err(UpstreamError::new("it has not answered in time")),
             },
         };
         match (outcome, old) {
@@ -272,7 +272,7 @@ impl Mirrors {
         subject: Subject,
         old: Option<Arc<Known>>,
         is_forced: bool,
-    ) -> super::flights::Outcome<super::flights::Flight<Arc<Known>>> {
+    ) -> super::flights::FetchResult<super::flights::Flight<Arc<Known>>> {
         let key: Arc<str> = mirror.key(&subject.name()).to_string().into();
         let landed = || {
             let known = self.in_memory(mirror, &subject)?;
@@ -293,11 +293,11 @@ impl Mirrors {
         mirror: &Arc<Mirror>,
         subject: &Subject,
         old: Option<Arc<Known>>,
-    ) -> Result<Arc<Known>, Trouble> {
+    ) -> Result<Arc<Known>, UpstreamError> {
         let _turn = turn(&mirror.asking, &self.asking).await?;
         self.may_be_asked(mirror)?;
         if !mirror.may_ask(self.started_at.elapsed()) {
-            return Err(Trouble::new(format!(
+            return Err(UpstreamError::new(format!(
                 "the upstream of {} is left alone for some seconds, since it failed several times: {}",
                 mirror.stage,
                 mirror.trouble().unwrap_or_default()
@@ -307,7 +307,10 @@ impl Mirrors {
         let asking = self.request(mirror, subject, old.as_deref());
         let outcome = tokio::time::timeout(FETCH_TIMEOUT, asking).await;
         let outcome = outcome.unwrap_or_else(|_| {
-            Err(Trouble::new(format!("no whole answer within {} seconds", FETCH_TIMEOUT.as_secs())))
+            Err(UpstreamError::new(format!(
+                "no whole answer within {} seconds",
+                FETCH_TIMEOUT.as_secs()
+            )))
         });
         // It is all here: from now on only this machine is waited for.
         let outcome = match outcome {
@@ -319,7 +322,7 @@ impl Mirrors {
             (Err(trouble), Subject::Project(_)) if trouble.is_absent => {
                 Ok((Fetched::absent(), None))
             }
-            (Err(trouble), Subject::List) if trouble.is_absent => Err(Trouble::new(format!(
+            (Err(trouble), Subject::List) if trouble.is_absent => Err(UpstreamError::new(format!(
                 "{trouble}: it has no list of projects; `mirror_no_project_list=true` asks it for each project instead"
             ))),
             (outcome, _) => outcome,
@@ -345,12 +348,12 @@ impl Mirrors {
         mirror: &Mirror,
         subject: &Subject,
         old: Option<&Known>,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, UpstreamError> {
         let url = match subject {
             Subject::List => Ok(mirror.origin.url.clone()),
             Subject::Project(name) => mirror.origin.url.join(&format!("{name}/")),
         };
-        let url = url.map_err(|error| Trouble::new(error.to_string()))?;
+        let url = url.map_err(|error| UpstreamError::new(error.to_string()))?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(pypi::upstream::ACCEPT));
         let conditions =
@@ -371,14 +374,14 @@ impl Mirrors {
         if response.status() == StatusCode::NOT_MODIFIED {
             return match old {
                 Some(_) => Ok(Answer { page: None, etag: None, last_modified: None, serial }),
-                None => Err(Trouble::new("it answered 304 to an unconditional request")),
+                None => Err(UpstreamError::new("it answered 304 to an unconditional request")),
             };
         }
         if let (Some(before), Some(now), false) =
             (old.and_then(|old| old.serial), serial, mirror.ignores_serials)
             && now < before
         {
-            return Err(Trouble::new(format!(
+            return Err(UpstreamError::new(format!(
                 "it answered with serial {now}, which is older than the known {before}"
             )));
         }
@@ -396,14 +399,14 @@ impl Mirrors {
         mirror: &Mirror,
         subject: &Subject,
         answer: Answer,
-    ) -> Result<(Fetched, Option<Turn>), Trouble> {
+    ) -> Result<(Fetched, Option<Turn>), UpstreamError> {
         let Answer { page, etag, last_modified, serial } = answer;
         let Some(UnreadPage { body, url, content_type }) = page else {
             return Ok((Fetched { content: None, etag, last_modified, serial }, None));
         };
         let mut working = self.pages_work.take().await;
         let looking = tokio::task::spawn_blocking(move || (body.is_small(), body)).await;
-        let (is_small, body) = looking.map_err(|error| Trouble::new(error.to_string()))?;
+        let (is_small, body) = looking.map_err(|error| UpstreamError::new(error.to_string()))?;
         if !is_small {
             drop(working);
             working = self.pages_work.take_many(LARGE_PAGE_COUNTS).await;
@@ -422,9 +425,9 @@ impl Mirrors {
                     })
                 }
             };
-            parsed.map_err(|error| Trouble::new(error.to_string()))
+            parsed.map_err(|error| UpstreamError::new(error.to_string()))
         });
-        let content = parsing.await.map_err(|error| Trouble::new(error.to_string()))??;
+        let content = parsing.await.map_err(|error| UpstreamError::new(error.to_string()))??;
         Ok((Fetched { content: Some(content), etag, last_modified, serial }, Some(working)))
     }
 

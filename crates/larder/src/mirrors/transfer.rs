@@ -73,11 +73,11 @@ struct Said {
     serial: Option<u64>,
     /// The files of the page that are there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    kept: Vec<Kept>,
+    kept: Vec<ExportedFile>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct ExportedFile {
     /// Where pages link it below the mirror; with `.metadata` at the end, the metadata.
     link: String,
     sha256: String,
@@ -184,7 +184,7 @@ pub(crate) fn export(
                     }
                     carried.files += 1;
                     let Head { sha256, size_bytes, confirmed_at: at, .. } = head;
-                    said.kept.push(Kept { link, sha256, size_bytes, at });
+                    said.kept.push(ExportedFile { link, sha256, size_bytes, at });
                 }
                 to.join(PAGES).join(name.as_str())
             }
@@ -434,7 +434,12 @@ impl Mirrors {
     }
 
     /// Takes in a file: the bytes that were copied, `None` if it was there.
-    fn import_file(&self, order: &Order, kept: &Kept, from: &Path) -> io::Result<Option<u64>> {
+    fn import_file(
+        &self,
+        order: &Order,
+        kept: &ExportedFile,
+        from: &Path,
+    ) -> io::Result<Option<u64>> {
         let wrong = |text: String| Err(io::Error::other(text));
         let digest: Digest = kept.sha256.parse().map_err(io::Error::other)?;
         if let Some(expected) = order.sha256().filter(|it| *it != kept.sha256) {

@@ -36,7 +36,7 @@ const REDIRECTS_MAX: usize = 5;
 /// Why upstream has not given what was asked for.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
-pub(crate) struct Trouble {
+pub(crate) struct UpstreamError {
     text: String,
     /// Whether it is this server that has too much to do.
     pub(crate) is_busy: bool,
@@ -46,21 +46,21 @@ pub(crate) struct Trouble {
     pub(crate) is_offline: bool,
 }
 
-impl Trouble {
-    pub(super) fn new(text: impl Into<String>) -> Trouble {
-        Trouble { text: text.into(), is_busy: false, is_absent: false, is_offline: false }
+impl UpstreamError {
+    pub(super) fn new(text: impl Into<String>) -> UpstreamError {
+        UpstreamError { text: text.into(), is_busy: false, is_absent: false, is_offline: false }
     }
 
-    pub(super) fn busy(text: impl Into<String>) -> Trouble {
-        Trouble { is_busy: true, ..Trouble::new(text) }
+    pub(super) fn busy(text: impl Into<String>) -> UpstreamError {
+        UpstreamError { is_busy: true, ..UpstreamError::new(text) }
     }
 
-    pub(super) fn offline(text: impl Into<String>) -> Trouble {
-        Trouble { is_offline: true, ..Trouble::new(text) }
+    pub(super) fn offline(text: impl Into<String>) -> UpstreamError {
+        UpstreamError { is_offline: true, ..UpstreamError::new(text) }
     }
 
-    fn absent(text: impl Into<String>) -> Trouble {
-        Trouble { is_absent: true, ..Trouble::new(text) }
+    fn absent(text: impl Into<String>) -> UpstreamError {
+        UpstreamError { is_absent: true, ..UpstreamError::new(text) }
     }
 }
 
@@ -116,7 +116,7 @@ fn host_of(url: &Url) -> String {
 }
 
 /// What the client says, with its causes, without the URL.
-fn told(url: &Url, error: reqwest::Error) -> Trouble {
+fn told(url: &Url, error: reqwest::Error) -> UpstreamError {
     let error = error.without_url();
     let mut text = format!("{}: {error}", host_of(url));
     let mut cause = std::error::Error::source(&error);
@@ -125,7 +125,7 @@ fn told(url: &Url, error: reqwest::Error) -> Trouble {
         text.push_str(&error.to_string());
         cause = error.source();
     }
-    Trouble::new(text)
+    UpstreamError::new(text)
 }
 
 impl Upstream {
@@ -139,16 +139,16 @@ impl Upstream {
     /// from.
     ///
     /// # Errors
-    /// [`Trouble`] for every other answer.
+    /// [`UpstreamError`] for every other answer.
     pub(super) async fn get(
         &self,
         origin: &Origin,
         url: Url,
         headers: HeaderMap,
-    ) -> Result<(Response, Url), Trouble> {
+    ) -> Result<(Response, Url), UpstreamError> {
         let mut url = url;
         for _ in 0..=REDIRECTS_MAX {
-            self.egress.check(&url).map_err(|error| Trouble::new(error.to_string()))?;
+            self.egress.check(&url).map_err(|error| UpstreamError::new(error.to_string()))?;
             let mut headers = headers.clone();
             if let Some(authorization) = origin.authorization_for(&url) {
                 headers.insert(AUTHORIZATION, authorization.clone());
@@ -164,7 +164,7 @@ impl Upstream {
                     next.scheme() == "https" || (next.scheme() == "http" && url.scheme() == "http")
                 });
                 let nowhere = || {
-                    Trouble::new(format!(
+                    UpstreamError::new(format!(
                         "{}: it redirects to no URL that is followed",
                         host_of(&url)
                     ))
@@ -178,11 +178,11 @@ impl Upstream {
             let text = || format!("{}: it answered {status}", host_of(&url));
             return match status {
                 StatusCode::OK | StatusCode::NOT_MODIFIED => Ok((response, url)),
-                StatusCode::NOT_FOUND | StatusCode::GONE => Err(Trouble::absent(text())),
-                _ => Err(Trouble::new(text())),
+                StatusCode::NOT_FOUND | StatusCode::GONE => Err(UpstreamError::absent(text())),
+                _ => Err(UpstreamError::new(text())),
             };
         }
-        Err(Trouble::new(format!("{}: more than {REDIRECTS_MAX} redirects", host_of(&url))))
+        Err(UpstreamError::new(format!("{}: more than {REDIRECTS_MAX} redirects", host_of(&url))))
     }
 }
 
@@ -193,7 +193,7 @@ pub(super) fn accepting_gzip(mut headers: HeaderMap) -> HeaderMap {
 }
 
 /// The next piece of a body.
-pub(super) async fn chunk(response: &mut Response) -> Result<Option<bytes::Bytes>, Trouble> {
+pub(super) async fn chunk(response: &mut Response) -> Result<Option<bytes::Bytes>, UpstreamError> {
     let url = response.url().clone();
     response.chunk().await.map_err(|error| told(&url, error))
 }
@@ -213,13 +213,13 @@ impl Pace {
     ///
     /// # Errors
     /// If there were too few in the window that ends now.
-    pub(super) fn arrived(&mut self, bytes: u64, now: Instant) -> Result<(), Trouble> {
+    pub(super) fn arrived(&mut self, bytes: u64, now: Instant) -> Result<(), UpstreamError> {
         self.bytes += bytes;
         if now.duration_since(self.since) < PACE_WINDOW {
             return Ok(());
         }
         if self.bytes < PACE_BYTES_MIN {
-            return Err(Trouble::new(format!(
+            return Err(UpstreamError::new(format!(
                 "upstream has sent {} bytes in {} seconds; at least {PACE_BYTES_MIN} were expected",
                 self.bytes,
                 PACE_WINDOW.as_secs()
@@ -247,14 +247,14 @@ pub(super) async fn read_body(
     mut response: Response,
     bytes_max: usize,
     disk: &Arc<Disk>,
-) -> Result<PageBody, Trouble> {
+) -> Result<PageBody, UpstreamError> {
     let host = host_of(response.url());
     let encoding = response.headers().get(CONTENT_ENCODING).cloned();
     let is_gzip = match encoding.as_ref().map(HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => false,
         Some(b"gzip" | b"x-gzip") => true,
         Some(_) => {
-            return Err(Trouble::new(format!(
+            return Err(UpstreamError::new(format!(
                 "{host}: the page has an encoding that was not asked for"
             )));
         }
@@ -281,7 +281,7 @@ async fn spooled(
     disk: &Arc<Disk>,
     writing: Option<Writing>,
     bytes: Vec<u8>,
-) -> Result<Writing, Trouble> {
+) -> Result<Writing, UpstreamError> {
     let disk = disk.clone();
     blocking(move || {
         let mut writing = writing.map_or_else(|| disk.begin(0), Ok)?;
@@ -291,8 +291,8 @@ async fn spooled(
     .await
 }
 
-fn too_large(host: &str, bytes_max: usize) -> Trouble {
-    Trouble::new(format!("{host}: the page has more than {bytes_max} bytes"))
+fn too_large(host: &str, bytes_max: usize) -> UpstreamError {
+    UpstreamError::new(format!("{host}: the page has more than {bytes_max} bytes"))
 }
 
 impl PageBody {
@@ -310,7 +310,7 @@ impl PageBody {
     ///
     /// # Errors
     /// If it has more, or is damaged.
-    pub(super) fn inflated(self, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
+    pub(super) fn inflated(self, bytes_max: usize) -> Result<Vec<u8>, UpstreamError> {
         let PageBody { host, bytes, is_gzip } = self;
         let all = |source: &mut dyn Read| {
             let mut all = Vec::new();
@@ -327,7 +327,7 @@ impl PageBody {
             }
         };
         let page = read.map_err(|error| {
-            Trouble::new(format!("{host}: the page cannot be inflated: {error}"))
+            UpstreamError::new(format!("{host}: the page cannot be inflated: {error}"))
         })?;
         if page.len() > bytes_max { Err(too_large(&host, bytes_max)) } else { Ok(page) }
     }

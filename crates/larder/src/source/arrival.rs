@@ -89,7 +89,7 @@ pub(crate) enum ArrivalKind {
     /// A spool file of Larder's own: it may be linked. The path is removed on drop.
     Spooled(TempPath),
     /// The kept copy itself.
-    Kept,
+    KeptDump,
 }
 
 impl Arrival {

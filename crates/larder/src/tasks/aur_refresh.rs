@@ -20,7 +20,7 @@ use crate::aur_published::{AurPublished, KeptCell};
 use crate::lists::Lists;
 use crate::memory;
 use crate::metrics::RefreshResult;
-use crate::source::{Arrival, Kept, News, Source, SourceError, SourceSpec, Update};
+use crate::source::{Arrival, KeptDump, News, Source, SourceError, SourceSpec, Update};
 
 /// A dump that could not be kept is tried again this often, when the source is looked at.
 const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Runs until `shutdown`, and then keeps what is to be kept. Without a source the last good dump of the data directory is served.
 pub async fn run(
     app: Arc<App>,
-    mut kept: Kept,
+    mut kept: KeptDump,
     mut source: Option<Source>,
     mut requests: mpsc::Receiver<RefreshRequest>,
     shutdown: CancellationToken,
@@ -79,7 +79,7 @@ impl Merging {
 impl Refresh {
     async fn run(
         &mut self,
-        kept: &mut Kept,
+        kept: &mut KeptDump,
         source: &mut Option<Source>,
         requests: &mut mpsc::Receiver<RefreshRequest>,
         shutdown: &CancellationToken,
@@ -143,7 +143,7 @@ impl Refresh {
     async fn look(
         &mut self,
         source: &mut Source,
-        kept: &mut Kept,
+        kept: &mut KeptDump,
         is_wished: bool,
     ) -> ReloadOutcome {
         let arrival = match source.poll(is_wished).await {
@@ -199,7 +199,7 @@ impl Refresh {
     }
 
     /// Serves the last good dump of an earlier run, if there is one.
-    async fn load_kept(&mut self, kept: &mut Kept, source: Option<&mut Source>) {
+    async fn load_kept(&mut self, kept: &mut KeptDump, source: Option<&mut Source>) {
         let arrival = match tokio::task::block_in_place(|| kept.load()) {
             Ok(Some(arrival)) => arrival,
             Ok(None) => {
@@ -229,7 +229,7 @@ impl Refresh {
                 };
                 self.fail(&format!(
                     "the dump that was kept in `{}` is not good ({problem}): {advice}",
-                    Kept::path_in(&self.app.config.data_dir).display()
+                    KeptDump::path_in(&self.app.config.data_dir).display()
                 ));
             }
         }
@@ -429,7 +429,7 @@ impl Refresh {
     }
 
     /// Keeps the dump for the next start, and for those who download it.
-    fn keep(&mut self, kept: &mut Kept, unkept: Unkept, published: Arc<AurPublished>) {
+    fn keep(&mut self, kept: &mut KeptDump, unkept: Unkept, published: Arc<AurPublished>) {
         self.kept_at = Some(Instant::now());
         self.unkept = None;
         let result: Result<_, SourceError> = tokio::task::block_in_place(|| match &unkept {
@@ -465,7 +465,7 @@ impl Refresh {
     }
 
     /// Keeps what has waited for its time, or could not be kept a while ago, or `at_once`.
-    fn keep_late(&mut self, kept: &mut Kept, at_once: bool) {
+    fn keep_late(&mut self, kept: &mut KeptDump, at_once: bool) {
         let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
         let interval = if self.kept_failed { interval.min(KEEP_RETRY_INTERVAL) } else { interval };
         if (at_once || self.kept_at.is_none_or(|at| at.elapsed() >= interval))

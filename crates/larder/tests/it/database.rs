@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use larder::config::AurSource;
-use larder::source::Kept;
+use larder::source::KeptDump;
 use serde_json::{Value, json};
 use testbed::MariaDb;
 
@@ -478,7 +478,7 @@ fn a_kept_dump_is_the_same_as_long_as_its_packages_are() {
     }
     // It is written again when the server stops.
     let written_at = |path: &std::path::Path| fs::metadata(path).and_then(|it| it.modified()).ok();
-    let file = Kept::path_in(&server.app.config.data_dir);
+    let file = KeptDump::path_in(&server.app.config.data_dir);
     let before = written_at(&file);
     assert!(before.is_some(), "{}", file.display());
     let directory = server.stop();
@@ -495,13 +495,13 @@ fn a_dump_that_was_not_kept_is_tried_again() {
     fs::write(&dump, catalogue::small()).expect("a dump");
     let server = TestServer::without_source(|config| {
         // What is kept cannot be written over a directory.
-        let in_the_way = Kept::path_in(&config.data_dir).join("in/the/way");
+        let in_the_way = KeptDump::path_in(&config.data_dir).join("in/the/way");
         fs::create_dir_all(in_the_way).expect("a directory");
         config.aur.source = Some(dump.to_str().expect("a path").parse().expect("a source"));
     });
     wait_until("the packages", || server.app.aur.snapshot().is_some());
     wait_until("a failure", || server.metric("larder_aur_keep_failures_total") >= 1.0);
     assert_eq!(server.get("/packages-meta-ext-v1.json.gz").status, 503);
-    fs::remove_dir_all(Kept::path_in(&server.app.config.data_dir)).expect("it is gone");
+    fs::remove_dir_all(KeptDump::path_in(&server.app.config.data_dir)).expect("it is gone");
     wait_until("the dump to be kept", || server.get("/packages-meta-ext-v1.json.gz").status == 200);
 }

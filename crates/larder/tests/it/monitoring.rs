@@ -91,9 +91,9 @@ fn ask_all(server: &TestServer) {
     send("account", "user_write", "PUT", "/alice", &json!({"password": "open-sesame"}).to_string());
     get("action", "list", "/actions");
     send("action", "run", "POST", "/actions", r#"{"actions":{"a":{"action":"server.status"}}}"#);
-    get("house", "page", "/docs");
-    get("house", "health", "/readyz");
-    get("house", "metrics", "/metrics");
+    get("server", "page", "/docs");
+    get("server", "health", "/readyz");
+    get("server", "metrics", "/metrics");
     ask(server, "admin", "settings", |server| server.admin("GET", "/admin/settings").status);
     ask(server, "admin", "job", |server| server.admin("GET", "/admin/run-job/wipe-cache").status);
 }

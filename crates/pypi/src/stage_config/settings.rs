@@ -26,7 +26,7 @@ pub(super) struct Settings {
 
 /// The type of a setting's value, which decides its normal form.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Form {
+pub(super) enum ValueType {
     Boolean,
     /// Not negative.
     Number,
@@ -51,16 +51,16 @@ pub(super) enum Form {
     ExceptionList,
 }
 
-impl Form {
+impl ValueType {
     fn is_list(self) -> bool {
-        use Form::{AclList, BaseList, NameList, PinList, ProjectList, RuleList};
+        use ValueType::{AclList, BaseList, NameList, PinList, ProjectList, RuleList};
         matches!(self, AclList | BaseList | ProjectList | PinList | NameList | RuleList)
             || self.has_reasons()
     }
 
     /// Whether its items are rules with something after them.
     fn has_reasons(self) -> bool {
-        matches!(self, Form::QuarantineList | Form::ExceptionList)
+        matches!(self, ValueType::QuarantineList | ValueType::ExceptionList)
     }
 
     /// The items of a list that is written as one text.
@@ -68,7 +68,7 @@ impl Form {
         match self {
             form if form.has_reasons() => vec![text.trim()],
             // The commas of `name>=1,<2` separate nothing.
-            Form::RuleList => {
+            ValueType::RuleList => {
                 let mut items = Vec::new();
                 let mut start = 0;
                 for (at, _) in text.match_indices(',') {
@@ -85,47 +85,47 @@ impl Form {
     }
 }
 
-const BOTH: [(&str, Form); 12] = [
-    ("volatile", Form::Boolean),
-    ("acl_read", Form::AclList),
-    ("title", Form::Text),
-    ("description", Form::Text),
-    ("custom_data", Form::Json),
-    (COOLDOWN_DAYS, Form::Number),
-    ("policy_cutoff", Form::Time),
-    ("policy_cooldown_except", Form::NameList),
-    ("policy_allow", Form::RuleList),
-    ("policy_deny", Form::RuleList),
-    ("policy_quarantine", Form::QuarantineList),
-    ("policy_exceptions", Form::ExceptionList),
+const BOTH: [(&str, ValueType); 12] = [
+    ("volatile", ValueType::Boolean),
+    ("acl_read", ValueType::AclList),
+    ("title", ValueType::Text),
+    ("description", ValueType::Text),
+    ("custom_data", ValueType::Json),
+    (COOLDOWN_DAYS, ValueType::Number),
+    ("policy_cutoff", ValueType::Time),
+    ("policy_cooldown_except", ValueType::NameList),
+    ("policy_allow", ValueType::RuleList),
+    ("policy_deny", ValueType::RuleList),
+    ("policy_quarantine", ValueType::QuarantineList),
+    ("policy_exceptions", ValueType::ExceptionList),
 ];
 
 const COOLDOWN_DAYS: &str = "policy_cooldown_days";
 
-const STAGE: [(&str, Form); 8] = [
-    ("acl_upload", Form::AclList),
-    (TOX_RESULTS, Form::AclList),
-    ("bases", Form::BaseList),
-    ("mirror_whitelist", Form::ProjectList),
-    ("mirror_whitelist_inheritance", Form::Inheritance),
-    ("base_pins", Form::PinList),
-    ("retention_versions", Form::Number),
-    ("retention_days", Form::Number),
+const STAGE: [(&str, ValueType); 8] = [
+    ("acl_upload", ValueType::AclList),
+    (TOX_RESULTS, ValueType::AclList),
+    ("bases", ValueType::BaseList),
+    ("mirror_whitelist", ValueType::ProjectList),
+    ("mirror_whitelist_inheritance", ValueType::Inheritance),
+    ("base_pins", ValueType::PinList),
+    ("retention_versions", ValueType::Number),
+    ("retention_days", ValueType::Number),
 ];
 
-const MIRROR: [(&str, Form); 8] = [
-    ("mirror_url", Form::Url),
-    ("mirror_cache_expiry", Form::Number),
-    ("mirror_ignore_serial_header", Form::Boolean),
-    ("mirror_no_project_list", Form::Boolean),
-    ("mirror_use_external_urls", Form::Boolean),
-    ("mirror_provides_core_metadata", Form::Boolean),
-    ("mirror_offline", Form::Boolean),
-    ("mirror_web_url_fmt", Form::Text),
+const MIRROR: [(&str, ValueType); 8] = [
+    ("mirror_url", ValueType::Url),
+    ("mirror_cache_expiry", ValueType::Number),
+    ("mirror_ignore_serial_header", ValueType::Boolean),
+    ("mirror_no_project_list", ValueType::Boolean),
+    ("mirror_use_external_urls", ValueType::Boolean),
+    ("mirror_provides_core_metadata", ValueType::Boolean),
+    ("mirror_offline", ValueType::Boolean),
+    ("mirror_web_url_fmt", ValueType::Text),
 ];
 
 /// The setting with this name, and the name as a constant.
-pub(super) fn setting(key: &str, is_mirror: bool) -> Option<(&'static str, Form)> {
+pub(super) fn setting(key: &str, is_mirror: bool) -> Option<(&'static str, ValueType)> {
     let own = if is_mirror { &MIRROR[..] } else { &STAGE[..] };
     BOTH.iter().chain(own).find(|(name, _)| *name == key).copied()
 }
@@ -188,7 +188,7 @@ pub(super) fn edited(
         let slot = own.or(of_server.as_ref());
         let is_as_shown = |value: &Value| {
             let own = own.and_then(Value::as_str);
-            form == Form::Url
+            form == ValueType::Url
                 && value.as_str().map(str::trim) == own.map(without_credentials).as_deref()
         };
         let next = match operation {
@@ -213,7 +213,7 @@ pub(super) fn edited(
                 let mut items = items(slot);
                 // What is quarantined, or excepted, need not be named with its reason.
                 let is_rule = form.has_reasons() && !removed.trim().contains(' ');
-                let named_by = if is_rule { Form::QuarantineList } else { form };
+                let named_by = if is_rule { ValueType::QuarantineList } else { form };
                 // A value that is removed need not exist any more.
                 let normalized = normal(key, named_by, &json!(removed), &|_| true)?;
                 let is_same = |it: &str, item: &str| {
@@ -255,24 +255,24 @@ pub(super) fn edited(
 /// `value` in the normal form of its setting; null means no value.
 fn normal(
     key: &str,
-    form: Form,
+    form: ValueType,
     value: &Value,
     base_is_known: &dyn Fn(&StageName) -> bool,
 ) -> Result<Value, ConfigError> {
     let refused =
         |what: &str| ConfigError::Value(format!("'{key}' cannot be {}: {what}", shown(value)));
     match (form, value) {
-        (Form::Json, value) => Ok(value.clone()),
-        (Form::Boolean, Value::Bool(_)) => Ok(value.clone()),
-        (Form::Boolean, Value::String(text)) => match text.to_ascii_lowercase().as_str() {
+        (ValueType::Json, value) => Ok(value.clone()),
+        (ValueType::Boolean, Value::Bool(_)) => Ok(value.clone()),
+        (ValueType::Boolean, Value::String(text)) => match text.to_ascii_lowercase().as_str() {
             "true" | "yes" => Ok(json!(true)),
             "false" | "no" => Ok(json!(false)),
             _ => Err(ConfigError::Value(format!("Unknown boolean value '{text}'."))),
         },
-        (Form::Boolean, value) => {
+        (ValueType::Boolean, value) => {
             Err(ConfigError::Value(format!("Unknown boolean value {}.", shown(value))))
         }
-        (Form::Number, value) => {
+        (ValueType::Number, value) => {
             let number = match value {
                 Value::String(text) if text.is_empty() => return Ok(Value::Null),
                 Value::String(text) => text.trim().parse().ok(),
@@ -286,8 +286,8 @@ fn normal(
             })?;
             Ok(json!(number))
         }
-        (Form::Text, Value::String(_)) => Ok(value.clone()),
-        (Form::Url, Value::String(text)) => {
+        (ValueType::Text, Value::String(_)) => Ok(value.clone()),
+        (ValueType::Url, Value::String(text)) => {
             let text = text.trim();
             let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
             match rest {
@@ -295,16 +295,18 @@ fn normal(
                 _ => Err(ConfigError::Value(format!("'{key}' option must be a URL."))),
             }
         }
-        (Form::Text | Form::Url, _) => Err(refused("a text was expected")),
-        (Form::Inheritance, Value::String(text)) if text == "intersection" || text == "union" => {
+        (ValueType::Text | ValueType::Url, _) => Err(refused("a text was expected")),
+        (ValueType::Inheritance, Value::String(text))
+            if text == "intersection" || text == "union" =>
+        {
             Ok(value.clone())
         }
-        (Form::Inheritance, value) => Err(ConfigError::Value(format!(
+        (ValueType::Inheritance, value) => Err(ConfigError::Value(format!(
             "Unknown value '{}' for mirror_whitelist_inheritance, must be 'intersection' or 'union'.",
             shown(value)
         ))),
-        (Form::Time, Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
-        (Form::Time, value) => {
+        (ValueType::Time, Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
+        (ValueType::Time, value) => {
             let text = value.as_str().unwrap_or_default().trim();
             let time = crate::policy::time(text);
             let time = time.ok_or_else(|| {
@@ -411,12 +413,12 @@ fn distinct(mut items: Vec<String>) -> Vec<String> {
 }
 
 fn normal_item(
-    form: Form,
+    form: ValueType,
     text: &str,
     base_is_known: &dyn Fn(&StageName) -> bool,
 ) -> Result<String, String> {
     match form {
-        Form::BaseList => {
+        ValueType::BaseList => {
             let name: StageName =
                 text.parse().map_err(|_| format!("invalid base index spec: '{text}'"))?;
             if !base_is_known(&name) {
@@ -424,15 +426,15 @@ fn normal_item(
             }
             Ok(name.to_string())
         }
-        Form::ProjectList if text == "*" => Ok(text.to_owned()),
-        Form::ProjectList => ProjectName::normalize(text)
+        ValueType::ProjectList if text == "*" => Ok(text.to_owned()),
+        ValueType::ProjectList => ProjectName::normalize(text)
             .map(|name| name.as_str().to_owned())
             .map_err(|error| error.to_string()),
-        Form::NameList => normal_text::<NamePattern>(text),
-        Form::PinList => normal_text::<Pin>(text),
-        Form::RuleList => normal_text::<Rule>(text),
-        Form::QuarantineList => normal_text::<Quarantine>(text),
-        Form::ExceptionList => normal_text::<Exception>(text),
+        ValueType::NameList => normal_text::<NamePattern>(text),
+        ValueType::PinList => normal_text::<Pin>(text),
+        ValueType::RuleList => normal_text::<Rule>(text),
+        ValueType::QuarantineList => normal_text::<Quarantine>(text),
+        ValueType::ExceptionList => normal_text::<Exception>(text),
         _ => text.parse::<AclEntry>().map(|it| it.to_string()).map_err(|error| error.to_string()),
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Form, PageError, html, json};
+use super::{PageError, PageFormat, html, json};
 use crate::ProjectName;
 
 /// The names of an upstream's projects, normalized, ascending, each once. A name takes its bytes and four more.
@@ -62,14 +62,14 @@ impl UpstreamNames {
     /// [`PageError`] if it is neither.
     pub fn parse(content_type: &str, body: &[u8]) -> Result<UpstreamNames, PageError> {
         let mut names = Builder::default();
-        match Form::of(content_type, body)? {
-            Form::Json => {
+        match PageFormat::of(content_type, body)? {
+            PageFormat::Json => {
                 let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
                 let list: WireList<'_> = serde_json::from_slice(body).map_err(PageError::new)?;
                 list.meta.check()?;
                 names = list.projects.0;
             }
-            Form::Html => {
+            PageFormat::Html => {
                 html::each_anchor(body, &mut |_, anchor| {
                     // Its text is the name as it is written; where there is an image instead, the URL tells.
                     let segment = || anchor.href.trim_end_matches('/').rsplit('/').next();

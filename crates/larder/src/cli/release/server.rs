@@ -8,7 +8,7 @@ use pypi::change::push::PushContent;
 use pypi::{ProjectName, StageName};
 use serde_json::{Value, json};
 
-use super::{Action, File, Outcome, Row, Target, removed, yanked};
+use super::{Action, CommandResult, File, Row, Target, removed, yanked};
 use crate::accounts;
 use crate::cli::Exit;
 use crate::cli::remote::{Failure, Remote, action};
@@ -21,7 +21,7 @@ pub(super) async fn run(
     remote: &Remote,
     stage: &StageName,
     action: Action,
-) -> Result<Outcome, Exit> {
+) -> Result<CommandResult, Exit> {
     let (mut stages, mut project) = (vec![stage.clone()], None);
     match &action {
         Action::Push { to: Target::Stage(target), .. } => stages.push(target.clone()),
@@ -32,7 +32,11 @@ pub(super) async fn run(
     asked.map_err(|failure| failure.hinted(&stages, project.as_ref()))
 }
 
-async fn asked(remote: &Remote, stage: &StageName, action: Action) -> Result<Outcome, Failure> {
+async fn asked(
+    remote: &Remote,
+    stage: &StageName,
+    action: Action,
+) -> Result<CommandResult, Failure> {
     let (user, index) = (stage.user(), stage.index());
     match action {
         Action::List(project) => list(remote, stage, project.as_ref()).await,
@@ -41,7 +45,7 @@ async fn asked(remote: &Remote, stage: &StageName, action: Action) -> Result<Out
             let body = reason.as_ref().map(|reason| json!({"reason": reason}));
             let method = if reason.is_some() { Method::POST } else { Method::DELETE };
             remote.send(method, &place, &[], body.as_ref()).await?;
-            Ok(Outcome::Done(yanked(stage, &project, &version, reason.is_some())))
+            Ok(CommandResult::Done(yanked(stage, &project, &version, reason.is_some())))
         }
         Action::Push { project, version, to, content } => {
             pushed(remote, stage, &project, &version, &to, content).await
@@ -51,7 +55,7 @@ async fn asked(remote: &Remote, stage: &StageName, action: Action) -> Result<Out
             place.extend(version.as_deref());
             let query = if is_forced { &["force"][..] } else { &[] };
             remote.send(Method::DELETE, &place, query, None).await?;
-            Ok(Outcome::Done(removed(stage, &project, version.as_deref())))
+            Ok(CommandResult::Done(removed(stage, &project, version.as_deref())))
         }
     }
 }
@@ -63,7 +67,7 @@ async fn pushed(
     version: &str,
     to: &Target,
     content: PushContent,
-) -> Result<Outcome, Failure> {
+) -> Result<CommandResult, Failure> {
     let mut order = json!({"name": project.as_str(), "version": version});
     match to {
         Target::Stage(target) => order["targetindex"] = target.as_str().into(),
@@ -81,7 +85,7 @@ async fn pushed(
     let answer =
         remote.send(Method::POST, &[stage.user(), stage.index()], &[], Some(&order)).await?;
     let log = answer["result"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(Outcome::Done(match to {
+    Ok(CommandResult::Done(match to {
         Target::Stage(target) => {
             let files = log.len().saturating_sub(1);
             format!("pushed {project} {version} from {stage} to {target} (files: {files})")
@@ -100,7 +104,7 @@ async fn list(
     remote: &Remote,
     stage: &StageName,
     wanted: Option<&ProjectName>,
-) -> Result<Outcome, Failure> {
+) -> Result<CommandResult, Failure> {
     let (user, index) = (stage.user(), stage.index());
     let projects: Vec<String> = match wanted {
         Some(project) => vec![project.to_string()],
@@ -132,7 +136,7 @@ async fn list(
         });
         rows.extend(of_project);
     }
-    Ok(Outcome::List(rows))
+    Ok(CommandResult::List(rows))
 }
 
 /// The release files of a version, with what the simple page says of them.

@@ -5,7 +5,7 @@ use pypi::change::push::{Push, PushContent, push};
 use pypi::change::{remove, yank};
 use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
 
-use super::{Action, File, Outcome, Row, Target, removed, yanked};
+use super::{Action, CommandResult, File, Row, Target, removed, yanked};
 use crate::accounts;
 use crate::cli::Exit;
 use crate::cli::directory::{Directory, Purpose};
@@ -20,7 +20,7 @@ pub(super) async fn run(
     config: &Config,
     stage: &StageName,
     action: Action,
-) -> Result<Outcome, Exit> {
+) -> Result<CommandResult, Exit> {
     let purpose = match action {
         Action::List(_) => Purpose::ShowAll,
         Action::Push { .. } => Purpose::Push,
@@ -34,7 +34,7 @@ pub(super) async fn run(
                 Ok((decision.map_err(refused)?.batch(), ()))
             });
             decided.await?;
-            Ok(Outcome::Done(yanked(stage, &project, &version, reason.is_some())))
+            Ok(CommandResult::Done(yanked(stage, &project, &version, reason.is_some())))
         }
         Action::Push { project, version, to: Target::Stage(target), content } => {
             pushed(directory, stage, &target, &project, &version, content).await
@@ -52,7 +52,7 @@ pub(super) async fn run(
                 Ok((Some(batch.map_err(refused)?), ()))
             });
             decided.await?;
-            Ok(Outcome::Done(removed(stage, &project, version.as_deref())))
+            Ok(CommandResult::Done(removed(stage, &project, version.as_deref())))
         }
     })
     .await
@@ -65,7 +65,7 @@ async fn pushed(
     project: &ProjectName,
     version: &str,
     content: PushContent,
-) -> Result<Outcome, Exit> {
+) -> Result<CommandResult, Exit> {
     let decided = directory.change_indexes(|_, index| {
         let name = project.as_str();
         let at = Timestamp::now();
@@ -77,10 +77,10 @@ async fn pushed(
     });
     let (actions, is_news) = decided.await?;
     if !is_news {
-        return Ok(Outcome::Done(format!("{project} {version} is in {target} already")));
+        return Ok(CommandResult::Done(format!("{project} {version} is in {target} already")));
     }
     let files = actions.len() - 1;
-    Ok(Outcome::Done(format!(
+    Ok(CommandResult::Done(format!(
         "pushed {project} {version} from {source} to {target} (files: {files})"
     )))
 }
@@ -89,7 +89,7 @@ fn list(
     index: &pypi::Snapshot,
     stage: &StageName,
     wanted: Option<&ProjectName>,
-) -> Result<Outcome, Exit> {
+) -> Result<CommandResult, Exit> {
     let found = index.stage_to_change(stage).map_err(refused)?;
     if let Some(wanted) = wanted
         && found.project(wanted.as_str()).is_none()
@@ -97,7 +97,7 @@ fn list(
         return Err(refused(ChangeError::NoProject(wanted.clone())));
     }
     let projects = found.projects().filter(|(name, _)| wanted.is_none_or(|it| it == *name));
-    Ok(Outcome::List(projects.flat_map(|(name, project)| rows(name, project)).collect()))
+    Ok(CommandResult::List(projects.flat_map(|(name, project)| rows(name, project)).collect()))
 }
 
 /// The releases of a project, newest first.

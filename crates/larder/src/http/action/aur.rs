@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::arguments::arguments;
-use super::{Arguments, Context, Definition, Failure, Handler, Outcome};
+use super::{ActionResult, Arguments, Context, Definition, Failure, Handler};
 
 pub(super) const ACTIONS: &[Definition] = &[
     Definition {
@@ -70,12 +70,12 @@ arguments! {
     }
 }
 
-fn info(context: &Context, arguments: Arguments<'_>) -> Outcome {
+fn info(context: &Context, arguments: Arguments<'_>) -> ActionResult {
     let Info { names } = arguments.read()?;
     ask(context, Kind::Info, json!({"arg": names}))
 }
 
-fn search(context: &Context, arguments: Arguments<'_>) -> Outcome {
+fn search(context: &Context, arguments: Arguments<'_>) -> ActionResult {
     let Search { needle, by, mode } = arguments.read()?;
     let mut members = json!({"arg": needle});
     if let Some(by) = by {
@@ -93,7 +93,7 @@ fn search(context: &Context, arguments: Arguments<'_>) -> Outcome {
     ask(context, Kind::Search, members)
 }
 
-fn suggest(context: &Context, arguments: Arguments<'_>) -> Outcome {
+fn suggest(context: &Context, arguments: Arguments<'_>) -> ActionResult {
     let Suggest { prefix } = arguments.read()?;
     ask(context, Kind::Suggest, json!({"arg": prefix}))
 }
@@ -105,7 +105,7 @@ fn not_among(name: &str, value: &str, known: impl IntoIterator<Item = &'static s
 }
 
 /// Asks like a POST to `/rpc/v5/{kind}` with this body, and counts against the same rate limit.
-fn ask(context: &Context, kind: Kind, members: Value) -> Outcome {
+fn ask(context: &Context, kind: Kind, members: Value) -> ActionResult {
     let app = &context.app;
     let published = context
         .aur

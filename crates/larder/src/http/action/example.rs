@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::arguments::arguments;
-use super::{Arguments, Computation, Definition, Failure, Handler, Outcome};
+use super::{ActionResult, Arguments, Computation, Definition, Failure, Handler};
 
 pub(super) const ACTIONS: &[Definition] = &[
     Definition {
@@ -41,7 +41,7 @@ arguments! {
     }
 }
 
-fn hello_world(arguments: Arguments<'_>) -> Outcome {
+fn hello_world(arguments: Arguments<'_>) -> ActionResult {
     let HelloWorld {} = arguments.read()?;
     Ok(Bytes::from_static(br#""Hello world!""#))
 }

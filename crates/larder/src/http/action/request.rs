@@ -31,10 +31,10 @@ pub(crate) struct Calls<'json>(pub Vec<Call<'json>>);
 
 /// The part of a request that the JSON is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum RequestPart {
     /// `{"actions":{…}}`
     Whole,
-    /// The value that `…` stands for in [`Form::Whole`], with its braces.
+    /// The value that `…` stands for in [`RequestPart::Whole`], with its braces.
     Inner,
 }
 
@@ -59,7 +59,7 @@ impl<'json> Calls<'json> {
     /// What is wrong with it, and what was expected; of the arguments, this checks only that they are JSON.
     pub(crate) fn parse(
         json: &'json [u8],
-        form: Form,
+        form: RequestPart,
         calls_max: usize,
     ) -> Result<Calls<'json>, RequestError> {
         let text = std::str::from_utf8(json)
@@ -69,8 +69,8 @@ impl<'json> Calls<'json> {
         }
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let calls = match form {
-            Form::Whole => deserializer.deserialize_map(WholeVisitor { calls_max }),
-            Form::Inner => deserializer.deserialize_map(CallsVisitor { calls_max }),
+            RequestPart::Whole => deserializer.deserialize_map(WholeVisitor { calls_max }),
+            RequestPart::Inner => deserializer.deserialize_map(CallsVisitor { calls_max }),
         };
         let calls = calls.and_then(|calls| deserializer.end().map(|()| calls));
         let calls = calls.map_err(|error| {
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(json: &[u8], form: Form, expected: &str) {
+    fn check(json: &[u8], form: RequestPart, expected: &str) {
         let found = match Calls::parse(json, form, 3) {
             Ok(Calls(calls)) => {
                 let calls = calls.iter().map(|call| format!("{}({})", call.name, call.arguments));
@@ -225,14 +225,19 @@ mod tests {
 
     #[test]
     fn calls_come_in_the_requests_order() {
-        check(br#"{"actions":{"b":{},"a":{"x":[1]}}}"#, Form::Whole, r#"b({}) a({"x":[1]})"#);
-        check(br#" {"b":{}, "a":{"x":"]}\""}} "#, Form::Inner, r#"b({}) a({"x":"]}\""})"#);
-        check(br#"{"actions":{"\u0061":7}}"#, Form::Whole, "a(7)");
+        check(
+            br#"{"actions":{"b":{},"a":{"x":[1]}}}"#,
+            RequestPart::Whole,
+            r#"b({}) a({"x":[1]})"#,
+        );
+        check(br#" {"b":{}, "a":{"x":"]}\""}} "#, RequestPart::Inner, r#"b({}) a({"x":"]}\""})"#);
+        check(br#"{"actions":{"\u0061":7}}"#, RequestPart::Whole, "a(7)");
     }
 
     #[test]
     fn errors_name_the_problem() {
-        let check = |json: &str, expected: &str| check(json.as_bytes(), Form::Whole, expected);
+        let check =
+            |json: &str, expected: &str| check(json.as_bytes(), RequestPart::Whole, expected);
         let syntax = "the request is not JSON: ";
         check("", &format!("{syntax}EOF while parsing a value at line 1 column 0"));
         check("{", &format!("{syntax}EOF while parsing an object at line 1 column 1"));
@@ -279,7 +284,7 @@ mod tests {
     fn not_utf8() {
         check(
             b"{\"actions\":{\"a\xff\":{}}}",
-            Form::Whole,
+            RequestPart::Whole,
             "the request is not UTF-8 from byte 14 on, expected JSON",
         );
     }
@@ -290,11 +295,11 @@ mod tests {
             format!("{{\"actions\":{{\"a\":{}{}}}}}", "[".repeat(levels), "]".repeat(levels))
         };
         let deep = nested(DEPTH_MAX - 2);
-        assert!(Calls::parse(deep.as_bytes(), Form::Whole, 3).is_ok());
+        assert!(Calls::parse(deep.as_bytes(), RequestPart::Whole, 3).is_ok());
         for levels in [DEPTH_MAX - 1, 1_000_000] {
             check(
                 nested(levels).as_bytes(),
-                Form::Whole,
+                RequestPart::Whole,
                 "the JSON is nested deeper than 32 levels, the most that is accepted",
             );
         }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::arguments::arguments;
-use super::{Arguments, Context, Definition, Handler, Outcome};
+use super::{ActionResult, Arguments, Context, Definition, Handler};
 use crate::aur_published::AurPublished;
 
 pub(super) const ACTIONS: &[Definition] = &[Definition {
@@ -22,7 +22,7 @@ arguments! {
     struct Status {}
 }
 
-fn status(context: &Context, arguments: Arguments<'_>) -> Outcome {
+fn status(context: &Context, arguments: Arguments<'_>) -> ActionResult {
     let Status {} = arguments.read()?;
     let app = &context.app;
     let config = &app.config;

@@ -14,7 +14,7 @@ use record::Serial;
 use serde_json::{Value, json};
 
 use super::read;
-use super::write::{self, Base, NewText, Undone};
+use super::write::{self, Base, FailedWrite, NewText};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::stored::Stored;
@@ -153,7 +153,7 @@ pub(crate) async fn put(
     };
     match write::store(app, &writer, new).await {
         Ok(written) => Ok((written.rendered(), written.serial)),
-        Err(Undone::Refused(it)) => Err(HttpError::refused(it.status(), it.detail())),
-        Err(Undone::Failed(error)) => Err(error),
+        Err(FailedWrite::Refused(it)) => Err(HttpError::refused(it.status(), it.detail())),
+        Err(FailedWrite::Failed(error)) => Err(error),
     }
 }

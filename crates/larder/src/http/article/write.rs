@@ -27,7 +27,7 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use record::Serial;
 use reply::Encoding;
-use store::{BlobError, Staged};
+use store::{BlobError, SpooledBlob};
 
 use super::read;
 use super::{parameters, parsed, text_of};
@@ -82,7 +82,7 @@ pub(super) struct Written {
 }
 
 /// A write that is not.
-pub(super) enum Undone {
+pub(super) enum FailedWrite {
     /// By the rules of articles.
     Refused(Box<Refused>),
     /// Otherwise.
@@ -99,15 +99,15 @@ pub(super) struct Refused {
     may_read: bool,
 }
 
-impl From<HttpError> for Undone {
-    fn from(error: HttpError) -> Undone {
-        Undone::Failed(error)
+impl From<HttpError> for FailedWrite {
+    fn from(error: HttpError) -> FailedWrite {
+        FailedWrite::Failed(error)
     }
 }
 
-impl From<WriteFailure> for Undone {
-    fn from(failure: WriteFailure) -> Undone {
-        Undone::Failed(failure.into())
+impl From<WriteFailure> for FailedWrite {
+    fn from(failure: WriteFailure) -> FailedWrite {
+        FailedWrite::Failed(failure.into())
     }
 }
 
@@ -126,7 +126,7 @@ impl Base {
 /// A body that has arrived.
 struct Received {
     /// Its blob, until that is kept.
-    staged: Option<Staged>,
+    staged: Option<SpooledBlob>,
     facts: Facts,
     /// The bytes, where there are few enough to be merged.
     bytes: Option<Bytes>,
@@ -191,7 +191,7 @@ pub(super) async fn delete_for(
     name: &ArticleName,
     base: Revision,
     comment: &str,
-) -> Result<Written, Undone> {
+) -> Result<Written, FailedWrite> {
     let base = Base { version: Some(base), ..Base::default() };
     deleted(app, writer, name, base, comment).await
 }
@@ -202,7 +202,7 @@ async fn deleted(
     name: &ArticleName,
     base: Base,
     comment: &str,
-) -> Result<Written, Undone> {
+) -> Result<Written, FailedWrite> {
     let (author, at) = (author(writer), Timestamp::now());
     let change = |base| {
         let (name, author, comment) = (name.clone(), author.clone(), comment.to_owned());
@@ -218,7 +218,7 @@ async fn restore(
     base: Base,
     from: Revision,
     comment: String,
-) -> Result<Written, Undone> {
+) -> Result<Written, FailedWrite> {
     auth::admit_to_disk(app, writer).await?;
     let stored = auth::stored(app)?;
     let may_read = read::may_read(app, writer, &name);
@@ -249,7 +249,7 @@ pub(super) async fn store(
     app: &Arc<App>,
     writer: &Principal,
     new: NewText,
-) -> Result<Written, Undone> {
+) -> Result<Written, FailedWrite> {
     let NewText { name, base, content_type, comment, body, holder } = new;
     auth::admit_to_disk(app, writer).await?;
     let stored = auth::stored(app)?;
@@ -447,7 +447,7 @@ async fn commit(
     base: &Base,
     change: impl Fn(Revision) -> Change,
     mut received: Option<Received>,
-) -> Result<Written, Undone> {
+) -> Result<Written, FailedWrite> {
     let staged = received.as_mut().and_then(|received| received.staged.take());
     // The first decision that holds keeps it.
     let staged = Mutex::new(staged);
@@ -480,7 +480,7 @@ async fn commit(
                 });
             }
         }
-        Ok::<_, Undone>((Some(checked.batch), (checked.revision, may_read)))
+        Ok::<_, FailedWrite>((Some(checked.batch), (checked.revision, may_read)))
     });
     let ((revision, may_read), serial) = deciding.await?;
     written(app, name, revision, serial.unwrap_or_default(), may_read)
@@ -493,7 +493,7 @@ fn written(
     revision: Revision,
     serial: Serial,
     may_read: bool,
-) -> Result<Written, Undone> {
+) -> Result<Written, FailedWrite> {
     let stored = auth::stored(app)?;
     let facts = stored.articles.revision(name, revision).cloned();
     let lost = || HttpError::internal("the write is kept, but cannot be shown");
@@ -501,11 +501,11 @@ fn written(
 }
 
 /// The answer to a write.
-fn answered(outcome: Result<Written, Undone>) -> Result<Response, HttpError> {
+fn answered(outcome: Result<Written, FailedWrite>) -> Result<Response, HttpError> {
     match outcome {
         Ok(written) => Ok(written.into_response()),
-        Err(Undone::Refused(refused)) => Ok(refused.into_response()),
-        Err(Undone::Failed(error)) => Err(error),
+        Err(FailedWrite::Refused(refused)) => Ok(refused.into_response()),
+        Err(FailedWrite::Failed(error)) => Err(error),
     }
 }
 
@@ -544,8 +544,13 @@ impl IntoResponse for Written {
     }
 }
 
-fn refused(error: WriteError, merge: Option<Merge>, stored: &Stored, may_read: bool) -> Undone {
-    Undone::Refused(Box::new(Refused { error, merge, serial: stored.serial, may_read }))
+fn refused(
+    error: WriteError,
+    merge: Option<Merge>,
+    stored: &Stored,
+    may_read: bool,
+) -> FailedWrite {
+    FailedWrite::Refused(Box::new(Refused { error, merge, serial: stored.serial, may_read }))
 }
 
 /// A write that is refused with its text at hand: it is compared with what came first, for who may read that.
@@ -555,7 +560,7 @@ async fn overtaken(
     mut error: WriteError,
     received: Option<&Received>,
     may_read: bool,
-) -> Undone {
+) -> FailedWrite {
     let Some(received) = received else { return refused(error, None, stored, may_read) };
     if let WriteError::Precondition(stale) = &mut error {
         stale.has_same_content = stale.latest.content() == Some(&received.facts);

@@ -26,8 +26,8 @@ use super::route::Route;
 use super::write::Refused;
 use super::{reply, simple};
 use crate::app::App;
+use crate::http::conditional::is_current;
 use crate::http::error::HttpError;
-use crate::http::parts::is_current;
 use crate::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
 use crate::turns::Turns;
 

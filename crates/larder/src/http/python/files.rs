@@ -36,8 +36,8 @@ use super::stages::refused;
 use super::write::{Refused, committed, whole_body};
 use crate::http::auth;
 use crate::http::body::{BodyError, Shape, parsed};
+use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::error::HttpError;
-use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 
 /// What nginx takes for: send this file of an internal location instead.
 const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");

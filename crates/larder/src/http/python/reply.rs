@@ -67,7 +67,7 @@ pub(super) fn forbidden(ask: &Ask, purpose: &str, cause: &str) -> Response {
     page(ask, StatusCode::FORBIDDEN, &text)
 }
 
-/// An error of the house, with its headers; for those who accept JSON, in devpi's envelope, which is the only one
+/// An error of the server itself, with its headers; for those who accept JSON, in devpi's envelope, which is the only one
 /// that its client shows the text of.
 pub(super) fn failure(ask: &Ask, error: HttpError) -> Response {
     if !ask.wants_json() {

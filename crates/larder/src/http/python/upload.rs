@@ -22,9 +22,9 @@ use pypi::{
 };
 use rawzip::FileReader;
 use record::Digest;
-use store::{BlobError, Staged};
+use store::{BlobError, SpooledBlob};
 
-use self::form::Form;
+use self::form::FormReader;
 use super::ask::Ask;
 use super::rights::{About, cause, no_replacing, not_listed};
 use super::route::Route;
@@ -63,11 +63,11 @@ struct Arrived {
 /// Its file.
 struct Content {
     filename: String,
-    staged: Staged,
+    staged: SpooledBlob,
     digests: FileDigests,
 }
 
-/// A refusal of this surface, or a failure of the house.
+/// A refusal of this surface, or a failure of the server itself.
 enum Refused {
     Upload(StatusCode, String),
     Failure(HttpError),
@@ -253,7 +253,7 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
     let (mut fields, mut content): (Vec<(String, String)>, Option<Content>) = Default::default();
     let (mut text_bytes, mut ignored_bytes) = (0, 0);
     hold(0, 0)?;
-    let mut form = Form::new(body.into_data_stream(), boundary);
+    let mut form = FormReader::new(body.into_data_stream(), boundary);
     let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
     while let Some(mut field) = form.next_field().await.map_err(bad)? {
         let key = field.name().unwrap_or_default().to_owned();
@@ -489,7 +489,7 @@ struct Inside {
 async fn inspected(
     ask: &Ask,
     form: &UploadForm,
-    staged: &Staged,
+    staged: &SpooledBlob,
     filename: &Filename,
 ) -> Result<Inside, Refused> {
     let opened = staged.file().map_err(|error| unwritable(error, 0))?;
@@ -514,7 +514,7 @@ async fn inspected(
 }
 
 /// Opens documentation: a zip that every reader sees the same way, and that leads nowhere else.
-async fn check_zip(ask: &Ask, staged: &Staged) -> Result<(), Refused> {
+async fn check_zip(ask: &Ask, staged: &SpooledBlob) -> Result<(), Refused> {
     let opened = staged.file().map_err(|error| unwritable(error, 0))?;
     let size_bytes = staged.size_bytes;
     let looking = move || {

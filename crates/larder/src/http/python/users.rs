@@ -96,7 +96,7 @@ fn who_may(error: &Forbidden, is_restricted: bool) -> String {
 /// `GET /{user}`
 pub(super) async fn show_user(ask: &Ask, user: &str) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
-    // Nobody asked for JSON who looks for something else here: the house answers.
+    // Nobody asked for JSON who looks for something else here: the server answers as elsewhere.
     let missing = || HttpError::not_found(format!("no user '{user}'"));
     let name: UserName = user.parse().map_err(|_| missing())?;
     let view = ask.view(&principal);

@@ -18,11 +18,11 @@ use crate::http::body::{self, BodyError, Json, JsonBound, Received};
 use crate::http::error::HttpError;
 use crate::stored::{Basis, WriteFailure};
 
-/// A write that a rule forbids is answered as devpi words it; one that fails, as the house does.
+/// A write that a rule forbids is answered as devpi words it; one that fails, as the server words its own errors.
 pub(super) enum Refused {
     /// A rule.
     Rule(Box<Response>),
-    /// The house.
+    /// The server itself.
     Failure(HttpError),
 }
 

@@ -57,7 +57,7 @@ struct NewFile {
 }
 
 /// The outcome for one item.
-enum Outcome {
+enum ItemResult {
     /// The digest of its bytes, and their number.
     Imported(Digest, u64),
     AlreadyThere(Digest),
@@ -66,7 +66,7 @@ enum Outcome {
 }
 
 /// An item that the store has now.
-pub(super) struct There {
+pub(super) struct StoredItem {
     digest: Digest,
     /// Whether this import added it.
     is_new: bool,
@@ -107,7 +107,7 @@ impl Item {
     }
 
     /// Whether the store has the item already, or has something else in its place; `None` if neither.
-    fn found(&self, stored: &Stored, digest: Option<Digest>) -> Option<Outcome> {
+    fn found(&self, stored: &Stored, digest: Option<Digest>) -> Option<ItemResult> {
         let known = self.known(stored)?;
         let file = match &self.what {
             What::Release(_) => {
@@ -116,9 +116,9 @@ impl Item {
                     Some(digest) if digest != release.metadata => {
                         let text =
                             "the release exists already with other metadata, and stays as it is";
-                        Outcome::Conflict(text.to_owned())
+                        ItemResult::Conflict(text.to_owned())
                     }
-                    _ => Outcome::AlreadyThere(release.metadata),
+                    _ => ItemResult::AlreadyThere(release.metadata),
                 });
             }
             What::File(file) => file,
@@ -128,12 +128,12 @@ impl Item {
                 && there.role() == file.role
                 && there.version() == self.version.as_str();
             return Some(if is_same {
-                Outcome::AlreadyThere(*there.digest())
+                ItemResult::AlreadyThere(*there.digest())
             } else {
                 let found = there.digest();
                 let text =
                     format!("another file of this name exists already, with SHA-256 {found}");
-                Outcome::Conflict(text)
+                ItemResult::Conflict(text)
             });
         }
         // A result may have another name here. Results of the export with equal contents do not count as this one.
@@ -143,7 +143,7 @@ impl Item {
         let digest = digest?;
         results
             .any(|it| *it.digest() == digest && it.uploaded_at() == file.at)
-            .then_some(Outcome::AlreadyThere(digest))
+            .then_some(ItemResult::AlreadyThere(digest))
     }
 }
 

@@ -27,11 +27,11 @@ struct DifferencePage<'a> {
     from: Revision,
     to: Revision,
     is_inline: bool,
-    found: Outcome,
+    found: ComparisonResult,
 }
 
 /// What a comparison came to.
-enum Outcome {
+enum ComparisonResult {
     Same,
     Different {
         comparison: Comparison,
@@ -67,7 +67,7 @@ pub(in super::super) async fn show_difference(
         }
         Err(error) if error.status() == http::StatusCode::PAYLOAD_TOO_LARGE => {
             let (from, to) = (from.unwrap_or_default(), to.unwrap_or_default());
-            (from, to, Outcome::Not(error.detail().to_owned()))
+            (from, to, ComparisonResult::Not(error.detail().to_owned()))
         }
         Err(error) => return Err(error),
     };
@@ -84,9 +84,9 @@ pub(in super::super) async fn show_difference(
     Ok(shown.send(&page).await)
 }
 
-fn compared(from: &Textual, to: &Textual) -> Outcome {
+fn compared(from: &Textual, to: &Textual) -> ComparisonResult {
     if from.bytes == to.bytes {
-        return Outcome::Same;
+        return ComparisonResult::Same;
     }
     let text = |side: &Textual| -> Option<String> {
         let text = side
@@ -96,15 +96,17 @@ fn compared(from: &Textual, to: &Textual) -> Outcome {
         Some(text.into_owned())
     };
     let (Some(old), Some(new)) = (text(from), text(to)) else {
-        return Outcome::Not("They differ, and at least one of them is not text.".to_owned());
+        return ComparisonResult::Not(
+            "They differ, and at least one of them is not text.".to_owned(),
+        );
     };
     match markup::compare(&old, &new) {
-        Ok(comparison) => Outcome::Different {
+        Ok(comparison) => ComparisonResult::Different {
             added: words::count(comparison.added, "line", "lines"),
             removed: words::count(comparison.removed, "line", "lines"),
             comparison,
         },
-        Err(error) => Outcome::Not(error.to_string()),
+        Err(error) => ComparisonResult::Not(error.to_string()),
     }
 }
 

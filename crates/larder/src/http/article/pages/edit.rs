@@ -16,7 +16,7 @@ use markup::{Format, Options, Rendered};
 use record::Serial;
 
 use super::super::read::{self, bytes};
-use super::super::write::{self, Base, NewText, Undone};
+use super::super::write::{self, Base, FailedWrite, NewText};
 use super::{BYTES_MAX, Place, Shown, link};
 use crate::app::App;
 use crate::http::auth;
@@ -176,8 +176,8 @@ pub(in crate::http) async fn edit(
             let deleting = write::delete_for(app, &principal, name, draft.base, &draft.comment);
             match deleting.await {
                 Ok(written) => editing.done(&session, "/history", written.serial),
-                Err(Undone::Failed(error)) => editing.problem(&session, &draft, &error).await,
-                Err(Undone::Refused(refused)) => {
+                Err(FailedWrite::Failed(error)) => editing.problem(&session, &draft, &error).await,
+                Err(FailedWrite::Refused(refused)) => {
                     let error = HttpError::refused(refused.status(), refused.detail());
                     editing.problem(&session, &draft, &error).await
                 }
@@ -280,8 +280,8 @@ impl Editing<'_> {
         };
         let refused = match write::store(self.app, principal, new).await {
             Ok(written) => return self.done(session, "", written.serial),
-            Err(Undone::Failed(error)) => return self.problem(session, &draft, &error).await,
-            Err(Undone::Refused(refused)) => refused,
+            Err(FailedWrite::Failed(error)) => return self.problem(session, &draft, &error).await,
+            Err(FailedWrite::Refused(refused)) => refused,
         };
         let Some(stale) = refused.error.stale() else {
             let error = HttpError::refused(refused.status(), refused.detail());

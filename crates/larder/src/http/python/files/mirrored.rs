@@ -9,8 +9,8 @@ use pypi::upstream::{Place, UpstreamFile, projects_of};
 use pypi::{ProjectName, Refused, ResolutionOrder, Stage, StatusMarker};
 
 use super::{content_type, insert_headers};
+use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::error::HttpError;
-use crate::http::parts::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::python::ask::Ask;
 use crate::http::python::policy::{self, Given};
 use crate::http::python::project::{admit, admit_to_file};
@@ -19,7 +19,7 @@ use crate::http::python::rights::About;
 use crate::http::python::route::FilePath;
 use crate::http::python::simple::mirrored::failed;
 use crate::http::python::write;
-use crate::mirrors::{Body as Source, FileAnswer, MirroredFile, Trouble};
+use crate::mirrors::{Body as Source, FileAnswer, MirroredFile, UpstreamError};
 
 /// For a file whose digest upstream does not name: it may change under its URL.
 const CHANGING: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
@@ -180,7 +180,7 @@ async fn given(
     let Some(mirror) = mirrors.of(stage) else { return Ok(none(ask)) };
     let name = stage.name().as_str();
     let is_head = ask.head.method == Method::HEAD;
-    let failed = |trouble: Trouble| failed(name, &trouble);
+    let failed = |trouble: UpstreamError| failed(name, &trouble);
     let (answer, filename) = match wished {
         Wished::At(place) => (mirrors.file(&mirror, *place, is_head).await, place.filename()),
         Wished::Judged(JudgedFile { file, is_metadata }) => {
@@ -206,7 +206,7 @@ async fn send(
     mut file: MirroredFile,
     filename: &str,
     is_public: bool,
-) -> Result<Response, Trouble> {
+) -> Result<Response, UpstreamError> {
     let request = &ask.head.headers;
     // A part can be cut out only of a file whose size and digest are known.
     let is_part_wanted = request.contains_key(http::header::RANGE);

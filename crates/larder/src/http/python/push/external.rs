@@ -53,12 +53,12 @@ pub(super) struct Target<'order> {
 }
 
 /// How one upload ended.
-struct Outcome {
+struct UploadReply {
     status: u16,
     text: String,
 }
 
-impl Outcome {
+impl UploadReply {
     fn is_success(&self) -> bool {
         matches!(self.status, 200 | 201)
     }
@@ -163,7 +163,7 @@ impl<'stage> Release<'stage> {
                     }
                     target.post(form, movement).await
                 }
-                Err(text) => Outcome { status: 0, text },
+                Err(text) => UploadReply { status: 0, text },
             };
             let (is_success, is_answer) = (outcome.is_success(), outcome.is_answer());
             let path = format!("{}/{}", self.stage.name(), file.path());
@@ -186,7 +186,7 @@ impl<'stage> Release<'stage> {
                         .part("content", part);
                     target.post(form, movement).await
                 }
-                Err(text) => Outcome { status: 0, text },
+                Err(text) => UploadReply { status: 0, text },
             };
             is_done &= outcome.is_success();
             let entry = vec![json!("docfile"), json!(self.name)];
@@ -282,7 +282,7 @@ async fn stalled(mut movement: Movement, stall_timeout: Duration) {
 }
 
 /// Notes how an upload ended: with the server's status, or -1 and why there is none.
-fn tell(log: &mut Vec<Value>, outcome: Outcome, entry: Vec<Value>, exception: &str) {
+fn tell(log: &mut Vec<Value>, outcome: UploadReply, entry: Vec<Value>, exception: &str) {
     if outcome.status == 0 {
         log.push(json!([-1, exception, outcome.text]));
         return;
@@ -316,10 +316,10 @@ impl<'order> Target<'order> {
         Ok(Target { egress, client, url, username, password, stall_timeout: STALL_TIMEOUT })
     }
 
-    async fn post(&self, form: Form, movement: Movement) -> Outcome {
+    async fn post(&self, form: Form, movement: Movement) -> UploadReply {
         // At each upload, since the client keeps no connection for ever.
         if let Err(refused) = self.egress.check(&self.url) {
-            return Outcome { status: 0, text: refused.to_string() };
+            return UploadReply { status: 0, text: refused.to_string() };
         }
         let request = self.client.post(self.url.clone()).multipart(form);
         let request = match self.username.is_empty() {
@@ -333,7 +333,7 @@ impl<'order> Target<'order> {
         };
         let answer = match sent {
             Ok(answer) => answer,
-            Err(text) => return Outcome { status: 0, text },
+            Err(text) => return UploadReply { status: 0, text },
         };
         let status = answer.status();
         let text = match status.is_redirection() {
@@ -341,7 +341,7 @@ impl<'order> Target<'order> {
                 .to_owned(),
             false => reason(&answer),
         };
-        Outcome { status: status.as_u16(), text }
+        UploadReply { status: status.as_u16(), text }
     }
 }
 

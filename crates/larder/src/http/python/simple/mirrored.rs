@@ -22,7 +22,7 @@ use crate::http::python::project::admit;
 use crate::http::python::reply as answer;
 use crate::http::python::rights::{About, refused_reader};
 use crate::http::respond::{Conditions, respond_now};
-use crate::mirrors::{FinishedKey, Found, Known, Stale, Trouble};
+use crate::mirrors::{FinishedKey, Found, Known, Stale, UpstreamError};
 
 /// For what upstream has not confirmed in time: nobody keeps it.
 const STALE: HeaderValue =
@@ -35,7 +35,7 @@ const WARNING_OFFLINE: HeaderValue =
 pub(in crate::http::python) type Heard<'stage> = (&'stage Arc<Stage>, Arc<Known>);
 
 /// The error of a mirror whose upstream has never told.
-pub(in crate::http::python) fn failed(stage: &str, trouble: &Trouble) -> HttpError {
+pub(in crate::http::python) fn failed(stage: &str, trouble: &UpstreamError) -> HttpError {
     let text = format!("the mirror {stage} has no answer of its upstream: {trouble}");
     match (trouble.is_busy, trouble.is_offline) {
         (true, _) => HttpError::unavailable(text, 2),

@@ -1,4 +1,4 @@
-//! [`Form`]: a multipart form field by field, with a bound on what stands between the fields.
+//! [`FormReader`]: a multipart form field by field, with a bound on what stands between the fields.
 //!
 //! What a field brings is bounded by whoever takes it, piece by piece. But the way to the next one is looked for in
 //! memory: up to the first boundary, and in a field's own head, nothing is handed out before all of it is there. So
@@ -20,7 +20,7 @@ pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 const UNCOUNTED: usize = usize::MAX;
 
 /// A form.
-pub(super) struct Form {
+pub(super) struct FormReader {
     multipart: Multipart<'static>,
     /// Bytes that may still come until the next field is found.
     left: Arc<AtomicUsize>,
@@ -37,18 +37,18 @@ pub(super) enum FormError {
     Broken(#[from] multer::Error),
 }
 
-impl Form {
+impl FormReader {
     /// The form that these bytes are.
     pub(super) fn new<E>(
         pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
         boundary: String,
-    ) -> Form
+    ) -> FormReader
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
     {
         let left = Arc::new(AtomicUsize::new(UNCOUNTED));
         let counted = Counted { pieces: Box::pin(pieces), left: left.clone(), is_pausing: false };
-        Form { multipart: Multipart::new(counted, boundary), left }
+        FormReader { multipart: Multipart::new(counted, boundary), left }
     }
 
     /// The next field; none at the end. The one before must have been read whole.
@@ -121,7 +121,7 @@ mod tests {
         });
         let start = Bytes::from(start.replace('|', "\r\n"));
         let pieces = stream::iter([start]).chain(rest).map(Ok::<_, Infallible>);
-        let mut form = Form::new(pieces, "b".to_owned());
+        let mut form = FormReader::new(pieces, "b".to_owned());
         let mut said = String::new();
         loop {
             match form.next_field().await {

@@ -7,7 +7,7 @@ use pypi::change::upload as change;
 use pypi::{ClaimedDigests, Decision, FileKind, FileRole, Filename, LogEntry};
 use record::Digest;
 
-use super::{Item, NewFile, Outcome, There, What};
+use super::{Item, ItemResult, NewFile, StoredItem, What};
 use crate::import::intake::Intake;
 use crate::import::progress::Progress;
 use crate::import::report::Report;
@@ -16,14 +16,14 @@ use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
 use crate::release_metadata;
 
 /// The state of an item before the decision about it.
-enum Ready {
+enum PreparedItem {
     /// The outcome is known already.
-    Decided(Outcome),
+    Decided(ItemResult),
     Metadata(Digest),
-    File(Box<ReadyFile>),
+    File(Box<PreparedFile>),
 }
 
-struct ReadyFile {
+struct PreparedFile {
     digest: Digest,
     size_bytes: u64,
     requires_python: Option<String>,
@@ -38,7 +38,7 @@ pub(in crate::import::devpi) async fn import(
     writer: &mut Writer,
     items: &[Item],
     report: &mut Report,
-) -> anyhow::Result<Vec<Option<There>>> {
+) -> anyhow::Result<Vec<Option<StoredItem>>> {
     let progress = Progress::begin("importing", items.len() as u64);
     let mut there = Vec::with_capacity(items.len());
     // The decision about a test result needs its tested file, which may be in the same commit.
@@ -57,7 +57,7 @@ pub(in crate::import::devpi) async fn import(
         }
         let planning = writer.committed(async |_, plan| {
             let decided = chunk.iter().zip(&ready).map(|(item, ready)| decide(item, ready, plan));
-            Ok(decided.collect::<Vec<Outcome>>())
+            Ok(decided.collect::<Vec<ItemResult>>())
         });
         let outcomes = planning.await?;
         for ((item, outcome), note) in chunk.iter().zip(outcomes).zip(notes) {
@@ -65,21 +65,21 @@ pub(in crate::import::devpi) async fn import(
                 report.note(&item.subject, note);
             }
             there.push(match outcome {
-                Outcome::Imported(digest, size_bytes) => {
+                ItemResult::Imported(digest, size_bytes) => {
                     item.tally(report).imported += 1;
                     report.bytes += size_bytes;
-                    Some(There { digest, is_new: true })
+                    Some(StoredItem { digest, is_new: true })
                 }
-                Outcome::AlreadyThere(digest) => {
+                ItemResult::AlreadyThere(digest) => {
                     item.tally(report).already_there += 1;
-                    Some(There { digest, is_new: false })
+                    Some(StoredItem { digest, is_new: false })
                 }
-                Outcome::Conflict(text) => {
+                ItemResult::Conflict(text) => {
                     item.tally(report).not_imported += 1;
                     report.conflict(&item.subject, text);
                     None
                 }
-                Outcome::Failed(text) => {
+                ItemResult::Failed(text) => {
                     item.tally(report).not_imported += 1;
                     report.fail(&item.subject, text);
                     None
@@ -92,19 +92,22 @@ pub(in crate::import::devpi) async fn import(
 }
 
 /// Stores the bytes of an item, unless the store has it already or it cannot be imported. May return a note about it.
-async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<String>)> {
+async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(PreparedItem, Option<String>)> {
     let file = match &item.what {
         What::Release(metadata) => {
             let blob = match release_metadata::blob(metadata) {
                 Ok(blob) => blob,
                 Err(error) => {
-                    return Ok((Ready::Decided(Outcome::Failed(error.to_string())), None));
+                    return Ok((
+                        PreparedItem::Decided(ItemResult::Failed(error.to_string())),
+                        None,
+                    ));
                 }
             };
             if let Some(outcome) = item.found(writer.stored(), Some(Digest::of(&blob))) {
-                return Ok((Ready::Decided(outcome), None));
+                return Ok((PreparedItem::Decided(outcome), None));
             }
-            return Ok((Ready::Metadata(writer.put(blob).await?), None));
+            return Ok((PreparedItem::Metadata(writer.put(blob).await?), None));
         }
         What::File(file) => file,
     };
@@ -112,7 +115,7 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<
     if claimed.is_some()
         && let Some(outcome) = item.found(writer.stored(), claimed)
     {
-        return Ok((Ready::Decided(outcome), None));
+        return Ok((PreparedItem::Decided(outcome), None));
     }
     let archive = match file.role {
         FileRole::Release => Filename::parse(&file.filename).ok(),
@@ -122,7 +125,7 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<
     let mut arrival = match intake.read(&file.path, &file.claimed, archive.as_ref()).await {
         Ok(arrival) => arrival,
         Err(error) => {
-            return Ok((Ready::Decided(Outcome::Failed(format!("{error:#}"))), None));
+            return Ok((PreparedItem::Decided(ItemResult::Failed(format!("{error:#}"))), None));
         }
     };
     let mut note = None;
@@ -158,38 +161,38 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(Ready, Option<
         note = Some(format!("would be refused as an upload: {error}"));
     }
     arrival.persist().await?;
-    let ready = ReadyFile {
+    let ready = PreparedFile {
         digest: arrival.digest(),
         size_bytes: arrival.digests.size_bytes,
         requires_python,
         core_metadata,
     };
-    Ok((Ready::File(Box::new(ready)), note))
+    Ok((PreparedItem::File(Box::new(ready)), note))
 }
 
-fn decide(item: &Item, ready: &Ready, plan: &mut Plan) -> Outcome {
+fn decide(item: &Item, ready: &PreparedItem, plan: &mut Plan) -> ItemResult {
     let (index, stage) = (&plan.stored().index, &item.stage);
     match (&item.what, ready) {
-        (_, Ready::Decided(outcome)) => match outcome {
-            Outcome::Imported(digest, size) => Outcome::Imported(*digest, *size),
-            Outcome::AlreadyThere(digest) => Outcome::AlreadyThere(*digest),
-            Outcome::Conflict(text) => Outcome::Conflict(text.clone()),
-            Outcome::Failed(text) => Outcome::Failed(text.clone()),
+        (_, PreparedItem::Decided(outcome)) => match outcome {
+            ItemResult::Imported(digest, size) => ItemResult::Imported(*digest, *size),
+            ItemResult::AlreadyThere(digest) => ItemResult::AlreadyThere(*digest),
+            ItemResult::Conflict(text) => ItemResult::Conflict(text.clone()),
+            ItemResult::Failed(text) => ItemResult::Failed(text.clone()),
         },
-        (What::Release(_), Ready::Metadata(digest)) => {
+        (What::Release(_), PreparedItem::Metadata(digest)) => {
             if let Some(outcome) = item.found(plan.stored(), Some(*digest)) {
                 return outcome;
             }
             match change::submit(index, stage, &item.project, &item.version, *digest) {
                 Ok(Decision::Commit(batch)) => {
                     plan.add(batch);
-                    Outcome::Imported(*digest, 0)
+                    ItemResult::Imported(*digest, 0)
                 }
-                Ok(Decision::AlreadyThere) => Outcome::AlreadyThere(*digest),
-                Err(error) => Outcome::Failed(error.to_string()),
+                Ok(Decision::AlreadyThere) => ItemResult::AlreadyThere(*digest),
+                Err(error) => ItemResult::Failed(error.to_string()),
             }
         }
-        (What::File(file), Ready::File(ready)) => {
+        (What::File(file), PreparedItem::File(ready)) => {
             if let Some(outcome) = item.found(plan.stored(), Some(ready.digest)) {
                 return outcome;
             }
@@ -200,14 +203,14 @@ fn decide(item: &Item, ready: &Ready, plan: &mut Plan) -> Outcome {
             match decided {
                 Ok(Some(batch)) => {
                     plan.add(batch);
-                    Outcome::Imported(ready.digest, ready.size_bytes)
+                    ItemResult::Imported(ready.digest, ready.size_bytes)
                 }
-                Ok(None) => Outcome::AlreadyThere(ready.digest),
-                Err(error) => Outcome::Failed(format!("{error:#}")),
+                Ok(None) => ItemResult::AlreadyThere(ready.digest),
+                Err(error) => ItemResult::Failed(format!("{error:#}")),
             }
         }
-        (What::Release(_), Ready::File(_)) | (What::File(_), Ready::Metadata(_)) => {
-            Outcome::Failed("was prepared as something else".to_owned())
+        (What::Release(_), PreparedItem::File(_)) | (What::File(_), PreparedItem::Metadata(_)) => {
+            ItemResult::Failed("was prepared as something else".to_owned())
         }
     }
 }
@@ -215,7 +218,7 @@ fn decide(item: &Item, ready: &Ready, plan: &mut Plan) -> Outcome {
 fn decide_file(
     item: &Item,
     file: &NewFile,
-    ready: &ReadyFile,
+    ready: &PreparedFile,
     plan: &Plan,
 ) -> anyhow::Result<Option<record::Batch>> {
     let upload = change::FileUpload {
@@ -250,7 +253,7 @@ fn decide_test_result(
     item: &Item,
     file: &NewFile,
     tested: &str,
-    ready: &ReadyFile,
+    ready: &PreparedFile,
     plan: &Plan,
 ) -> anyhow::Result<Option<record::Batch>> {
     let Some(found) = item.known(plan.stored()).and_then(|project| project.file(tested)) else {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use pypi::{FileLookup, FileRole, ReleaseFile};
 use record::Digest;
 
-use super::{Item, NewFile, There, What};
+use super::{Item, NewFile, StoredItem, What};
 use crate::import::report::Report;
-use crate::import::stored_blobs::{self, Look};
+use crate::import::stored_blobs::{self, BlobCheck};
 use crate::import::writer::Writer;
 use crate::stored::Stored;
 
@@ -19,13 +19,13 @@ use crate::stored::Stored;
 pub(in crate::import::devpi) async fn verify(
     writer: &Writer,
     items: &[Item],
-    there: &[Option<There>],
+    there: &[Option<StoredItem>],
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let Some(blobs) = writer.blobs() else { return Ok(()) };
     let mut looks = Vec::with_capacity(items.len());
     for (item, there) in items.iter().zip(there) {
-        let (What::File(file), Some(There { digest, is_new })) = (&item.what, there) else {
+        let (What::File(file), Some(StoredItem { digest, is_new })) = (&item.what, there) else {
             continue;
         };
         let Some(there) = looked_up(writer.stored(), item, file, digest) else {
@@ -36,7 +36,7 @@ pub(in crate::import::devpi) async fn verify(
             report.note(&item.subject, format_args!("is now called `{}`", there.filename()));
         }
         let (digest, size_bytes) = (*digest, there.size_bytes());
-        looks.push(Look { subject: &item.subject, digest, size_bytes, is_new: *is_new });
+        looks.push(BlobCheck { subject: &item.subject, digest, size_bytes, is_new: *is_new });
     }
     stored_blobs::check(blobs, &looks, report).await
 }

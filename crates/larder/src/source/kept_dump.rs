@@ -1,7 +1,7 @@
 //! The kept copy: the last good dump in the data directory, so that the server can serve at once after a restart and
 //! other servers can fetch the dump from this one.
 //!
-//! accepted [`Arrival`] -> one gzip layer -> written to a temporary file, synced, renamed -> [`KeptFile`]. A second
+//! accepted [`Arrival`] -> one gzip layer -> written to a temporary file, synced, renamed -> [`KeptDumpFile`]. A second
 //! file has what the dump's server said about it, and names the dump's digest: if the machine stops between the two
 //! renames, that information is not used. This module does not judge dumps; the caller passes only good ones.
 
@@ -35,16 +35,16 @@ const COPY_BUFFER_BYTES: usize = 128 * 1024;
 
 /// The kept copy in one data directory, which stays locked as long as this exists.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptDump {
     lock: Arc<DataDirLock>,
     directory: PathBuf,
-    current: Option<KeptFile>,
+    current: Option<KeptDumpFile>,
 }
 
 /// The kept dump in the form that is served: one gzip layer. Cheap to clone; an old one stays readable after the next
 /// one has replaced it.
 #[derive(Debug, Clone)]
-pub struct KeptFile {
+pub struct KeptDumpFile {
     /// Its path; by now a later dump may be there.
     pub path: PathBuf,
     /// Size of the compressed file, in bytes.
@@ -57,7 +57,7 @@ pub struct KeptFile {
     stamp: Stamp,
 }
 
-impl KeptFile {
+impl KeptDumpFile {
     /// Whether nobody has written to the file since its digest was taken: one question to the system's memory.
     pub fn is_unchanged(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| Stamp::of(&metadata) == self.stamp)
@@ -89,23 +89,23 @@ struct State {
     last_modified: Option<String>,
 }
 
-impl Kept {
+impl KeptDump {
     /// The path of the kept dump in a data directory, if there is one.
     pub fn path_in(data_dir: &Path) -> PathBuf {
         data_dir.join(DIRECTORY_NAME).join(KEPT_FILE_NAME)
     }
 
     /// Creates the directory if it does not exist, takes its lock, and removes what a killed process left behind. A
-    /// read-only directory is accepted: [`Kept::load`] then works and [`Kept::keep`] fails.
+    /// read-only directory is accepted: [`KeptDump::load`] then works and [`KeptDump::keep`] fails.
     ///
     /// # Errors
     /// Those of [`DataDirLock::acquire`].
-    pub fn open(data_dir: &Path) -> Result<Kept, SourceError> {
-        Ok(Kept::with_lock(Arc::new(DataDirLock::acquire(data_dir)?)))
+    pub fn open(data_dir: &Path) -> Result<KeptDump, SourceError> {
+        Ok(KeptDump::with_lock(Arc::new(DataDirLock::acquire(data_dir)?)))
     }
 
     /// Opens the kept copy in a data directory whose lock the caller holds already.
-    pub fn with_lock(lock: Arc<DataDirLock>) -> Kept {
+    pub fn with_lock(lock: Arc<DataDirLock>) -> KeptDump {
         let directory = lock.data_dir().join(DIRECTORY_NAME);
         // An error here would appear again, with its reason, when a dump is kept.
         let _ = std::fs::create_dir(&directory);
@@ -116,7 +116,7 @@ impl Kept {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        Kept { lock, directory, current: None }
+        KeptDump { lock, directory, current: None }
     }
 
     /// The directory for spool files: on the same file system as the kept copy.
@@ -130,7 +130,7 @@ impl Kept {
     }
 
     /// The dump that was last kept or loaded.
-    pub fn current(&self) -> Option<&KeptFile> {
+    pub fn current(&self) -> Option<&KeptDumpFile> {
         self.current.as_ref()
     }
 
@@ -150,7 +150,7 @@ impl Kept {
         copy(&mut arrival.reader(), &mut sink, &path, &path)?;
         let sha256 = sink.finish().1;
         arrival.origin = format!("{} (kept)", path.display());
-        arrival.kind = ArrivalKind::Kept;
+        arrival.kind = ArrivalKind::KeptDump;
         arrival.sha256 = Some(sha256.clone());
         if let Some(state) = self.state().filter(|state| state.sha256 == sha256) {
             arrival.origin = format!("{} (kept from {})", path.display(), state.origin);
@@ -158,7 +158,7 @@ impl Kept {
             arrival.validators =
                 Validators { etag: state.etag, last_modified: state.last_modified };
         }
-        self.current = Some(KeptFile {
+        self.current = Some(KeptDumpFile {
             path,
             size_bytes: arrival.bytes,
             sha256,
@@ -178,8 +178,8 @@ impl Kept {
     /// [`SourceError::ChangedWhileRead`] or [`SourceError::TooManyLayers`] for the arrival. The former copy then
     /// stays, with one exception: if only `source.json` could not be written, the new copy is in place, and the next
     /// start sends an unconditional request.
-    pub fn keep(&mut self, arrival: &Arrival) -> Result<KeptFile, SourceError> {
-        if let (ArrivalKind::Kept, Some(current)) = (&arrival.kind, &self.current) {
+    pub fn keep(&mut self, arrival: &Arrival) -> Result<KeptDumpFile, SourceError> {
+        if let (ArrivalKind::KeptDump, Some(current)) = (&arrival.kind, &self.current) {
             return Ok(current.clone());
         }
         // It may have been missing when the process started, or somebody may have removed it since.
@@ -210,7 +210,7 @@ impl Kept {
     }
 
     /// Writes the arrival in its kept form under a temporary name, and syncs it.
-    fn keep_aside(&self, arrival: &Arrival, aside: &Path) -> Result<KeptFile, SourceError> {
+    fn keep_aside(&self, arrival: &Arrival, aside: &Path) -> Result<KeptDumpFile, SourceError> {
         let _ = std::fs::remove_file(aside);
         let layers = gzip_layers(arrival)?;
         let linked = match (&arrival.kind, &arrival.sha256) {
@@ -248,7 +248,7 @@ impl Kept {
         file.sync_all().map_err(unwritten(aside))?;
         let stamp = Stamp::of(&file.metadata().map_err(unwritten(aside))?);
         let size_bytes = stamp.size_bytes;
-        Ok(KeptFile { path: self.path(), size_bytes, sha256, modified_at, file, stamp })
+        Ok(KeptDumpFile { path: self.path(), size_bytes, sha256, modified_at, file, stamp })
     }
 
     fn path(&self) -> PathBuf {

@@ -69,7 +69,7 @@ fn check(bytes: &[u8], expected: impl Fn(&[u8]) -> bool) {
     for is_spooled in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let data_dir = directory.path().join("data");
-        let mut kept = Kept::open(&data_dir).unwrap();
+        let mut kept = KeptDump::open(&data_dir).unwrap();
         let mut arrival = if is_spooled {
             spooled(kept.spool_dir(), bytes)
         } else {
@@ -90,7 +90,7 @@ fn check(bytes: &[u8], expected: impl Fn(&[u8]) -> bool) {
         assert_eq!(names(kept.spool_dir()), ["packages-meta-ext-v1.json.gz", "source.json"]);
         drop(kept);
 
-        let mut kept = Kept::open(&data_dir).unwrap();
+        let mut kept = KeptDump::open(&data_dir).unwrap();
         let arrival = kept.load().unwrap().unwrap();
         assert_eq!(read(arrival.reader()), on_disk);
         assert_eq!(arrival.modified_at, Some(modified_at));
@@ -123,7 +123,7 @@ fn a_plain_dump_is_compressed_repeatably() {
     check(&large, |kept| gunzip(kept) == large);
     let digest = |_| {
         let directory = tempfile::tempdir().unwrap();
-        let mut kept = Kept::open(directory.path()).unwrap();
+        let mut kept = KeptDump::open(directory.path()).unwrap();
         kept.keep(&foreign(directory.path(), JSON)).unwrap().sha256
     };
     assert_eq!(digest(1), digest(2));
@@ -132,7 +132,7 @@ fn a_plain_dump_is_compressed_repeatably() {
 #[test]
 fn endless_wrapping_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = Kept::open(directory.path()).unwrap();
+    let mut kept = KeptDump::open(directory.path()).unwrap();
     let bytes = (0..9).fold(JSON.to_vec(), |bytes, _| gzip(&bytes));
     let error = kept.keep(&foreign(directory.path(), &bytes)).unwrap_err();
     let origin = directory.path().join("dump");
@@ -146,7 +146,7 @@ fn endless_wrapping_is_refused() {
 #[test]
 fn the_operators_file_is_not_tied_to_the_copy() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = Kept::open(directory.path()).unwrap();
+    let mut kept = KeptDump::open(directory.path()).unwrap();
     let arrival = foreign(directory.path(), &gzip(JSON));
     let file = kept.keep(&arrival).unwrap();
     fs::write(arrival.path(), "rewritten in place").unwrap();
@@ -156,7 +156,7 @@ fn the_operators_file_is_not_tied_to_the_copy() {
 #[test]
 fn a_fetched_dump_is_linked_and_not_copied() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = Kept::open(directory.path()).unwrap();
+    let mut kept = KeptDump::open(directory.path()).unwrap();
     let arrival = spooled(kept.spool_dir(), &gzip(JSON));
     let file = kept.keep(&arrival).unwrap();
     let inode = |path: &Path| fs::metadata(path).unwrap().ino();
@@ -166,7 +166,7 @@ fn a_fetched_dump_is_linked_and_not_copied() {
 #[test]
 fn a_file_rewritten_since_is_not_kept() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = Kept::open(directory.path()).unwrap();
+    let mut kept = KeptDump::open(directory.path()).unwrap();
     kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
     let arrival = foreign(directory.path(), &gzip(b"[]"));
     fs::write(arrival.path(), "rewritten in place, at another length").unwrap();
@@ -179,7 +179,7 @@ fn a_file_rewritten_since_is_not_kept() {
 #[test]
 fn a_former_copy_stays_readable() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = Kept::open(directory.path()).unwrap();
+    let mut kept = KeptDump::open(directory.path()).unwrap();
     let former = kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
     kept.keep(&spooled(kept.spool_dir(), &gzip(b"[]"))).unwrap();
     assert_eq!(read(former.reader()), gzip(JSON));
@@ -191,18 +191,18 @@ fn validators_of_another_dump_are_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
     let file = {
-        let mut kept = Kept::open(&data_dir).unwrap();
+        let mut kept = KeptDump::open(&data_dir).unwrap();
         kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap()
     };
     // As if the machine had stopped between the two files.
     fs::write(&file.path, gzip(b"[]")).unwrap();
-    let arrival = Kept::open(&data_dir).unwrap().load().unwrap().unwrap();
+    let arrival = KeptDump::open(&data_dir).unwrap().load().unwrap().unwrap();
     assert!(arrival.validators.is_empty());
     assert_eq!(arrival.origin, format!("{} (kept)", file.path.display()));
 
     fs::write(&file.path, gzip(JSON)).unwrap();
     fs::write(data_dir.join("aur/source.json"), "{\"sha256\":").unwrap();
-    let arrival = Kept::open(&data_dir).unwrap().load().unwrap().unwrap();
+    let arrival = KeptDump::open(&data_dir).unwrap().load().unwrap().unwrap();
     assert!(arrival.validators.is_empty());
 }
 
@@ -213,7 +213,7 @@ fn an_empty_directory_has_no_copy_and_leftovers_of_a_kill_are_removed() {
     for name in [".spool-x", "packages-meta-ext-v1.json.gz.tmp", "source.json.tmp", "mine"] {
         fs::write(directory.path().join("aur").join(name), "").unwrap();
     }
-    let mut kept = Kept::open(directory.path()).unwrap();
+    let mut kept = KeptDump::open(directory.path()).unwrap();
     assert!(kept.load().unwrap().is_none());
     assert!(kept.current().is_none());
     assert_eq!(names(kept.spool_dir()), ["mine"]);
@@ -222,7 +222,7 @@ fn an_empty_directory_has_no_copy_and_leftovers_of_a_kill_are_removed() {
 #[test]
 fn a_directory_that_cannot_be_written_is_an_error_value() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = Kept::open(directory.path()).unwrap();
+    let mut kept = KeptDump::open(directory.path()).unwrap();
     // A file in its place stops everybody, root included.
     fs::remove_dir(kept.spool_dir()).unwrap();
     fs::write(kept.spool_dir(), "").unwrap();
@@ -242,7 +242,7 @@ fn a_directory_that_cannot_be_written_is_an_error_value() {
 fn a_read_only_directory_is_loaded_from() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
-    Kept::open(&data_dir).unwrap().keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
+    KeptDump::open(&data_dir).unwrap().keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
     let set_mode = |mode| {
         for path in [&data_dir.join("aur"), &data_dir.join("larder.lock"), &data_dir] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -251,7 +251,7 @@ fn a_read_only_directory_is_loaded_from() {
     set_mode(0o555);
     // Modes do not bind root; as root this can test only the loading.
     let is_bound = fs::write(data_dir.join("probe"), "").is_err();
-    let mut kept = Kept::open(&data_dir).unwrap();
+    let mut kept = KeptDump::open(&data_dir).unwrap();
     let arrival = kept.load().unwrap().unwrap();
     assert_eq!(read(arrival.reader()), gzip(JSON));
     let outcome = kept.keep(&foreign(directory.path(), JSON));
