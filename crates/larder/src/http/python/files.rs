@@ -50,6 +50,9 @@ const FOR_EVER_PRIVATE: &str = "max-age=365000000, immutable, private";
 const CHANGING: &str = "max-age=0, must-revalidate";
 const CHANGING_PRIVATE: &str = "private, max-age=0, must-revalidate";
 
+/// Of a file that the stage had; devpi's text.
+const REMOVED: &str = "file existed, deleted in later serial";
+
 /// How deep the JSON of a test result may lie; Python's reader gives up not much later.
 const TOX_RESULT_DEPTH_MAX: usize = 128;
 
@@ -91,7 +94,11 @@ pub(super) async fn download_file(
             Some(digest) => Ok(provenance(ask, &file, *digest, is_public).await?),
             None => none(),
         },
-        // What the stage itself has removed, a base may still have.
+        // What the stage itself has removed, a base may still have: pages of a stage with a policy link all files below the
+        // stage. Otherwise nothing links there any more, and 410 says what has become of the file, as devpi does.
+        FileLookup::Gone if !has_policy(ask, stage) => {
+            Ok(reply::refusal(ask, StatusCode::GONE, REMOVED))
+        }
         found @ (FileLookup::Gone | FileLookup::Absent) => {
             if let Some(response) = inherited(ask, stage, path).await? {
                 return Ok(response);
@@ -102,14 +109,17 @@ pub(super) async fn download_file(
             };
             let is_gone = matches!(found, FileLookup::Gone);
             Ok(match is_gone && answer.status() == StatusCode::NOT_FOUND {
-                true => {
-                    let text = "file existed, deleted in later serial";
-                    reply::refusal(ask, StatusCode::GONE, text)
-                }
+                true => reply::refusal(ask, StatusCode::GONE, REMOVED),
                 false => answer,
             })
         }
     }
+}
+
+/// Whether the stage, or one that it inherits from, has a policy.
+fn has_policy(ask: &Ask, stage: &Stage) -> bool {
+    let order = ResolutionOrder::of(&ask.stored.index, stage.name().as_str());
+    order.is_some_and(|order| order.has_policy())
 }
 
 /// A file of one of the bases, as pages of a stage with a policy link them; `None` if no base has it.

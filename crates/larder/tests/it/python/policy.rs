@@ -280,6 +280,24 @@ fn what_a_stage_has_removed_comes_from_its_base() {
     assert_eq!(index.client().get(&target).status, 410);
 }
 
+/// Without a policy, pages link what is inherited below the base: what was removed stays removed.
+#[test]
+fn what_a_stage_without_a_policy_has_removed_is_gone() {
+    let index = start();
+    index.stage("alice/base", json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/base"]}));
+    let content = sdist("one");
+    for stage in ["alice/base", "alice/dev"] {
+        index.upload(stage, "own-1.0.zip", &content);
+    }
+    let target = path("alice/dev", "own-1.0.zip", &content);
+    let removed = index.alice().send("DELETE", &target, Value::Null);
+    assert_eq!(removed.status, 200, "{}", removed.text());
+    assert_eq!(index.client().get(&target).status, 410);
+    let inherited = path("alice/base", "own-1.0.zip", &content);
+    assert_eq!(index.client().get(&inherited).status, 200);
+}
+
 #[test]
 fn a_quarantine_has_a_reason_that_installers_show() {
     let upstream = upstream_of(&FILES);
