@@ -191,7 +191,8 @@ pub fn set_groups(
     change(snapshot, name, now, |user| user.groups = groups)
 }
 
-/// Refuses all credentials of a user from now on, or no longer. None if nothing changes.
+/// Refuses all credentials of a user from now on, or no longer, and ends their sessions: who disables a user for a stolen
+/// cookie, and enables them again, does not bring it back. None if nothing changes.
 ///
 /// # Errors
 /// [`NoUser`].
@@ -201,7 +202,13 @@ pub fn set_disabled(
     is_disabled: bool,
     now: Timestamp,
 ) -> Result<Option<Batch>, NoUser> {
-    change(snapshot, name, now, |user| user.is_disabled = is_disabled)
+    let batch = change(snapshot, name, now, |user| user.is_disabled = is_disabled)?;
+    let has_sessions = snapshot.sessions_of(name).is_some();
+    Ok(batch.map(|batch| match has_sessions {
+        // Whoever logs in meanwhile expects the user as they were: one of the two is decided anew.
+        true => batch.delete(session_key(name), Expected::Anything),
+        false => batch,
+    }))
 }
 
 /// Deletes a user with their tokens and sessions. What else is theirs, as their indexes, the caller adds to the batch.

@@ -233,6 +233,11 @@ mod tests {
             assert!(holds(&after, &text, 1));
             assert!(!holds(&applied(&after, 20, batch), &text, 1));
         }
+        // Disabled and enabled again: it stays over.
+        let off = set_disabled(&after, &alice, true, at(1)).expect("alice").expect("a change");
+        let off = applied(&after, 20, off);
+        let on = set_disabled(&off, &alice, false, at(2)).expect("alice").expect("a change");
+        assert!(!holds(&applied(&off, 21, on), &text, 3));
         // Nor is it that of the next user of that name.
         let gone = applied(&after, 20, delete_user(&after, &alice).expect("alice"));
         assert_eq!(gone.sessions_of(&alice), None);

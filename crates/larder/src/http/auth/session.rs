@@ -75,9 +75,15 @@ fn is_secure(app: &App, head: &Parts) -> bool {
 
 /// The value of the first cookie of that name.
 fn value<'head>(headers: &'head HeaderMap, name: &str) -> Option<&'head str> {
-    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|it| it.split_once('='));
-    pairs.find_map(|(found, value)| (found.trim() == name).then_some(value.trim()))
+    let lines = headers.get_all(COOKIE).iter();
+    // Another application on this host may have bytes in its cookies that are no ASCII.
+    let mut pairs = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
+    pairs.find_map(|pair| {
+        let at = pair.iter().position(|&byte| byte == b'=')?;
+        let (found, value) = (&pair[..at], &pair[at + 1..]);
+        let value = std::str::from_utf8(value).ok().filter(|value| value.is_ascii());
+        value.filter(|_| found.trim_ascii() == name.as_bytes()).map(str::trim)
+    })
 }
 
 /// The session in a request's cookie; whether it holds is not looked at.
@@ -190,10 +196,10 @@ mod tests {
 
     #[test]
     fn cookies_are_found_by_their_name() {
-        let check = |lines: &[&'static str], expected: Option<&str>| {
+        let check = |lines: &[&str], expected: Option<&str>| {
             let mut headers = HeaderMap::new();
             for line in lines {
-                headers.append(COOKIE, HeaderValue::from_static(line));
+                headers.append(COOKIE, HeaderValue::from_bytes(line.as_bytes()).expect("a value"));
             }
             assert_eq!(value(&headers, "larder-session"), expected, "{lines:?}");
         };
@@ -204,5 +210,7 @@ mod tests {
         check(&["larder-session=a; larder-session=b"], Some("a"));
         check(&["xlarder-session=a; __Host-larder-session=b; larder-session2=c"], None);
         check(&["larder-session", "=", ";;"], None);
+        check(&["other=ü; larder-session=a; x=é"], Some("a"));
+        check(&["larder-session=ü; larder-session=a"], Some("a"));
     }
 }

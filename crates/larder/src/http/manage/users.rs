@@ -21,6 +21,7 @@ struct UserPage {
     groups: String,
     created_at: Time,
     is_root: bool,
+    is_own: bool,
     is_disabled: bool,
     has_password: bool,
     tokens: usize,
@@ -104,6 +105,7 @@ async fn page(
         groups: user.groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         created_at: Time(user.created_at),
         is_root: name.is_root(),
+        is_own: principal.user_name() == Some(name),
         is_disabled: user.is_disabled,
         has_password: user.password_hash.is_some(),
         tokens: stored.accounts.tokens_of(name).len(),
@@ -124,11 +126,17 @@ pub(in crate::http) async fn change_user(
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let (fields, principal) = (&posted.fields, &posted.principal);
     let path = format!("/{}", in_path(name.as_str()));
+    let is_own = principal.user_name() == Some(&name);
     let (answer, done) = match fields.one("do")? {
         "profile" => {
             let edit = json!({"title": fields.one("title")?, "email": fields.one("email")?});
             let call = call(app, head, principal, (Method::PATCH, &path), Some(&edit));
             (call.await, "The profile is changed.")
+        }
+        // Whoever finds a browser open does not take the account with them.
+        "password" if is_own => {
+            let detail = "Your own password is changed on your own page, at /+account, where the old one is asked for.";
+            (Answer::refused(HttpError::forbidden(detail)), "")
         }
         "password" => {
             let edit = json!({"password": fields.one("password")?});
@@ -171,7 +179,7 @@ pub(in crate::http) async fn change_user(
     };
     let (said, status) = Said::of(&answer, done);
     let sender = (&posted.session, &posted.principal);
-    // Who sets their own password here is logged out, too.
+    // Who disables themselves is logged out.
     if auth::session::known(app, &posted.session)?.is_none() {
         return Ok(forms::see_other(app, head, "/+account/login"));
     }

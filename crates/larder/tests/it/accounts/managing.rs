@@ -57,6 +57,8 @@ fn users_are_made_changed_disabled_and_deleted() {
     let page = root.get("/+manage/users/alice").text();
     assert!(page.contains("disabled"), "{page}");
     assert_eq!(root.submit(&page, "Enable", &[]).status, 200);
+    assert!(alice.get("/+account").text().contains("<h1>Log in</h1>"), "its session stays over");
+    assert_eq!(alice.log_in("alice", "n3w").status, 303);
     assert!(alice.get("/+account").text().contains("<h1>alice</h1>"));
     // Deleting takes the name; `root` stays.
     let page = root.get("/+manage/users/alice").text();
@@ -71,13 +73,19 @@ fn users_are_made_changed_disabled_and_deleted() {
     assert_eq!(root.get("/+manage/users/alice").status, 404);
     let page = root.get("/+manage/users/root").text();
     assert!(!page.contains("aria-label=\"Disable\"") && !page.contains("aria-label=\"Delete\""));
+    // One's own password takes the old one, which another page asks for.
+    assert!(!page.contains("aria-label=\"Set the password\""), "{page}");
+    assert!(page.contains("href=\"/+account#password\""), "{page}");
     let (action, mut fields) = form(&page, "Profile");
     fields.retain(|(name, _)| name == "form");
-    for (what, confirm) in [("disable", ""), ("delete", "root")] {
-        let more = [("do".into(), what.to_owned()), ("confirm".into(), confirm.to_owned())];
+    for (what, field, value) in
+        [("disable", "confirm", ""), ("delete", "confirm", "root"), ("password", "password", "n3w")]
+    {
+        let more = [("do".into(), what.to_owned()), (field.into(), value.to_owned())];
         let fields: Vec<_> = fields.iter().cloned().chain(more).collect();
         assert_eq!(root.post(&action, &encoded(&fields)).status, 403, "{what}");
     }
+    assert_eq!(Browser::new(server.client).log_in("root", ROOT_PASSWORD).status, 303);
 }
 
 #[test]

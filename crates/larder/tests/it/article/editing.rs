@@ -220,8 +220,64 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
         ("mine".into(), "5".into())
     );
     // Who deletes what they have not seen is shown it instead.
+    put(b"theirs\n", 5);
     let deleted = browser.submit(&page, "Delete", &[]);
     assert_eq!(deleted.status, 409);
+    let deleted = deleted.text();
+    assert_eq!((field(&deleted, "text"), field(&deleted, "base")), ("theirs\n".into(), "6".into()));
+    assert_eq!(browser.submit(&deleted, "Delete", &[]).status, 303);
+}
+
+/// No form with a text that nobody typed: whoever sends it again deletes the article, and does not empty it.
+#[test]
+fn a_refused_delete_leaves_the_text_as_it_was() {
+    let server = start();
+    let mut browser = root(server.client);
+    let write = [ROOT, ("Content-Type", "text/markdown")];
+    assert_eq!(server.client.send("POST", "/article/a/0", &write, b"first").status, 201);
+    let page = browser.get("/+edit/a").text();
+    let mut out = browser.clone();
+    out.cookies.clear();
+    let check = |status: u16, expected: u16, page: &str| {
+        assert_eq!(status, expected, "{page}");
+        assert!(!page.contains("aria-label=\"Article\""), "a text that nobody typed: {page}");
+        assert!(page.contains("<h1>Delete a</h1>") && page.contains("Not deleted."), "{page}");
+        let (_, fields) = form(page, "Delete");
+        assert!(fields.contains(&("comment".into(), "no more".into())), "{fields:?}");
+    };
+    let ended = out.submit(&page, "Delete", &[("comment", "no more")]);
+    check(ended.status, 401, &ended.text());
+    assert!(!ended.text().contains("first"), "nothing of the article: {}", ended.text());
+    assert_eq!(out.log_in("root", ROOT_PASSWORD).status, 303);
+    let anew = out.submit(&ended.text(), "Delete", &[]);
+    check(anew.status, 403, &anew.text());
+    assert_eq!(server.get("/article/a").text(), "first");
+    assert_eq!(out.submit(&anew.text(), "Delete", &[]).status, 303);
+    assert_eq!(server.get("/article/a").status, 410);
+}
+
+/// Whoever may not read an article is shown the same page whether it is there or not.
+#[test]
+fn who_may_not_read_an_article_is_not_told_whether_it_is_there() {
+    let server = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        config.article.acl_read = "root".parse().expect("a list");
+    });
+    let made = server.client.send("PUT", "/alice", &[ROOT], br#"{"password": "staple"}"#);
+    assert_eq!(made.status, 201);
+    let write = [ROOT, ("Content-Type", "text/x-rst")];
+    assert_eq!(server.client.send("POST", "/article/secret/0", &write, b"x").status, 201);
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
+    for (token, what) in [(token.as_str(), "save"), (&token, "delete"), ("old", "save")] {
+        let body = |text: &str| format!("form={token}&base=0&text={text}&do={what}");
+        let mut page = |name: &str| {
+            let response = alice.post(&format!("/+edit/{name}"), &body("y"));
+            assert_eq!(response.status, 403, "{}", response.text());
+            response.text().replace(name, "NAME")
+        };
+        assert_eq!(page("secret"), page("nothing"), "{what}");
+    }
 }
 
 /// Each of fifty adds a line to the same place. Whoever is refused takes what is there and adds the line to it, as a person

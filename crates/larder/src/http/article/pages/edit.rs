@@ -23,6 +23,7 @@ use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::http::forms::{self, Fields, Undue};
 use crate::http::people::{self, Site};
+use crate::http::rendered::rendered_once;
 use crate::http::words::{Time, in_path};
 
 /// Size of the form: each byte of a text takes three there at most.
@@ -47,11 +48,13 @@ struct EditPage<'a> {
     /// The version that the text is made from; 0 makes the article.
     base: Revision,
     is_there: bool,
+    /// The form deletes the article, and has no text.
+    is_deleting: bool,
     text: &'a str,
     comment: &'a str,
     types: Vec<Choice<'a>>,
     problem: String,
-    preview: Option<Rendered>,
+    preview: Option<Arc<Rendered>>,
     conflict: Option<Conflict>,
 }
 
@@ -89,10 +92,15 @@ enum Merged {
 /// A text as a form has it.
 struct Draft {
     base: Revision,
+    /// Empty where the form deletes the article: nobody typed a text then.
     text: String,
     comment: String,
     media_type: Option<String>,
+    is_deleting: bool,
 }
+
+/// Whose form it is.
+type Sender<'a> = (&'a SessionText, &'a Principal);
 
 impl Draft {
     fn of(fields: &Fields) -> Result<Draft, HttpError> {
@@ -103,10 +111,18 @@ impl Draft {
             HttpError::bad_request(detail)
         })?;
         let media_type = fields.maybe("type")?.filter(|text| !text.is_empty()).map(str::to_owned);
+        let is_deleting = fields.maybe("do")? == Some("delete");
         // A form has ends of lines of its own.
-        let text = fields.one("text")?.replace("\r\n", "\n");
+        let text = match is_deleting {
+            true => String::new(),
+            false => fields.one("text")?.replace("\r\n", "\n"),
+        };
+        if text.len() as u64 > BYTES_MAX {
+            let detail = "the text is longer than 1 MiB: a PUT to its address takes longer ones";
+            return Err(HttpError::refused(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        }
         let comment = fields.maybe("comment")?.unwrap_or_default().trim().to_owned();
-        Ok(Draft { base, text, comment, media_type })
+        Ok(Draft { base, text, comment, media_type, is_deleting })
     }
 }
 
@@ -126,23 +142,16 @@ pub(in crate::http) async fn show_edit(
     let (session, principal) = forms::logged_in(app, head).await?;
     let editing = Editing { app, head, name };
     editing.admit(&principal)?;
-    let stored = auth::stored(app)?;
-    let article = stored.articles.article(name);
-    let base = article.map_or(Revision::NONE, |article| article.highest());
-    let latest = article.and_then(|article| article.latest());
-    let text = match latest.filter(|latest| !latest.is_deleted()) {
-        Some(latest) => editing.text_of(latest).await?,
-        None => String::new(),
-    };
-    let draft = Draft { base, text, comment: String::new(), media_type: None };
-    editing.page(Some(&session), &draft, Outcome::default(), StatusCode::OK).await
+    let draft = editing.latest().await?;
+    let sender = Some((&session, &principal));
+    editing.page(sender, &draft, Outcome::default(), StatusCode::OK).await
 }
 
 /// What is shown beside the form.
 #[derive(Default)]
 struct Outcome {
     problem: String,
-    preview: Option<Rendered>,
+    preview: Option<Arc<Rendered>>,
     conflict: Option<Conflict>,
 }
 
@@ -160,29 +169,20 @@ pub(in crate::http) async fn edit(
         Ok(sender) => sender,
         Err(undue) => return editing.undue(&draft, undue).await,
     };
+    let sender = (&session, &principal);
     if let Err(error) = editing.admit(&principal) {
-        return editing.problem(&session, &draft, &error).await;
+        return editing.problem(sender, &draft, &error).await;
     }
     match fields.maybe("do")?.unwrap_or("save") {
         "preview" => {
             let outcome = Outcome {
-                preview: Some(editing.preview(&principal, &draft)?),
+                preview: Some(editing.preview(&principal, &draft).await?),
                 ..Outcome::default()
             };
-            editing.page(Some(&session), &draft, outcome, StatusCode::OK).await
+            editing.page(Some(sender), &draft, outcome, StatusCode::OK).await
         }
-        "save" => editing.save(&session, &principal, draft).await,
-        "delete" => {
-            let deleting = write::delete_for(app, &principal, name, draft.base, &draft.comment);
-            match deleting.await {
-                Ok(written) => editing.done(&session, "/history", written.serial),
-                Err(FailedWrite::Failed(error)) => editing.problem(&session, &draft, &error).await,
-                Err(FailedWrite::Refused(refused)) => {
-                    let error = HttpError::refused(refused.status(), refused.detail());
-                    editing.problem(&session, &draft, &error).await
-                }
-            }
-        }
+        "save" => editing.save(sender, draft).await,
+        "delete" => editing.delete(sender, draft).await,
         other => {
             let shown: String = other.chars().take(80).collect();
             let detail = format!(
@@ -201,6 +201,19 @@ impl Editing<'_> {
         let object = Object::Article(self.name.as_str());
         let readers = ("article.acl_read", &self.app.config.article.acl_read);
         auth::admit(readers, principal, Scope::ArticleRead, object, "read articles")
+    }
+
+    /// The form for what is there now.
+    async fn latest(&self) -> Result<Draft, HttpError> {
+        let stored = auth::stored(self.app)?;
+        let article = stored.articles.article(self.name);
+        let base = article.map_or(Revision::NONE, |article| article.highest());
+        let latest = article.and_then(|article| article.latest());
+        let text = match latest.filter(|latest| !latest.is_deleted()) {
+            Some(latest) => self.text_of(latest).await?,
+            None => String::new(),
+        };
+        Ok(Draft { base, text, comment: String::new(), media_type: None, is_deleting: false })
     }
 
     /// The text of a version, if a form can have it.
@@ -223,7 +236,11 @@ impl Editing<'_> {
     }
 
     /// The text as its page will show it.
-    fn preview(&self, principal: &Principal, draft: &Draft) -> Result<Rendered, HttpError> {
+    async fn preview(
+        &self,
+        principal: &Principal,
+        draft: &Draft,
+    ) -> Result<Arc<Rendered>, HttpError> {
         let stored = auth::stored(self.app)?;
         let shown = Shown { app: self.app, stored: &stored, head: self.head, principal };
         let site = shown.site();
@@ -232,7 +249,7 @@ impl Editing<'_> {
         let options =
             Options { heading_level: 2, resolve: &resolve, wiki_links: true, takes_title: false };
         let render = || markup::render(&draft.text, format.unwrap_or(Format::Plain), &options);
-        Ok(tokio::task::block_in_place(render))
+        Ok(rendered_once(render).await)
     }
 
     /// What the text is written in: what the form says, else what the article is, else what its name ends in.
@@ -252,12 +269,26 @@ impl Editing<'_> {
         said.unwrap_or_else(|| TYPES[0].0.to_owned())
     }
 
-    async fn save(
-        &self,
-        session: &SessionText,
-        principal: &Principal,
-        draft: Draft,
-    ) -> Result<Response, HttpError> {
+    /// Deletes the article. Whoever has not seen its last version is shown it instead.
+    async fn delete(&self, sender: Sender<'_>, draft: Draft) -> Result<Response, HttpError> {
+        let (session, principal) = sender;
+        let deleting =
+            write::delete_for(self.app, principal, self.name, draft.base, &draft.comment);
+        let refused = match deleting.await {
+            Ok(written) => return self.done(session, "/history", written.serial),
+            Err(FailedWrite::Failed(error)) => return self.problem(sender, &draft, &error).await,
+            Err(FailedWrite::Refused(refused)) => refused,
+        };
+        let error = HttpError::refused(refused.status(), refused.detail());
+        let draft = match refused.error.stale() {
+            Some(_) => self.latest().await?,
+            None => draft,
+        };
+        self.problem(sender, &draft, &error).await
+    }
+
+    async fn save(&self, sender: Sender<'_>, draft: Draft) -> Result<Response, HttpError> {
+        let (session, principal) = sender;
         let stored = auth::stored(self.app)?;
         let content_type = Some(self.media_type(&stored.articles, &draft));
         // Who wrote lines that end as on Windows gets them back.
@@ -280,12 +311,12 @@ impl Editing<'_> {
         };
         let refused = match write::store(self.app, principal, new).await {
             Ok(written) => return self.done(session, "", written.serial),
-            Err(FailedWrite::Failed(error)) => return self.problem(session, &draft, &error).await,
+            Err(FailedWrite::Failed(error)) => return self.problem(sender, &draft, &error).await,
             Err(FailedWrite::Refused(refused)) => refused,
         };
         let Some(stale) = refused.error.stale() else {
             let error = HttpError::refused(refused.status(), refused.detail());
-            return self.problem(session, &draft, &error).await;
+            return self.problem(sender, &draft, &error).await;
         };
         let latest = stale.latest.clone();
         let theirs = match latest.is_deleted() {
@@ -315,9 +346,10 @@ impl Editing<'_> {
             text: text.replace("\r\n", "\n"),
             comment: draft.comment,
             media_type: draft.media_type,
+            is_deleting: false,
         };
         let outcome = Outcome { conflict: Some(conflict), ..Outcome::default() };
-        self.page(Some(session), &next, outcome, StatusCode::CONFLICT).await
+        self.page(Some(sender), &next, outcome, StatusCode::CONFLICT).await
     }
 
     /// On to a page of the article, which shows this commit.
@@ -336,43 +368,46 @@ impl Editing<'_> {
     /// The form again, with the text as it was sent, and what is wrong.
     async fn problem(
         &self,
-        session: &SessionText,
+        sender: Sender<'_>,
         draft: &Draft,
         error: &HttpError,
     ) -> Result<Response, HttpError> {
         let outcome = Outcome { problem: error.detail().to_owned(), ..Outcome::default() };
-        self.page(Some(session), draft, outcome, error.status()).await
+        self.page(Some(sender), draft, outcome, error.status()).await
     }
 
-    /// The same where the session has ended, or the form is of another one: nothing of the article is shown.
+    /// The same where the session has ended, or the form is of another one.
     async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
+        let what = if draft.is_deleting { "delete" } else { "save" };
         let problem = match undue {
-            Undue::LoggedOut => {
-                "You are not logged in any more. Log in in another tab, and then save here."
-            }
-            Undue::Token => {
-                "You have logged in anew since this form was loaded. Look at it, and save again."
-            }
+            Undue::LoggedOut => format!(
+                "You are not logged in any more. Log in in another tab, and then {what} here."
+            ),
+            Undue::Token => format!(
+                "You have logged in anew since this form was loaded. Look at it, and {what} again."
+            ),
         };
-        let session = forms::logged_in(self.app, self.head).await.ok().map(|(session, _)| session);
-        let outcome = Outcome { problem: problem.to_owned(), ..Outcome::default() };
-        self.page(session.as_ref(), draft, outcome, HttpError::from(undue).status()).await
+        let sender = forms::logged_in(self.app, self.head).await.ok();
+        let sender = sender.as_ref().map(|(session, principal)| (session, principal));
+        let outcome = Outcome { problem, ..Outcome::default() };
+        self.page(sender, draft, outcome, HttpError::from(undue).status()).await
     }
 
     async fn page(
         &self,
-        session: Option<&SessionText>,
+        sender: Option<Sender<'_>>,
         draft: &Draft,
         outcome: Outcome,
         status: StatusCode,
     ) -> Result<Response, HttpError> {
         let stored = auth::stored(self.app)?;
-        // Without a session nothing is told of the article.
+        // Nothing is told of the article but to those who may read and write it.
+        let is_admitted = sender.is_some_and(|(_, principal)| self.admit(principal).is_ok());
         let article: Option<&Arc<Article>> =
-            session.and_then(|_| stored.articles.article(self.name));
-        let chosen = match session {
-            Some(_) => self.media_type(&stored.articles, draft),
-            None => draft.media_type.clone().unwrap_or_default(),
+            stored.articles.article(self.name).filter(|_| is_admitted);
+        let chosen = match is_admitted {
+            true => self.media_type(&stored.articles, draft),
+            false => draft.media_type.clone().unwrap_or_default(),
         };
         let is_known = TYPES.iter().any(|(known, _)| chosen.starts_with(known));
         let own = (!is_known && !chosen.is_empty()).then_some((chosen.as_str(), chosen.as_str()));
@@ -381,14 +416,16 @@ impl Editing<'_> {
             about,
             is_chosen: chosen.starts_with(media_type),
         });
+        let form = sender.map(|(session, _)| forms::token(self.app, session)).transpose()?;
         let page = EditPage {
             site: Site::of(self.app, self.head),
             place: Place::of(self.name.as_str()),
-            form: session.map(|it| forms::token(self.app, it)).transpose()?.unwrap_or_default(),
+            form: form.unwrap_or_default(),
             name: self.name.as_str(),
             path: in_path(self.name.as_str()),
             base: draft.base,
             is_there: article.is_some_and(|article| !article.is_deleted()),
+            is_deleting: draft.is_deleting,
             text: &draft.text,
             comment: &draft.comment,
             types: types.collect(),
