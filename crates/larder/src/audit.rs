@@ -4,31 +4,39 @@
 //! directory -> [`Log::query`], newest first. What finds the queue full is counted and left out. The oldest segments are
 //! deleted when the log takes more bytes than it may, or is older.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+mod pending;
+mod writer;
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use prometheus::IntCounter;
 use serde_json::{Value, json};
 
+use self::writer::Writer;
 use crate::config::Config;
+use crate::turns::Turns;
+
+pub(crate) use self::pending::Pending;
 
 /// Entries that wait to be written.
 const QUEUE_MAX: usize = 4096;
 
-/// Entries that are written at once.
-const WRITTEN_AT_ONCE: usize = 256;
-
-/// The log is so many segments, and the oldest goes as a whole.
+/// The log is at least so many segments, and the oldest goes as a whole. A segment is read into memory as a whole.
 const SEGMENTS: u64 = 16;
 const SEGMENT_BYTES_MIN: u64 = 4096;
+const SEGMENT_BYTES_MAX: u64 = 8 << 20;
 
 /// Bytes that one query looks through; the next page goes on from there.
 const LOOKED_AT_BYTES_MAX: usize = 16 << 20;
+
+/// Queries that read at once; further ones wait.
+const QUERIES_MAX: usize = 2;
 
 /// Entries on one page.
 const PAGE_MAX: usize = 1000;
@@ -36,6 +44,9 @@ const PAGE: usize = 100;
 
 /// How long a query waits for what is noted to be written.
 const WRITE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often a query looks whether the queue has room again.
+const ROOM_LOOK: Duration = Duration::from_millis(10);
 
 /// Longest text of an entry, in characters.
 const TEXT_CHARS_MAX: usize = 500;
@@ -88,17 +99,27 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// With texts that are no longer than they may be: so the queue is bounded, too.
+    fn cut(mut self) -> Entry {
+        for text in [&mut self.path, &mut self.what, &mut self.reason] {
+            if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS_MAX) {
+                text.truncate(end);
+                text.shrink_to_fit();
+            }
+        }
+        self
+    }
+
     fn line(&self, id: u64) -> String {
-        let cut = |text: &str| text.chars().take(TEXT_CHARS_MAX).collect::<String>();
         let mut line = json!({
             "id": id,
             "at": self.at.to_string(),
             "event": self.event.as_str(),
             "index": self.index,
-            "path": cut(&self.path),
-            "what": cut(&self.what),
+            "path": self.path,
+            "what": self.what,
             "rule": self.rule,
-            "reason": cut(&self.reason),
+            "reason": self.reason,
             "who": self.who,
             "client": self.client,
         })
@@ -119,15 +140,28 @@ pub(crate) struct Audit {
     log: Log,
     has_served: bool,
     lost: IntCounter,
-    /// The way to the thread, which is started for the first entry.
+    queries: Turns,
+    /// The way to the thread, which is started for the first entry, or for those that are there.
     queue: OnceLock<Option<SyncSender<Job>>>,
 }
 
 impl Audit {
     /// The log in the data directory; `lost` counts entries that were left out.
     pub(crate) fn new(config: &Config, lost: IntCounter) -> Audit {
-        let has_served = config.python.audit_served;
-        Audit { log: Log::of(config), has_served, lost, queue: OnceLock::new() }
+        let audit = Audit::of(Log::of(config), config.python.audit_served, lost);
+        // What is there becomes too old, also if nothing is noted.
+        if audit.log.is_on() && audit.log.directory.is_dir() {
+            audit.queue();
+        }
+        audit
+    }
+
+    fn of(log: Log, has_served: bool, lost: IntCounter) -> Audit {
+        Audit { log, has_served, lost, queries: Turns::new(QUERIES_MAX), queue: OnceLock::new() }
+    }
+
+    fn queue(&self) -> Option<&SyncSender<Job>> {
+        self.queue.get_or_init(|| Writer::start(&self.log, &self.lost)).as_ref()
     }
 
     /// Whether it has what is served where a policy counts, too.
@@ -140,12 +174,12 @@ impl Audit {
         if !self.log.is_on() {
             return;
         }
-        let Some(queue) = self.queue.get_or_init(|| Writer::start(&self.log, &self.lost)) else {
+        let Some(queue) = self.queue() else {
             self.lost.inc();
             return;
         };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-            queue.try_send(Job::Write(entry.into()))
+            queue.try_send(Job::Write(entry.cut().into()))
         {
             self.lost.inc();
         }
@@ -156,6 +190,11 @@ impl Audit {
         self.lost.get()
     }
 
+    /// The turns of queries: each reads some segments into memory.
+    pub(crate) fn queries(&self) -> &Turns {
+        &self.queries
+    }
+
     /// The entries that the query means, with all that were noted before it. Blocks.
     ///
     /// # Errors
@@ -163,10 +202,17 @@ impl Audit {
     pub(crate) fn query(&self, query: &Query) -> io::Result<Found> {
         if let Some(Some(queue)) = self.queue.get() {
             let (told, written) = sync_channel(1);
-            if queue.send(Job::Tell(told)).is_ok() {
-                // Without an answer, what is written is told.
-                _ = written.recv_timeout(WRITE_PATIENCE);
+            let until = Instant::now() + WRITE_PATIENCE;
+            let mut job = Job::Tell(told);
+            while let Err(TrySendError::Full(unsent)) = queue.try_send(job) {
+                if Instant::now() >= until {
+                    break;
+                }
+                job = unsent;
+                std::thread::sleep(ROOM_LOOK);
             }
+            // Without an answer, what is written is told.
+            _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
         self.log.query(query, Timestamp::now())
     }
@@ -298,6 +344,11 @@ impl Log {
         self.bytes_max > 0
     }
 
+    /// How large a segment gets before the next one begins.
+    fn segment_bytes(&self) -> u64 {
+        (self.bytes_max / SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+    }
+
     fn oldest(&self, now: Timestamp) -> Timestamp {
         let age = SignedDuration::from_hours(24 * i64::from(self.days_max));
         now.checked_sub(age).unwrap_or(Timestamp::MIN)
@@ -331,7 +382,7 @@ impl Log {
         let mut entries: Vec<Value> = Vec::new();
         let mut looked_at = 0;
         for (position, (first, path)) in segments.iter().enumerate().rev() {
-            let text = match fs::read(path) {
+            let text = match read_segment(path) {
                 // It has become too old meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 text => text?,
@@ -360,117 +411,15 @@ impl Log {
     }
 }
 
-/// The thread that writes.
-struct Writer {
-    log: Log,
-    next_id: u64,
-    /// The newest segment, and its size.
-    segment: Option<(File, u64)>,
-    is_failing: bool,
-}
-
-impl Writer {
-    fn start(log: &Log, lost: &IntCounter) -> Option<SyncSender<Job>> {
-        let (sender, jobs) = sync_channel(QUEUE_MAX);
-        let writer = Writer::open(log.clone());
-        let lost = lost.clone();
-        let thread = std::thread::Builder::new().name("audit".to_owned());
-        let started = thread.spawn(move || writer.run(&jobs, &lost));
-        if let Err(error) = &started {
-            tracing::error!(%error, "the audit log has no thread; nothing is written to it");
-        }
-        started.ok().map(|_| sender)
-    }
-
-    fn open(log: Log) -> Writer {
-        let newest = log.segments().unwrap_or_default().pop();
-        let next_id = newest.map_or(1, |(first, path)| {
-            let text = fs::read(&path).unwrap_or_default();
-            let lines = text.split(|byte| *byte == b'\n').rev();
-            let ids =
-                lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()?["id"].as_u64());
-            ids.take(1).next().map_or(first, |last| last + 1)
-        });
-        Writer { log, next_id, segment: None, is_failing: false }
-    }
-
-    fn run(mut self, jobs: &Receiver<Job>, lost: &IntCounter) {
-        while let Ok(first) = jobs.recv() {
-            let more = std::iter::from_fn(|| jobs.try_recv().ok());
-            let (mut lines, mut count, mut told) = (String::new(), 0, Vec::new());
-            for job in std::iter::once(first).chain(more.take(WRITTEN_AT_ONCE - 1)) {
-                match job {
-                    Job::Write(entry) => {
-                        lines.push_str(&entry.line(self.next_id + count));
-                        count += 1;
-                    }
-                    Job::Tell(sender) => told.push(sender),
-                }
-            }
-            if count > 0 {
-                match self.write(&lines) {
-                    Ok(()) => self.is_failing = false,
-                    Err(error) => {
-                        lost.inc_by(count);
-                        self.segment = None;
-                        if !std::mem::replace(&mut self.is_failing, true) {
-                            tracing::error!(%error, "the audit log cannot be written; what is left out is counted");
-                        }
-                    }
-                }
-                self.next_id += count;
-            }
-            // Whoever asked may have stopped waiting.
-            told.into_iter().for_each(|sender| _ = sender.try_send(()));
-        }
-    }
-
-    fn write(&mut self, lines: &str) -> io::Result<()> {
-        let bytes_max = (self.log.bytes_max / SEGMENTS).max(SEGMENT_BYTES_MIN);
-        if self.segment.as_ref().is_none_or(|(_, bytes)| *bytes >= bytes_max) {
-            self.begin()?;
-        }
-        let (file, bytes) = self.segment.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        file.write_all(lines.as_bytes())?;
-        *bytes += lines.len() as u64;
-        Ok(())
-    }
-
-    /// Begins a segment, and deletes those that are too old or too many.
-    fn begin(&mut self) -> io::Result<()> {
-        fs::create_dir_all(&self.log.directory)?;
-        let path = self.log.directory.join(format!("{:020}.jsonl", self.next_id));
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
-        // Nobody but the server's own user reads who asked for what.
-        restrict(&path)?;
-        self.segment = Some((file, 0));
-        let oldest = self.log.oldest(Timestamp::now());
-        let segments = self.log.segments()?;
-        let known: Vec<(&Path, u64, Option<Timestamp>)> = segments
-            .iter()
-            .filter_map(|(_, path)| {
-                let metadata = fs::metadata(path).ok()?;
-                let written = metadata.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
-                Some((path.as_path(), metadata.len(), written))
-            })
-            .collect();
-        let mut kept_bytes = 0;
-        for (path, bytes, written) in known.into_iter().rev() {
-            kept_bytes += bytes;
-            // The new segment will fill up.
-            let room = self.log.bytes_max.saturating_sub(self.log.bytes_max / SEGMENTS);
-            let is_old = written.is_some_and(|written| written < oldest);
-            if kept_bytes > room.max(SEGMENT_BYTES_MIN) || is_old {
-                fs::remove_file(path)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn restrict(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+/// A segment, or as much of its end as is read into memory.
+fn read_segment(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    // The last entries that were written at once may go beyond the size of a segment.
+    file.seek(SeekFrom::Start(bytes.saturating_sub(2 * SEGMENT_BYTES_MAX)))?;
+    let mut text = Vec::new();
+    file.take(2 * SEGMENT_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -247,6 +247,26 @@ impl UpstreamFile {
     }
 }
 
+/// Longest reason of a status, in bytes.
+const REASON_BYTES_MAX: usize = 1_000;
+
+/// A reason as one line that is not too long: it comes into answers, logs and terminals. `None`: it says nothing.
+fn one_line(text: &str) -> Option<Box<str>> {
+    let is_between = |character: char| character.is_whitespace() || character.is_control();
+    let mut line = String::new();
+    for word in text.split(is_between).filter(|word| !word.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > REASON_BYTES_MAX {
+            line.truncate(line.floor_char_boundary(REASON_BYTES_MAX));
+            break;
+        }
+    }
+    (!line.is_empty()).then(|| line.into())
+}
+
 fn is_hexadecimal(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -1,5 +1,8 @@
 //! The audit log: what is found of it, its bounds, and what is left out.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+
 use super::*;
 
 fn log(directory: &Path, bytes_max: u64) -> Log {
@@ -22,7 +25,7 @@ fn entry(what: &str, event: Event, at: Timestamp) -> Entry {
 
 fn audit(directory: &Path, bytes_max: u64) -> Audit {
     let lost = IntCounter::new("lost", "lost").expect("a counter");
-    Audit { log: log(directory, bytes_max), has_served: true, lost, queue: OnceLock::new() }
+    Audit::of(log(directory, bytes_max), true, lost)
 }
 
 #[track_caller]
@@ -109,4 +112,91 @@ fn a_bad_query_is_refused_in_words() {
     let expected = "`limit` cannot be `0`: a whole number from 1 to 1000 was expected";
     assert_eq!(refused("limit", "0"), expected);
     assert!(refused("when", "x").starts_with("`when` is unknown: one of index, event, "));
+}
+
+#[test]
+fn a_segment_that_cannot_be_written_makes_no_further_ones() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let full = directory.path().join("00000000000000000001.jsonl");
+    let mut writer = Writer::open(log(directory.path(), 1 << 20));
+    std::os::unix::fs::symlink("/dev/full", &full).expect("a link");
+    let line = |what: &str, id| entry(what, Event::Refused, Timestamp::now()).line(id);
+    for id in 1..=3 {
+        assert!(!writer.append(&line("lost", id), 1));
+    }
+    let names = || fs::read_dir(directory.path()).expect("a directory").count();
+    assert_eq!(names(), 1, "the segment that failed is tried again");
+    fs::remove_file(&full).expect("a link");
+    // What a failed write has left is no entry, and hides none.
+    fs::write(&full, "{\"id\":3,\"at\":").expect("a file");
+    assert!(writer.append(&line("four", 4), 1));
+    assert!(writer.append(&line("five", 5), 1));
+    assert_eq!(names(), 1);
+    check(&audit(directory.path(), 1 << 20), &[], "five four", None);
+}
+
+#[test]
+fn what_is_too_old_goes_without_a_new_entry() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let old = directory.path().join("00000000000000000001.jsonl");
+    let young = directory.path().join("00000000000000000002.jsonl");
+    for (path, days) in [(&old, 8), (&young, 6)] {
+        let file = File::create(path).expect("a file");
+        let at = std::time::SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+        file.set_modified(at).expect("a time");
+    }
+    let config = Config { data_dir: directory.path().join("none"), ..Config::default() };
+    let lost = IntCounter::new("lost", "lost").expect("a counter");
+    assert!(Audit::new(&config, lost).queue.get().is_none(), "there is nothing to watch");
+    let audit = audit(directory.path(), 1 << 20);
+    audit.queue();
+    // The thread answers after it has looked.
+    drop(audit.query(&Query::default()));
+    assert_eq!((old.exists(), young.exists()), (false, true));
+}
+
+#[test]
+fn segments_are_small_however_large_the_log() {
+    let directory = Path::new("/nowhere");
+    let sizes = [1, 1 << 20, 64 << 20, 1 << 40].map(|bytes| log(directory, bytes).segment_bytes());
+    assert_eq!(sizes, [4096, 64 << 10, 4 << 20, 8 << 20]);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    file.as_file().set_len(1 << 30).expect("a size");
+    let text = read_segment(file.path()).expect("text");
+    assert_eq!(text.len() as u64, 2 * SEGMENT_BYTES_MAX);
+}
+
+#[test]
+fn texts_are_cut_before_they_wait() {
+    let long = "\u{e9}".repeat(100_000);
+    let whole = Entry {
+        path: long.clone(),
+        reason: long.clone(),
+        ..entry(&long, Event::Served, Timestamp::now())
+    };
+    let cut = whole.cut();
+    for text in [cut.path, cut.what, cut.reason] {
+        assert_eq!((text.chars().count(), text.capacity() < 2000), (TEXT_CHARS_MAX, true));
+    }
+}
+
+#[test]
+fn a_change_is_noted_unless_nothing_was_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let audit = audit(directory.path(), 1 << 20);
+    let pending = |what: &str| {
+        let mut pending = Pending::new(&audit);
+        pending.set(vec![entry("overtaken", Event::Changed, Timestamp::now())]);
+        pending.set(vec![entry(what, Event::Changed, Timestamp::now())]);
+        pending
+    };
+    pending("refused").refused();
+    pending("committed").committed();
+    drop(pending("left"));
+    let found = audit.query(&Query::default()).expect("a log").entries;
+    let said: Vec<_> = found.iter().map(|it| [&it["what"], &it["reason"]]).collect();
+    let unknown = json!("it is not known whether this was done: younger than 7 days");
+    let expected =
+        [[&json!("left"), &unknown], [&json!("committed"), &json!("younger than 7 days")]];
+    assert_eq!(said, expected);
 }

@@ -7,6 +7,7 @@ use pypi::StageName;
 use serde_json::{Value, json};
 
 use super::remote::Remote;
+use super::table::plain;
 use super::{Answer, Exit, Place, runtime};
 use crate::audit::{Log, Query};
 
@@ -100,11 +101,11 @@ impl Command {
     }
 }
 
-/// A line for each entry, and how to see more.
+/// A line for each entry, and how to see more. What others wrote may not pretend to be a line.
 fn shown(found: &Value) -> String {
     let mut text = String::new();
     for entry in found["items"].as_array().into_iter().flatten() {
-        let member = |key: &str| entry[key].as_str().unwrap_or("-");
+        let member = |key: &str| plain(entry[key].as_str().unwrap_or("-"));
         _ = writeln!(
             text,
             "{} {} {} {} by {}: {} ({} from {})",
@@ -122,4 +123,20 @@ fn shown(found: &Value) -> String {
         _ = writeln!(text, "More: --before {next}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_of_others_is_a_line_or_steers_the_terminal() {
+        let forged = "x\n2026-01-01 changed \u{1b}[2J\u{9b}1m";
+        let entry = json!({"at": "t", "event": "refused", "what": forged, "rule": "deny", "index": "a/b",
+            "reason": forged, "who": null, "client": "c"});
+        let text = shown(&json!({"items": [entry], "next": 7}));
+        let said = "x\u{fffd}2026-01-01 changed \u{fffd}[2J\u{fffd}1m";
+        let line = format!("t refused {said} deny by a/b: {said} (- from c)");
+        assert_eq!(text, format!("{line}\nMore: --before 7\n"));
+    }
 }

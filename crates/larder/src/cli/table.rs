@@ -30,6 +30,11 @@ fn cell(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();
     }
+    plain(text)
+}
+
+/// The text, so that it stays on its line and steers no terminal.
+pub(super) fn plain(text: &str) -> String {
     text.chars()
         .map(|character| if character.is_control() { '\u{fffd}' } else { character })
         .collect()

@@ -5,7 +5,9 @@ use html5gum::{Span, Tokenizer};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::{CoreMetadata, Files, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal};
+use super::{
+    CoreMetadata, Files, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal, one_line,
+};
 use crate::{StatusMarker, check_segment};
 
 /// One link.
@@ -199,9 +201,9 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
         let own = head.base.as_ref().and_then(|text| base.join(text).ok());
         files.extend(file(&anchor, own.as_ref().unwrap_or(base)));
     })?;
-    let status = head
-        .status
-        .and_then(|text| Some((StatusMarker::parse(&text)?, head.reason.map(Into::into))));
+    let status = head.status.and_then(|text| {
+        Some((StatusMarker::parse(&text)?, head.reason.and_then(|it| one_line(&it))))
+    });
     Ok(UpstreamPage { status, versions: Vec::new(), files: files.all()? })
 }
 

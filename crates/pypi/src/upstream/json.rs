@@ -11,7 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::{CoreMetadata, Files, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal};
+use super::{
+    CoreMetadata, Files, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal, one_line,
+};
 use crate::{StatusMarker, check_segment};
 
 #[derive(Deserialize, Serialize)]
@@ -186,7 +188,7 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
     page.meta.check()?;
     let status = page.status.and_then(|it| {
         let marker = StatusMarker::parse(&it.status)?;
-        Some((marker, it.reason.map(|reason| reason.into())))
+        Some((marker, it.reason.as_deref().and_then(one_line)))
     });
     let text = |value: Flat<0>| value.0.as_str().map(Into::into);
     let mut files = Files::default();

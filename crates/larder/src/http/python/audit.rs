@@ -37,12 +37,11 @@ pub(super) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refus
     let query = Query::of(pairs).map_err(Refused::bad_request)?;
     let query = if stage.is_empty() { query } else { query.about(stage) };
     let app = ask.app.clone();
-    let reading = tokio::task::spawn_blocking(move || app.audit.query(&query)).await;
-    let found =
-        reading.map_err(std::io::Error::other).and_then(|found| found).map_err(|error| {
-            tracing::error!(%error, "the audit log cannot be read");
-            HttpError::unavailable("the audit log cannot be read now; it has been logged", 5)
-        })?;
+    let turns = app.audit.queries().clone();
+    let found = turns.run(move || app.audit.query(&query)).await.map_err(|error| {
+        tracing::error!(%error, "the audit log cannot be read");
+        HttpError::unavailable("the audit log cannot be read now; it has been logged", 5)
+    })?;
     let lost = ask.app.audit.lost();
     let result = json!({"items": found.entries, "next": found.next, "lost": lost});
     Ok(reply::result(StatusCode::OK, "audit", result, None))

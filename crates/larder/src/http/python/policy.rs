@@ -3,6 +3,7 @@
 //! 403, never 401: installers go on to another index or stop at once, and nobody is asked for a password. The reason is in
 //! the body and in the reason phrase, which is all that pip shows.
 
+use account::{Principal, UserName};
 use axum::response::Response;
 use http::header::CACHE_CONTROL;
 use http::{HeaderValue, Method};
@@ -83,30 +84,39 @@ pub(super) async fn note_given(
     }
 }
 
-/// Notes in the audit log that somebody changed the policy of an index.
-pub(super) async fn note_change(
+/// What the audit log has of a change that the sender of this request makes to the policy of an index: nothing if it stays what
+/// it is. `None`: there is no such index, or it has no policy.
+pub(super) fn entries_of_change(
     ask: &Ask,
+    principal: &Principal,
     stage: &StageName,
     before: Option<&Policy>,
     after: Option<&Policy>,
-) {
+) -> Vec<Entry> {
     let (before, after) = (before.cloned().unwrap_or_default(), after.cloned().unwrap_or_default());
-    if before == after {
-        return;
-    }
     let mut said = Vec::new();
     let is_new = |exception: &&Exception| !before.exceptions.contains(exception);
     said.extend(after.exceptions.iter().filter(is_new).map(|it| format!("exception set: {it}")));
     let is_gone = |exception: &&Exception| !after.exceptions.contains(exception);
     let gone = before.exceptions.iter().filter(is_gone);
     said.extend(gone.map(|it| format!("exception removed: {it}")));
-    if (Policy { exceptions: Vec::new(), ..before }) != (Policy { exceptions: Vec::new(), ..after })
-    {
-        said.push("its rules were changed".to_owned());
+    let changed = [
+        ("policy_cooldown_days", before.cooldown_days != after.cooldown_days),
+        ("policy_cutoff", before.cutoff != after.cutoff),
+        ("policy_cooldown_except", before.cooldown_except != after.cooldown_except),
+        ("policy_allow", before.allow != after.allow),
+        ("policy_deny", before.deny != after.deny),
+        ("policy_quarantine", before.quarantine != after.quarantine),
+    ];
+    let changed = changed.iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| *name);
+    let changed: Vec<&str> = changed.collect();
+    if !changed.is_empty() {
+        said.push(format!("its rules were changed: {}", changed.join(", ")));
     }
-    for reason in said {
-        note(ask, Event::Changed, stage, "policy", None, reason).await;
-    }
+    let who = principal.user_name();
+    said.into_iter()
+        .map(|reason| entry(ask, who, Event::Changed, stage, "policy", None, reason))
+        .collect()
 }
 
 async fn note(
@@ -120,7 +130,19 @@ async fn note(
     // Credentials that cannot be looked at now are those of nobody.
     let principal = ask.principal().await.ok();
     let who = principal.as_ref().and_then(|principal| principal.user_name());
-    ask.app.audit.note(Entry {
+    ask.app.audit.note(entry(ask, who, event, index, what, rule, reason));
+}
+
+fn entry(
+    ask: &Ask,
+    who: Option<&UserName>,
+    event: Event,
+    index: &StageName,
+    what: &str,
+    rule: Option<RuleName>,
+    reason: String,
+) -> Entry {
+    Entry {
         at: Timestamp::now(),
         event,
         index: index.to_string(),
@@ -130,7 +152,7 @@ async fn note(
         reason,
         who: who.map(ToString::to_string),
         client: security::client().to_string(),
-    });
+    }
 }
 
 /// The answer to a request for a file, or for a version, that is refused; the audit log has it.

@@ -95,10 +95,12 @@ pub(super) fn upload_refusal(ask: &Ask, status: StatusCode, text: &str) -> Respo
     response
 }
 
-/// Puts a text into the status line (HTTP/1.1 only): what a header cannot carry is left out.
+/// Puts a text into the status line (HTTP/1.1 only): what a header cannot carry is left out, and so is what is too long, since
+/// clients refuse long lines.
 pub(super) fn set_reason(response: &mut Response, text: &str) {
+    let text = text.chars().take(MESSAGE_CHARS_MAX);
     let line: String =
-        text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
+        text.map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
     if let Ok(reason) = ReasonPhrase::try_from(line.into_bytes()) {
         response.extensions_mut().insert(reason);
     }

@@ -11,7 +11,7 @@ use pypi::{ChangeError, ConfigEdit, Refusal, StageConfig, StageName};
 
 use super::ask::Ask;
 use super::rights::{check_bases, check_keeper, unreadable};
-use super::write::{Refused, committed, json_body};
+use super::write::{Refused, committed_and_noted, json_body};
 use super::{policy, reply};
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
@@ -97,7 +97,7 @@ pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     }
     check_keeper(ask, &principal, &name, "create")?;
     let (edit, _json) = parsed_edit(ask, &principal, body).await?;
-    let config: StageConfig = committed(ask, |basis| {
+    let config: StageConfig = committed_and_noted(ask, |basis| {
         check_keeper(ask, basis.principal(), &name, "create")?;
         let stored = basis.stored();
         if stored.accounts.user(&user).is_none() {
@@ -107,10 +107,11 @@ pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
         check_bases(basis.principal(), None, &config)?;
         // Not for a user who is removed at this moment.
         batch = batch.check(account::user_key(&user), record::Expected::Present);
-        Ok((Some(batch), config))
+        let after = config.policy.as_deref();
+        let noted = policy::entries_of_change(ask, basis.principal(), &name, None, after);
+        Ok((Some(batch), noted, config))
     })
     .await?;
-    policy::note_change(ask, &name, None, config.policy.as_deref()).await;
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
@@ -122,19 +123,19 @@ pub(super) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     check_keeper(ask, &principal, &name, "modify")?;
     let (edit, _json) = parsed_edit(ask, &principal, body).await?;
     let is_noop_an_error = ask.has_flag("error_on_noop");
-    let (policy_before, config) = committed(ask, |basis| {
+    let config = committed_and_noted(ask, |basis| {
         check_keeper(ask, basis.principal(), &name, "modify")?;
         let index = &basis.stored().index;
         let before = index.stage(name.as_str()).map(|stage| stage.config());
         let (batch, config) =
             change::modify(index, &name, &edit, is_noop_an_error).map_err(refused)?;
         check_bases(basis.principal(), before, &config)?;
-        let policy_before = before.and_then(|before| before.policy.clone());
-        Ok((batch, (policy_before, config)))
+        let before = before.and_then(|before| before.policy.as_deref());
+        let after = config.policy.as_deref();
+        let noted = policy::entries_of_change(ask, basis.principal(), &name, before, after);
+        Ok((batch, noted, config))
     })
     .await?;
-    let (before, after) = (policy_before.as_deref(), config.policy.as_deref());
-    policy::note_change(ask, &name, before, after).await;
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
@@ -145,10 +146,13 @@ pub(super) async fn delete_index(ask: &Ask, stage: &str) -> Result<Response, Ref
     ask.stored.index.stage_to_change(&name).map_err(refused)?;
     check_keeper(ask, &principal, &name, "delete")?;
     let force = ask.has_flag("force");
-    committed(ask, |basis| {
+    committed_and_noted(ask, |basis| {
         check_keeper(ask, basis.principal(), &name, "delete")?;
-        let batch = change::delete(&basis.stored().index, &name, force).map_err(refused)?;
-        Ok((Some(batch), ()))
+        let index = &basis.stored().index;
+        let batch = change::delete(index, &name, force).map_err(refused)?;
+        let before = index.stage(name.as_str()).and_then(|it| it.config().policy.as_deref());
+        let noted = policy::entries_of_change(ask, basis.principal(), &name, before, None);
+        Ok((Some(batch), noted, ()))
     })
     .await?;
     Ok(reply::message(StatusCode::CREATED, &format!("index {name} deleted")))

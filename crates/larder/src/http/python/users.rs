@@ -14,8 +14,9 @@ use pypi::devpi::{UserConfig, View, user_list};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
+use super::policy::entries_of_change;
 use super::reply;
-use super::write::{Refused, committed, json_body};
+use super::write::{Refused, committed, committed_and_noted, json_body};
 use crate::accounts;
 use crate::app::App;
 use crate::http::auth;
@@ -264,7 +265,7 @@ pub(super) async fn delete_user(ask: &Ask, user: &str) -> Result<Response, Refus
     let name = known(user)?;
     check_deleter(ask, &ask.stored.accounts, &ask.principal().await?, &name)?;
     let force = ask.has_flag("force");
-    committed(ask, |basis| {
+    committed_and_noted(ask, |basis| {
         let stored = basis.stored();
         check_deleter(ask, &stored.accounts, basis.principal(), &name)?;
         let mut batch = match change::delete_user(&stored.accounts, &name) {
@@ -276,7 +277,11 @@ pub(super) async fn delete_user(ask: &Ask, user: &str) -> Result<Response, Refus
             stage::delete_of_user(&stored.index, &name, force).map_err(Refused::forbidden)?;
         batch.writes.extend(stages.writes);
         batch.checks.extend(stages.checks);
-        Ok((Some(batch), ()))
+        let noted = stored.index.stages_of(name.as_str()).flat_map(|stage| {
+            let before = stage.config().policy.as_deref();
+            entries_of_change(ask, basis.principal(), stage.name(), before, None)
+        });
+        Ok((Some(batch), noted.collect(), ()))
     })
     .await?;
     Ok(reply::message(StatusCode::OK, &format!("user '{name}' deleted")))

@@ -11,9 +11,11 @@ use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
 use record::Batch;
+use store::CommitError;
 
 use super::ask::Ask;
 use super::reply;
+use crate::audit::{Entry, Pending};
 use crate::http::body::{self, BodyError, Json, JsonBound, Received};
 use crate::http::error::HttpError;
 use crate::stored::{Basis, WriteFailure};
@@ -151,6 +153,62 @@ pub(super) async fn committed<T>(
     mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, T), Refused>,
 ) -> Result<T, Refused> {
     decided(ask, |basis| ready(decide(&basis))).await
+}
+
+/// Why [`committed_and_noted`] has no outcome.
+enum Uncommitted {
+    Refused(Refused),
+    Failed(WriteFailure),
+}
+
+impl From<HttpError> for Uncommitted {
+    fn from(error: HttpError) -> Uncommitted {
+        Uncommitted::Refused(error.into())
+    }
+}
+
+impl From<WriteFailure> for Uncommitted {
+    fn from(failure: WriteFailure) -> Uncommitted {
+        Uncommitted::Failed(failure)
+    }
+}
+
+/// [`committed`], for what the audit log has to have: `decide` also gives the entries, which are noted if the batch is
+/// committed, and if nobody can tell whether it is, as when the client leaves meanwhile.
+pub(super) async fn committed_and_noted<T>(
+    ask: &Ask,
+    mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, Vec<Entry>, T), Refused>,
+) -> Result<T, Refused> {
+    let mut pending = Pending::new(&ask.app.audit);
+    let outcome = decided(ask, |basis: Arc<Basis>| {
+        // What was decided before was not written.
+        pending.set(Vec::new());
+        let decision = decide(&basis).map_err(Uncommitted::Refused);
+        ready(decision.map(|(batch, entries, outcome)| {
+            pending.set(entries);
+            (batch, outcome)
+        }))
+    });
+    match outcome.await {
+        Ok(outcome) => {
+            pending.committed();
+            Ok(outcome)
+        }
+        Err(Uncommitted::Refused(refused)) => {
+            pending.refused();
+            Err(refused)
+        }
+        Err(Uncommitted::Failed(failure)) => {
+            match &failure {
+                WriteFailure::NotVisible(_) => pending.committed(),
+                WriteFailure::Commit(CommitError::OutcomeUnknown(_)) => drop(pending),
+                WriteFailure::Commit(_) | WriteFailure::Overtaken | WriteFailure::NotLoaded => {
+                    pending.refused();
+                }
+            }
+            Err(failure.into())
+        }
+    }
 }
 
 /// Decides on the state as it is, commits, and returns what was decided once everybody sees it. `decide` judges

@@ -373,7 +373,7 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
     let expected = [
         ["excepted", young, "cooldown", exception],
         ["changed", "policy", "", &changed],
-        ["changed", "policy", "", "its rules were changed"],
+        ["changed", "policy", "", "its rules were changed: policy_cooldown_days"],
     ];
     let log = |path: &str| audit(&index.alice().json().get(path));
     let all = log("/alice/up/+audit");
@@ -404,6 +404,55 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
     ] {
         assert_eq!(answer.status, status, "{}", answer.text());
     }
+}
+
+#[test]
+fn a_policy_that_goes_with_its_index_is_noted() {
+    let index = start();
+    index.stage("alice/dev", json!({"policy_deny": ["foo"], "policy_cooldown_days": 7}));
+    assert_eq!(index.alice().send("DELETE", "/alice/dev", Value::Null).status, 201);
+    index.stage("alice/dev", json!({}));
+    let rules = "its rules were changed: policy_cooldown_days, policy_deny";
+    let changed = ["changed", "policy", "", rules].map(str::to_owned);
+    let log = |path: &str| audit(&index.root().json().get(path));
+    assert_eq!(log("/alice/dev/+audit"), [changed.clone(), changed.clone()]);
+    // Also if its user goes.
+    index.stage("alice/up", json!({"policy_deny": ["foo"]}));
+    assert_eq!(index.root().send("DELETE", "/alice", Value::Null).status, 200);
+    let deny = ["changed", "policy", "", "its rules were changed: policy_deny"].map(str::to_owned);
+    assert_eq!(log("/+audit"), [deny.clone(), deny, changed.clone(), changed]);
+    // What is refused is not noted.
+    assert_eq!(index.root().send("DELETE", "/alice/up", Value::Null).status, 404);
+    assert_eq!(log("/+audit").len(), 4);
+}
+
+#[test]
+fn an_upstream_forges_no_line_and_breaks_no_client() {
+    let upstream = upstream_of(&FILES);
+    let index = start();
+    make_mirror(&index, &upstream, json!({"policy_deny": ["bar"]}));
+    let reason = format!("stolen\n2026-01-01 \u{1b}[2Jchanged\u{85}{}", "x".repeat(100_000));
+    let page = json!({
+        "meta": {"api-version": "1.4"}, "name": "foo", "versions": [],
+        "project-status": {"status": "quarantined", "reason": reason},
+        "files": [FILES[0].entry(&upstream)],
+    });
+    upstream.offer("/simple/foo/", Offer::json(page.to_string()));
+    let target = format!("/alice/up/+upstream/{}/files/foo-1.0.tar.gz", upstream.host());
+    let answer = index.client().get(&target);
+    let said = answer.json()["reason"].as_str().expect("a reason").to_owned();
+    assert!(said.starts_with("quarantined: stolen 2026-01-01 [2Jchanged xxx"), "{said}");
+    assert_eq!(said.len(), "quarantined: ".len() + 1000);
+    let mut stream = index.client().connect();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    let line = answer.lines().next().expect("a status line");
+    assert!(line.starts_with("HTTP/1.1 403 foo-1.0.tar.gz is refused"), "{line}");
+    assert!(line.len() < 1100, "{}", line.len());
+    let [_, _, _, noted] = &audit(&index.root().json().get("/+audit"))[0];
+    assert!(noted.starts_with("quarantined: stolen 2026-01-01 [2Jchanged xxx"), "{noted}");
 }
 
 #[test]

@@ -1,0 +1,41 @@
+//! [`Pending`]: entries about a change that is being committed.
+
+use super::{Audit, Entry};
+
+/// Entries about a change, held while it is committed. If this is dropped before the outcome is known, they are noted all the
+/// same, and say so: a client that leaves hides no change.
+pub(crate) struct Pending<'audit> {
+    audit: &'audit Audit,
+    entries: Vec<Entry>,
+}
+
+impl<'audit> Pending<'audit> {
+    /// Nothing yet.
+    pub(crate) fn new(audit: &'audit Audit) -> Pending<'audit> {
+        Pending { audit, entries: Vec::new() }
+    }
+
+    /// What is about to be committed, in place of what was not.
+    pub(crate) fn set(&mut self, entries: Vec<Entry>) {
+        self.entries = entries;
+    }
+
+    /// Notes the entries: they are committed.
+    pub(crate) fn committed(mut self) {
+        self.entries.drain(..).for_each(|entry| self.audit.note(entry));
+    }
+
+    /// Forgets them: nothing was written.
+    pub(crate) fn refused(mut self) {
+        self.entries.clear();
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        for mut entry in self.entries.drain(..) {
+            entry.reason.insert_str(0, "it is not known whether this was done: ");
+            self.audit.note(entry);
+        }
+    }
+}
