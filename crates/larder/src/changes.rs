@@ -12,7 +12,7 @@ mod subscribers;
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use record::Serial;
 use store::Records;
@@ -58,6 +58,8 @@ pub(crate) struct Changes {
     pub(crate) subscribers: Arc<Subscribers>,
     /// The AUR's snapshot as it was published last, for the history.
     pub(crate) aur: watch::Sender<Option<Arc<AurPublished>>>,
+    /// The one of these that the history has taken in last.
+    pub(crate) aur_noted: watch::Sender<Weak<AurPublished>>,
     /// What is known of the AUR's packages, once it is open.
     pub(crate) aur_records: OnceLock<Records>,
     /// Ends every subscription.
@@ -76,6 +78,7 @@ impl Changes {
                 counters,
             ),
             aur: watch::Sender::new(None),
+            aur_noted: watch::Sender::new(Weak::new()),
             aur_records: OnceLock::new(),
             closing: CancellationToken::new(),
         }

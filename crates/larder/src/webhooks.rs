@@ -47,12 +47,12 @@ pub(crate) struct Webhook {
     pub(crate) user: Option<UserName>,
     url: Url,
     secret: Secret,
-    trouble: Mutex<Option<UnreadableRecord>>,
+    trouble: Mutex<Option<DeliveryTrouble>>,
 }
 
 /// Why nothing is delivered now.
 #[derive(Clone, Debug)]
-pub(crate) struct UnreadableRecord {
+pub(crate) struct DeliveryTrouble {
     pub(crate) since: Timestamp,
     pub(crate) attempts: u32,
     pub(crate) text: String,
@@ -101,7 +101,7 @@ impl Webhooks {
     }
 
     /// Those that nothing can be delivered to now, with why.
-    pub(crate) fn troubles(&self) -> impl Iterator<Item = (&str, UnreadableRecord)> {
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = (&str, DeliveryTrouble)> {
         self.all.iter().filter_map(|webhook| Some((webhook.name.as_str(), webhook.trouble()?)))
     }
 
@@ -136,12 +136,12 @@ impl Webhooks {
 }
 
 impl Webhook {
-    fn place(&self) -> MutexGuard<'_, Option<UnreadableRecord>> {
+    fn place(&self) -> MutexGuard<'_, Option<DeliveryTrouble>> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why nothing is delivered, if the last attempt failed.
-    pub(crate) fn trouble(&self) -> Option<UnreadableRecord> {
+    pub(crate) fn trouble(&self) -> Option<DeliveryTrouble> {
         self.place().clone()
     }
 
@@ -151,7 +151,7 @@ impl Webhook {
         let (since, before) =
             place.as_ref().map_or((Timestamp::now(), 0), |last| (last.since, last.attempts));
         let attempts = before.saturating_add(1);
-        *place = Some(UnreadableRecord { since, attempts, text });
+        *place = Some(DeliveryTrouble { since, attempts, text });
         attempts
     }
 

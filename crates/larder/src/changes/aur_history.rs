@@ -216,8 +216,8 @@ pub(crate) async fn began_at(records: &Records) -> anyhow::Result<Timestamp> {
     })
 }
 
-/// What is known of a package of this name. `facts`: what it is like now, if it is there. One that is there and was not
-/// noted yet is as it was when the history began.
+/// What is known of a package of this name. `facts`: what it is like in the packages that were noted last, if it is there. One
+/// that is there without a record is new, as far as anybody can tell.
 pub(crate) async fn package(
     records: &Records,
     name: &str,
@@ -227,7 +227,11 @@ pub(crate) async fn package(
     let body = records.record(&key_of_package).await?.and_then(|record| record.body);
     Ok(match (body, facts) {
         (Some(body), _) => Some(read_body(&body, record::FORM)?),
-        (None, Some(facts)) => Some(PackageHistory::known(facts)),
+        (None, Some(facts)) => {
+            let mut package = PackageHistory::default();
+            package.take(Some(facts), Timestamp::now());
+            Some(package)
+        }
         (None, None) => None,
     })
 }

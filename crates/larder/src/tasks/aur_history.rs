@@ -79,5 +79,8 @@ async fn note(
             open
         }
     };
-    open.take(next, app.changes.feed(Followed::Aur)).await
+    let noted = Arc::downgrade(&next);
+    open.take(next, app.changes.feed(Followed::Aur)).await?;
+    app.changes.aur_noted.send_replace(noted);
+    Ok(())
 }

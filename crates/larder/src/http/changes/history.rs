@@ -16,9 +16,9 @@ use reply::Reply;
 use serde_json::{Value, json};
 use store::Records;
 
-use super::loaded;
 use crate::app::App;
-use crate::changes::{Followed, aur_history};
+use crate::aur_published::AurPublished;
+use crate::changes::aur_history;
 use crate::http::error::HttpError;
 use crate::http::respond::{Conditions, respond};
 
@@ -81,19 +81,25 @@ async fn answer(head: &Parts, body: &Value) -> Result<Response, HttpError> {
 
 /// The history, as it can be asked now.
 struct History<'app> {
-    app: &'app App,
     records: &'app Records,
+    /// The packages that it has taken in.
+    published: Arc<AurPublished>,
     began_at: Timestamp,
 }
 
 impl History<'_> {
+    /// # Errors
+    /// 503 while packages are served that the history has not taken in: it would call those safe that have just changed hands.
     async fn open(app: &App) -> Result<History<'_>, HttpError> {
-        loaded(app, Followed::Aur).await;
+        let published = noted(app).await.ok_or_else(|| {
+            let detail = "the history has not taken in the packages that are served now";
+            HttpError::unavailable(detail, 1)
+        })?;
         let Some(records) = app.changes.aur_records.get() else {
             return Err(HttpError::unavailable("the history of packages is not loaded yet", 1));
         };
         let began_at = aur_history::began_at(records).await.map_err(unreadable)?;
-        Ok(History { app, records, began_at })
+        Ok(History { records, published, began_at })
     }
 
     /// What is known of a package, with its name as it is spelled. Any case of letters finds one that is there; one that
@@ -102,8 +108,7 @@ impl History<'_> {
         &self,
         name: &'name str,
     ) -> Result<Option<(Cow<'name, str>, aur_history::PackageHistory)>, HttpError> {
-        let published = self.app.aur.snapshot_full();
-        let facts = published.and_then(|published| published.snapshot.facts_of(name));
+        let facts = self.published.snapshot.facts_of(name);
         let spelled: Cow<'name, str> = match &facts {
             Some(facts) => facts.name.clone().into(),
             None => name.into(),
@@ -111,6 +116,23 @@ impl History<'_> {
         let package = aur_history::package(self.records, &spelled, facts.as_ref()).await;
         Ok(package.map_err(unreadable)?.map(|package| (spelled, package)))
     }
+}
+
+/// What is served of the AUR, as soon as the history has taken it in; none if that takes too long.
+async fn noted(app: &App) -> Option<Arc<AurPublished>> {
+    let mut noted = app.changes.aur_noted.subscribe();
+    let catching_up = async {
+        loop {
+            let last = noted.borrow_and_update().clone();
+            let served = app.aur.snapshot_full();
+            let is_last = |served: &Arc<AurPublished>| Arc::as_ptr(served) == last.as_ptr();
+            if let Some(served) = served.filter(is_last) {
+                return Some(served);
+            }
+            noted.changed().await.ok()?;
+        }
+    };
+    tokio::time::timeout(app.config.store.wait_for_serial, catching_up).await.ok().flatten()
 }
 
 fn unreadable(error: anyhow::Error) -> HttpError {

@@ -1,11 +1,15 @@
 //! The feed of the AUR's packages, and what is known of each: who and when.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
 
 use super::*;
 use crate::catalogue::{dump, record};
+use crate::server::runtime;
 use crate::wait_until;
 
 /// Waits until the history has taken in what is served, and says where it is.
@@ -224,6 +228,41 @@ fn those_that_changed_hands_are_found_among_many() {
     let wrong = server.get("/aur/history?name=a&min_age_days=x");
     assert_eq!(wrong.status, 400, "{}", wrong.text());
     assert!(wrong.text().contains("expected a whole number from 1 to"), "{}", wrong.text());
+}
+
+/// Whoever is told of nobody takes all for safe, so nobody is told anything while the history is behind what is served.
+#[test]
+fn a_history_that_cannot_be_written_says_so() {
+    let server = TestServer::serving_with(&packages(2, |_| json!({})), |config| {
+        config.store.wait_for_serial = Duration::from_millis(100);
+    });
+    let targets = ["/aur/history?name=p0&name=new&min_age_days=7", "/aur/history/p0"];
+    wait_until("the history", || server.get(targets[0]).status == 200);
+    assert_eq!(server.get(targets[0]).json()["resultcount"], 0);
+    let database = server.app.config.data_dir.join("aur-history.db");
+    let mut lock = runtime().block_on(async {
+        let options = SqliteConnectOptions::new().filename(database);
+        let mut lock = options.connect().await.expect("the database");
+        sqlx::query("BEGIN IMMEDIATE").execute(&mut lock).await.expect("the lock");
+        lock
+    });
+    server.replace_source(&dump([
+        package(1, "p0", json!({"Maintainer": "zoe"})),
+        package(3, "new", json!({})),
+    ]));
+    wait_until("the packages to be served", || {
+        server.get("/rpc/v5/info/p0").json()["results"][0]["Maintainer"] == "zoe"
+    });
+    for target in targets {
+        let refused = server.get(target);
+        assert_eq!((refused.status, refused.header("retry-after")), (503, "1"), "{target}");
+    }
+    runtime().block_on(async {
+        sqlx::query("ROLLBACK").execute(&mut lock).await.expect("the lock");
+        lock.close().await.expect("the database");
+    });
+    wait_until("the history", || server.get(targets[0]).status == 200);
+    assert_eq!(server.get(targets[0]).json()["resultcount"], 2);
 }
 
 /// A client that does nothing but apply the feed has what a fresh dump has, whatever happens to its connection.
