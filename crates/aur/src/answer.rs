@@ -231,12 +231,7 @@ pub(crate) fn info(packages: &impl Searched, query: &Query, limit: usize) -> Vec
                 let words = query.args.iter().map(|arg| arg.literal.as_str());
                 return segment.find_any_word(query.by, words, limit);
             }
-            let mut found: Vec<DocId> =
-                query.args.iter().flat_map(|arg| segment.find_by(query.by, arg, limit)).collect();
-            found.sort_unstable();
-            found.dedup();
-            found.truncate(limit);
-            found
+            segment.find_any(query.by, &query.args, limit)
         });
     }
     let mut seen = HashSet::new();

@@ -42,16 +42,38 @@ impl Segment {
         if matches!(by, By::Name | By::NameDesc) {
             return self.find_text(by, Mode::Contains, &fold(&arg.literal), limit);
         }
-        let term = folded_bytes(arg.literal.trim_end_matches(' '));
+        self.find_term(by, &folded_bytes(arg.literal.trim_end_matches(' ')), limit)
+    }
+
+    /// The packages with a folded value of an exact field, in name order.
+    fn find_term(&self, by: By, term: &[u8], limit: usize) -> Vec<DocId> {
         if by == By::PackageBase {
-            let base = self.find_base(&term).map(|base| self.packages_of(base));
+            let base = self.find_base(term).map(|base| self.packages_of(base));
             return base.unwrap_or_default().iter().take(limit).copied().collect();
         }
-        let found = self.terms().documents(by as u8, &term, limit);
+        let found = self.terms().documents(by as u8, term, limit);
         if by == By::Provides {
-            let own: Vec<DocId> = self.names().column().equal_to(&term).map(DocId).collect();
+            let own: Vec<DocId> = self.names().column().equal_to(term).map(DocId).collect();
             return union(&found, &own, limit);
         }
+        found
+    }
+
+    /// The packages with at least one of these as a value of an exact field, in name order; at most `limit` of them. A value that is
+    /// repeated is looked up once, so all lists together are never longer than all that the index has for the field.
+    pub(crate) fn find_any(&self, by: By, args: &[Arg], limit: usize) -> Vec<DocId> {
+        if let [only] = args {
+            return self.find_by(by, only, limit);
+        }
+        let mut terms: Vec<_> =
+            args.iter().map(|arg| folded_bytes(arg.literal.trim_end_matches(' '))).collect();
+        terms.sort_unstable();
+        terms.dedup();
+        let mut found: Vec<DocId> =
+            terms.iter().flat_map(|term| self.find_term(by, term, limit)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(limit);
         found
     }
 

@@ -19,6 +19,7 @@ pub mod dump;
 mod error;
 mod field;
 mod find;
+mod fit;
 mod fold;
 mod lists;
 mod needles;

@@ -17,11 +17,22 @@ pub(crate) const OFFSET_MAX: usize = 1_000_000;
 pub(crate) struct Given([Option<String>; NAMES.len()]);
 
 impl Given {
-    /// Sets a parameter; if it is repeated, the last one counts. Unknown names are passed over.
+    /// Sets a parameter; if it is repeated, the last one counts. An empty one is not given. Unknown names are passed over.
     pub(crate) fn set(&mut self, name: &str, value: String) {
         if let Some(at) = NAMES.iter().position(|known| *known == name) {
-            self.0[at] = Some(value);
+            self.0[at] = Some(value).filter(|value| !value.is_empty());
         }
+    }
+
+    /// Whether no parameter is given.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    /// These parameters, and of `others` those that are missing here.
+    pub(crate) fn or(self, others: Given) -> Given {
+        let mut others = others.0.into_iter();
+        Given(self.0.map(|value| value.or(others.next().flatten())))
     }
 }
 
@@ -99,7 +110,7 @@ pub(crate) struct Options {
     pub(crate) sort: Option<Sort>,
     pub(crate) is_descending: bool,
     pub(crate) limit: Option<usize>,
-    pub(crate) offset: usize,
+    pub(crate) offset: Option<usize>,
     pub(crate) fields: Option<Fields>,
     /// Whether searches of names and descriptions look at keywords, too.
     pub(crate) with_keywords: bool,
@@ -114,7 +125,8 @@ impl Options {
     pub(crate) fn parse(given: &Given) -> Result<Options, String> {
         let [sort, order, limit, offset, fields, keywords] = &given.0;
         let sort = match sort.as_deref() {
-            None => None,
+            // Whoever names an order alone means that of the names.
+            None => order.as_ref().map(|_| Sort::By(Order::Name)),
             Some(name) => match SORTS.iter().find(|(known, _)| *known == name) {
                 Some((_, sort)) => Some(*sort),
                 None => return Err(not_one_of("sort", name, &SORTS.map(|(known, _)| known))),
@@ -141,7 +153,7 @@ impl Options {
             sort,
             is_descending,
             limit: number("limit", limit, LIMIT_MAX)?,
-            offset: number("offset", offset, OFFSET_MAX)?.unwrap_or(0),
+            offset: number("offset", offset, OFFSET_MAX)?,
             fields: fields.as_deref().map(Fields::parse).transpose()?,
             with_keywords: match keywords.as_deref() {
                 None | Some("0") => false,
@@ -153,7 +165,7 @@ impl Options {
 
     /// Whether only a part of what is found is asked for.
     pub(crate) fn is_paged(&self) -> bool {
-        self.limit.is_some() || self.offset > 0
+        self.limit.is_some() || self.offset.is_some()
     }
 }
 
@@ -191,7 +203,6 @@ mod tests {
             ("order", "up", "`order` is `up`: expected one of asc, desc"),
             ("limit", "5001", "`limit` is `5001`: expected a number from 0 to 5000"),
             ("limit", "-1", "`limit` is `-1`: expected a number from 0 to 5000"),
-            ("limit", "", "`limit` is ``: expected a number from 0 to 5000"),
             ("offset", "1000001", "`offset` is `1000001`: expected a number from 0 to 1000000"),
             ("keywords", "yes", "`keywords` is `yes`: expected one of 0, 1"),
         ] {
@@ -208,6 +219,23 @@ mod tests {
         );
         let error = parsed(&[("sort", &"x".repeat(1000))]).unwrap_err();
         assert!(error.len() < 200, "{error}");
+    }
+
+    #[test]
+    fn an_empty_value_is_none() {
+        for name in NAMES {
+            let mut given = Given::default();
+            given.set(name, String::new());
+            assert!(given.is_empty(), "{name}");
+        }
+        assert_eq!(parsed(&[("limit", "5"), ("limit", "")]), Ok(Options::default()));
+    }
+
+    #[test]
+    fn an_order_alone_is_that_of_the_names() {
+        let options = parsed(&[("order", "desc")]).unwrap();
+        assert_eq!((options.sort, options.is_descending), (Some(Sort::By(Order::Name)), true));
+        assert_eq!(parsed(&[("offset", "0")]).map(|options| options.is_paged()), Ok(true));
     }
 
     #[test]

@@ -109,7 +109,10 @@ impl Params {
             params.mode = form.mode.or(params.mode);
             params.callback = form.callback.or(params.callback);
             params.malformed = form.malformed;
-            params.given = form.given.or(params.given);
+            params.given = match (form.given, params.given) {
+                (Some(form), Some(query)) => Some(Box::new(form.or(*query))),
+                (form, query) => form.or(query),
+            };
         }
         params.take_path(path);
         params
@@ -152,9 +155,13 @@ impl Params {
         }
     }
 
-    /// Whether the question has something that upstream does not have. To answer it may take some time.
+    /// Whether the question has something that upstream does not have, and is one for packages: suggestions pass over it. To answer it
+    /// may take some time.
     pub fn are_refined(&self) -> bool {
-        self.given.is_some() || matches!(self.mode.as_deref(), Some("words" | "regex"))
+        let has_more = self.given.as_ref().is_some_and(|given| !given.is_empty())
+            || matches!(self.mode.as_deref(), Some("words" | "regex"));
+        has_more
+            && matches!(self.type_.as_deref(), Some("info" | "multiinfo" | "search" | "msearch"))
     }
 
     fn take_query(&mut self, query: &str) {
@@ -168,10 +175,10 @@ impl Params {
                 continue;
             }
             let key = decode(key, true);
-            // Only the known parameters are decoded; others may hold anything.
+            // Only the values of known parameters are decoded; others may hold anything.
             if matches!(key.as_ref(), "v" | "type" | "by" | "mode" | "callback") {
                 self.set(&key, &decode(value, true));
-            } else {
+            } else if NAMES.contains(&key.as_ref()) {
                 self.set_option(&key, &decode(value, true));
             }
         }
@@ -276,7 +283,7 @@ impl Params {
         }
         for name in NAMES {
             let value = match members.get(name) {
-                None => continue,
+                None | Some(Value::Null) => continue,
                 Some(Value::String(text)) => text.clone(),
                 Some(Value::Array(items)) => {
                     let items = items.iter().map(|item| item.as_str().unwrap_or_default());
@@ -510,6 +517,35 @@ mod tests {
             let params = Params::from_body(path, None, Body::Json(body.as_bytes()));
             assert_eq!(params.malformed, Some(error), "{body}");
         }
+    }
+
+    #[test]
+    fn parameters_of_a_query_count_beside_those_of_a_body() {
+        let path = || PathParams { type_: Some("search".into()), ..PathParams::default() };
+        let given = |pairs: &[(&str, &str)]| {
+            let mut given = Given::default();
+            pairs.iter().for_each(|(name, value)| given.set(name, (*value).to_owned()));
+            Some(Box::new(given))
+        };
+        for body in [
+            Body::Form(b"arg=a&sort=name&order=&limit="),
+            Body::Json(br#"{"arg":"a","sort":"name","order":null,"limit":""}"#),
+        ] {
+            let params = Params::from_body(path(), Some("limit=5&sort=votes"), body);
+            assert_eq!(params.given, given(&[("sort", "name"), ("limit", "5")]), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn suggestions_and_empty_parameters_are_as_they_are_upstream() {
+        let are_refined =
+            |query: &str| Params::from_query(PathParams::default(), Some(query)).are_refined();
+        assert!(are_refined("type=search&arg=x&limit=5"));
+        assert!(are_refined("type=search&arg=x&mode=words"));
+        for type_ in ["suggest", "suggest-pkgbase", "opensearch-suggest", "x", ""] {
+            assert!(!are_refined(&format!("type={type_}&arg=x&limit=100000&mode=regex")));
+        }
+        assert!(!are_refined("type=search&arg=x&limit=&sort=&order=&offset=&fields=&keywords="));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! [`Pattern`]: what a search with `mode=words` or `mode=regex` looks for.
 
-use memchr::memmem::Finder;
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::field::Mode;
@@ -24,7 +23,12 @@ const REGEX_DEPTH_MAX: u32 = 16;
 #[derive(Clone, Debug)]
 pub(crate) enum Pattern {
     /// All of some words, and none of others.
-    Words { wanted: Needles, unwanted: Vec<String> },
+    Words {
+        wanted: Needles,
+        unwanted: Vec<String>,
+        /// Those that are wanted in their order, put together as in a name, and folded.
+        name: String,
+    },
     /// A match of a regular expression; texts are compared folded: in upper case, and without accents.
     Regex(Regex),
 }
@@ -76,14 +80,9 @@ impl Pattern {
         if unwanted.len() > WORDS_MAX || Needles::are_too_many(wanted.iter().copied()) {
             return Err(format!("more than {WORDS_MAX} different words: expected at most so many"));
         }
+        let name = fold(&wanted.join("-").split_whitespace().collect::<Vec<_>>().join("-"));
         let wanted = Needles::of(wanted.into_iter(), Mode::Contains, WORDS_MAX);
-        Ok(Pattern::Words { wanted, unwanted })
-    }
-
-    /// A text as one word.
-    pub(crate) fn whole(text: &str) -> Pattern {
-        let wanted = Needles::of([text].into_iter(), Mode::Contains, 1);
-        Pattern::Words { wanted, unwanted: Vec::new() }
+        Ok(Pattern::Words { wanted, unwanted, name })
     }
 
     /// A regular expression in the syntax of the crate `regex`, which takes time in proportion to the texts.
@@ -122,16 +121,6 @@ impl Pattern {
             }
         }
     }
-
-    /// Whether a folded name is a match by itself.
-    pub(crate) fn is_in(&self, folded: &[u8]) -> bool {
-        match self {
-            Pattern::Words { wanted, .. } => {
-                wanted.words().all(|word| Finder::new(word).find(folded).is_some())
-            }
-            Pattern::Regex(regex) => regex.is_match(folded),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -141,7 +130,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Result<(&[&str], &[&str]), &str>) {
         let found = Pattern::words(text).map(|pattern| match pattern {
-            Pattern::Words { wanted, unwanted } => {
+            Pattern::Words { wanted, unwanted, .. } => {
                 (wanted.words().map(str::to_owned).collect::<Vec<_>>(), unwanted)
             }
             Pattern::Regex(_) => unreachable!("they are words"),
@@ -174,7 +163,8 @@ mod tests {
     #[test]
     fn regular_expressions_are_bounded() {
         let refused = |text: &str| Pattern::regex(text).map(drop).unwrap_err();
-        assert!(Pattern::regex("^lib.*-git$").unwrap().is_in(b"LIBX-GIT"));
+        let Ok(Pattern::Regex(regex)) = Pattern::regex("^lib.*-git$") else { panic!("a pattern") };
+        assert!(regex.is_match(b"LIBX-GIT"));
         assert!(refused("(a").starts_with("`(a` is not a regular expression: "));
         for text in [r"\w{200}", "((a{60}){60}){60}", &"(".repeat(100)] {
             assert!(!refused(text).is_empty());

@@ -27,6 +27,7 @@ use crate::security::SecurityLog;
 use crate::small_blobs::SmallBlobs;
 use crate::stored::LiveStore;
 use crate::token_uses::TokenUses;
+use crate::turns::Share;
 use crate::webhooks::Webhooks;
 
 /// How a wished-for reload ended: whether the data was new, or why it failed.
@@ -70,6 +71,8 @@ pub struct App {
     pub security: SecurityLog,
     /// Threads for what is nothing but computing.
     pub cpu_pool: CpuPool,
+    /// How many of these threads questions to the AUR may have.
+    pub(crate) refined: Share,
     /// Memory for the bodies of requests.
     pub bodies: Bodies,
     /// Free space on the disks.
@@ -162,6 +165,7 @@ impl App {
             audit: Audit::new(&config, metrics.python.audit_lost.clone()),
             security: SecurityLog::default(),
             cpu_pool,
+            refined: Share::half(cpu_threads, config.actions.cpu_queue_max),
             bodies: Bodies::new(
                 config.limits.bodies_memory_bytes_max,
                 metrics.bodies_refused.clone(),

@@ -34,6 +34,12 @@ impl Turns {
         Turn { _permit: self.0.clone().acquire_many_owned(count).await.ok() }
     }
 
+    /// A turn, if one is free now.
+    pub fn try_take(&self) -> Option<Turn> {
+        let permit = self.0.clone().try_acquire_owned().ok()?;
+        Some(Turn { _permit: Some(permit) })
+    }
+
     /// Does `work`, when it is its turn, on a thread that may take long. Its panic is the caller's.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let turn = self.take().await;
@@ -44,6 +50,33 @@ impl Turns {
     #[cfg(test)]
     pub(crate) fn free(&self) -> usize {
         self.0.available_permits()
+    }
+}
+
+/// What one kind of work may have of threads that others use, too, and of the queue for them.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// Work that runs or waits for its turn.
+    places: Turns,
+    places_max: usize,
+    /// Work that is in the queue for the threads, or has one.
+    pub turns: Turns,
+}
+
+impl Share {
+    /// Half of the threads and half of the queue; of the threads, at least one.
+    pub fn half(threads: usize, queue_max: usize) -> Share {
+        let turns_max = (threads / 2).max(1);
+        let places_max = turns_max + queue_max / 2;
+        Share { places: Turns::new(places_max), places_max, turns: Turns::new(turns_max) }
+    }
+
+    /// A place to wait for a turn, which is kept for as long as the turn.
+    ///
+    /// # Errors
+    /// If all places are taken: how many there are.
+    pub fn enter(&self) -> Result<Turn, usize> {
+        self.places.try_take().ok_or(self.places_max)
     }
 }
 

@@ -26,10 +26,12 @@ use super::path::{decoded_lossily, segments};
 use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
 use crate::aur_published::AurPublished;
+use crate::cpu_pool::PoolError;
 use crate::rate_limit::Decision;
 
-/// A search with parameters that upstream does not have is given up after this time.
-const SEARCH_TIME_MAX: Duration = Duration::from_secs(3);
+/// A question with parameters that upstream does not have is given up after it has computed for so long. The time of its thread
+/// counts: others that have the processor cost it nothing.
+const COMPUTING_MAX: Duration = Duration::from_millis(500);
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 
@@ -207,14 +209,26 @@ impl Refined {
         let Refined { params, standing } = self;
         let snapshot = loaded(app)?.snapshot.clone();
         let (speaks_6, results_max) = (standing.speaks_6, app.results_max.load(Relaxed));
+        let place = app.refined.enter().map_err(|waiting| {
+            app.metrics.cpu_pool.refused.inc();
+            HttpError::uncomputed(PoolError::Full { waiting })
+        })?;
+        let turn = app.refined.turns.take().await;
         let searching = app.cpu_pool.run(move || {
-            let started_at = Instant::now();
-            let is_over = || started_at.elapsed() > SEARCH_TIME_MAX;
+            let _taken = (place, turn);
+            let started_at = computed();
+            let is_over = || computed().saturating_sub(started_at) > COMPUTING_MAX;
             Answer::to_refined(params, &snapshot, speaks_6, results_max, &is_over)
         });
         let answer = searching.await.map_err(HttpError::uncomputed)?;
         Ok(told(app, head, standing, answer))
     }
+}
+
+/// How long this thread has computed.
+fn computed() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// What is served of the AUR.

@@ -85,3 +85,30 @@ fn such_questions_wait_in_turn_and_others_do_not() {
     drop(release);
     assert_eq!(waiting.join().expect("an answer").names(), "split-a split-b");
 }
+
+#[test]
+fn such_questions_leave_room_for_other_computations() {
+    let server = TestServer::serving_with(&catalogue::small(), |config| {
+        config.actions.cpu_threads = 1;
+        config.actions.cpu_queue_max = 4;
+    });
+    let (release, released) = mpsc::channel::<()>();
+    let app = server.app.clone();
+    runtime().spawn(async move { app.cpu_pool.run(move || released.recv().is_err()).await });
+    wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
+    let client = server.client;
+    let target = "/rpc/v5/search/split?mode=regex";
+    // One is in the queue, and two wait for their turn.
+    let asked: Vec<_> = (0..8).map(|_| std::thread::spawn(move || client.get(target))).collect();
+    wait_until("the others to be refused", || {
+        server.metric("larder_cpu_pool_refused_total") == 5.0
+    });
+    wait_until("one to wait", || server.metric("larder_cpu_pool_queue_length") == 1.0);
+    let page = std::thread::spawn(move || client.get("/packages"));
+    wait_until("the page to wait", || server.metric("larder_cpu_pool_queue_length") == 2.0);
+    drop(release);
+    assert_eq!(page.join().expect("an answer").status, 200);
+    let statuses = asked.into_iter().map(|asked| asked.join().expect("an answer").status);
+    let answered = statuses.filter(|status| *status == 200).count();
+    assert_eq!(answered, 3);
+}

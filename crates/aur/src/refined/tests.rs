@@ -1,0 +1,234 @@
+//! Answers with parameters that upstream does not have, from a few packages.
+
+use super::*;
+use crate::dump::{self, DumpLimits};
+use crate::params::{Arg, Body, Params, PathParams};
+
+const DUMP: &str = r#"[
+{"ID":1,"Name":"pear","PackageBaseID":1,"PackageBase":"pear","Version":"1-1","Description":"a juicy fruit","URL":null,"NumVotes":3,"Popularity":0.5,"OutOfDate":null,"Maintainer":"ann","Submitter":"bob","FirstSubmitted":10,"LastModified":40,"URLPath":"/x","Depends":["tree>=2","soil"],"Keywords":["sweet"],"FlaggedMalicious":true},
+{"ID":2,"Name":"pear-git","PackageBaseID":1,"PackageBase":"pear","Version":"1-1","Description":"a fruit, fresh","URL":null,"NumVotes":3,"Popularity":1.5,"OutOfDate":99,"Maintainer":"ann","Submitter":"bob","FirstSubmitted":20,"LastModified":30,"URLPath":"/x","Provides":["pear=1","fruit"],"Depends":["tree"]},
+{"ID":3,"Name":"bigpear","PackageBaseID":3,"PackageBase":"bigpear","Version":"2-1","Description":"huge","URL":null,"NumVotes":9,"Popularity":9.25,"OutOfDate":null,"Maintainer":null,"Submitter":"bob","FirstSubmitted":30,"LastModified":20,"URLPath":"/x","MakeDepends":["pear-git"],"OptDepends":["fruit: to look like one"]},
+{"ID":4,"Name":"apple","PackageBaseID":4,"PackageBase":"apple","Version":"2-1","Description":"no pear","URL":null,"NumVotes":0,"Popularity":0.0,"OutOfDate":null,"Maintainer":"ann","Submitter":"ann","FirstSubmitted":40,"LastModified":10,"URLPath":"/x","Keywords":["fruit"],"CheckDepends":["fruit"]},
+{"ID":5,"Name":"memtest86+","PackageBaseID":5,"PackageBase":"memtest86+","Version":"7-1","Description":"tests memory","URL":null,"NumVotes":1,"Popularity":0.25,"OutOfDate":null,"Maintainer":"eve","Submitter":"eve","FirstSubmitted":50,"LastModified":5,"URLPath":"/x","Keywords":["c++"]},
+{"ID":6,"Name":"memtest86+-efi","PackageBaseID":5,"PackageBase":"memtest86+","Version":"7-1","Description":"tests memory","URL":null,"NumVotes":1,"Popularity":2.5,"OutOfDate":null,"Maintainer":"eve","Submitter":"eve","FirstSubmitted":50,"LastModified":5,"URLPath":"/x"}
+]"#;
+
+fn sample() -> Snapshot {
+    dump::read(DUMP.as_bytes(), &DumpLimits::default()).expect("a dump")
+}
+
+fn ask(query: &str) -> serde_json::Value {
+    let params = Params::from_query(PathParams::default(), Some(&format!("v=5&{query}")));
+    assert!(params.are_refined(), "{query}");
+    let answer = Answer::to_refined(params, &sample(), true, 5000, &|| false);
+    serde_json::from_slice(&answer.reply.body).expect("JSON")
+}
+
+/// Expects these names and this total, or this error.
+#[track_caller]
+fn check(query: &str, expected: &str) {
+    let answer = ask(query);
+    let found = match answer["error"].as_str() {
+        Some(error) => error.to_owned(),
+        None => {
+            let results = answer["results"].as_array().expect("results").iter();
+            let names: Vec<&str> = results.filter_map(|it| it["Name"].as_str()).collect();
+            assert_eq!(answer["resultcount"], names.len(), "{query}");
+            format!("{} of {}", names.join(" "), answer["total"])
+        }
+    };
+    assert_eq!(found, expected, "{query}");
+}
+
+#[test]
+fn sorted_and_in_parts() {
+    check("type=search&arg=pear&sort=name", "apple bigpear pear pear-git of 4");
+    check("type=search&arg=pear&sort=name&order=desc", "pear-git pear bigpear apple of 4");
+    check("type=search&arg=pear&sort=votes", "bigpear pear pear-git apple of 4");
+    check("type=search&arg=pear&sort=votes&order=asc", "apple pear pear-git bigpear of 4");
+    check("type=search&arg=pear&sort=popularity&limit=2", "bigpear pear-git of 4");
+    check("type=search&arg=pear&sort=popularity&limit=2&offset=1", "pear-git pear of 4");
+    check("type=search&arg=pear&sort=modified", "pear pear-git bigpear apple of 4");
+    check("type=search&arg=pear&sort=submitted", "apple bigpear pear-git pear of 4");
+    check("type=search&arg=pear&sort=relevance", "pear pear-git bigpear apple of 4");
+    check("type=search&arg=pear&sort=relevance&order=asc", "apple bigpear pear-git pear of 4");
+    check("type=search&arg=pear&order=desc", "pear-git pear bigpear apple of 4");
+    check("type=search&arg=memtest86%2B&sort=relevance", "memtest86+ memtest86+-efi of 2");
+    check("type=search&arg=memtest86+&sort=relevance", "memtest86+ memtest86+-efi of 2");
+    check("type=search&mode=words&arg=pear+-big&sort=relevance", "pear pear-git apple of 3");
+    check("v=6&type=search&arg=pear+git&sort=relevance", "pear-git of 1");
+    check("type=search&arg=pear&limit=0", " of 4");
+    check("type=search&arg=pear&offset=9", " of 4");
+    check("type=search&arg=tree&by=depends&sort=popularity", "pear-git pear of 2");
+    check("type=msearch&arg=ann&sort=votes&limit=1", "pear of 3");
+    check("type=info&arg[]=pear&arg[]=apple&arg[]=pear&limit=5", "pear apple of 2");
+    check("type=info&arg[]=pear&arg[]=apple&sort=name", "apple pear of 2");
+    check("type=search&arg=pear&by=pkgbase&limit=5", "pear pear-git of 2");
+    check(
+        "type=search&arg=xx&sort=age",
+        "`sort` is `age`: expected one of name, votes, popularity, modified, submitted, relevance",
+    );
+    check("type=search&arg=x&sort=name", "Query arg too small.");
+}
+
+#[test]
+fn more_than_an_answer_may_have_is_avoided_with_a_limit() {
+    let ask = |query: &str| {
+        let params = Params::from_query(PathParams::default(), Some(query));
+        Answer::to_refined(params, &sample(), false, 2, &|| false).reply.body
+    };
+    let text = |query: &str| String::from_utf8(ask(query).to_vec()).expect("text");
+    let all = "v=5&type=search&arg=pear&sort=name";
+    assert!(text(all).contains("Too many package results."));
+    for part in ["limit=5000", "offset=0"] {
+        let some = text(&format!("{all}&{part}"));
+        assert!(some.starts_with("{\"resultcount\":2,") && some.contains("\"total\":4,"), "{some}");
+    }
+}
+
+#[test]
+fn an_answer_without_a_limit_has_all_that_it_may_have() {
+    let record = |number: usize| {
+        format!(
+            r#"{{"ID":{number},"Name":"pear{number}","PackageBaseID":1,"PackageBase":"pear","Version":"1-1","Description":"","URL":null,"NumVotes":3,"Popularity":0.5,"OutOfDate":null,"Maintainer":"ann","Submitter":"bob","FirstSubmitted":10,"LastModified":40,"URLPath":"/x"}}"#
+        )
+    };
+    let records: Vec<String> = (0..LIMIT_MAX + 2).map(record).collect();
+    let dump = format!("[\n{}\n]", records.join(",\n"));
+    let many = dump::read(dump.as_bytes(), &DumpLimits::default()).expect("a dump");
+    let query = "v=5&type=search&arg=pear&fields=Name&sort=name";
+    let params = Params::from_query(PathParams::default(), Some(query));
+    let answer = Answer::to_refined(params, &many, true, 2 * LIMIT_MAX, &|| false);
+    let answer: serde_json::Value = serde_json::from_slice(&answer.reply.body).expect("JSON");
+    assert_eq!(answer["total"], LIMIT_MAX + 2);
+    assert_eq!(answer["results"].as_array().map(Vec::len), Some(LIMIT_MAX + 2));
+}
+
+#[test]
+fn a_value_that_is_repeated_is_looked_up_once() {
+    let args: Vec<Arg> = ["tree", "Tree", "TREE "]
+        .repeat(5_000)
+        .into_iter()
+        .map(|it| it.to_owned().into())
+        .collect();
+    let found = sample().large().find_any(By::Depends, &args, usize::MAX);
+    assert_eq!(found.len(), 2);
+    assert!(found.capacity() < 100, "{}", found.capacity());
+    check("v=6&type=info&by=depends&arg=tree&arg=soil&arg=TREE&limit=5", "pear pear-git of 2");
+    check("v=6&type=info&by=provides&arg=fruit&arg=pear&limit=5", "pear pear-git of 2");
+}
+
+#[test]
+fn keywords_are_found_beside_what_is_found_without_them() {
+    check("v=6&type=search&arg=fruit+juicy&keywords=1", "pear of 1");
+    check("v=6&type=search&arg=juicy+sweet&keywords=1", "pear of 1");
+    check("v=6&type=search&mode=starts-with&arg=fruit&keywords=1", "apple of 1");
+    check("v=6&type=search&mode=starts-with&arg=pear&keywords=1", "pear pear-git of 2");
+    check("type=search&mode=starts-with&arg=huge&keywords=1", "bigpear of 1");
+    check("type=search&arg=memtest86+&keywords=1", "memtest86+ memtest86+-efi of 2");
+    check("type=search&arg=c++&keywords=1", "memtest86+ of 1");
+    check("type=search&arg=a+fruit&keywords=1", "pear-git of 1");
+    check("type=msearch&arg=ann&keywords=1", "apple pear pear-git of 3");
+}
+
+#[test]
+fn words_and_regular_expressions() {
+    check("type=search&mode=words&arg=fruit%20juicy", "pear of 1");
+    check("type=search&mode=words&arg=fruit+-fresh", "pear of 1");
+    check("type=search&mode=words&arg=%22a%20fruit%22", "pear-git of 1");
+    check("type=search&mode=words&arg=fruit&keywords=1", "apple pear pear-git of 3");
+    check("type=search&mode=words&arg=fruit%20pear&keywords=1", "apple pear pear-git of 3");
+    check("type=search&mode=words&arg=pear%20-sweet%20-huge&keywords=1", "apple pear-git of 2");
+    check("type=search&arg=sweet&keywords=1", "pear of 1");
+    check("type=search&arg=sweet&keywords=0", " of 0");
+    check("type=search&mode=words&by=name&arg=pear%20-git", "bigpear pear of 2");
+    check("type=search&mode=regex&arg=^pear", "pear pear-git of 2");
+    check("type=search&mode=regex&by=name&arg=(git|e)$", "apple pear-git of 2");
+    check("type=search&mode=regex&arg=FRUIT$&sort=relevance", "pear of 1");
+    check("type=search&mode=regex&arg=(x", "`(x` is not a regular expression: unclosed group");
+    check("type=search&mode=words&by=depends&arg=tree", "pear pear-git of 2");
+    check(
+        "type=search&mode=regex&arg=xx&keywords=1",
+        "`keywords` is `1`, and this search is by `name-desc` for a pattern: expected `name-desc`, and no regular expression",
+    );
+    check(
+        "type=search&by=name&arg=xx&keywords=1",
+        "`keywords` is `1`, and this search is by `name`: expected `name-desc`, and no regular expression",
+    );
+}
+
+#[test]
+fn what_costs_too_much_is_given_up() {
+    for query in [
+        "mode=regex&arg=.*x",
+        "mode=words&arg=pear+-x",
+        "arg=pear&sort=relevance",
+        "arg=pear&fields=RequiredBy",
+    ] {
+        let query = format!("v=5&type=search&{query}");
+        let params = Params::from_query(PathParams::default(), Some(&query));
+        let answer = Answer::to_refined(params, &sample(), false, 5000, &|| true);
+        let text = String::from_utf8(answer.reply.body.to_vec()).expect("text");
+        assert!(text.starts_with("{\"error\":\"The search takes too long"), "{text}");
+    }
+}
+
+/// The cost of each step is asked for, not only at the end: it may come to be too much in any of them.
+#[test]
+fn it_is_asked_again_and_again_what_an_answer_has_cost() {
+    for (query, least) in [("arg=pear&fields=RequiredBy", 4), ("arg=pear&fields=OptionalFor", 4)] {
+        let query = format!("v=5&type=search&{query}");
+        let params = Params::from_query(PathParams::default(), Some(&query));
+        let looks = Cell::new(0);
+        let is_over = || {
+            looks.set(looks.get() + 1);
+            false
+        };
+        Answer::to_refined(params, &sample(), false, 5000, &is_over);
+        assert!(looks.get() > least, "{query}: {}", looks.get());
+    }
+}
+
+#[test]
+fn chosen_fields() {
+    let records = |query: &str| ask(query)["results"].to_string();
+    assert_eq!(
+        records(
+            "type=info&arg=pear&fields=Version,Name,Depends,Groups,URL,PendingRequests,URLPath"
+        ),
+        r#"[{"Depends":["tree>=2","soil"],"Groups":[],"Name":"pear","PendingRequests":null,"URL":null,"URLPath":"/cgit/aur.git/snapshot/pear.tar.gz","Version":"1-1"}]"#
+    );
+    assert_eq!(
+        records("type=search&by=name&arg=pear-git&fields=RequiredBy,OptionalFor,Name"),
+        r#"[{"Name":"pear-git","OptionalFor":["bigpear"],"RequiredBy":["apple","bigpear"]}]"#
+    );
+    // Searches can show what info shows.
+    let info = Params::from_query(PathParams::default(), Some("v=5&type=info&arg=pear"));
+    let info = Answer::to(info, &sample(), false, 5000).reply.body;
+    let info: serde_json::Value = serde_json::from_slice(&info).expect("JSON");
+    assert_eq!(records("type=search&arg=juicy&fields=*"), info["results"].to_string());
+    assert!(
+        records("type=search&arg=juicy&fields=*,RequiredBy")
+            .contains("\"RequiredBy\":[],\"Submitter\"")
+    );
+}
+
+#[test]
+fn forms_and_json_may_ask_the_same() {
+    let path = PathParams {
+        type_: Some("search".to_owned()),
+        version: Some("5".to_owned()),
+        ..PathParams::default()
+    };
+    for body in [
+        Body::Json(br#"{"arg":"pear","limit":1,"sort":"votes","fields":["Name","Version"]}"#),
+        Body::Form(b"arg=pear&limit=1&sort=votes&fields=Name,Version"),
+    ] {
+        let params = Params::from_body(path.clone(), None, body);
+        let answer = Answer::to(params, &sample(), false, 5000).reply.body;
+        assert_eq!(
+            String::from_utf8(answer.to_vec()).expect("text"),
+            r#"{"resultcount":1,"results":[{"Name":"bigpear","Version":"2-1"}],"total":4,"type":"search","version":5}"#
+        );
+    }
+}
