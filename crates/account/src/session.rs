@@ -135,6 +135,26 @@ impl LoginSecret {
         shown.is_ok_and(|shown| self.form_mac(cookie).verify_slice(&shown).is_ok())
     }
 
+    /// What a browser shows to prove that this server told it of this commit, in this session.
+    pub fn sign_seen(&self, session: &SessionText, seen: Serial) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(self.seen_mac(session, seen).finalize().into_bytes())
+    }
+
+    /// Whether this is that text. In constant time.
+    pub fn has_signed_seen(&self, session: &SessionText, seen: Serial, shown: &str) -> bool {
+        let shown = BASE64_URL_SAFE_NO_PAD.decode(shown);
+        shown.is_ok_and(|shown| self.seen_mac(session, seen).verify_slice(&shown).is_ok())
+    }
+
+    fn seen_mac(&self, session: &SessionText, seen: Serial) -> Hmac<Sha256> {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(self.as_bytes()).expect("HMAC takes keys of any length");
+        mac.update(b"larder seen 1\0");
+        mac.update(&seen.0.to_be_bytes());
+        mac.update(session.reveal().as_bytes());
+        mac
+    }
+
     fn form_mac(&self, cookie: &[u8]) -> Hmac<Sha256> {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(self.as_bytes()).expect("HMAC takes keys of any length");
@@ -279,6 +299,24 @@ mod tests {
             assert!(!shown(text), "{text}");
         }
         assert!(shown(&SessionText::new(name("alice"), [7; 32]).reveal()));
+    }
+
+    #[test]
+    fn the_commit_that_a_browser_has_seen_is_signed() {
+        let secret = LoginSecret::new([1; 32]);
+        let session = |fill| SessionText::new(name("alice"), [fill; 32]);
+        let shown = secret.sign_seen(&session(1), Serial(7));
+        assert!(secret.has_signed_seen(&session(1), Serial(7), &shown));
+        for (other, fill, seen, shown) in [
+            (1, 1, 8, shown.as_str()),
+            (1, 2, 7, &shown),
+            (2, 1, 7, &shown),
+            (1, 1, 7, ""),
+            (1, 1, 7, &shown[1..]),
+        ] {
+            let other = LoginSecret::new([other; 32]);
+            assert!(!other.has_signed_seen(&session(fill), Serial(seen), shown), "{seen} {shown}");
+        }
     }
 
     #[test]

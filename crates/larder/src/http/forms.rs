@@ -86,6 +86,11 @@ impl Fields {
         self.maybe(name)?.ok_or_else(missing)
     }
 
+    /// The names of the fields, in their order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.pairs.iter().map(|(name, _)| name.as_str())
+    }
+
     /// The values of a field that may be there several times.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.pairs.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
@@ -144,7 +149,7 @@ pub(super) async fn received(
     bytes_max: usize,
 ) -> Result<(Fields, Result<(SessionText, Principal), Undue>), HttpError> {
     check_media_type(head)?;
-    let session = session::shown(app, head).map(|(session, _)| session);
+    let session = session::shown(app, head);
     let principal = match &session {
         Some(session) => session::known(app, session)?,
         None => None,
@@ -170,9 +175,8 @@ pub(super) async fn logged_in(
     app: &App,
     head: &Parts,
 ) -> Result<(SessionText, Principal), HttpError> {
-    let nobody = || HttpError::unauthorized("for this one has to be logged in");
-    let (session, seen) = session::shown(app, head).ok_or_else(nobody)?;
-    app.live_store.wait_for(seen, app.config.store.wait_for_serial).await;
+    let nobody = || HttpError::unauthorized("log in to see this page");
+    let session = session::caught_up(app, head).await.ok_or_else(nobody)?;
     let principal = session::known(app, &session)?.ok_or_else(nobody)?;
     Ok((session, principal))
 }
@@ -312,9 +316,7 @@ pub(super) fn keep_session(
     session: &SessionText,
     seen: Serial,
 ) {
-    let value = session::cookie_value(session, seen);
-    let cookie = Cookie::Session.set(app, head, &value, app.config.users.login.as_secs());
-    response.headers_mut().append(SET_COOKIE, cookie);
+    response.headers_mut().append(SET_COOKIE, session::cookie(app, head, session, seen));
 }
 
 /// The request of a program that carries out a form, sent by whoever sent the form.

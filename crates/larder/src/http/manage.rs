@@ -152,9 +152,12 @@ async fn page(
     let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
     let query: String = query.unwrap_or_default().trim().chars().take(200).collect();
     let is_administrator = principal.is_administrator(Scope::UserAdmin, Object::Server);
+    let policy = python::user_policy(app);
     let users = stored.accounts.users().filter(|user| {
         let is_own = principal.user_name() == Some(&user.name);
-        (is_administrator || is_own) && user.name.as_str().contains(&query)
+        let may_see =
+            is_administrator || is_own || policy.modify_user(principal, &user.name).is_ok();
+        may_see && user.name.as_str().contains(&query)
     });
     let mut users = users.map(|user| UserLine {
         name: user.name.to_string(),
@@ -167,7 +170,7 @@ async fn page(
     });
     let stages = stored.index.stages().filter(|stage| {
         app.config.python.enabled
-            && stage.may_modify(principal)
+            && python::may_keep(app, principal, stage.name())
             && stage.name().as_str().contains(&query)
     });
     let mut indexes = stages.map(|stage| IndexLine {

@@ -104,7 +104,10 @@ impl Site {
         let name = self.place.as_ref()?.strip_prefix("/article/")?;
         let is_name = !name.is_empty() && !name.contains('?');
         let is_page = name.ends_with("/history") || name.ends_with("/diff");
-        (is_name && !is_page).then(|| format!("{}/+edit/{name}", self.prefix()))
+        // The bytes of a version are there.
+        let last = name.rsplit('/').next().unwrap_or_default();
+        let is_version = last.bytes().all(|byte| byte.is_ascii_digit());
+        (is_name && !is_page && !is_version).then(|| format!("{}/+edit/{name}", self.prefix()))
     }
 
     /// Below this URL.
@@ -262,7 +265,7 @@ fn advice(status: StatusCode) -> &'static str {
             "Your user may not do this. Ask whoever runs this server, or the owner of what you want to see, for the right."
         }
         StatusCode::NOT_FOUND => {
-            "Look at the address for a slip of the pen, or search for what you want. If a link on this server led here, what it \
+            "Look at the address for a typing mistake, or search for what you want. If a link on this server led here, what it \
              named has gone. What not everybody may see is there only for those who are logged in."
         }
         StatusCode::METHOD_NOT_ALLOWED => {

@@ -43,7 +43,10 @@ use crate::app::App;
 use crate::endpoint::Endpoint;
 use crate::stored::Stored;
 
+pub(super) use self::rights::may_keep;
 pub(super) use self::simple::{show_simple_page_now, simple_page};
+pub(super) use self::stages::AsSeen;
+pub(super) use self::users::policy as user_policy;
 
 /// Which of devpi's protocols is spoken; its client refuses any other.
 const API_VERSION: HeaderValue = HeaderValue::from_static("2");

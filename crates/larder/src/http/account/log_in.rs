@@ -80,7 +80,7 @@ pub(in crate::http) async fn log_in(
             .await;
     };
     let Ok(principal) = auth::proved(app, &credentials).await? else { return again(wrong).await };
-    let replaced = session::shown(app, head).map(|(session, _)| session);
+    let replaced = session::shown(app, head);
     let (session, serial) = open(app, &principal, replaced.as_ref()).await?;
     app.security.logged_in(session.user().as_str());
     let mut response = forms::see_other(app, head, next);

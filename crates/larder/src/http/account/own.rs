@@ -108,7 +108,7 @@ impl Said {
 
 /// `/+account`: the page of who is logged in, else the form for that.
 pub(in crate::http) async fn show_account(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let session = session::shown(app, head).map(|(session, _)| session);
+    let session = session::shown(app, head);
     if let Some(session) = session
         && let Some(principal) = session::known(app, &session)?
     {

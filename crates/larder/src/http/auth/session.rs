@@ -1,14 +1,14 @@
 //! The sessions of browsers: what their cookies say, and where these count.
 //!
 //! A browser sends its cookies with whatever any page makes it send. So the cookie of a session says who asks in two places
-//! only: in a GET or HEAD for a page or for something that one of our own pages shows, which changes nothing, and in the forms
-//! of [`crate::http::forms`], which have a token that no other page knows. Programs' routes never look at it.
+//! only: in a GET or HEAD for a page or for something that one of our own pages asks for, which changes nothing, and in the forms
+//! of [`crate::http::forms`], which have a token that no other page knows. No other request of a program is answered by it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use account::{Principal, SessionText, identify_session};
-use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HeaderName, VARY};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HeaderName, SET_COOKIE, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use jiff::Timestamp;
@@ -26,7 +26,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// this very host alone, and none of the others counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Cookie {
-    /// The session, and the last commit that it has seen.
+    /// The session, the last commit that it has seen, and our signature of both.
     Session,
     /// Random bytes that the form for logging in is tied to.
     Form,
@@ -87,20 +87,75 @@ fn value<'head>(headers: &'head HeaderMap, name: &str) -> Option<&'head str> {
 }
 
 /// The session in a request's cookie; whether it holds is not looked at.
-pub(in crate::http) fn shown(app: &App, head: &Parts) -> Option<(SessionText, Serial)> {
-    let (text, seen) = Cookie::Session.shown(app, head)?.split_once('.')?;
-    Some((text.parse().ok()?, seen.parse().ok()?))
+pub(in crate::http) fn shown(app: &App, head: &Parts) -> Option<SessionText> {
+    Some(split(app, head)?.0)
 }
 
-/// The value of the cookie of a session that has seen this commit.
-pub(in crate::http) fn cookie_value(session: &SessionText, seen: Serial) -> String {
-    format!("{}.{}", session.reveal(), seen.0)
+/// The session in a request's cookie, and what follows it.
+fn split<'head>(app: &App, head: &'head Parts) -> Option<(SessionText, &'head str)> {
+    let (text, seen) = Cookie::Session.shown(app, head)?.split_once('.')?;
+    Some((text.parse().ok()?, seen))
+}
+
+/// The cookie of a session that has seen this commit.
+pub(in crate::http) fn cookie(
+    app: &App,
+    head: &Parts,
+    session: &SessionText,
+    seen: Serial,
+) -> HeaderValue {
+    let stored = stored(app).ok();
+    let secret = stored.as_ref().and_then(|stored| stored.accounts.login_secret());
+    let mac = secret.map(|secret| secret.sign_seen(session, seen)).unwrap_or_default();
+    let value = format!("{}.{}.{mac}", session.reveal(), seen.0);
+    Cookie::Session.set(app, head, &value, app.config.users.login.as_secs())
+}
+
+/// The commit in what follows a session, if this server wrote it there: anybody can write a number that never comes, and each
+/// of their requests would wait for it.
+fn seen(app: &App, session: &SessionText, text: &str) -> Option<Serial> {
+    let (seen, mac) = text.split_once('.')?;
+    let seen = Serial(seen.parse().ok()?);
+    let stored = stored(app).ok()?;
+    let secret = stored.accounts.login_secret()?;
+    secret.has_signed_seen(session, seen, mac).then_some(seen)
+}
+
+/// Waits until this process has what the browser has seen. After a wait in vain, as where the store came back from a backup,
+/// the cookie to send, so that the next request does not wait again.
+async fn catch_up(
+    app: &App,
+    head: &Parts,
+    session: &SessionText,
+    text: &str,
+) -> Option<HeaderValue> {
+    let seen = seen(app, session, text)?;
+    if app.live_store.wait_for(seen, app.config.store.wait_for_serial).await {
+        return None;
+    }
+    let stored = stored(app).ok()?;
+    Some(match identify_session(&stored.accounts, session, Timestamp::now()) {
+        Ok(_) => cookie(app, head, session, stored.serial),
+        Err(_) => Cookie::Session.set(app, head, "", 0),
+    })
+}
+
+/// The session in a request's cookie, once this process has what the browser has seen.
+pub(in crate::http) async fn caught_up(app: &App, head: &Parts) -> Option<SessionText> {
+    if let Some(counting) = head.extensions.get::<Counting>() {
+        return Some(counting.session.clone());
+    }
+    let (session, text) = split(app, head)?;
+    catch_up(app, head, &session, text).await;
+    Some(session)
 }
 
 /// A session that counts for this request, and whether the answer depends on it.
 #[derive(Clone)]
 pub(in crate::http) struct Counting {
     session: SessionText,
+    /// The cookie that replaces the one that was sent.
+    renewed: Option<HeaderValue>,
     was_asked: Arc<AtomicBool>,
 }
 
@@ -118,9 +173,9 @@ pub(in crate::http) async fn note(app: &App, head: &mut Parts, is_page: bool) ->
     if !is_safe || is_for_others || !(is_page || is_own()) {
         return None;
     }
-    let (session, seen) = shown(app, head)?;
-    app.live_store.wait_for(seen, app.config.store.wait_for_serial).await;
-    let counting = Counting { session, was_asked: Arc::default() };
+    let (session, text) = split(app, head)?;
+    let renewed = catch_up(app, head, &session, text).await;
+    let counting = Counting { session, renewed, was_asked: Arc::default() };
     head.extensions.insert(counting.clone());
     Some(counting)
 }
@@ -128,7 +183,9 @@ pub(in crate::http) async fn note(app: &App, head: &mut Parts, is_page: bool) ->
 impl Counting {
     /// Keeps an answer that depends on the session from everybody else.
     pub(in crate::http) fn finish(&self, headers: &mut HeaderMap) {
-        if !self.was_asked.load(Relaxed) {
+        if let Some(cookie) = &self.renewed {
+            headers.append(SET_COOKIE, cookie.clone());
+        } else if !self.was_asked.load(Relaxed) {
             return;
         }
         let says = |headers: &HeaderMap, name, word: &str| {

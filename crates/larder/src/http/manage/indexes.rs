@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use pypi::StageConfig;
+
 use super::*;
 use crate::http::words;
 
@@ -41,11 +43,14 @@ enum Kind {
     Long,
     /// A line.
     Line,
+    /// JSON, for what may be anything.
+    Json,
 }
 
 impl Setting {
     fn of(key: &str, value: &Value) -> Setting {
         let (text, kind) = match value {
+            value if key == "custom_data" => (value.to_string(), Kind::Json),
             Value::Bool(is_on) => ((if *is_on { "yes" } else { "no" }).to_owned(), Kind::Flag),
             Value::Array(items) => {
                 let items = items
@@ -54,7 +59,9 @@ impl Setting {
                 (items.collect::<Vec<_>>().join("\n"), Kind::List)
             }
             Value::String(text) => {
-                let kind = if key == "description" { Kind::Long } else { Kind::Line };
+                // A field of one line would take the ends of lines out.
+                let is_long = key == "description" || text.contains(['\r', '\n']);
+                let kind = if is_long { Kind::Long } else { Kind::Line };
                 (text.clone(), kind)
             }
             other => (other.to_string(), Kind::Line),
@@ -63,16 +70,50 @@ impl Setting {
     }
 
     /// What a field says, as the API takes it.
-    fn value(&self, text: &str) -> Value {
-        match self.kind {
+    fn value(&self, text: &str) -> Result<Value, HttpError> {
+        Ok(match self.kind {
             Kind::Flag => json!(text == "yes"),
             Kind::List => {
                 let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
                 json!(lines.collect::<Vec<_>>())
             }
             Kind::Long | Kind::Line => json!(text),
-        }
+            Kind::Json => serde_json::from_str(text).map_err(|error| {
+                HttpError::unusable(format!("the value of `{}` is not JSON: {error}", self.key))
+            })?,
+        })
     }
+}
+
+/// What a form changes of these settings.
+///
+/// # Errors
+/// 409 where somebody else changed the same ones since the page was loaded; 422 for what is not JSON where it has to be.
+fn edit_of(
+    fields: &forms::Fields,
+    current: &serde_json::Map<String, Value>,
+) -> Result<Value, HttpError> {
+    // A browser sends ends of lines in its own way.
+    let plain = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n");
+    let mut edit = serde_json::Map::new();
+    for key in fields.names().filter_map(|name| name.strip_prefix("was.")) {
+        // Only what this form changes is sent: what somebody else changed meanwhile stays, and so does what a page does not
+        // show, such as credentials in a URL.
+        let was = fields.maybe(&format!("was.{key}"))?.map(plain);
+        let is = fields.maybe(&format!("is.{key}"))?.map(plain);
+        let Some((was, is)) = was.zip(is).filter(|(was, is)| was != is) else { continue };
+        let setting = current.get(key).map(|value| Setting::of(key, value));
+        let Some(setting) = setting.filter(|setting| plain(&setting.text) == was) else {
+            let key: String = key.chars().take(80).collect();
+            let detail = format!(
+                "Somebody else changed `{}` since you loaded the page. This is how the settings are now: look at them, and change yours again.",
+                key.escape_debug()
+            );
+            return Err(HttpError::refused(StatusCode::CONFLICT, detail));
+        };
+        edit.insert(key.to_owned(), setting.value(&is)?);
+    }
+    Ok(Value::Object(edit))
 }
 
 /// What a rule for old versions removes, or removed.
@@ -112,6 +153,7 @@ pub(in crate::http) async fn create_index(
     head: &Parts,
     body: Body,
 ) -> Result<Response, HttpError> {
+    check_on(app, head)?;
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let fields = &posted.fields;
     let name = fields.one("name")?.trim();
@@ -149,6 +191,14 @@ pub(in crate::http) async fn create_index(
     super::page(app, head, (&posted.session, &posted.principal), said, status).await
 }
 
+/// 404 where there is no Python index.
+fn check_on(app: &App, head: &Parts) -> Result<(), HttpError> {
+    match app.config.python.enabled {
+        true => Ok(()),
+        false => Err(HttpError::nothing_at(head.uri.path())),
+    }
+}
+
 /// The path of the index that a request is about, and its name.
 fn named(head: &Parts) -> Result<(String, String), HttpError> {
     let path = head.uri.path().strip_prefix("/+manage/indexes/").unwrap_or_default();
@@ -164,23 +214,28 @@ pub(in crate::http) async fn show_index(
     app: &Arc<App>,
     head: &Parts,
 ) -> Result<Response, HttpError> {
+    check_on(app, head)?;
     let (session, principal) = forms::logged_in(app, head).await?;
     let sender = (&session, &principal);
     page(app, head, sender, (Said::default(), None), StatusCode::OK).await
 }
 
-/// The settings of an index, for somebody who may change them.
+/// The settings of an index, for somebody who may change them: as they are stored, and as the page shows them.
 async fn settings(
     app: &Arc<App>,
     head: &Parts,
     principal: &Principal,
     (path, name): (&str, &str),
-) -> Result<serde_json::Map<String, Value>, HttpError> {
+) -> Result<(StageConfig, serde_json::Map<String, Value>), HttpError> {
     let stored = auth::stored(app)?;
     let missing = || HttpError::unknown_stage(name);
     let stage = stored.index.stage(name).ok_or_else(missing)?;
-    if !stage.may_modify(principal) {
-        let detail = format!("only the user who owns `{name}` and administrators may change it");
+    if !python::may_keep(app, principal, stage.name()) {
+        let who = match app.config.python.restrict_modify.entries().is_empty() {
+            true => format!("the user who owns `{name}`"),
+            false => "whom `python.restrict_modify` names".to_owned(),
+        };
+        let detail = format!("only {who} and administrators may change this index");
         let may_know = stage.may_read(principal, account::Portion::Whole);
         return Err(if may_know { HttpError::forbidden(detail) } else { missing() });
     }
@@ -193,7 +248,7 @@ async fn settings(
             for key in ["title", "description"] {
                 settings.entry(key).or_insert_with(|| json!(""));
             }
-            Ok(settings)
+            Ok((stage.config().clone(), settings))
         }
         _ => Err(HttpError::refused(answer.status, answer.message)),
     }
@@ -207,7 +262,7 @@ async fn page(
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let (path, name) = named(head)?;
-    let settings = settings(app, head, principal, (&path, &name)).await?;
+    let (_, settings) = settings(app, head, principal, (&path, &name)).await?;
     let is_own = |key: &str| !matches!(key, "type" | "projects" | "policy_quarantine");
     let quarantine = settings.get("policy_quarantine").and_then(Value::as_array);
     let quarantine = quarantine.into_iter().flatten().filter_map(Value::as_str);
@@ -236,10 +291,13 @@ pub(in crate::http) async fn change_index(
     head: &Parts,
     body: Body,
 ) -> Result<Response, HttpError> {
+    check_on(app, head)?;
     let (path, name) = named(head)?;
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let (fields, principal) = (&posted.fields, &posted.principal);
     let url = format!("/{path}");
+    // Who may not see the page changes nothing from it, and is not told afterwards that they may not.
+    let (seen_config, current) = settings(app, head, principal, (&path, &name)).await?;
     let patch = |edit: Value| {
         let url = url.clone();
         async move { call(app, head, principal, (Method::PATCH, &url), Some(&edit)).await }
@@ -247,21 +305,15 @@ pub(in crate::http) async fn change_index(
     let mut retention = None;
     let (answer, done) = match fields.one("do")? {
         "settings" => {
-            let current = settings(app, head, principal, (&path, &name)).await?;
-            let mut edit = serde_json::Map::new();
-            for (key, value) in &current {
-                // Only what this form changes is sent: what somebody else changed meanwhile stays, and so does what a
-                // page does not show, such as credentials in a URL.
-                let was = fields.maybe(&format!("was.{key}"))?;
-                let is = fields.maybe(&format!("is.{key}"))?;
-                let plain = |text: &str| text.replace("\r\n", "\n");
-                if let Some((was, is)) = was.map(plain).zip(is.map(plain))
-                    && was != is
-                {
-                    edit.insert(key.clone(), Setting::of(key, value).value(&is));
+            let answer = match edit_of(fields, &current) {
+                Ok(edit) => {
+                    let mut head = head.clone();
+                    head.extensions.insert(python::AsSeen(seen_config));
+                    call(app, &head, principal, (Method::PATCH, &url), Some(&edit)).await
                 }
-            }
-            (patch(Value::Object(edit)).await, "The settings are changed.")
+                Err(error) => Answer::refused(error),
+            };
+            (answer, "The settings are changed.")
         }
         "set" => {
             let (key, value) = (fields.one("key")?.trim(), fields.one("value")?.trim());
@@ -324,7 +376,11 @@ pub(in crate::http) async fn change_index(
     };
     let (said, status) = Said::of(&answer, done);
     let sender = (&posted.session, &posted.principal);
-    let mut response = page(app, head, sender, (said, retention), status).await?;
+    let mut response = match page(app, head, sender, (said, retention), status).await {
+        // Who changed it so that they may not see it any more.
+        Err(_) if answer.is_done() => forms::see_other(app, head, "/+manage"),
+        shown => shown?,
+    };
     seen(app, head, &mut response, &posted, answer.serial);
     Ok(response)
 }

@@ -22,6 +22,8 @@ struct UserPage {
     created_at: Time,
     is_root: bool,
     is_own: bool,
+    may_modify: bool,
+    may_set_password: bool,
     is_disabled: bool,
     has_password: bool,
     tokens: usize,
@@ -73,9 +75,10 @@ pub(in crate::http) async fn show_user(
     page(app, head, &name, (&session, &principal), Said::default(), StatusCode::OK).await
 }
 
-/// Who may look at this page: the user, and administrators.
-fn check_keeper(principal: &Principal, name: &UserName) -> Result<(), HttpError> {
-    if principal.acts_for(name, Scope::UserAdmin, Object::Server) {
+/// Who may look at this page: the user, administrators, and whom the configuration has change users.
+fn check_keeper(app: &App, principal: &Principal, name: &UserName) -> Result<(), HttpError> {
+    let is_own = principal.acts_for(name, Scope::UserAdmin, Object::Server);
+    if is_own || python::user_policy(app).modify_user(principal, name).is_ok() {
         return Ok(());
     }
     Err(HttpError::forbidden(format!("only `{name}` and administrators may see this page")))
@@ -89,12 +92,13 @@ async fn page(
     said: Said,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
-    check_keeper(principal, name)?;
+    check_keeper(app, principal, name)?;
     let stored = auth::stored(app)?;
     let missing = || HttpError::not_found(change::NoUser(name.clone()).to_string());
     let user = stored.accounts.user(name).ok_or_else(missing)?;
     let now = Timestamp::now();
     let sessions = stored.accounts.sessions_of(name).into_iter().flat_map(|it| &it.sessions);
+    let policy = python::user_policy(app);
     let page = UserPage {
         site: Site::of(app, head),
         form: forms::token(app, session)?,
@@ -106,6 +110,8 @@ async fn page(
         created_at: Time(user.created_at),
         is_root: name.is_root(),
         is_own: principal.user_name() == Some(name),
+        may_modify: policy.modify_user(principal, name).is_ok(),
+        may_set_password: policy.change_password(principal, user).is_ok(),
         is_disabled: user.is_disabled,
         has_password: user.password_hash.is_some(),
         tokens: stored.accounts.tokens_of(name).len(),
@@ -125,6 +131,8 @@ pub(in crate::http) async fn change_user(
     let name = named(head)?;
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let (fields, principal) = (&posted.fields, &posted.principal);
+    // Who may not see the page changes nothing from it, and is not told afterwards that they may not.
+    check_keeper(app, principal, &name)?;
     let path = format!("/{}", in_path(name.as_str()));
     let is_own = principal.user_name() == Some(&name);
     let (answer, done) = match fields.one("do")? {

@@ -12,6 +12,7 @@ use super::project::no_stage;
 use super::reply;
 use super::route::FilePath;
 use super::write::Refused;
+use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::stored::Stored;
@@ -66,8 +67,8 @@ impl OfProject {
 }
 
 /// Whether this is somebody who may make, change and remove the stage.
-pub(super) fn may_keep(ask: &Ask, principal: &Principal, stage: &StageName) -> bool {
-    let keepers = &ask.app.config.python.restrict_modify;
+pub(in crate::http) fn may_keep(app: &App, principal: &Principal, stage: &StageName) -> bool {
+    let keepers = &app.config.python.restrict_modify;
     if keepers.entries().is_empty() {
         return may_own(stage, principal);
     }
@@ -100,7 +101,7 @@ pub(super) fn check_keeper(
     stage: &StageName,
     verb: &str,
 ) -> Result<(), Refused> {
-    if may_keep(ask, principal, stage) {
+    if may_keep(&ask.app, principal, stage) {
         return Ok(());
     }
     let cause = cause(ask, principal, Scope::PythonAdmin, whole(stage), || keepers(ask, stage));
@@ -144,7 +145,7 @@ pub(super) fn retainer<'stored>(
     stage: &str,
 ) -> Result<&'stored Arc<Stage>, Refused> {
     let found = stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
-    if may_keep(ask, principal, found.name()) {
+    if may_keep(&ask.app, principal, found.name()) {
         return Ok(found);
     }
     let object = whole(found.name());

@@ -69,6 +69,10 @@ pub(super) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
+/// What a form for the settings of a stage was made from: they are changed if they are still that.
+#[derive(Clone)]
+pub(in crate::http) struct AsSeen(pub(in crate::http) StageConfig);
+
 async fn parsed_edit(
     ask: &Ask,
     principal: &Principal,
@@ -127,6 +131,12 @@ pub(super) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<R
         check_keeper(ask, basis.principal(), &name, "modify")?;
         let index = &basis.stored().index;
         let before = index.stage(name.as_str()).map(|stage| stage.config());
+        if let Some(AsSeen(seen)) = ask.head.extensions.get()
+            && before != Some(seen)
+        {
+            let text = "somebody else changed the settings at this moment: look at them, and change yours again";
+            return Err(Refused::rule(StatusCode::CONFLICT, text));
+        }
         let (batch, config) =
             change::modify(index, &name, &edit, is_noop_an_error).map_err(refused)?;
         check_bases(basis.principal(), before, &config)?;

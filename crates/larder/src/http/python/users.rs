@@ -36,7 +36,7 @@ const STRANGER_BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 2
 const LOGIN_BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
 
 /// Who may make and change users.
-fn policy(app: &App) -> UserPolicy {
+pub(in crate::http) fn policy(app: &App) -> UserPolicy {
     let python = &app.config.python;
     let modifiers = &python.restrict_modify;
     UserPolicy {

@@ -132,6 +132,32 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
         (&json!("Still ours"), &json!(["root", ":other"]))
     );
     assert_eq!(now["acl_upload"], json!(["root", ":ci"]));
+    // Two change the same list: nobody's change is undone, and who came second sees the first one's.
+    let page = root.get("/+manage/indexes/root/dev").text();
+    let patch = json!(["acl_upload-=:ci"]).to_string();
+    assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
+    let values = [("is.acl_upload", "root\n:ci\nbob"), ("is.title", "Not this")];
+    let late = root.submit(&page, "Settings", &values);
+    assert_eq!(late.status, 409, "{}", late.text());
+    assert!(late.text().contains("Somebody else changed `acl_upload`"), "{}", late.text());
+    let now = config("root/dev");
+    assert_eq!((&now["acl_upload"], &now["title"]), (&json!(["root"]), &json!("Still ours")));
+    let values = [("is.acl_upload", "root\r\nbob")];
+    assert_eq!(root.submit(&late.text(), "Settings", &values).status, 200);
+    assert_eq!(config("root/dev")["acl_upload"], json!(["root", "bob"]));
+    // What may be anything stays what it is, and one that is gone meanwhile is not changed.
+    let patch = json!({"custom_data": {"a": [1]}}).to_string();
+    assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
+    let page = root.get("/+manage/indexes/root/dev").text();
+    let wrong = root.submit(&page, "Settings", &[("is.custom_data", "{")]);
+    assert_eq!(wrong.status, 422, "{}", wrong.text());
+    let values = [("is.custom_data", "{\"a\": [1, 2]}")];
+    assert_eq!(root.submit(&page, "Settings", &values).status, 200);
+    assert_eq!(config("root/dev")["custom_data"], json!({"a": [1, 2]}));
+    let page = root.get("/+manage/indexes/root/dev").text();
+    let patch = json!(["custom_data-="]).to_string();
+    assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
+    assert_eq!(root.submit(&page, "Settings", &[("is.custom_data", "1")]).status, 409);
     // Any setting, and what is wrong with one.
     let set = [("key", "retention_versions"), ("value", "2")];
     assert_eq!(
@@ -175,6 +201,52 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
     assert_eq!(root.submit(&page, "Delete", &[("confirm", "root/de")]).status, 422);
     assert_eq!(root.submit(&page, "Delete", &[("confirm", "root/dev")]).status, 303);
     assert_eq!(root.get("/+manage/indexes/root/dev").status, 404);
+}
+
+/// The pages offer what the calls allow, whoever the configuration names.
+#[test]
+fn whom_the_configuration_names_manages() {
+    let server = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        config.python.restrict_modify = "keeper".parse().expect("a list");
+    });
+    for name in ["keeper", "alice"] {
+        let made =
+            server.client.send("PUT", &format!("/{name}"), &[ROOT], br#"{"password": "staple"}"#);
+        assert_eq!(made.status, 201);
+    }
+    assert_eq!(server.client.send("PUT", "/alice/dev", &[ROOT], b"{}").status, 200);
+    let mut keeper = Browser::of(server.client, "keeper", "staple");
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let page = keeper.get("/+manage").text();
+    assert!(page.contains("/+manage/indexes/alice/dev"), "{page}");
+    assert!(page.contains("/+manage/users/alice"), "{page}");
+    let page = keeper.get("/+manage/indexes/alice/dev").text();
+    let saved = keeper.submit(&page, "Settings", &[("is.title", "Kept")]);
+    assert_eq!(saved.status, 200, "{}", saved.text());
+    let page = keeper.get("/+manage/users/alice").text();
+    let saved = keeper.submit(&page, "Profile", &[("title", "Kept")]);
+    assert_eq!(saved.status, 200, "{}", saved.text());
+    assert!(!page.contains("aria-label=\"Disable\""), "{page}");
+    // The owner may not, and is offered nothing.
+    assert!(!alice.get("/+manage").text().contains("/+manage/indexes/alice/dev"));
+    assert_eq!(alice.get("/+manage/indexes/alice/dev").status, 403);
+    let own = alice.get("/+manage/users/alice").text();
+    assert!(!own.contains("aria-label=\"Profile\"") && own.contains("/+account#password"), "{own}");
+}
+
+#[test]
+fn without_a_python_index_there_is_none_to_manage() {
+    let server = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        config.python.enabled = false;
+    });
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    assert_eq!(root.get("/+manage").status, 200);
+    assert_eq!(root.get("/+manage/indexes/root/dev").status, 404);
+    for target in ["/+manage/indexes", "/+manage/indexes/root/dev"] {
+        assert_eq!(root.post(target, "name=root/dev").status, 404, "{target}");
+    }
 }
 
 #[test]

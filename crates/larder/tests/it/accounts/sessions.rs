@@ -260,6 +260,52 @@ fn sessions_end_with_the_password_the_user_and_their_time() {
     assert_eq!(four.get("/articles").status, 200);
 }
 
+/// A number that anybody can write into a cookie keeps no request waiting: the time for that is longer than the client's.
+#[test]
+fn a_commit_that_nobody_was_told_of_is_not_waited_for() {
+    let server = start(|config| config.store.wait_for_serial = Duration::from_secs(3_600));
+    let mut browser = Browser::of(server.client, "alice", "staple");
+    assert_eq!(browser.get("/articles").status, 200);
+    let cookie = browser.cookies[SESSION].clone();
+    let parts: Vec<&str> = cookie.split('.').collect();
+    let [session, _, mac] = parts.as_slice() else { panic!("{cookie}") };
+    let never = u64::MAX;
+    for made_up in [format!("{session}.{never}"), format!("{session}.{never}.{mac}")] {
+        browser.cookies.insert(SESSION.to_owned(), made_up);
+        assert_eq!(browser.get("/articles").status, 200);
+        assert_eq!(browser.get("/+account").status, 200);
+        assert_eq!(browser.get("/+manage").status, 200);
+    }
+}
+
+/// As after a backup was put back: the first page waits for what is gone, and the next ones do not.
+#[test]
+fn a_commit_that_is_gone_is_waited_for_once() {
+    let server = start(|config| config.store.wait_for_serial = Duration::from_millis(10));
+    let mut browser = Browser::of(server.client, "alice", "staple");
+    let gone = |session: &account::SessionText| {
+        let stored = server.app.live_store.snapshot_full().expect("a state");
+        let seen = record::Serial(stored.serial.0 + 1_000);
+        let mac = stored.accounts.login_secret().expect("a secret").sign_seen(session, seen);
+        format!("{}.{}.{mac}", session.reveal(), seen.0)
+    };
+    let text = browser.cookies[SESSION].split('.').next().expect("a session").to_owned();
+    let cookie = gone(&text.parse().expect("a session"));
+    browser.cookies.insert(SESSION.to_owned(), cookie.clone());
+    let seen = browser.get("/articles");
+    assert_eq!(seen.status, 200);
+    assert!(seen.header("cache-control").contains("private"), "{seen:?}");
+    let renewed = browser.cookies[SESSION].clone();
+    assert!(renewed.starts_with(&text) && renewed != cookie, "{renewed}");
+    let again = browser.get("/articles");
+    assert!(again.headers.iter().all(|(name, _)| name != "set-cookie"), "{again:?}");
+    // A session that is gone as well is taken away.
+    let nobodys = account::SessionText::new("alice".parse().expect("a name"), [7; 32]);
+    browser.cookies.insert(SESSION.to_owned(), gone(&nobodys));
+    assert_eq!(browser.get("/articles").status, 401);
+    assert_eq!(browser.cookies.get(SESSION), None);
+}
+
 /// The store has the sessions: the next process knows them, and a user has so many and no more.
 #[test]
 fn sessions_outlive_the_process() {
