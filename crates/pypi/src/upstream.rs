@@ -261,6 +261,7 @@ fn one_line(text: &str) -> Option<Box<str>> {
         line.push_str(word);
         if line.len() > REASON_BYTES_MAX {
             line.truncate(line.floor_char_boundary(REASON_BYTES_MAX));
+            line.truncate(line.trim_end().len());
             break;
         }
     }

@@ -302,7 +302,7 @@ proptest! {
             provenance: has_metadata.then(|| "https://files.example/p".into()),
         });
         let page = UpstreamPage {
-            status: Some((StatusMarker::Archived, reason.map(Into::into))),
+            status: Some((StatusMarker::Archived, reason.as_deref().and_then(one_line))),
             versions: vec!["1".into()],
             files: files.collect(),
         };
