@@ -77,9 +77,8 @@ pub struct VersionView<'snapshot> {
 struct Whitelists<'walk> {
     project: &'walk str,
     inheritance: WhitelistInheritance,
-    /// The stage that was asked; what it has itself always counts.
-    asked: &'walk StageName,
-    /// The bases that the project comes from alone; empty: from any.
+    /// The bases that the project comes from alone, by the pins of the nearest stage so far that has any for it, which count for
+    /// the stages behind that one; empty: from any.
     pinned_to: Vec<&'walk StageName>,
     joined: Option<HashSet<&'walk str>>,
     is_whitelisted: bool,
@@ -235,15 +234,15 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
 
     /// Whether the project with this name comes from other bases than this stage alone.
     pub(crate) fn is_elsewhere(&self, name: &str, stage: &StageName) -> bool {
-        let Some(asked) = self.stages.first() else { return false };
-        let pinned_to = pinned_to(asked, name);
-        !pinned_to.is_empty() && stage != asked.name() && !pinned_to.contains(&stage)
+        let before = self.stages.iter().take_while(|it| it.name() != stage);
+        let mut pins = before.map(|it| pinned_to(it, name)).filter(|pins| !pins.is_empty());
+        pins.next().is_some_and(|pins| !pins.contains(&stage))
     }
 
     /// Whether projects are pinned to bases.
     pub(crate) fn has_pins(&self) -> bool {
-        let settings = self.stages.first().and_then(|asked| asked.config().upload());
-        settings.is_some_and(|settings| !settings.base_pins.is_empty())
+        let mut settings = self.stages.iter().filter_map(|stage| stage.config().upload());
+        settings.any(|settings| !settings.base_pins.is_empty())
     }
 
     /// The mirrors among these stages, nearest first.
@@ -264,8 +263,8 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
 }
 
 /// The bases to which the stage pins a project.
-fn pinned_to<'stage>(asked: &'stage Stage, project: &str) -> Vec<&'stage StageName> {
-    let pins = asked.config().upload().into_iter().flat_map(|settings| &settings.base_pins);
+fn pinned_to<'stage>(stage: &'stage Stage, project: &str) -> Vec<&'stage StageName> {
+    let pins = stage.config().upload().into_iter().flat_map(|settings| &settings.base_pins);
     let pins = pins.filter(|pin| pin.projects.matches_name(project));
     pins.map(|pin| &pin.base).collect()
 }
@@ -276,8 +275,7 @@ impl<'walk> Whitelists<'walk> {
         Whitelists {
             project,
             inheritance: upload.map(|it| it.mirror_whitelist_inheritance).unwrap_or_default(),
-            asked: queried.name(),
-            pinned_to: pinned_to(queried, project),
+            pinned_to: Vec::new(),
             joined: None,
             is_whitelisted: false,
             is_private: false,
@@ -287,9 +285,10 @@ impl<'walk> Whitelists<'walk> {
     /// Whether `stage` is asked for the project, after the stages before it. A pin makes nothing of the whitelist looser: a
     /// private stage that has the project blocks mirrors even if the project comes from elsewhere.
     fn admit(&mut self, stage: &'walk Stage, has_project: bool) -> Admission {
-        let is_elsewhere = !self.pinned_to.is_empty()
-            && stage.name() != self.asked
-            && !self.pinned_to.contains(&stage.name());
+        let is_elsewhere = !self.pinned_to.is_empty() && !self.pinned_to.contains(&stage.name());
+        if self.pinned_to.is_empty() {
+            self.pinned_to = pinned_to(stage, self.project);
+        }
         let is_admitted = self.is_admitted(stage, has_project);
         match is_elsewhere {
             true => Admission::Elsewhere,

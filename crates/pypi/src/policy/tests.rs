@@ -353,6 +353,23 @@ fn a_pinned_project_comes_from_its_base_alone() {
         crate::render(&world.snapshot, "alice/dev", "", PageForm::Json, Links::Depth(3), now());
     let list: Value = serde_json::from_slice(&list.expect("a list").reply.body).expect("JSON");
     assert_eq!(list["projects"], json!([{"name": "acme-a"}, {"name": "free"}]));
+    // An index that inherits from it keeps to its pins, unless it has its own for the name.
+    let bases = json!(["alice/dev", "alice/up"]);
+    world.create("alice/derived", json!({"bases": bases}));
+    world.create("alice/loose", json!({"bases": bases, "base_pins": ["acme-new=alice/up"]}));
+    for (stage, expected) in [("alice/derived", ""), ("alice/loose", "up")] {
+        let order = ResolutionOrder::of(&world.snapshot, stage).expect("a stage");
+        let asked = |project: &str| -> Vec<&str> {
+            order.mirrors_of(project).asked.iter().map(|mirror| mirror.name().index()).collect()
+        };
+        assert_eq!((asked("acme-new").join(" ").as_str(), asked("any").len()), (expected, 2));
+        let up = "alice/up".parse().expect("a name");
+        assert_eq!(order.is_elsewhere("acme-new", &up), expected.is_empty());
+        assert!(order.has_pins() && !order.is_elsewhere("any", &up));
+        let view = order.project("acme-a").expect("a project");
+        assert_eq!(view.parts().len(), 1, "not what the other base has");
+        assert!(order.project("acme-b").is_none());
+    }
     // What the stage itself has always counts.
     world.upload("alice/dev", "acme_a-3.0.tar.gz", "own");
     assert_eq!(order(&world)[0], "acme-a: dev two | ");
