@@ -169,14 +169,14 @@ impl Refusal {
 impl Snapshot {
     /// Answers `query` with at most `results_max` packages; a query that finds more is refused.
     pub fn answer(&self, query: &Query, results_max: usize) -> Answer {
-        if query.options.is_some() {
+        if query.options().is_some() {
             return self.answer_within(query, results_max, &|| false);
         }
         self.answer_plainly(query, results_max)
     }
 
     /// Answers `query` as upstream does, whatever else is asked.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn answer_plainly(&self, query: &Query, results_max: usize) -> Answer {
         match self.layers() {
             Ok(segment) => answer(segment, query, results_max),

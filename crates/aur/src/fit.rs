@@ -29,7 +29,7 @@ impl<'a> Fit<'a> {
         let arg = query.single();
         let literal = arg.map_or("", |arg| arg.literal.as_str());
         let finder = |word: &str| Finder::new(word).into_owned();
-        match query.pattern.as_deref() {
+        match query.pattern() {
             Some(Pattern::Words { wanted, name, .. }) => Fit {
                 names: vec![name.clone()],
                 within: Within::All(wanted.words().map(finder).collect()),

@@ -82,10 +82,16 @@ pub struct Query {
     pub(crate) single: usize,
     pub(crate) callback: Option<String>,
     pub(crate) asked: Asked,
-    /// What upstream does not have, if anything is asked for that.
-    pub(crate) options: Option<Box<Options>>,
+    /// What upstream does not have, if anything is asked for that. Apart, as nearly all queries ask for nothing of it.
+    refinement: Option<Box<Refinement>>,
+}
+
+/// What a query asks for that upstream does not have.
+#[derive(Clone, Debug)]
+struct Refinement {
+    options: Options,
     /// What a search looks for, if that is not simply its argument.
-    pub(crate) pattern: Option<Box<Pattern>>,
+    pattern: Option<Pattern>,
 }
 
 /// What a request asked for, in its own words: goaurrpc's metrics count these.
@@ -181,19 +187,8 @@ impl Query {
             _ => by.unwrap_or(By::NameDesc),
         };
         let Params { args, single, given: options, mode: mode_name, .. } = params;
-        let options = options.unwrap_or_default();
-        let mut query = Query {
-            version,
-            kind,
-            by,
-            mode,
-            args,
-            single,
-            callback,
-            asked,
-            options: None,
-            pattern: None,
-        };
+        let mut query =
+            Query { version, kind, by, mode, args, single, callback, asked, refinement: None };
         let refuse = |error, detail: Option<String>, callback| Refusal {
             error,
             version: given,
@@ -204,15 +199,28 @@ impl Query {
         if let Err(error) = query.check_args() {
             return Err(refuse(error, None, query.callback));
         }
-        if is_refined && let Err(detail) = query.refine(&options, mode_name.as_deref()) {
+        if is_refined && let Err(detail) = query.refine(options, mode_name.as_deref()) {
             return Err(refuse(QueryError::BadOption, Some(detail), query.callback));
         }
         Ok(query)
     }
 
+    /// The options that upstream does not have, if anything is asked for that it does not have.
+    pub(crate) fn options(&self) -> Option<&Options> {
+        self.refinement.as_deref().map(|it| &it.options)
+    }
+
+    /// What a search looks for, if that is not simply its argument.
+    pub(crate) fn pattern(&self) -> Option<&Pattern> {
+        self.refinement.as_deref().and_then(|it| it.pattern.as_ref())
+    }
+
     /// Takes what upstream does not have.
-    fn refine(&mut self, given: &Given, mode: Option<&str>) -> Result<(), String> {
-        let options = Options::parse(given)?;
+    #[cold]
+    #[inline(never)]
+    fn refine(&mut self, given: Option<Box<Given>>, mode: Option<&str>) -> Result<(), String> {
+        let options = Options::parse(&given.unwrap_or_default())?;
+        let mut pattern = None;
         // Other fields are compared as a whole, whatever the mode.
         if self.kind == Kind::Search
             && matches!(self.by, By::Name | By::NameDesc)
@@ -223,27 +231,26 @@ impl Query {
                 "words" => arg.spaced.as_ref().unwrap_or(&arg.literal),
                 _ => &arg.literal,
             });
-            let pattern = match mode {
+            pattern = Some(match mode {
                 "words" => Pattern::words(arg)?,
                 _ => Pattern::regex(arg)?,
-            };
-            self.pattern = Some(Box::new(pattern));
+            });
         }
         if options.with_keywords
             && self.kind == Kind::Search
-            && (self.by != By::NameDesc
-                || matches!(self.pattern.as_deref(), Some(Pattern::Regex(_))))
+            && (self.by != By::NameDesc || matches!(pattern, Some(Pattern::Regex(_))))
         {
             return Err(format!(
                 "`keywords` is `1`, and this search is by `{}`{}: expected `name-desc`, and no regular expression",
                 self.by.name(),
-                if self.pattern.is_some() { " for a pattern" } else { "" }
+                if pattern.is_some() { " for a pattern" } else { "" }
             ));
         }
-        self.options = Some(Box::new(options));
+        self.refinement = Some(Box::new(Refinement { options, pattern }));
         Ok(())
     }
 
+    #[inline(always)]
     fn check_args(&self) -> Result<(), QueryError> {
         if self.version == Version::V6 && self.args.is_empty() {
             return Err(QueryError::NoData6);
@@ -263,6 +270,7 @@ impl Query {
     }
 
     /// Whether more texts are to be searched for than one query may have.
+    #[inline(never)]
     fn are_words_too_many(&self) -> bool {
         match (self.kind, self.by) {
             (Kind::Info, By::NameDesc) => {

@@ -41,6 +41,7 @@ const REQUIRING: [By; 3] = [By::Depends, By::MakeDepends, By::CheckDepends];
 impl Snapshot {
     /// Answers `query`, which may have what upstream does not have, with at most `results_max` packages. `is_over` tells whether the search
     /// has cost more than it may; it is asked now and then.
+    #[inline(never)]
     pub fn answer_within(
         &self,
         query: &Query,
@@ -49,7 +50,7 @@ impl Snapshot {
     ) -> Answer {
         let is_of_records =
             matches!(query.kind, Kind::Info | Kind::Search | Kind::MaintainerSearch);
-        let Some(options) = query.options.as_deref().filter(|_| is_of_records) else {
+        let Some(options) = query.options().filter(|_| is_of_records) else {
             return self.answer_plainly(query, results_max);
         };
         match answer(self, query, options, results_max, is_over) {
@@ -128,7 +129,7 @@ fn found(snapshot: &Snapshot, query: &Query, options: &Options, effort: &Effort<
         };
     }
     let with_keywords = options.with_keywords && query.kind == Kind::Search;
-    match query.pattern.as_deref() {
+    match query.pattern() {
         None if with_keywords => found_or_keywords(snapshot, query),
         None => found_plainly(snapshot, query),
         Some(Pattern::Words { wanted, unwanted, .. }) => {

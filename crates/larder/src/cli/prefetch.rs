@@ -274,7 +274,7 @@ impl Fetching {
         file: &Offered,
         expected: &BTreeSet<String>,
     ) -> Result<(u64, BTreeSet<String>), Unread> {
-        let mut answer = self.get(file.url.clone()).await.map_err(Unread::UnreadableRecord)?;
+        let mut answer = self.get(file.url.clone()).await.map_err(Unread::DownloadError)?;
         let kinds = ALGORITHMS.into_iter().filter(|kind| {
             let is_of_kind = |digest: &String| digest.split(':').next() == Some(*kind);
             file.digests.iter().chain(expected).any(is_of_kind)
@@ -283,7 +283,7 @@ impl Fetching {
             kinds.map(|kind| (kind, hasher(kind))).collect();
         let mut bytes = 0;
         while let Some(piece) =
-            answer.chunk().await.map_err(|error| Unread::UnreadableRecord(told(&error)))?
+            answer.chunk().await.map_err(|error| Unread::DownloadError(told(&error)))?
         {
             for (_, hasher) in &mut hashers {
                 hasher.update(&piece);
@@ -312,7 +312,7 @@ impl Fetching {
 #[derive(Debug, thiserror::Error)]
 enum Unread {
     #[error("{0}")]
-    UnreadableRecord(String),
+    DownloadError(String),
     /// The bytes are not what the page says.
     #[error("it has {found}; the index says {expected}")]
     Wrong { found: String, expected: String },

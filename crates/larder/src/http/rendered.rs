@@ -3,6 +3,7 @@
 //! text and how it is shown -> [`markup::render`] on a thread that may take long -> [`Rendered`], found again by a key that
 //! says all that it was made of.
 
+use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
 
 use markup::Rendered;
@@ -47,22 +48,17 @@ static KEPT: LazyLock<Cache<Key, Arc<Rendered>, Weights>> =
 
 /// The text that this key is of, as `render` makes it.
 pub(super) async fn rendered(key: Key, render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
-    if let Some(rendered) = KEPT.get(&key) {
-        return rendered;
+    // Of all who come for the same text, the first one makes it; if that one goes away, the next.
+    let making = async { Ok::<_, Infallible>(rendered_once(render).await) };
+    match KEPT.get_or_insert_async(&key, making).await {
+        Ok(rendered) => rendered,
+        Err(never) => match never {},
     }
-    // Few are made at a time, as each may take milliseconds. It is never closed.
-    let _permit = RENDERING.acquire().await;
-    // Of all who came for the same text meanwhile, the first one has made it.
-    if let Some(rendered) = KEPT.get(&key) {
-        return rendered;
-    }
-    let rendered = Arc::new(tokio::task::block_in_place(render));
-    KEPT.insert(key, rendered.clone());
-    rendered
 }
 
 /// The same for a text that is another one for every reader.
 pub(super) async fn rendered_once(render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
+    // Few are made at a time, as each may take milliseconds. It is never closed.
     let _permit = RENDERING.acquire().await;
     Arc::new(tokio::task::block_in_place(render))
 }
@@ -70,6 +66,8 @@ pub(super) async fn rendered_once(render: impl FnOnce() -> Rendered) -> Arc<Rend
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::{Mutex, mpsc};
 
     use futures_util::future::join_all;
     use futures_util::poll;
@@ -95,5 +93,40 @@ mod tests {
         assert_eq!(made.get(), 1);
         once.await;
         assert_eq!(made.get(), 2);
+    }
+
+    /// Those who come while it is being made wait for it, although more could be made at the same time.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn what_many_tasks_ask_for_at_once_is_rendered_once() {
+        let key = Key { digest: Digest::of(b"asked for by many tasks"), place: None };
+        let (made, asking) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let (key, made, asking, wait) =
+                    (key.clone(), made.clone(), asking.clone(), wait.clone());
+                tokio::spawn(async move {
+                    asking.fetch_add(1, SeqCst);
+                    rendered(key, move || {
+                        made.fetch_add(1, SeqCst);
+                        // Until the test has dropped the other end.
+                        let _ = wait.lock().expect("not poisoned").recv();
+                        Rendered::default()
+                    })
+                    .await
+                })
+            })
+            .collect();
+        while asking.load(SeqCst) < 8 || made.load(SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        // All have asked. Others could begin now, if they did not wait for the first.
+        for _ in 0..10_000 {
+            tokio::task::yield_now().await;
+        }
+        drop(go);
+        join_all(tasks).await;
+        assert_eq!(made.load(SeqCst), 1);
     }
 }
