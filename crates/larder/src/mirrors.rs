@@ -36,7 +36,7 @@ use self::flights::Flights;
 use self::known::Subject;
 use self::upstream::{Origin, Upstream};
 use crate::config::Config;
-use crate::turns::Turns;
+use crate::turns::{Turn, Turns};
 use net::Egress;
 
 pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
@@ -58,6 +58,9 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pages that are inflated, parsed and written at once; a large one counts as several.
 const PAGES_MAX: usize = 16;
 const LARGE_PAGE_COUNTS: u32 = 8;
+
+/// A page with more files is large.
+const MANY_FILES: usize = 5_000;
 
 /// Smallest part of a cache in memory, if it has so much.
 const CACHE_PART_BYTES_MIN: u64 = 64 << 20;
@@ -279,6 +282,12 @@ impl Mirrors {
             started_at: Instant::now(),
             counters: Counters::default(),
         })
+    }
+
+    /// The turn of work on pages with so many files together; with many it counts as several.
+    pub(crate) async fn page_turn(&self, files: usize) -> Turn {
+        let is_large = files > MANY_FILES;
+        self.pages_work.take_many(if is_large { LARGE_PAGE_COUNTS } else { 1 }).await
     }
 
     /// The mirror of this stage; `None` if it is none, or names no upstream.

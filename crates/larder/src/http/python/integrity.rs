@@ -6,7 +6,7 @@
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
-use pypi::{Refused as PolicyRefused, ResolutionOrder, StatusMarker, Version};
+use pypi::{Filename, ResolutionOrder, Version};
 
 use super::ask::Ask;
 use super::project::admit;
@@ -41,20 +41,21 @@ pub(super) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
         };
     }
     let asked = order.stages()[0];
+    let version = |text: &str| Version::parse(text).ok();
+    let of_name = Filename::parse(filename).ok();
+    let of_name = of_name.and_then(|name| name.split(Some(project))?.version);
+    if of_name != version(&route.version) {
+        return none("no such file");
+    }
     for stage in order.mirrors_of(project.as_str()).asked {
         let Some(mirror) = ask.app.mirrors.of(stage) else { continue };
-        let found = ask.app.mirrors.project(&mirror, project, false).await;
-        let found = found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
-        let page = found.known.page();
-        let file = page.and_then(|page| page.files.iter().find(|it| *it.filename == **filename));
-        let Some(file) = file else { continue };
-        let refused = match page.and_then(|page| page.status.as_ref()) {
-            Some((StatusMarker::Quarantined, reason)) => {
-                Some(PolicyRefused::by_upstream(stage.name(), reason.as_deref()))
-            }
-            _ => policy::judge(asked, stage, project)
-                .and_then(|judge| judge.refusal_of_upstream(stage.name(), file)),
+        let page = ask.app.mirrors.page_to_judge_by(&mirror, project).await;
+        let page = page.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
+        let Some(page) = page else { continue };
+        let Some(file) = page.files.iter().find(|file| *file.filename == **filename) else {
+            continue;
         };
+        let refused = policy::refusal_of_upstream(asked, stage, project, &page, file);
         if let Some(refused) = refused {
             return Ok(policy::refused(ask, filename, &refused).await);
         }

@@ -9,8 +9,10 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderValue, Method};
 use jiff::Timestamp;
 use pypi::policy::{Excepted, Exception, RuleName};
-use pypi::upstream::UpstreamFile;
-use pypi::{FileLookup, Judge, Policy, ProjectName, Refused, ReleaseFile, Stage, StageName};
+use pypi::upstream::{UpstreamFile, UpstreamPage};
+use pypi::{
+    FileLookup, Judge, Policy, ProjectName, Refused, ReleaseFile, Stage, StageName, StatusMarker,
+};
 use serde_json::Map;
 
 use super::ask::Ask;
@@ -43,6 +45,28 @@ pub(super) fn judge<'stages>(
     project: &'stages ProjectName,
 ) -> Option<Judge<'stages>> {
     Judge::between(asked, holder, project, Timestamp::now())
+}
+
+/// The refusal of all files of an upstream's page, because the upstream says that the project is quarantined.
+pub(super) fn quarantine_of_upstream(mirror: &Stage, page: &UpstreamPage) -> Option<Refused> {
+    match &page.status {
+        Some((StatusMarker::Quarantined, reason)) => {
+            Some(Refused::by_upstream(mirror.name(), reason.as_deref()))
+        }
+        _ => None,
+    }
+}
+
+/// Why a file of an upstream's page is not given out. An upstream's own quarantine counts without a policy, too, as on pages.
+pub(super) fn refusal_of_upstream(
+    asked: &Stage,
+    mirror: &Stage,
+    project: &ProjectName,
+    page: &UpstreamPage,
+    file: &UpstreamFile,
+) -> Option<Refused> {
+    let judged = || judge(asked, mirror, project)?.refusal_of_upstream(mirror.name(), file);
+    quarantine_of_upstream(mirror, page).or_else(judged)
 }
 
 /// A file that is given out.

@@ -15,6 +15,7 @@ use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::change::remove;
 use pypi::devpi::{self, MetadataBytes, View};
+use pypi::policy::Hidden;
 use pypi::{Judge, ProjectName, ResolutionOrder, Shown, Stage, VersionView};
 use serde_json::Value;
 use serde_json::json;
@@ -166,8 +167,11 @@ fn leave_out(versions: &mut Vec<VersionView<'_>>, shown: Option<&Shown<'_>>) {
 
 /// What is hidden, in words.
 fn said(shown: Option<&Shown<'_>>) -> String {
-    let sentences = shown.into_iter().flat_map(|shown| shown.hidden().sentences());
-    sentences.collect::<Vec<_>>().join("; ")
+    shown.map(|shown| sentences(shown.hidden())).unwrap_or_default()
+}
+
+fn sentences(hidden: &Hidden) -> String {
+    hidden.sentences().collect::<Vec<_>>().join("; ")
 }
 
 /// The project's JSON, made and sent in portions.

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
 use pypi::upstream::{Place, UpstreamFile, projects_of};
-use pypi::{ProjectName, Refused, ResolutionOrder, Stage, StatusMarker};
+use pypi::{ProjectName, ResolutionOrder, Stage};
 
 use super::{content_type, insert_headers};
 use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
@@ -149,14 +149,7 @@ async fn listed(
         let is_named = page.files.iter().any(|file| *file.filename == *place.filename());
         return Ok(if is_named { Listed::Hidden } else { Listed::Absent });
     };
-    let refused = match &page.status {
-        Some((StatusMarker::Quarantined, reason)) => {
-            Some(Refused::by_upstream(holder.name(), reason.as_deref()))
-        }
-        _ => policy::judge(asked, holder, project)
-            .and_then(|judge| judge.refusal_of_upstream(holder.name(), file)),
-    };
-    Ok(match refused {
+    Ok(match policy::refusal_of_upstream(asked, holder, project, &page, file) {
         Some(refused) => {
             Listed::Refused(policy::refused(ask, &file.filename, &refused).await.into())
         }

@@ -1,72 +1,207 @@
 //! Projects that only mirrors have, as devpi's JSON: versions with the links of their files.
 //!
-//! project -> the pages of the mirrors -> files that the policies let pass, by version -> JSON. The links are devpi's own
-//! (`+f`, `+e`), which tools of devpi take apart. What upstream does not say is not there: no metadata, no history.
+//! project -> the pages of the mirrors -> a [`Plan`]: the files that the policies let pass, by version -> JSON. The links are
+//! devpi's own (`+f`, `+e`), which tools of devpi take apart. What upstream does not say is not there: no metadata, no history.
+//!
+//! A page may have as many files as its upstream likes. So all work here takes the turns of pages, of one version only its own
+//! files are looked at closely, and more than a few links are sent in portions.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
-use axum::response::Response;
-use http::StatusCode;
-use pypi::upstream::UpstreamFile;
-use pypi::{Filename, Judge, ProjectName, ResolutionOrder, StatusMarker, Version};
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use pypi::policy::Hidden;
+use pypi::upstream::{UpstreamFile, UpstreamPage};
+use pypi::{Filename, Judge, ProjectName, Refused, ResolutionOrder, Stage, Version};
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 
+use super::{received, sentences};
+use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::simple::mirrored::{marked, project_of};
 use crate::http::python::{policy, reply};
-use crate::mirrors::Stale;
+use crate::mirrors::{Known, Stale};
 
-/// The versions of a project, newest first; `None` if no mirror has it.
-async fn versions(
+/// Links that are made at a time, and most that are sent in one piece.
+const AT_ONCE: usize = 256;
+
+/// The pages of a project that mirrors have.
+struct MirrorPages {
+    root_url: String,
+    asked: Arc<Stage>,
+    project: ProjectName,
+    heard: Vec<(Arc<Stage>, Arc<Known>)>,
+}
+
+/// What is shown of it.
+#[derive(Default)]
+struct Plan {
+    /// The versions, newest first, and where the files of each end.
+    versions: Vec<(Box<str>, usize)>,
+    /// The place of each file: the mirror, and the file on its page.
+    files: Vec<(u32, u32)>,
+    /// What is left out.
+    hidden: Hidden,
+    /// Why the first of these is.
+    refused: Option<Refused>,
+}
+
+/// The pages, what is shown of them, and whether that they are confirmed. `None` if no mirror has the project. `wanted`: only
+/// this version.
+async fn planned(
     ask: &Ask,
     order: &ResolutionOrder<'_>,
     project: &ProjectName,
-) -> Result<Option<(Vec<(Version, Value)>, Option<Stale>)>, HttpError> {
+    wanted: Option<&str>,
+) -> Result<Option<(Arc<(MirrorPages, Plan)>, Option<Stale>)>, HttpError> {
     let (heard, stale) = project_of(ask, order, project, false).await?;
-    if heard.iter().all(|(_, known)| known.page().is_none()) {
+    let pages = heard.iter().filter_map(|(_, known)| known.page());
+    let counts: Vec<usize> = pages.map(|page| page.files.len()).collect();
+    if counts.is_empty() {
         return Ok(None);
     }
-    let asked = order.stages()[0];
-    let made = tokio::task::block_in_place(|| {
-        let (mut seen, mut versions): (HashSet<&str>, BTreeMap<Version, Map<String, Value>>) =
-            Default::default();
-        for (stage, known) in &heard {
-            let Some(page) = known.page() else { continue };
-            let is_quarantined = matches!(page.status, Some((StatusMarker::Quarantined, _)));
-            let judge = policy::judge(asked, stage, project);
-            // Below the index that was asked, if it has a policy, so that the policy counts for the link.
-            let is_of_asked = judge.as_ref().is_some_and(Judge::is_of_asked);
-            let holder = if is_of_asked { asked } else { stage };
-            for file in &page.files {
-                let filename = Filename::parse(&file.filename).ok();
-                let parts = filename.as_ref().and_then(|it| it.split(Some(project)));
-                let Some(version) = parts.and_then(|parts| parts.version) else { continue };
-                let refused =
-                    judge.as_ref().and_then(|judge| judge.refusal_of_upstream(stage.name(), file));
+    let pages = MirrorPages {
+        root_url: ask.root_url.clone(),
+        asked: order.stages()[0].clone(),
+        project: project.clone(),
+        heard: heard.into_iter().map(|(stage, known)| (stage.clone(), known)).collect(),
+    };
+    let wanted = wanted.map(str::to_owned);
+    let turn = ask.app.mirrors.page_turn(counts.iter().sum()).await;
+    let made = turn.run(move || {
+        let plan = pages.plan(wanted.as_deref());
+        Arc::new((pages, plan))
+    });
+    Ok(Some((made.await, stale)))
+}
+
+impl MirrorPages {
+    fn page(&self, mirror: usize) -> Option<&UpstreamPage> {
+        self.heard.get(mirror)?.1.page().map(|page| &**page)
+    }
+
+    /// Below which index a file of this mirror is linked: the one that was asked, if it has a policy, so that this counts for
+    /// the link.
+    fn linked(&self, mirror: usize) -> &Stage {
+        if self.asked.config().policy.is_some() { &self.asked } else { &self.heard[mirror].0 }
+    }
+
+    fn plan(&self, wanted: Option<&str>) -> Plan {
+        let mut plan = Plan::default();
+        let mut seen: HashSet<&str> = HashSet::new();
+        let mut versions: BTreeMap<Version, Vec<(u32, u32)>> = BTreeMap::new();
+        for (mirror, (stage, _)) in self.heard.iter().enumerate() {
+            let Some(page) = self.page(mirror) else { continue };
+            let judge = policy::judge(&self.asked, stage, &self.project);
+            for (at, file) in page.files.iter().enumerate() {
+                let Some(version) = version_of(file, &self.project) else { continue };
                 // A file that is refused still hides farther ones with the same name.
-                if !seen.insert(&file.filename) || refused.is_some() || is_quarantined {
+                if wanted.is_some_and(|wanted| version.as_str() != wanted)
+                    || !seen.insert(&file.filename)
+                {
                     continue;
                 }
-                let data =
-                    versions.entry(version).or_insert_with_key(|version| begun(project, version));
-                if let Some(text) = &file.requires_python {
-                    data.entry("requires_python").or_insert_with(|| (**text).into());
-                }
-                let href = format!("{}/{}/{}", ask.root_url, holder.name(), file.devpi_link());
-                if let Some(links) = data.get_mut("+links").and_then(Value::as_array_mut) {
-                    links.push(link(file, href));
+                match refusal(judge.as_ref(), stage, page, file) {
+                    Some(refused) => {
+                        plan.hidden.add(&refused);
+                        plan.refused.get_or_insert(refused);
+                    }
+                    None => versions.entry(version).or_default().push((mirror as u32, at as u32)),
                 }
             }
         }
-        versions.into_iter().rev().map(|(version, data)| (version, data.into())).collect()
-    });
-    Ok(Some((made, stale)))
+        for (version, files) in versions.into_iter().rev() {
+            plan.files.extend(files);
+            plan.versions.push((version.as_str().into(), plan.files.len()));
+        }
+        plan
+    }
+
+    fn file(&self, (mirror, at): (u32, u32)) -> Option<&UpstreamFile> {
+        self.page(mirror as usize)?.files.get(at as usize)
+    }
+
+    /// A version without its links.
+    fn head(&self, version: &str, files: &[(u32, u32)]) -> Map<String, Value> {
+        let mut head = Map::new();
+        head.insert("name".to_owned(), self.project.as_str().into());
+        head.insert("version".to_owned(), version.into());
+        let said = files.iter().find_map(|place| self.file(*place)?.requires_python.as_deref());
+        head.extend(said.map(|text| ("requires_python".to_owned(), text.into())));
+        head
+    }
+
+    fn link(&self, place: (u32, u32)) -> Option<Value> {
+        let file = self.file(place)?;
+        let holder = self.linked(place.0 as usize).name();
+        let href = format!("{}/{holder}/{}", self.root_url, file.devpi_link());
+        Some(link(file, href))
+    }
+
+    /// A version with its links.
+    fn version(&self, plan: &Plan, at: usize) -> (String, Value) {
+        let (version, files) = plan.version(at);
+        let mut data = self.head(version, files);
+        let links: Vec<Value> = files.iter().filter_map(|place| self.link(*place)).collect();
+        data.insert("+links".to_owned(), links.into());
+        (version.to_owned(), data.into())
+    }
+
+    /// The text of the files of the plan from this one on, with what is around them, and where the next portion begins.
+    fn portion(&self, plan: &Plan, from: usize, is_whole: bool) -> (String, usize) {
+        let to = plan.files.len().min(from + AT_ONCE);
+        let mut text = String::new();
+        for at in from..to {
+            let version_at = plan.versions.partition_point(|(_, end)| *end <= at);
+            let (version, files) = plan.version(version_at);
+            let end = plan.versions[version_at].1;
+            if at + files.len() == end {
+                if is_whole {
+                    let separator = if at == 0 { "" } else { "," };
+                    text.push_str(&format!("{separator}\n{}: ", Value::from(version)));
+                }
+                let head = Value::from(self.head(version, files)).to_string();
+                text.push_str(head.strip_suffix('}').unwrap_or_default());
+                text.push_str(",\"+links\":[");
+            } else {
+                text.push_str(",\n");
+            }
+            text.push_str(&self.link(plan.files[at]).unwrap_or_default().to_string());
+            if at + 1 == end {
+                text.push_str("]}");
+            }
+        }
+        (text, to)
+    }
 }
 
-fn begun(project: &ProjectName, version: &Version) -> Map<String, Value> {
-    let data = json!({"name": project.as_str(), "version": version.as_str(), "+links": []});
-    data.as_object().cloned().unwrap_or_default()
+impl Plan {
+    fn version(&self, at: usize) -> (&str, &[(u32, u32)]) {
+        let (version, end) = &self.versions[at];
+        let start = at.checked_sub(1).map_or(0, |before| self.versions[before].1);
+        (version, &self.files[start..*end])
+    }
+}
+
+fn version_of(file: &UpstreamFile, project: &ProjectName) -> Option<Version> {
+    Filename::parse(&file.filename).ok()?.split(Some(project))?.version
+}
+
+/// Why a file is left out; an upstream's own quarantine counts without a policy, too, as on pages.
+fn refusal(
+    judge: Option<&Judge<'_>>,
+    mirror: &Stage,
+    page: &UpstreamPage,
+    file: &UpstreamFile,
+) -> Option<Refused> {
+    let quarantine = policy::quarantine_of_upstream(mirror, page);
+    quarantine.or_else(|| judge?.refusal_of_upstream(mirror.name(), file))
 }
 
 fn link(file: &UpstreamFile, href: String) -> Value {
@@ -82,17 +217,67 @@ fn link(file: &UpstreamFile, href: String) -> Value {
     link
 }
 
+/// The JSON of the whole project, or of the only version of the plan.
+async fn answer(ask: &Ask, made: Arc<(MirrorPages, Plan)>, is_whole: bool) -> Response {
+    let kind = if is_whole { "projectconfig" } else { "versiondata" };
+    let (pages, plan) = &*made;
+    let said = if is_whole { sentences(&plan.hidden) } else { String::new() };
+    if plan.files.len() > AT_ONCE {
+        return streamed(ask.app.clone(), made, is_whole, kind, said);
+    }
+    let versions = (0..plan.versions.len()).map(|at| pages.version(plan, at));
+    let data: Value = match is_whole {
+        true => versions.collect::<Map<_, _>>().into(),
+        false => versions.map(|(_, data)| data).next().unwrap_or_default(),
+    };
+    reply::result(StatusCode::OK, kind, data, Some(&*said).filter(|said| !said.is_empty()))
+}
+
+fn streamed(
+    app: Arc<App>,
+    made: Arc<(MirrorPages, Plan)>,
+    is_whole: bool,
+    kind: &'static str,
+    said: String,
+) -> Response {
+    let (sender, receiver) = mpsc::channel::<std::io::Result<Bytes>>(1);
+    tokio::spawn(async move {
+        let mut text = format!("{{\"result\": {}", if is_whole { "{" } else { "" });
+        let mut from = 0;
+        while from < made.1.files.len() {
+            let shared = made.clone();
+            // A slow client keeps no turn.
+            let turn = app.mirrors.page_turn(AT_ONCE).await;
+            let making = turn.run(move || shared.0.portion(&shared.1, from, is_whole));
+            let (portion, next) = making.await;
+            from = next;
+            text.push_str(&portion);
+            if sender.send(Ok(std::mem::take(&mut text).into())).await.is_err() {
+                return;
+            }
+        }
+        let message = match &*said {
+            "" => String::new(),
+            said => format!(", \"message\": {}", Value::from(said)),
+        };
+        let end = if is_whole { "}" } else { "" };
+        let text = format!("{end}, \"type\": \"{kind}\"{message}}}\n");
+        // A client that has gone misses nothing.
+        _ = sender.send(Ok(text.into())).await;
+    });
+    let mut response = Body::from_stream(received(receiver)).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(reply::JSON));
+    response
+}
+
 /// `GET /{user}/{index}/{project}` of a project that is none of ours; `None` if no mirror has it.
 pub(super) async fn project(
     ask: &Ask,
     order: &ResolutionOrder<'_>,
     project: &ProjectName,
 ) -> Result<Option<Response>, HttpError> {
-    let Some((versions, stale)) = versions(ask, order, project).await? else { return Ok(None) };
-    let all: Map<String, Value> =
-        versions.into_iter().map(|(version, data)| (version.to_string(), data)).collect();
-    let response = reply::result(StatusCode::OK, "projectconfig", all, None);
-    Ok(Some(marked(response, stale)))
+    let Some((made, stale)) = planned(ask, order, project, None).await? else { return Ok(None) };
+    Ok(Some(marked(answer(ask, made, true).await, stale)))
 }
 
 /// `GET /{user}/{index}/{project}/{version}` of such a project.
@@ -102,8 +287,12 @@ pub(super) async fn release(
     project: &ProjectName,
     version: &str,
 ) -> Result<Option<Response>, HttpError> {
-    let Some((versions, stale)) = versions(ask, order, project).await? else { return Ok(None) };
-    let found = versions.into_iter().find(|(found, _)| found.as_str() == version);
-    Ok(found
-        .map(|(_, data)| marked(reply::result(StatusCode::OK, "versiondata", data, None), stale)))
+    let Some((made, stale)) = planned(ask, order, project, Some(version)).await? else {
+        return Ok(None);
+    };
+    if made.1.files.is_empty() {
+        let Some(refused) = &made.1.refused else { return Ok(None) };
+        return Ok(Some(policy::refused(ask, &format!("{project} {version}"), refused).await));
+    }
+    Ok(Some(marked(answer(ask, made, false).await, stale)))
 }

@@ -52,7 +52,22 @@ fn projects_of_mirrors_have_versions_and_links() {
     assert_eq!(left.as_object().expect("an object").keys().collect::<Vec<_>>(), ["2.0"]);
     let href = left["2.0"]["+links"][0]["href"].as_str().expect("a URL");
     assert!(href.contains("/alice/dev/+e/"), "the policy counts for the link: {href}");
-    assert_eq!(get("/alice/dev/foo/1.0").status, 404);
+    let refused = get("/alice/dev/foo/1.0");
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert!(refused.text().contains("foo 1.0 is refused by the policy of alice/dev"));
+    let message = get("/alice/dev/foo").json()["message"].clone();
+    let message = message.as_str().expect("a message");
+    assert!(message.starts_with("1 file is hidden by the policy of alice/dev: "), "{message}");
+    let log = index.alice().json().get("/alice/dev/+audit").json();
+    let noted = &log["result"]["items"][0];
+    assert_eq!((&noted["what"], &noted["rule"]), (&json!("foo 1.0"), &json!("deny")), "{log}");
+    // Everything is hidden, and it says so.
+    let denied = index.alice().send("PATCH", "/alice/dev", json!({"policy_deny": ["foo"]}));
+    assert_eq!(denied.status, 200, "{}", denied.text());
+    let all = get("/alice/dev/foo").json();
+    let message = all["message"].as_str().expect("a message");
+    assert!(message.starts_with("2 files are hidden by the policy of alice/dev: "), "{message}");
+    assert_eq!(all["result"], json!({}));
     // Only what was never known is an error.
     upstream.break_with(Some(500));
     assert_eq!(get("/alice/up/foo").status, 200);
@@ -60,4 +75,44 @@ fn projects_of_mirrors_have_versions_and_links() {
     mirror(&fresh, &upstream, json!({}));
     let failed = fresh.anybody().json().get("/alice/up/foo");
     assert_eq!(failed.status, 502, "{}", failed.text());
+}
+
+#[test]
+fn a_project_with_many_files_is_sent_in_portions() {
+    let upstream = upstream_of(b"content");
+    let name = |number: usize| match number {
+        0..400 => format!("foo-1.0-{number}-py3-none-any.whl"),
+        number => format!("foo-2.{number}.tar.gz"),
+    };
+    let files: Vec<Value> = (0..1000).map(|number| file(&upstream, &name(number), b"x")).collect();
+    upstream.offer("/simple/foo/", page("foo", json!(files)));
+    let index = start();
+    mirror(&index, &upstream, json!({"policy_deny": ["foo==2.999"]}));
+    let get = |target: &str| index.anybody().json().get(target);
+    let links = |data: &Value| {
+        let links = data["+links"].as_array().expect("links").iter();
+        links.map(|link| link["href"].as_str().expect("a URL").to_owned()).collect::<Vec<_>>()
+    };
+    let all = get("/alice/up/foo");
+    let message = all.json()["message"].clone();
+    let message = message.as_str().expect("a message");
+    assert!(message.starts_with("1 file is hidden by the policy of alice/up: "), "{message}");
+    let all = result(&all, "projectconfig");
+    let versions = all.as_object().expect("an object");
+    assert_eq!(versions.len(), 1 + 599);
+    let mut found: Vec<String> = versions.values().flat_map(links).collect();
+    found.sort_unstable();
+    let mut expected: Vec<String> = (0..999).map(name).collect();
+    expected.sort_unstable();
+    let names = found.iter().map(|href| href.rsplit('/').next().expect("a name"));
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+    let one = result(&get("/alice/up/foo/1.0"), "versiondata");
+    assert_eq!(one, versions["1.0"]);
+    assert_eq!(
+        (links(&one).len(), &one["name"], &one["version"]),
+        (400, &json!("foo"), &json!("1.0"))
+    );
+    assert_eq!(result(&get("/alice/up/foo/2.500"), "versiondata"), versions["2.500"]);
+    assert_eq!(get("/alice/up/foo/2.999").status, 403);
+    assert_eq!(get("/alice/up/foo/3.0").status, 404);
 }
