@@ -164,12 +164,18 @@ pub fn is_kept(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<bool, Cha
     }
 }
 
-/// Whether the upload would replace the contents of an existing file, which needs more rights than adding a file.
+/// Whether the upload would replace the contents of an existing file, or its provenance by another one, which needs more rights
+/// than adding a file. A provenance may be added.
 pub fn replaces(snapshot: &Snapshot, upload: &FileUpload<'_>) -> bool {
     let stage = snapshot.stage(upload.stage.as_str());
     let project = stage.and_then(|stage| stage.project_trace(upload.project.as_str()));
     let known = project.and_then(|project| project.file(upload.filename.as_str()));
-    known.is_some_and(|known| known.digest != upload.digest || known.role != upload.role)
+    known.is_some_and(|known| {
+        let has_other = |provenance| known.provenance().is_some_and(|known| *known != provenance);
+        known.digest != upload.digest
+            || known.role != upload.role
+            || upload.provenance.is_some_and(has_other)
+    })
 }
 
 /// How often a file has been overwritten, according to its log.

@@ -105,6 +105,44 @@ fn what_an_upload_attests_is_kept_and_served() {
 }
 
 #[test]
+fn who_may_only_add_replaces_no_attestations() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({"volatile": true}));
+    let content = sdist("one");
+    let one = attestation(FILE, &content);
+    let mut two = one.clone();
+    two["verification_material"]["certificate"] = BASE64_STANDARD.encode("another").into();
+    let body = json!({"scopes": ["python:upload"], "comment": "adds"});
+    let made = index
+        .alice()
+        .with("Content-Type", "application/json")
+        .send("POST", "/+tokens", body)
+        .json();
+    let token = made["token"].as_str().expect("a token").to_owned();
+    let adds = |attestations: &Value| {
+        index
+            .anybody()
+            .with("Authorization", &basic("__token__", &token))
+            .upload("alice/dev", &attested(FILE, &content, attestations))
+    };
+    index.upload("alice/dev", FILE, &content);
+    // They may come later, and come again.
+    for _ in 0..2 {
+        let done = adds(&json!([one]));
+        assert_eq!(done.status, 200, "{}", done.text());
+    }
+    let provenance = || index.client().get(&integrity("alice/dev", "1.0", FILE)).json();
+    let before = provenance();
+    let refused = adds(&json!([two]));
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert_eq!(provenance(), before);
+    // Who may replace the file may replace them.
+    let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([two])));
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_ne!(provenance(), before);
+}
+
+#[test]
 fn attestations_of_something_else_are_refused() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));

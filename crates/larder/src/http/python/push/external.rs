@@ -31,11 +31,11 @@ use crate::http::python::rights;
 use crate::http::python::write::Refused;
 use crate::release_metadata;
 
-/// Time to connect, and time without a byte in either direction until the push is given up. A file may take as long
-/// as it takes.
 /// Largest provenance that is read: attestations, and what is around them.
 const PROVENANCE_BYTES_MAX: u64 = 1 << 20;
 
+/// Time to connect, and time without a byte in either direction until the push is given up. A file may take as long
+/// as it takes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
