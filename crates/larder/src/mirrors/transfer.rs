@@ -6,6 +6,7 @@
 //! list                 a line of JSON (`Said`), then the names of all projects
 //! pages/{project}      a line of JSON (`Said`), then the page as JSON (PEP 691) with absolute URLs
 //! files/{ab}/{sha256}  a file's bytes
+//! .larder-partial/     what an export writes at the moment; an import does not look there
 //! ```
 //!
 //! Each file appears whole or not at all, and a page after its files; so both directions can be interrupted and run again,
@@ -15,7 +16,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -38,6 +39,7 @@ const ABOUT: &str = "larder-mirror.json";
 const LIST: &str = "list";
 const PAGES: &str = "pages";
 const FILES: &str = "files";
+const PARTIAL: &str = ".larder-partial";
 
 /// Longest description of the whole, and longest first line of a page, in bytes.
 const ABOUT_BYTES_MAX: u64 = 64 << 10;
@@ -132,9 +134,13 @@ pub(crate) fn export(
         mirror: mirror.stage.clone(),
         mirror_url: mirror.origin.url.to_string(),
     };
+    clear_partial(to).with_context(unwritable)?;
     match fs::read_dir(to).with_context(unwritable)?.next() {
-        None => replace(&to.join(ABOUT), &[&serde_json::to_vec_pretty(&about)?])
-            .with_context(unwritable)?,
+        None => {
+            fs::create_dir(to.join(PARTIAL)).with_context(unwritable)?;
+            replace(to, &to.join(ABOUT), &[&serde_json::to_vec_pretty(&about)?])
+                .with_context(unwritable)?;
+        }
         Some(_) => {
             let there = read_about(to)?;
             if there.mirror_url != about.mirror_url {
@@ -145,6 +151,7 @@ pub(crate) fn export(
                     about.mirror_url
                 );
             }
+            fs::create_dir(to.join(PARTIAL)).with_context(unwritable)?;
         }
     }
     let mut carried = Carried::default();
@@ -190,11 +197,24 @@ pub(crate) fn export(
             }
         };
         let line = serde_json::to_vec(&said)?;
-        replace(&path, &[&line, b"\n", &content]).with_context(unwritable)?;
+        replace(to, &path, &[&line, b"\n", &content]).with_context(unwritable)?;
         carried.pages += 1;
         step();
     }
+    clear_partial(to).with_context(unwritable)?;
     Ok(carried)
+}
+
+/// Removes what an export that was killed has left, and its directory.
+fn clear_partial(to: &Path) -> io::Result<()> {
+    let partial = to.join(PARTIAL);
+    for name in names_in(&partial)? {
+        fs::remove_file(partial.join(name))?;
+    }
+    match fs::remove_dir(&partial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The files of a page, and their metadata: where pages link them, and what they are in the cache.
@@ -214,9 +234,8 @@ fn copied_out(file: &File, head: &Head, to: &Path) -> io::Result<Option<u64>> {
     if fs::symlink_metadata(&path).is_ok_and(|it| it.is_file() && it.len() == head.size_bytes) {
         return Ok(Some(0));
     }
-    let parent = path.parent().unwrap_or(to);
-    fs::create_dir_all(parent)?;
-    let mut writing = NamedTempFile::new_in(parent)?;
+    fs::create_dir_all(path.parent().unwrap_or(to))?;
+    let mut writing = NamedTempFile::new_in(to.join(PARTIAL))?;
     let (mut hasher, mut piece, mut at) = (record::Hasher::new(), vec![0; PIECE_BYTES], 0);
     while at < head.size_bytes {
         let read = match file.read_at(&mut piece, HEAD_BYTES + at) {
@@ -242,11 +261,10 @@ fn file_path(directory: &Path, digest: &Digest) -> std::path::PathBuf {
     directory.join(FILES).join(&name[..2]).join(name)
 }
 
-/// Puts a file with these parts in the place of another, if there is one.
-fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(parent)?;
-    let mut writing = NamedTempFile::new_in(parent)?;
+/// Puts a file of the export in `to` with these parts in the place of another, if there is one.
+fn replace(to: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    fs::create_dir_all(path.parent().unwrap_or(to))?;
+    let mut writing = NamedTempFile::new_in(to.join(PARTIAL))?;
     for part in parts {
         writing.write_all(part)?;
     }
@@ -292,7 +310,9 @@ fn open_file(path: &Path) -> io::Result<(File, u64)> {
     if !data.is_file() {
         return Err(io::Error::other("it is no ordinary file"));
     }
-    Ok((File::open(path)?, data.len()))
+    let not_through_links = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    let file = File::options().read(true).custom_flags(not_through_links).open(path)?;
+    Ok((file, data.len()))
 }
 
 /// The names in a directory, which is no link; none if there is no such directory.
@@ -460,7 +480,12 @@ impl Mirrors {
         {
             return Ok(None);
         }
-        let (mut file, size_bytes) = open_file(&file_path(from, &digest))?;
+        let path = file_path(from, &digest);
+        let parent = path.parent().unwrap_or(from);
+        if !fs::symlink_metadata(parent)?.is_dir() {
+            return wrong(format!("`{}` is no directory", parent.display()));
+        }
+        let (mut file, size_bytes) = open_file(&path)?;
         if size_bytes != kept.size_bytes {
             return wrong(format!("it has {size_bytes} bytes; {} were expected", kept.size_bytes));
         }

@@ -54,8 +54,21 @@ fn a_cache_is_carried_over() {
     assert_eq!(json_page(server.client, "root/pypi", "foo").json()["files"][1]["filename"], later);
     assert_eq!(server.get(&root_place_of(&upstream, later)).text(), "two");
     let export_text = export.to_str().expect("a path");
+    // One that was killed has left something.
+    let left_over = |export: &Path| {
+        std::fs::create_dir_all(export.join(".larder-partial")).expect("a directory");
+        std::fs::write(export.join(".larder-partial/x"), "half").expect("a file");
+    };
+    left_over(&export);
     let (code, out, said) = larder(&directory, &["export-mirror", "root/pypi", export_text]);
     assert_eq!((code, &*out), (Some(0), "pages: 2, files: 2, bytes copied: 3\n"), "{said}");
+    assert!(!export.join(".larder-partial").exists());
+    let killed = carrier.path().join("killed");
+    left_over(&killed);
+    let killed = killed.to_str().expect("a path");
+    let (code, out, said) = larder(&directory, &["export-mirror", "root/pypi", killed]);
+    assert_eq!((code, &*out), (Some(0), "pages: 2, files: 2, bytes copied: 10\n"), "{said}");
+    left_over(&export);
     let (code, _, said) = import(&directory, &export);
     assert!(code == Some(1) && said.contains("in use"), "{said}");
     drop(server.stop());
@@ -145,6 +158,17 @@ fn nothing_in_an_export_is_believed() {
             std::os::unix::fs::symlink(&outside, &path).expect("a link");
         },
         "no ordinary file",
+        200,
+    );
+    check(
+        &|export| {
+            let path = only_file(&export.join("files"));
+            let parent = path.parent().expect("a directory").to_owned();
+            let aside = export.join("aside");
+            std::fs::rename(&parent, &aside).expect("a rename");
+            std::os::unix::fs::symlink(&aside, &parent).expect("a link");
+        },
+        "is no directory",
         200,
     );
     // It brings other bytes under the name that they have, but not the one that the page has.
