@@ -55,7 +55,33 @@ pub(crate) struct Webhook {
 pub(crate) struct DeliveryTrouble {
     pub(crate) since: Timestamp,
     pub(crate) attempts: u32,
+    /// [`Failure::shown`].
     pub(crate) text: String,
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// What anybody may read, as `/readyz?verbose` shows it: it names neither the receiver nor the user.
+    pub(crate) shown: String,
+    /// The whole of it, for the log.
+    pub(crate) detail: String,
+}
+
+impl Failure {
+    pub(crate) fn new(shown: &str, detail: impl std::fmt::Display) -> Failure {
+        Failure { shown: shown.to_owned(), detail: format!("{shown}: {detail}") }
+    }
+
+    fn answered(text: String) -> Failure {
+        Failure { shown: text.clone(), detail: text }
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Failure {
+        Failure::answered(text.to_owned())
+    }
 }
 
 /// The file, as the operator writes it.
@@ -72,7 +98,8 @@ struct Entry {
     name: String,
     url: String,
     surface: String,
-    secret: String,
+    /// Looked at later: what is wrong with a value's type is told with the value.
+    secret: toml::Value,
     #[serde(default)]
     user: Option<String>,
 }
@@ -114,8 +141,9 @@ impl Webhooks {
         webhook: &Webhook,
         delivery: &str,
         body: Vec<u8>,
-    ) -> Result<(), String> {
-        self.egress.check(&webhook.url).map_err(|error| error.to_string())?;
+    ) -> Result<(), Failure> {
+        let unreached = |error: String| Failure::new("its receiver cannot be reached", error);
+        self.egress.check(&webhook.url).map_err(|error| unreached(error.to_string()))?;
         let request = self.client.post(webhook.url.clone());
         let request = request
             .header("content-type", "application/json")
@@ -123,14 +151,14 @@ impl Webhooks {
             .header("x-larder-delivery", delivery)
             .header("x-larder-webhook", &webhook.name)
             .body(body);
-        let response = request.send().await.map_err(told)?;
+        let response = request.send().await.map_err(|error| unreached(told(error)))?;
         // What it says is of no interest, and may be long.
         match response.status() {
             status if status.is_success() => Ok(()),
             status if status.is_redirection() => {
-                Err(format!("it answered {status}: redirects are not followed"))
+                Err(Failure::answered(format!("it answered {status}: redirects are not followed")))
             }
-            status => Err(format!("it answered {status}")),
+            status => Err(Failure::answered(format!("it answered {status}"))),
         }
     }
 }
@@ -202,6 +230,9 @@ fn checked(entry: Entry) -> anyhow::Result<Webhook> {
         let names = Followed::ALL.map(Followed::name).join(", ");
         format!("`surface` is `{}`: expected one of {names}", surface.escape_debug())
     })?;
+    let toml::Value::String(secret) = secret else {
+        anyhow::bail!("`secret` has the type {}: expected a text in quotes", secret.type_str());
+    };
     anyhow::ensure!(
         secret.len() >= SECRET_BYTES_MIN,
         "`secret` has {} bytes: expected at least {SECRET_BYTES_MIN}",
@@ -276,6 +307,10 @@ mod tests {
         check_refused(
             &GOOD.replace("0123456789abcdef", "short"),
             "`secret` has 5 bytes: expected at least 16",
+        );
+        check_refused(
+            &GOOD.replace("\"0123456789abcdef\"", "1012345678901234567"),
+            "`secret` has the type integer: expected a text in quotes",
         );
         check_refused(&GOOD.replace("secret =", "secrets ="), "line ");
         check_refused(&format!("{GOOD}user = \"a b\"\n"), "`user` is `a b`");

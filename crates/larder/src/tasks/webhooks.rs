@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::changes::{Feed, Lost, Position};
-use crate::webhooks::Webhook;
+use crate::webhooks::{Failure, Webhook};
 
 /// Entries that are looked at for one delivery; a commit is never split.
 const ENTRIES_AT_ONCE: usize = 200;
@@ -30,6 +30,8 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The directory of positions in the data directory.
 const DIRECTORY: &str = "webhooks";
+
+const UNKEPT: &str = "its position cannot be kept";
 
 /// Something to deliver.
 struct Delivery {
@@ -62,8 +64,8 @@ async fn follow(app: &App, webhook: &Webhook) {
         let outcome = next(app, webhook, feed, at, is_lost);
         let (found, has_more) = match outcome {
             Ok(outcome) => outcome,
-            Err(text) => {
-                fail(app, webhook, text).await;
+            Err(failure) => {
+                fail(app, webhook, failure).await;
                 continue;
             }
         };
@@ -74,8 +76,8 @@ async fn follow(app: &App, webhook: &Webhook) {
             }
             body => {
                 let name = format!("{}/{}", webhook.name, feed.position(found.next));
-                if let Err(text) = app.webhooks.post(webhook, &name, body.clone()).await {
-                    fail(app, webhook, text).await;
+                if let Err(failure) = app.webhooks.post(webhook, &name, body.clone()).await {
+                    fail(app, webhook, failure).await;
                     continue;
                 }
                 app.metrics.webhook_delivered(&webhook.name);
@@ -108,7 +110,7 @@ async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Seria
             Ok(text) => Some(text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => {
-                fail(app, webhook, format!("its position cannot be read: {error}")).await;
+                fail(app, webhook, Failure::new("its position cannot be read", error)).await;
                 continue;
             }
         };
@@ -138,11 +140,11 @@ fn next(
     feed: &Feed,
     at: Serial,
     is_lost: bool,
-) -> Result<(Delivery, bool), String> {
+) -> Result<(Delivery, bool), Failure> {
     let slice = match feed.after(at, ENTRIES_AT_ONCE) {
         Ok(slice) if !is_lost => slice,
         _ => {
-            let next = feed.now().map_err(|_| "the history is not loaded".to_owned())?;
+            let next = feed.now().map_err(|_| "the history is not loaded")?;
             let body = json!({
                 "webhook": webhook.name,
                 "surface": webhook.surface.name(),
@@ -159,9 +161,11 @@ fn next(
         None => Principal::Anonymous,
         Some(name) => {
             let user = stored.accounts.user(name).cloned();
-            let user = user.ok_or_else(|| format!("there is no user `{name}`"))?;
+            let unusable =
+                |why: String| Failure::new("its user is not there, or may not log in", why);
+            let user = user.ok_or_else(|| unusable(format!("there is no user `{name}`")))?;
             let user = Principal::on_the_machine(user).as_of(&stored.accounts, Timestamp::now());
-            user.map_err(|refusal| refusal.to_string())?
+            user.map_err(|refusal| unusable(refusal.to_string()))?
         }
     };
     let mut body = Vec::new();
@@ -184,11 +188,12 @@ fn next(
 }
 
 /// Notes a failure, and waits before the next attempt.
-async fn fail(app: &App, webhook: &Webhook, text: String) {
+async fn fail(app: &App, webhook: &Webhook, failure: Failure) {
     app.metrics.webhook_failed(&webhook.name);
-    let attempts = webhook.failed(text.clone());
+    let attempts = webhook.failed(failure.shown);
     if attempts == 1 {
-        tracing::warn!(webhook = webhook.name, error = text, "changes cannot be delivered");
+        let error = failure.detail;
+        tracing::warn!(webhook = webhook.name, error, "changes cannot be delivered");
     }
     tokio::time::sleep(pause(attempts)).await;
 }
@@ -216,23 +221,24 @@ async fn keep(app: &App, webhook: &Webhook, path: &Path, position: String) {
                 return;
             }
             Ok(Err(error)) => {
-                fail(app, webhook, format!("its position cannot be kept: {error}")).await;
+                fail(app, webhook, Failure::new(UNKEPT, error)).await;
             }
-            Err(error) => fail(app, webhook, error.to_string()).await,
+            Err(error) => fail(app, webhook, Failure::new(UNKEPT, error)).await,
         }
     }
 }
 
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
+    let directory = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(directory)?;
     let aside: PathBuf = path.with_extension("position.tmp");
     let mut file = std::fs::File::create(&aside)?;
     std::io::Write::write_all(&mut file, text.as_bytes())?;
     // Half a position after a power failure would be none.
     file.sync_all()?;
-    std::fs::rename(aside, path)
+    std::fs::rename(aside, path)?;
+    // The name must last, too: without it a webhook begins with what happens then.
+    std::fs::File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]
