@@ -224,8 +224,9 @@ impl Source {
         match (&outcome, &self.kind) {
             (Err(error), _) => self.failed(error.to_string(), error.retry_after()),
             (Ok(None), Kind::File(watch)) if watch.trouble().is_some() => {}
-            // As long as the file there cannot be used, its error stays the current one.
+            // As long as what is there cannot be used, its error stays the current one.
             (Ok(None), Kind::File(watch)) if watch.is_rejected() => {}
+            (Ok(None), Kind::Database(watch)) if watch.is_refused() => {}
             // The error is over only when the dump has been accepted.
             (Ok(Some(_)), _) => {}
             (Ok(None), _) => self.recovered(),
@@ -274,7 +275,7 @@ impl Source {
     }
 
     /// Reports that no snapshot could be built from the last arrival, and why. A URL is polled again as after a
-    /// failed download, a file when it changes or when forced.
+    /// failed download, a file or a database when it changes or when forced.
     pub fn rejected(&mut self, reason: &str) {
         match &mut self.kind {
             Kind::File(watch) => watch.rejected(),

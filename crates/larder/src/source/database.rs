@@ -78,6 +78,10 @@ pub(crate) struct DatabaseWatch {
     read_all_at: Option<Instant>,
     /// What was handed out last is not accepted yet.
     is_handed_out: bool,
+    /// All tables were read, and what they held was refused.
+    is_refused: bool,
+    /// What was handed out last were changes, not all tables.
+    were_changes: bool,
     /// The digest of the last dump that was handed out, and of the last one that was accepted.
     handed_out: Option<String>,
     accepted: Option<String>,
@@ -105,6 +109,8 @@ impl DatabaseWatch {
             read_at: None,
             read_all_at: None,
             is_handed_out: false,
+            is_refused: false,
+            were_changes: false,
             handed_out: None,
             accepted: None,
         }
@@ -121,9 +127,16 @@ impl DatabaseWatch {
         self.is_handed_out = false;
     }
 
-    /// What was handed out last is not served: the next poll reads all tables.
+    /// What was handed out last is not served. All tables are read: at the next poll if these were only changes, otherwise when
+    /// something has moved.
     pub(crate) fn rejected(&mut self) {
+        self.is_refused = !self.were_changes;
         self.is_all_wanted = true;
+    }
+
+    /// Whether all that the database holds was refused.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// Asks whether anything has changed, and reads it if so; reads what may have if nobody looked for as long as the interval; reads
@@ -173,12 +186,17 @@ impl DatabaseWatch {
             Ok(outcome) => outcome.map_err(|error| self.failed(&error))?,
             Err(_) => return Err(self.timed_out("asking for changes", bound)),
         };
+        let interval = self.options.interval;
+        let is_due = self.read_at.is_none_or(|at| at.elapsed() >= interval);
+        if self.is_refused && moved.is_none() && !is_due && !force {
+            // It would be refused again.
+            return Ok(None);
+        }
+        self.is_refused = false;
         if self.is_handed_out {
             // Somebody gave up before it was served.
             self.is_all_wanted = true;
         }
-        let interval = self.options.interval;
-        let is_due = self.read_at.is_none_or(|at| at.elapsed() >= interval);
         let is_all_due = self
             .read_all_at
             .is_none_or(|at| at.elapsed() >= interval.saturating_mul(INTERVALS_UNTIL_ALL));
@@ -258,7 +276,7 @@ impl DatabaseWatch {
             return Ok(None);
         }
         self.handed_out = digest;
-        self.is_handed_out = true;
+        (self.is_handed_out, self.were_changes) = (true, false);
         Ok(Some(News::Dump(arrival)))
     }
 
@@ -332,7 +350,7 @@ impl DatabaseWatch {
         }
         // The last dump is no longer what is served.
         self.handed_out = None;
-        self.is_handed_out = true;
+        (self.is_handed_out, self.were_changes) = (true, true);
         Ok(Some(News::Changes(Update {
             changes,
             origin: self.url.to_string(),

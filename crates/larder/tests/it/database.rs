@@ -434,6 +434,36 @@ fn a_push_goes_on_after_all_tables_were_read() {
     check(&server, "split-c", "Groups", json!(["dairy"]));
 }
 
+/// How many statements like this a server has sent, of a database that notes them.
+fn statements(database: &MariaDb, pattern: &str) -> u32 {
+    let query = format!(
+        "SELECT COUNT(*) FROM general_log WHERE user_host LIKE '%larder%' AND command_type <> 'Prepare' \
+         AND argument LIKE '{pattern}'"
+    );
+    database.query("mysql", &query).trim().parse().expect("a number")
+}
+
+#[test]
+fn what_was_refused_is_not_read_again_until_something_moves() {
+    let Some(database) = database(COUNTING) else { return };
+    let server = following(&database);
+    database.execute("aur", "CREATE TABLE Away AS SELECT * FROM Packages");
+    database.execute("aur", "SET FOREIGN_KEY_CHECKS = 0; DELETE FROM Packages");
+    wait_until("the trouble to show", || server.app.aur_trouble().is_some());
+    database.execute("mysql", LOGGING);
+    let (polls, reads) = ("%FROM information_schema.TABLE_STATISTICS%", "%URL FROM Packages%");
+    wait_until("some polls", || statements(&database, polls) > 12);
+    let (read, polled) = (statements(&database, reads), statements(&database, polls));
+    assert!(read * 2 < polled, "{read} reads in {polled} polls");
+    let trouble = server.app.aur_trouble().expect("still the trouble");
+    assert!(trouble.contains("has no packages"), "{trouble}");
+    database.execute("aur", "INSERT INTO Packages SELECT * FROM Away");
+    wait_until("the trouble to be over", || server.app.aur_trouble().is_none());
+    assert!(statements(&database, reads) > read);
+    database.execute("aur", "UPDATE Packages SET Version = '2-1' WHERE ID = 11");
+    check(&server, "yogurt", "Version", json!("2-1"));
+}
+
 /// Views have no counters: they are compared when somebody has committed something, and not at every poll.
 #[test]
 fn views_in_place_of_tables_are_compared_seldom() {
@@ -448,13 +478,7 @@ fn views_in_place_of_tables_are_compared_seldom() {
     database.execute("mysql", READER);
     database.execute("mysql", LOGGING);
     let server = following(&database);
-    let count = |pattern: &str| -> u32 {
-        let query = format!(
-            "SELECT COUNT(*) FROM general_log WHERE user_host LIKE '%larder%' AND command_type <> 'Prepare' \
-             AND argument LIKE '{pattern}'"
-        );
-        database.query("mysql", &query).trim().parse().expect("a number")
-    };
+    let count = |pattern: &str| statements(&database, pattern);
     let comparisons = || {
         count("%FROM PackageBases WHERE %GROUP BY ID DIV %")
             + count("%FROM Users GROUP BY ID DIV %")
