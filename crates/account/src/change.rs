@@ -205,7 +205,7 @@ pub fn set_disabled(
     let batch = change(snapshot, name, now, |user| user.is_disabled = is_disabled)?;
     let has_sessions = snapshot.sessions_of(name).is_some();
     Ok(batch.map(|batch| match has_sessions {
-        // Whoever logs in meanwhile expects the user as they were: one of the two is decided anew.
+        // A log-in at the same moment expects the user unchanged, so one of the two is retried.
         true => batch.delete(session_key(name), Expected::Anything),
         false => batch,
     }))

@@ -57,7 +57,7 @@ pub enum SessionTextError {
     /// Something else.
     #[error("this is not a session of this server")]
     Notation,
-    /// Its user's name is none.
+    /// The user's name in it is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
 }

@@ -16,7 +16,7 @@ pub(crate) struct Needles {
 }
 
 impl Needles {
-    /// These words, the first `count_max` of them; none if there is none. Every text that has `ab` has `a`, too, so `a` is left out.
+    /// The first `count_max` of these words, without those that are part of another: a text that contains `ab` contains `a`.
     pub(crate) fn of<'a>(
         words: impl Iterator<Item = &'a str>,
         mode: Mode,

@@ -125,7 +125,7 @@ impl Options {
     pub(crate) fn parse(given: &Given) -> Result<Options, String> {
         let [sort, order, limit, offset, fields, keywords] = &given.0;
         let sort = match sort.as_deref() {
-            // Whoever names an order alone means that of the names.
+            // An order alone is the order of names.
             None => order.as_ref().map(|_| Sort::By(Order::Name)),
             Some(name) => match SORTS.iter().find(|(known, _)| *known == name) {
                 Some((_, sort)) => Some(*sort),
@@ -133,7 +133,7 @@ impl Options {
             },
         };
         let is_descending = match order.as_deref() {
-            // Whoever sorts by a number wants the greatest, and whoever sorts by relevance the best.
+            // Numbers begin with the greatest, and relevance with the best.
             None => sort.is_some_and(|sort| sort != Sort::By(Order::Name)),
             Some("asc") => false,
             Some("desc") => true,

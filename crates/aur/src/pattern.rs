@@ -78,7 +78,7 @@ impl Pattern {
             ));
         }
         if unwanted.len() > WORDS_MAX || Needles::are_too_many(wanted.iter().copied()) {
-            return Err(format!("more than {WORDS_MAX} different words: expected at most so many"));
+            return Err(format!("too many different words: expected at most {WORDS_MAX}"));
         }
         let name = fold(&wanted.join("-").split_whitespace().collect::<Vec<_>>().join("-"));
         let wanted = Needles::of(wanted.into_iter(), Mode::Contains, WORDS_MAX);
@@ -93,7 +93,7 @@ impl Pattern {
     pub(crate) fn regex(text: &str) -> Result<Pattern, String> {
         if text.chars().count() > REGEX_CHARS_MAX {
             return Err(format!(
-                "the regular expression has more than {REGEX_CHARS_MAX} characters: expected at most so many"
+                "the regular expression is too long: expected at most {REGEX_CHARS_MAX} characters"
             ));
         }
         let regex = RegexBuilder::new(text)
@@ -157,7 +157,7 @@ mod tests {
             Err("`-lib` has no word that must be there: expected at least one without `-`"),
         );
         let many: Vec<String> = (0..33).map(|number| format!("w{number}")).collect();
-        check(&many.join(" "), Err("more than 32 different words: expected at most so many"));
+        check(&many.join(" "), Err("too many different words: expected at most 32"));
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl FreeSpace {
             if !is_old {
                 return lately.free.clone();
             }
-            // Whoever comes meanwhile takes what was seen before.
+            // Until the look ends, others use the last value.
             lately.looked_at = Some(now);
         }
         let this = self.clone();

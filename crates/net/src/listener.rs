@@ -162,7 +162,7 @@ fn remove_if_dead(path: &Path) -> io::Result<()> {
     match StdUnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Whoever has a full queue listens too.
+        // A full queue means that a process listens.
         Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Err(io::ErrorKind::AddrInUse.into())

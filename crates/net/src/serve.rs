@@ -41,7 +41,7 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Server {
     /// Serves what `door` answers on `listener` until `shutdown`, then drains: it stops accepting, HTTP/1.1 connections finish
-    /// their running request, HTTP/2 connections get a GOAWAY and finish their streams. Whoever has not finished after
+    /// their running request, HTTP/2 connections get a GOAWAY and finish their streams. What has not finished after
     /// `grace` is cut off. Returns when every connection is closed; the socket is closed, and its file removed, when
     /// the drain begins.
     ///
@@ -67,7 +67,7 @@ impl Server {
             watched_after_sweep: 0,
         };
         connections.accept_until(&listener, &address, &shutdown).await;
-        // Whoever is in the queue believes to be connected.
+        // Clients in the queue already see an open connection.
         for (stream, client) in listener.close() {
             connections.start(stream, client);
         }

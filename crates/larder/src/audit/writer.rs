@@ -90,7 +90,7 @@ impl Writer {
             if count > 0 && !self.append(&lines, count) {
                 lost.inc_by(count);
             }
-            // Whoever asked may have stopped waiting.
+            // The receiver may have stopped waiting.
             told.into_iter().for_each(|sender| _ = sender.try_send(()));
         }
     }

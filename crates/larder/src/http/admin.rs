@@ -70,7 +70,7 @@ async fn run_job(app: &Arc<App>, head: &Parts, name: &str) -> Response {
             let directory = pairs.find(|(key, _)| key == "directory");
             let directory = directory.map(|(_, value)| value.into_owned().into());
             let app = app.clone();
-            // Whoever asked may go away: what was begun is finished.
+            // If the client goes away, the work still ends.
             match tokio::spawn(async move { rescue(&app, directory).await }).await {
                 Ok(Ok(rescued)) => {
                     tracing::warn!("{rescued}");

@@ -74,7 +74,7 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
         let work = work();
         tokio::spawn(async move {
             let outcome = work.await;
-            // Whoever comes from now on finds what it brought.
+            // From now on requests find the result.
             drop(under_way);
             sender.send_replace(Some(outcome));
         });

@@ -495,7 +495,7 @@ impl Mirrors {
         let content = match &known.content {
             Content::Names(names) => names.to_lines().into_bytes(),
             Content::Page(Some(page)) => page.to_json(),
-            // Whoever asks for names at random fills no disk.
+            // Requests for random names must not fill the disk.
             Content::Page(None) => {
                 self.disk.remove(&key);
                 return Ok(());

@@ -195,7 +195,7 @@ impl Objects {
         line.map(|line| StoreIdentity::from_line(&line, &self.place(&key))).transpose()
     }
 
-    /// What a small object says; none if there is none.
+    /// The content of a small object; `None` if it does not exist.
     async fn read_line(&self, key: &Path) -> Result<Option<Bytes>, BlobError> {
         let failed = |error| BlobError::object("read", self.place(key), error);
         let mut chunks = match self.store.get(key).await {

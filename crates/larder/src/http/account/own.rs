@@ -175,7 +175,7 @@ async fn again(
     error: HttpError,
 ) -> Result<Response, HttpError> {
     let status = error.status();
-    // Whoever waits is told how long.
+    // The answer says how long to wait.
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         return Err(error);
     }

@@ -256,7 +256,7 @@ pub(super) async fn store(
     let may_read = read::may_read(app, writer, &name);
     let (revision, failed) = match base.resolve(&stored, &name) {
         Ok(revision) => (revision, None),
-        // Whoever named the revision that they saw gets to know what became of it, and of their text.
+        // A client that named the revision it saw is shown the conflict: what is there now, and its own text.
         Err(error) => match error.stale().map(|stale| stale.base) {
             Some(revision) if may_read && revision != Revision::NONE => (revision, Some(error)),
             _ => return Err(refused(error, None, &stored, may_read)),
@@ -473,7 +473,7 @@ async fn commit(
             let text = received.and_then(|received| received.bytes.clone());
             if let Some(text) = text.filter(|text| is_hot && app.contents.keeps(text.len() as u64))
             {
-                // Whoever reads the article reads the new text presently: it need not come from the store.
+                // The next reads want the new text: keep it in memory.
                 let app = app.clone();
                 tokio::task::spawn_blocking(move || {
                     app.contents.insert(digest, Content::new(text))

@@ -141,7 +141,7 @@ pub(in crate::http) async fn change_user(
             let call = call(app, head, principal, (Method::PATCH, &path), Some(&edit));
             (call.await, "The profile is changed.")
         }
-        // Whoever finds a browser open does not take the account with them.
+        // An unattended browser must not be enough to take over the account.
         "password" if is_own => {
             let detail = "Your own password is changed on your own page, at /+account, where the old one is asked for.";
             (Answer::refused(HttpError::forbidden(detail)), "")

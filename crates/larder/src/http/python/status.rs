@@ -67,12 +67,12 @@ fn seconds(time: Timestamp) -> f64 {
     time.as_microsecond() as f64 / 1e6
 }
 
-/// `/+authcheck`, with the URL in `X-Original-URI`: 200 if whoever asks may read it. 401 for nobody in
-/// particular, so that a browser asks for a password, but 403 for devpi's client, which would log out.
+/// `/+authcheck`, with the URL in `X-Original-URI`: 200 if the client may read it. 401 for an anonymous client, so that
+/// a browser asks for a password, but 403 for devpi's client, which would log out.
 ///
 /// The URL is judged by every path that it may stand for: as it is, and below the prefix of each URL that this server is
-/// known under. Whoever may not read what one of them leads to is refused: so whatever a client has a proxy pass on
-/// can only make the answer stricter.
+/// known under. A client that may not read one of them is refused, so a header that a client sends through a
+/// proxy can only make the answer stricter.
 pub(super) async fn check_access(ask: &Ask) -> Result<Response, Refused> {
     let forbidden = |cause: &str| {
         let cause = if ask.app.config.python.devpi_defaults { "" } else { cause };

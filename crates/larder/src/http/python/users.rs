@@ -172,7 +172,7 @@ pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
         }
     })
     .await?;
-    // Whoever made them said all this.
+    // The client sent all of this, so nothing is left out.
     let view = View { shows_all: true, ..ask.view(&principal) };
     let config = UserConfig { user: &user, view };
     Ok(reply::result(StatusCode::CREATED, "userconfig", config, None))

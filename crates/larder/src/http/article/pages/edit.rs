@@ -269,7 +269,7 @@ impl Editing<'_> {
         said.unwrap_or_else(|| TYPES[0].0.to_owned())
     }
 
-    /// Deletes the article. Whoever has not seen its last version is shown it instead.
+    /// Deletes the article. If it has a newer version than the one that was seen, that is shown instead.
     async fn delete(&self, sender: Sender<'_>, draft: Draft) -> Result<Response, HttpError> {
         let (session, principal) = sender;
         let deleting =
