@@ -6,7 +6,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ::record::{Record, UnreadableReason, UnreadableRecord};
+use ::record::{Record, Serial, UnreadableReason, UnreadableRecord};
 use imbl::{OrdMap, OrdSet, Vector};
 
 use crate::name::normalize;
@@ -21,6 +21,7 @@ pub struct Snapshot {
     /// Authors and media types, each kept once for all revisions.
     words: OrdSet<Arc<str>>,
     search: Search,
+    linked_at: Serial,
 }
 
 /// The result of [`Snapshot::apply`].
@@ -162,6 +163,12 @@ impl Article {
         self.revisions.is_empty() && self.unreadable.is_empty()
     }
 
+    /// What a link to the article is: `None` if nothing is there, and whether it is a picture.
+    fn linked(&self) -> Option<bool> {
+        let content = self.latest()?.content()?;
+        Some(content.content_type.essence().starts_with("image/"))
+    }
+
     fn searched_text(&self) -> String {
         let content = self.latest().and_then(|facts| facts.content());
         searched_text(&self.name, content.and_then(|content| content.title.as_deref()))
@@ -220,6 +227,7 @@ impl Snapshot {
     ) {
         let known = self.articles.get(name);
         let searched_before = known.map(|article| article.searched_text());
+        let linked_before = known.and_then(|article| article.linked());
         // Shares the name that is already stored.
         let name = known.map_or(name, |article| &article.name).clone();
         let mut article =
@@ -240,6 +248,10 @@ impl Snapshot {
                 None => article.set(*revision, None),
             }
         }
+        if article.linked() != linked_before {
+            let newest = changes.iter().map(|(_, _, record)| record.serial).max();
+            self.linked_at = self.linked_at.max(newest.unwrap_or_default());
+        }
         if article.is_empty() {
             if self.articles.remove(&name).is_some() {
                 self.search.change(name, None);
@@ -252,6 +264,11 @@ impl Snapshot {
             }
             self.articles.insert(name, Arc::new(article));
         }
+    }
+
+    /// The last commit that changed where a link leads: since then no article came or went, or became a picture.
+    pub fn linked_at(&self) -> Serial {
+        self.linked_at
     }
 
     /// Number of articles, deleted ones included.
@@ -416,6 +433,23 @@ mod tests {
         store.write(&put("gone", 0, "# Still in history\n"));
         store.write(&delete("gone", 1));
         store.snapshot
+    }
+
+    #[test]
+    fn where_links_lead_changes_when_articles_come_or_go() {
+        let mut store = Store::default();
+        let mut check = |change: &Change, expected: u64| {
+            store.write(change);
+            assert_eq!(store.snapshot.linked_at(), Serial(expected), "{change:?}");
+        };
+        check(&put("a", 0, "one"), 1);
+        check(&put("a", 1, "two"), 1);
+        check(&put("b", 0, "one"), 3);
+        check(&delete("a", 2), 4);
+        check(&put("b", 1, "two"), 4);
+        check(&restore("a", 3, Some(1)), 6);
+        // Records of other surfaces change nothing.
+        assert_eq!(store.snapshot.apply(&[]).snapshot.linked_at(), Serial(6));
     }
 
     #[track_caller]

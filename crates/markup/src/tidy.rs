@@ -6,15 +6,16 @@
 //! items and tables hold cells, so that those who listen to a page are told right. Nothing here is relied on for safety:
 //! that is [`crate::clean`].
 
+mod tokens;
 mod vocabulary;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use html5gum::{DefaultEmitter, HtmlString, Spanned, Token, Tokenizer};
 use percent_encoding::percent_decode_str;
 use url::{ParseError, Url};
 
+use self::tokens::{Attributes, Token, tokens};
 use self::vocabulary::{Role, role};
 use crate::{
     CONTENTS_MAX, Escaped, HREF_BYTES_MAX, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, Target,
@@ -36,10 +37,8 @@ pub(crate) struct Tidied {
     pub(crate) is_cut: bool,
 }
 
-type Attributes = BTreeMap<HtmlString, Spanned<HtmlString, ()>>;
-
 fn attribute<'tag>(attributes: &'tag Attributes, name: &str) -> Option<Cow<'tag, str>> {
-    attributes.get(name.as_bytes()).map(|value| String::from_utf8_lossy(value))
+    attributes.get(name).map(String::from_utf8_lossy)
 }
 
 /// An open element.
@@ -81,7 +80,7 @@ struct Tidy<'a> {
     html: String,
     stack: Vec<Element>,
     /// An element that is left out with its contents, and how often it is open.
-    skipped: Option<(HtmlString, usize)>,
+    skipped: Option<(Vec<u8>, usize)>,
     contents: Vec<Heading>,
     /// The text of the open heading.
     heading: String,
@@ -108,14 +107,8 @@ pub(crate) fn tidy(html: &str, options: &Options<'_>, links_in_pre: bool) -> Tid
         ids: HashMap::new(),
         tables: 0,
     };
-    let mut emitter = DefaultEmitter::default();
-    emitter.naively_switch_states(true);
     let mut is_cut = false;
-    for token in Tokenizer::new_with_emitter(html, emitter) {
-        let token = match token {
-            Ok(token) => token,
-            Err(never) => match never {},
-        };
+    for token in tokens(html) {
         if tidy.html.len() > OUTPUT_BYTES_MAX {
             is_cut = true;
             break;
@@ -130,8 +123,10 @@ impl Tidy<'_> {
     fn take(&mut self, token: Token) {
         if let Some((name, depth)) = &mut self.skipped {
             match token {
-                Token::StartTag(tag) if tag.name == *name && !tag.self_closing => *depth += 1,
-                Token::EndTag(tag) if tag.name == *name => {
+                Token::Start { name: inner, self_closing: false, .. } if inner == *name => {
+                    *depth += 1;
+                }
+                Token::End(inner) if inner == *name => {
                     *depth -= 1;
                     if *depth == 0 {
                         self.skipped = None;
@@ -142,21 +137,20 @@ impl Tidy<'_> {
             return;
         }
         match token {
-            Token::StartTag(tag) => {
-                let found = role(&tag.name);
+            Token::Start { name, attributes, self_closing } => {
+                let found = role(&name);
                 match found {
                     Role::Skipped { is_foreign } => {
-                        if !(is_foreign && tag.self_closing) {
-                            self.skipped = Some((tag.name, 1));
+                        if !(is_foreign && self_closing) {
+                            self.skipped = Some((name, 1));
                         }
                     }
                     Role::Unknown => {}
-                    found => self.start(found, &tag.attributes),
+                    found => self.start(found, &attributes),
                 }
             }
-            Token::EndTag(tag) => self.end(&role(&tag.name)),
-            Token::String(text) => self.text(&String::from_utf8_lossy(&text)),
-            Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+            Token::End(name) => self.end(&role(&name)),
+            Token::Text(text) => self.text(&String::from_utf8_lossy(&text)),
         }
     }
 

@@ -4,6 +4,7 @@
 //! commit -> response. Who may is looked at first, before a byte of a body is read.
 
 pub(crate) mod call;
+mod comparing;
 mod pages;
 mod read;
 mod write;

@@ -155,7 +155,7 @@ pub(super) async fn show_article(
     // Who may read everything sees the same links; for others it is made anew.
     let text = if is_open(shown.app) {
         let place = format!("{format:?} {}/{name}", site.prefix());
-        let place = (place, shown.stored.serial.0);
+        let place = (place, shown.stored.articles.linked_at().0);
         let key = Key { digest: content.digest, place: Some(place) };
         rendered(key, render).await
     } else {

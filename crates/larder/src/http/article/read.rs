@@ -23,6 +23,7 @@ use net::Answered;
 use record::Serial;
 use reply::{Encoding, Reply};
 
+use super::comparing::compared;
 use super::pages::{self, Shown as Page};
 use super::{parameters, parsed};
 use crate::app::App;
@@ -576,19 +577,17 @@ async fn diff(
         bytes_max: usize::try_from(2 * app.config.article.merge_bytes_max).unwrap_or(usize::MAX),
         ..DifferenceLimits::default()
     };
-    let (from, to) = sides(app, stored, name, from, to, limits.bytes_max as u64).await?;
+    let sides = sides(app, stored, name, from, to, limits.bytes_max as u64);
     let name = name.clone();
-    let making = tokio::task::spawn_blocking(move || {
+    let difference = compared(sides, move |(from, to)| {
         let sides = [&from, &to].map(|side| {
             let Textual { revision, bytes, is_textual } = side;
             Side { name: &name, revision: *revision, bytes, is_textual: *is_textual }
         });
         difference(sides[0], sides[1], &limits)
     });
-    let difference = match making.await {
-        Ok(difference) => difference.map_err(|error| HttpError::too_large(error.to_string()))?,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    };
+    let difference = difference.await?;
+    let difference = difference.map_err(|error| HttpError::too_large(error.to_string()))?;
     let reply = Reply::tagged("text/x-diff; charset=utf-8", Bytes::from(difference.text));
     let conditions = Conditions::of(&head.method, &head.headers);
     Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))

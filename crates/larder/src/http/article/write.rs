@@ -29,8 +29,8 @@ use record::Serial;
 use reply::Encoding;
 use store::{BlobError, SpooledBlob};
 
-use super::read;
-use super::{parameters, parsed, text_of};
+use super::comparing::merged;
+use super::{parameters, parsed, read, text_of};
 use crate::app::App;
 use crate::bodies::{Held, Holder};
 use crate::contents::Content;
@@ -635,13 +635,16 @@ async fn propose(
         let error = DifferenceError::Bytes { bytes, bytes_max };
         return Some(Merge::NotMergeable(NotMergeable::TooLarge(error)));
     }
-    let base_bytes = bytes_of(app, base.as_deref()).await.ok()?;
-    let latest_bytes = bytes_of(app, Some(&latest)).await.ok()?;
     let name = stale.name.clone();
     let is_textual = received.facts.content_type.is_textual();
     // Its memory counts until the merge has ended, even if the client leaves.
     let held = received.held.clone();
-    let merging = tokio::task::spawn_blocking(move || {
+    let load = async {
+        let base_bytes = bytes_of(app, base.as_deref()).await?;
+        let latest_bytes = bytes_of(app, Some(&latest)).await?;
+        Ok::<_, HttpError>((base.clone(), base_bytes, latest.clone(), latest_bytes))
+    };
+    let merging = merged(load, move |(base, base_bytes, latest, latest_bytes)| {
         let _held = held;
         let base = base.as_ref().filter(|facts| !facts.is_deleted());
         let base = base.map(|facts| Side::of(&name, facts, &base_bytes));

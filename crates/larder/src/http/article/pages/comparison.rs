@@ -8,7 +8,7 @@ use axum::response::Response;
 use markup::{Block, Cell, Comparison};
 
 use super::super::read::{Textual, sides};
-use super::super::{parameters, parsed};
+use super::super::{comparing, parameters, parsed};
 use super::{Place, Shown};
 use crate::http::error::HttpError;
 use crate::http::people::Site;
@@ -60,11 +60,13 @@ pub(in super::super) async fn show_difference(
             return Err(HttpError::bad_request(detail));
         }
     };
-    let sides = sides(shown.app, shown.stored, name, from, to, BYTES_MAX).await;
-    let (from, to, found) = match sides {
-        Ok((from, to)) => {
-            (from.revision, to.revision, tokio::task::block_in_place(|| compared(&from, &to)))
-        }
+    let sides = sides(shown.app, shown.stored, name, from, to, BYTES_MAX);
+    let comparing = comparing::compared(sides, |(from, to)| {
+        let found = compared(&from, &to);
+        (from.revision, to.revision, found)
+    });
+    let (from, to, found) = match comparing.await {
+        Ok(found) => found,
         Err(error) if error.status() == http::StatusCode::PAYLOAD_TOO_LARGE => {
             let (from, to) = (from.unwrap_or_default(), to.unwrap_or_default());
             (from, to, ComparisonResult::Not(error.detail().to_owned()))
