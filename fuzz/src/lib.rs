@@ -89,7 +89,9 @@ pub fn check_dump(bytes: &[u8]) {
                 check_answer(&Answer::to(params, snapshot, true, usize::MAX), usize::MAX);
             }
             for list in aur::List::ALL {
-                assert!(!snapshot.list(list).is_empty());
+                for compressed in aur::Compressed::ALL {
+                    assert!(!snapshot.list(list, compressed).is_empty());
+                }
             }
         }
         Err(error) => assert!(!error.to_string().is_empty()),

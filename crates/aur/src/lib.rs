@@ -46,7 +46,7 @@ pub use dump::{DumpError, DumpLimits};
 pub use error::QueryError;
 pub use field::{By, Mode};
 pub use fold::fold;
-pub use lists::List;
+pub use lists::{Compressed, List};
 pub use params::{Body, Params, PathParams};
 pub use query::{Asked, Kind, Query, Refusal, Version};
 pub use snapshot::Snapshot;

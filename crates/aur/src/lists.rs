@@ -1,7 +1,7 @@
 //! The lists that aurweb publishes beside its dump, made from a snapshot.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -28,30 +28,87 @@ impl List {
     /// All lists.
     pub const ALL: [List; 4] = [List::Packages, List::Bases, List::Users, List::Metadata];
 
-    /// The file's name.
-    pub const fn file_name(self) -> &'static str {
+    /// The file's name, without what says how it is compressed.
+    pub const fn stem(self) -> &'static str {
         match self {
-            List::Packages => "packages.gz",
-            List::Bases => "pkgbase.gz",
-            List::Users => "users.gz",
-            List::Metadata => "packages-meta-v1.json.gz",
+            List::Packages => "packages",
+            List::Bases => "pkgbase",
+            List::Users => "users",
+            List::Metadata => "packages-meta-v1.json",
+        }
+    }
+}
+
+/// How a file that clients download whole is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compressed {
+    /// As aurweb publishes it.
+    Gzip,
+    /// Smaller, and faster to unpack.
+    Zstd,
+}
+
+/// The larger lists take a second at this level, and a few MiB.
+const ZSTD_LEVEL: i32 = 6;
+
+impl Compressed {
+    /// Both.
+    pub const ALL: [Compressed; 2] = [Compressed::Gzip, Compressed::Zstd];
+
+    /// What a file's name ends with, after a dot.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Compressed::Gzip => "gz",
+            Compressed::Zstd => "zst",
+        }
+    }
+
+    /// The media type of such a file.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Compressed::Gzip => "application/gzip",
+            Compressed::Zstd => "application/zstd",
+        }
+    }
+
+    /// Compresses what `write` writes. The same text gives the same bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`, and of writing to `out`.
+    pub fn write<W: Write>(
+        self,
+        out: W,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<W> {
+        match self {
+            Compressed::Gzip => {
+                let mut out = GzEncoder::new(out, Compression::new(6));
+                write(&mut out)?;
+                out.finish()
+            }
+            Compressed::Zstd => {
+                let mut out = zstd::Encoder::new(out, ZSTD_LEVEL)?;
+                out.include_checksum(true)?;
+                write(&mut out)?;
+                out.finish()
+            }
         }
     }
 }
 
 impl Snapshot {
-    /// Renders `list` and compresses it with gzip. The larger lists take up to some seconds of CPU.
-    pub fn list(&self, list: List) -> Vec<u8> {
-        let mut out = GzEncoder::new(Vec::new(), Compression::new(6));
-        let written = match list {
+    /// Renders `list` and compresses it. The larger lists take up to some seconds of CPU.
+    pub fn list(&self, list: List, compressed: Compressed) -> Vec<u8> {
+        let written = compressed.write(Vec::new(), |out| match list {
             List::Packages => {
-                self.docs().try_for_each(|doc| write_line(&mut out, self.record(doc).name()))
+                self.docs().try_for_each(|doc| write_line(out, self.record(doc).name()))
             }
-            List::Bases => self.base_names().try_for_each(|name| write_line(&mut out, name)),
+            List::Bases => self.base_names().try_for_each(|name| write_line(out, name)),
             List::Users => self.users().iter().try_for_each(|user| writeln!(out, "{user}")),
-            List::Metadata => self.write_metadata(&mut out),
-        };
-        written.and_then(|()| out.finish()).expect("gzip into memory does not fail")
+            List::Metadata => self.write_metadata(out),
+        });
+        written.expect("compressing into memory does not fail")
     }
 
     fn users(&self) -> BTreeSet<String> {
@@ -72,7 +129,7 @@ impl Snapshot {
         users
     }
 
-    fn write_metadata(&self, out: &mut impl Write) -> std::io::Result<()> {
+    fn write_metadata(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut object = Sheet::default();
         for (at, doc) in self.docs().enumerate() {
             object.clear();
@@ -85,7 +142,7 @@ impl Snapshot {
 }
 
 /// Writes a JSON string as a line of plain text.
-fn write_line(out: &mut impl Write, json: &[u8]) -> std::io::Result<()> {
+fn write_line(out: &mut dyn Write, json: &[u8]) -> io::Result<()> {
     let text: String = serde_json::from_slice(json).unwrap_or_default();
     writeln!(out, "{text}")
 }

@@ -729,7 +729,7 @@ fn portrait(snapshot: &Snapshot, records: &[Record]) -> Vec<String> {
     show(&[("v", "5"), ("type", "suggest-pkgbase"), ("arg", "")]);
     for list in List::ALL {
         let mut text = String::new();
-        flate2::read::GzDecoder::new(&snapshot.list(list)[..])
+        flate2::read::GzDecoder::new(&snapshot.list(list, aur::Compressed::Gzip)[..])
             .read_to_string(&mut text)
             .expect("gzip of text");
         portrait.push(text);

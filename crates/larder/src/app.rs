@@ -16,6 +16,7 @@ use crate::changes::Changes;
 use crate::config::{Config, DEMO_UPSTREAM_HOST};
 use crate::contents::Contents;
 use crate::cpu_pool::CpuPool;
+use crate::deltas::Deltas;
 use crate::free_space::FreeSpace;
 use crate::live::Live;
 use crate::metrics::Metrics;
@@ -81,6 +82,8 @@ pub struct App {
     pub started_at: Instant,
     /// What changed on each surface, and who follows it.
     pub(crate) changes: Changes,
+    /// What differs between dumps.
+    pub deltas: Deltas,
     /// Who is told of changes without asking.
     pub(crate) webhooks: Webhooks,
     /// Everything that is counted.
@@ -172,6 +175,7 @@ impl App {
             ),
             free_space: Arc::new(FreeSpace::new(&config)),
             changes: Changes::new(&config, metrics.subscribers.clone()),
+            deltas: Deltas::new(&config.data_dir),
             started_at: Instant::now(),
             metrics,
             rate_limiter: RateLimiter::new(

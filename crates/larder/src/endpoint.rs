@@ -179,12 +179,17 @@ endpoints! {
             GET POST ["/rpc/v5/{type}/", "/rpc/v5/{type}/{arg}/", "/rpc/v{n}/…"];
         DownloadDump = Aur "dump":
             GET [
-                "/packages-meta-ext-v1.json.gz", "/packages-meta-v1.json.gz", "/packages.gz", "/pkgbase.gz", "/users.gz"
+                "/packages-meta-ext-v1.json.gz", "/packages-meta-v1.json.gz", "/packages.gz", "/pkgbase.gz", "/users.gz",
+                "/packages-meta-ext-v1.json.zst", "/packages-meta-v1.json.zst", "/packages.zst", "/pkgbase.zst", "/users.zst"
             ];
+        DownloadDelta = Aur "dump":
+            GET ["/packages-meta-ext-v1.delta.gz", "/packages-meta-ext-v1.delta.zst"];
         ShowDumpDigest = Aur "dump":
             GET [
                 "/packages-meta-ext-v1.json.gz.sha256", "/packages-meta-v1.json.gz.sha256", "/packages.gz.sha256",
-                "/pkgbase.gz.sha256", "/users.gz.sha256"
+                "/pkgbase.gz.sha256", "/users.gz.sha256",
+                "/packages-meta-ext-v1.json.zst.sha256", "/packages-meta-v1.json.zst.sha256", "/packages.zst.sha256",
+                "/pkgbase.zst.sha256", "/users.zst.sha256"
             ];
         ShowPackageHistory = Aur "history": GET ["/aur/history/{package}"];
         ListPackageHistories = Aur "history": GET ["/aur/history"];

@@ -306,6 +306,7 @@ async fn answer(
         Endpoint::MissArticleName => return Err(article::lacks_name(path)),
         Endpoint::AnswerQuestion => Box::pin(aur::answer_question(app, head, body)).await?,
         Endpoint::DownloadDump => Box::pin(dumps::download_dump(app, head)).await?,
+        Endpoint::DownloadDelta => Box::pin(dumps::download_delta(app, head)).await?,
         Endpoint::ShowDumpDigest => Box::pin(dumps::show_dump_digest(app, head)).await?,
         other => unreachable!("{other:?} has no place in the tree of the main listener"),
     })

@@ -12,6 +12,7 @@ pub mod cli;
 pub mod config;
 pub mod contents;
 pub mod cpu_pool;
+pub mod deltas;
 pub mod demo;
 pub mod endpoint;
 pub mod example;
@@ -127,6 +128,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     if config.aur.enabled {
         tasks.spawn(tasks::aur_refresh::run(app.clone(), kept, source, requests, shutdown.clone()));
         tasks.spawn(tasks::aur_history::run(app.clone(), shutdown.clone()));
+        tasks.spawn(tasks::dump_deltas::run(app.clone()));
     }
     let mut followers = JoinSet::new();
     let followers_stop = CancellationToken::new();

@@ -1,15 +1,15 @@
-//! [`Lists`]: the lists that clients download whole, such as `packages.gz`, made of a snapshot.
+//! [`Lists`]: the lists that clients download whole, such as `packages.gz` and `packages.zst`, made of a snapshot.
 
 use std::sync::OnceLock;
 
-use aur::{List, Snapshot};
+use aur::{Compressed, List, Snapshot};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 /// The lists of one snapshot. Each is made when somebody first asks for it, by one thread however many ask.
 #[derive(Default)]
 pub struct Lists {
-    made: [OnceLock<MadeList>; List::ALL.len()],
+    made: [[OnceLock<MadeList>; List::ALL.len()]; Compressed::ALL.len()],
 }
 
 /// A list, ready to be sent.
@@ -22,10 +22,9 @@ pub(crate) struct MadeList {
 
 impl Lists {
     /// A list of `snapshot`, which must be the same each time.
-    pub(crate) fn get(&self, snapshot: &Snapshot, list: List) -> &MadeList {
-        let at = List::ALL.iter().position(|&other| other == list).unwrap_or_default();
-        self.made[at].get_or_init(|| {
-            let body = snapshot.list(list);
+    pub(crate) fn get(&self, snapshot: &Snapshot, list: List, compressed: Compressed) -> &MadeList {
+        self.made[compressed as usize][list as usize].get_or_init(|| {
+            let body = snapshot.list(list, compressed);
             let sha256 = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
             MadeList { body: body.into(), sha256 }
         })

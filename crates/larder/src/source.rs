@@ -55,7 +55,7 @@ mod url;
 pub use arrival::{Arrival, FileReader, News, Update};
 pub use database::DatabaseUrl;
 pub use error::SourceError;
-pub use kept_dump::{KEPT_FILE_NAME, KeptDump, KeptDumpFile};
+pub use kept_dump::{KEPT_FILE_NAME, KeptDump, KeptDumpFile, ZstdFile};
 pub use lock::DataDirLock;
 pub use spec::SourceSpec;
 pub use url::{REDIRECTS_MAX, RETRY_AFTER_MAX};

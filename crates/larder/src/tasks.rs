@@ -3,6 +3,7 @@
 pub mod aur_history;
 pub mod aur_refresh;
 pub mod blob_sweep;
+pub mod dump_deltas;
 pub mod highest_serial;
 pub mod retention;
 pub mod scrub;

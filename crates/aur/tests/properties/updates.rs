@@ -214,7 +214,8 @@ fn compare(found: &Snapshot, expected: &Snapshot, needles: &[String]) {
     };
     assert_eq!(counts(found), counts(expected));
     for list in List::ALL {
-        assert_eq!(found.list(list), expected.list(list), "{list:?}");
+        let gzip = aur::Compressed::Gzip;
+        assert_eq!(found.list(list, gzip), expected.list(list, gzip), "{list:?}");
     }
     let dump = |snapshot: &Snapshot| {
         let mut dump = Vec::new();

@@ -1,12 +1,13 @@
 //! The files that clients download whole: the dump as it came, and the lists made of it.
 //!
-//! A list comes from [`crate::lists`], which is kept with its snapshot. The dump itself is read from the data directory and
+//! A delta leads from one dump to the next ([`crate::deltas`]). A list comes from [`crate::lists`], which is kept with its snapshot. The dump itself is read from the data directory and
 //! sent in pieces.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use aur::List;
+use aur::{Compressed, List};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -17,15 +18,13 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use net::MadeForOne;
 
 use super::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use super::error::HttpError;
 use crate::app::App;
-use crate::source::{KEPT_FILE_NAME, KeptDumpFile};
-
-/// All files, without their `.sha256`.
-pub const FILE_NAMES: [&str; 5] =
-    [KEPT_FILE_NAME, "packages-meta-v1.json.gz", "packages.gz", "pkgbase.gz", "users.gz"];
+use crate::deltas::Offer;
+use crate::source::{FileReader, KEPT_FILE_NAME};
 
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -33,11 +32,12 @@ const PIECE_BYTES: usize = 256 << 10;
 /// A file that can be sent.
 enum Download {
     Memory(Bytes),
-    File(KeptDumpFile),
+    File { reader: FileReader, size_bytes: u64 },
 }
 
 struct Found {
     download: Download,
+    compressed: Compressed,
     sha256: String,
     modified_at: SystemTime,
 }
@@ -48,7 +48,12 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
         .snapshot_full()
         .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))?;
     let modified_at = published.modified_at;
-    if name == KEPT_FILE_NAME {
+    let unknown = || HttpError::not_found(format!("`{name}` is not one of the files"));
+    let (stem, compressed) = Compressed::ALL
+        .into_iter()
+        .find_map(|it| Some((name.strip_suffix(it.extension())?.strip_suffix('.')?, it)))
+        .ok_or_else(unknown)?;
+    if Some(stem) == KEPT_FILE_NAME.strip_suffix(".gz") {
         let kept = published.kept.get().ok_or_else(|| {
             HttpError::unavailable(
                 "the dump is not kept in the data directory, yet or for lack of space",
@@ -61,25 +66,30 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
                 60,
             ));
         }
-        return Ok(Found {
-            sha256: kept.sha256.clone(),
-            download: Download::File(kept.clone()),
-            modified_at,
-        });
+        let (reader, size_bytes, sha256) = match compressed {
+            Compressed::Gzip => (kept.reader(), kept.size_bytes, kept.sha256),
+            Compressed::Zstd => {
+                let making = tokio::task::spawn_blocking(move || kept.in_zstd());
+                let made = making.await.map_err(io::Error::other).and_then(|made| made);
+                let made = made.map_err(|error| {
+                    tracing::error!(%error, "the dump cannot be compressed with zstd");
+                    let detail = "the dump cannot be compressed with zstd now; it has been logged";
+                    HttpError::unavailable(detail, 60)
+                })?;
+                (made.reader(), made.size_bytes, made.sha256)
+            }
+        };
+        let download = Download::File { reader, size_bytes };
+        return Ok(Found { download, compressed, sha256, modified_at });
     }
-    let list = List::ALL.into_iter().find(|list| list.file_name() == name).ok_or_else(|| {
-        HttpError::not_found(format!("`{name}` is not one of the files: {}", FILE_NAMES.join(", ")))
-    })?;
+    let list = List::ALL.into_iter().find(|list| list.stem() == stem).ok_or_else(unknown)?;
     let making = tokio::task::spawn_blocking(move || {
-        let made = published.lists.get(&published.snapshot, list);
-        Found {
-            download: Download::Memory(made.body.clone()),
-            sha256: made.sha256.clone(),
-            modified_at,
-        }
+        let made = published.lists.get(&published.snapshot, list, compressed);
+        let download = Download::Memory(made.body.clone());
+        Found { download, compressed, sha256: made.sha256.clone(), modified_at }
     });
     making.await.map_err(|error| {
-        tracing::error!(%error, list = list.file_name(), "a list cannot be made");
+        tracing::error!(%error, list = list.stem(), "a list cannot be made");
         HttpError::internal("the list cannot be made; it has been logged")
     })
 }
@@ -101,6 +111,74 @@ pub(super) async fn show_dump_digest(app: &App, head: &Parts) -> Result<Response
     Ok(response)
 }
 
+/// `/packages-meta-ext-v1.delta.gz?since=SHA256`: what makes the dump that is kept now of the one that the client has.
+pub(super) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    let since = delta_since(head.uri.query())?;
+    let is_gzip = head.uri.path().ends_with(Compressed::Gzip.extension());
+    let compressed = if is_gzip { Compressed::Gzip } else { Compressed::Zstd };
+    let deltas = app.clone();
+    let from = since.clone();
+    let offering = app.deltas.turns.run(move || deltas.deltas.offer(&from, compressed)).await;
+    let offer = offering.map_err(|error| {
+        tracing::error!(%error, "a delta of the AUR's dump cannot be made");
+        HttpError::internal("the delta cannot be made; it has been logged")
+    })?;
+    let made = match offer {
+        Offer::Delta(made) => made,
+        Offer::StartOver => {
+            let detail = format!(
+                "no delta leads from a dump with the SHA-256 `{since}` to the one of now: fetch /{KEPT_FILE_NAME}"
+            );
+            return Err(HttpError::gone(detail));
+        }
+        Offer::NotYet => {
+            return Err(HttpError::unavailable(
+                "the dump is still being compared with the one before",
+                2,
+            ));
+        }
+    };
+    let etag = format!("\"{}-{}\"", &since[..16], &made.to[..16]);
+    // It has no date of its own.
+    let mut response = if is_current(&head.headers, &etag, SystemTime::now()) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        (StatusCode::OK, [(CONTENT_LENGTH, made.body.len())], made.body).into_response()
+    };
+    // It is shared with a cache that may forget it before this client has read it.
+    response.extensions_mut().insert(MadeForOne);
+    let headers = response.headers_mut();
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        headers.insert(ETAG, etag);
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(compressed.media_type()));
+    Ok(response)
+}
+
+/// The digest that the parameter `since` names, in lower case.
+fn delta_since(query: Option<&str>) -> Result<String, HttpError> {
+    const EXPECTED: &str =
+        "the SHA-256 of the dump that you have, unpacked, as 64 hexadecimal digits";
+    let mut since = None;
+    for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if key != "since" {
+            let detail = format!("the parameter `{key}` is unknown, expected: since");
+            return Err(HttpError::bad_request(detail));
+        }
+        if value.len() != 64 || !value.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            let detail =
+                format!("`{value}` is no value of the parameter `since`: expected {EXPECTED}");
+            return Err(HttpError::bad_request(detail));
+        }
+        since = Some(value.to_ascii_lowercase());
+    }
+    let missing =
+        || HttpError::bad_request(format!("the parameter `since` is missing: expected {EXPECTED}"));
+    since.ok_or_else(missing)
+}
+
 fn insert_validators(headers: &mut HeaderMap, found: &Found, suffix: &str) {
     let values =
         [(ETAG, etag(found, suffix)), (LAST_MODIFIED, httpdate::fmt_http_date(found.modified_at))];
@@ -120,7 +198,7 @@ fn etag(found: &Found, suffix: &str) -> String {
 fn send(found: Found, request: &HeaderMap) -> Response {
     let size_bytes = match &found.download {
         Download::Memory(body) => body.len() as u64,
-        Download::File(kept) => kept.size_bytes,
+        Download::File { size_bytes, .. } => *size_bytes,
     };
     let etag = etag(&found, "");
     let mut response = if is_current(request, &etag, found.modified_at) {
@@ -138,7 +216,7 @@ fn send(found: Found, request: &HeaderMap) -> Response {
     };
     let headers = response.headers_mut();
     insert_validators(headers, &found, "");
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/gzip"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(found.compressed.media_type()));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     response
 }
@@ -147,18 +225,18 @@ fn send(found: Found, request: &HeaderMap) -> Response {
 fn part(download: &Download, start: u64, end: u64, status: StatusCode) -> Response {
     let body = match download {
         Download::Memory(bytes) => Body::from(bytes.slice(start as usize..end as usize)),
-        Download::File(kept) => Body::from_stream(pieces(kept, start, end)),
+        Download::File { reader, .. } => Body::from_stream(pieces(reader, start, end)),
     };
     (status, [(CONTENT_LENGTH, end - start)], body).into_response()
 }
 
 /// The file in pieces, each read when the client has taken the one before.
 fn pieces(
-    kept: &KeptDumpFile,
+    file: &FileReader,
     start: u64,
     end: u64,
 ) -> impl stream::Stream<Item = std::io::Result<Bytes>> + use<> {
-    let reader = kept.reader().starting_at(start).take(end - start);
+    let reader = file.clone().starting_at(start).take(end - start);
     stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
         let reading = tokio::task::spawn_blocking(move || {

@@ -8,9 +8,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use aur::Compressed;
 use flate2::bufread::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
 use serde::{Deserialize, Serialize};
@@ -55,9 +56,54 @@ pub struct KeptDumpFile {
     pub modified_at: SystemTime,
     file: Arc<File>,
     stamp: Stamp,
+    /// The same in zstd, once somebody has asked for it.
+    zstd: Arc<Mutex<Option<ZstdFile>>>,
+}
+
+/// A dump in zstd, in a file without a name: it goes when nobody holds it any more.
+#[derive(Debug, Clone)]
+pub struct ZstdFile {
+    /// Size of the compressed file, in bytes.
+    pub size_bytes: u64,
+    /// SHA-256 of the compressed file: 64 lower-case hexadecimal digits.
+    pub sha256: String,
+    file: Arc<File>,
+}
+
+impl ZstdFile {
+    /// A reader of exactly the bytes that `sha256` describes, from the first one. It blocks.
+    pub fn reader(&self) -> FileReader {
+        FileReader::new(Arc::clone(&self.file))
+    }
 }
 
 impl KeptDumpFile {
+    /// A reader of the dump itself, without its gzip layer. It blocks.
+    pub fn content(&self) -> impl Read + use<> {
+        MultiGzDecoder::new(io::BufReader::with_capacity(COPY_BUFFER_BYTES, self.reader()))
+    }
+
+    /// The same dump in zstd. The first call makes it, which takes a second of CPU; the same dump gives the same bytes.
+    ///
+    /// # Errors
+    /// If there is no room for it; the next call tries again.
+    pub fn in_zstd(&self) -> io::Result<ZstdFile> {
+        let mut made = self.zstd.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = &*made {
+            return Ok(made.clone());
+        }
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let file = tempfile::tempfile_in(directory)
+            .or_else(|error| tempfile::tempfile().map_err(|_| error))?;
+        let hashing = Compressed::Zstd.write(Hashing::new(&file), |out| {
+            io::copy(&mut self.content(), out)?;
+            Ok(())
+        })?;
+        let sha256 = hashing.finish().1;
+        let size_bytes = file.metadata()?.len();
+        Ok(made.insert(ZstdFile { size_bytes, sha256, file: Arc::new(file) }).clone())
+    }
+
     /// Whether nobody has written to the file since its digest was taken: one question to the system's memory.
     pub fn is_unchanged(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| Stamp::of(&metadata) == self.stamp)
@@ -165,6 +211,7 @@ impl KeptDump {
             modified_at: arrival.modified_at.unwrap_or_else(SystemTime::now),
             file: Arc::clone(&arrival.file),
             stamp: arrival.stamp,
+            zstd: Arc::default(),
         });
         Ok(Some(arrival))
     }
@@ -248,7 +295,9 @@ impl KeptDump {
         file.sync_all().map_err(unwritten(aside))?;
         let stamp = Stamp::of(&file.metadata().map_err(unwritten(aside))?);
         let size_bytes = stamp.size_bytes;
-        Ok(KeptDumpFile { path: self.path(), size_bytes, sha256, modified_at, file, stamp })
+        let path = self.path();
+        let zstd = Arc::default();
+        Ok(KeptDumpFile { path, size_bytes, sha256, modified_at, file, stamp, zstd })
     }
 
     fn path(&self) -> PathBuf {

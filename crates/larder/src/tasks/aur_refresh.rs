@@ -33,6 +33,7 @@ pub async fn run(
     mut requests: mpsc::Receiver<RefreshRequest>,
     shutdown: CancellationToken,
 ) {
+    let _ended = app.deltas.ended.clone().drop_guard();
     let mut refresh =
         Refresh { app, kept_failed: false, kept_at: None, unkept: None, merging: None };
     refresh.run(&mut kept, &mut source, &mut requests, &shutdown).await;
@@ -217,6 +218,7 @@ impl Refresh {
             Ok((published, arrival)) => {
                 if let Some(file) = kept.current() {
                     published.kept.set(file.clone());
+                    self.app.deltas.keep(file.clone());
                 }
                 if let Some(source) = source {
                     source.accepted(&arrival);
@@ -443,7 +445,8 @@ impl Refresh {
         });
         match result {
             Ok(file) => {
-                published.kept.set(file);
+                published.kept.set(file.clone());
+                self.app.deltas.keep(file);
                 self.kept_failed = false;
             }
             Err(error) => {

@@ -1,19 +1,19 @@
 //! The five files for those who want everything, their digests, ranges and conditions.
 
+use larder::config::AurSource;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::catalogue::{self, gunzip};
 use crate::client::Response;
-use crate::server::{large, small};
+use crate::server::{TestServer, large, small, source_path};
 
-const FILES: [&str; 5] = [
-    "packages-meta-ext-v1.json.gz",
-    "packages-meta-v1.json.gz",
-    "packages.gz",
-    "pkgbase.gz",
-    "users.gz",
-];
+const STEMS: [&str; 5] =
+    ["packages-meta-ext-v1.json", "packages-meta-v1.json", "packages", "pkgbase", "users"];
+
+fn files() -> impl Iterator<Item = String> {
+    STEMS.iter().flat_map(|stem| [format!("{stem}.gz"), format!("{stem}.zst")])
+}
 
 fn file(name: &str) -> Response {
     small().get(&format!("/{name}"))
@@ -56,7 +56,8 @@ fn every_record() {
 
 #[test]
 fn digests_are_those_of_the_files() {
-    for name in FILES {
+    for name in files() {
+        let name = &name;
         let digest = Sha256::digest(&file(name).body);
         let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         let response = file(&format!("{name}.sha256"));
@@ -66,18 +67,24 @@ fn digests_are_those_of_the_files() {
 
 #[test]
 fn files_are_sent_as_they_are() {
-    for name in FILES {
+    for name in files() {
+        let name = &name;
         let response = with(name, &[("Accept-Encoding", "gzip, zstd")]);
         assert_eq!(response.status, 200, "{name}");
-        assert_eq!(response.header("content-type"), "application/gzip", "{name}");
+        let (media_type, magic): (_, &[u8]) = match name.ends_with(".gz") {
+            true => ("application/gzip", &[0x1f, 0x8b]),
+            false => ("application/zstd", &[0x28, 0xb5, 0x2f, 0xfd]),
+        };
+        assert_eq!(response.header("content-type"), media_type, "{name}");
         assert_eq!(response.find("content-encoding"), None, "{name}");
-        assert!(response.body.starts_with(&[0x1f, 0x8b]), "{name}");
+        assert!(response.body.starts_with(magic), "{name}");
     }
 }
 
 #[test]
 fn conditions() {
-    for name in FILES {
+    for name in files() {
+        let name = &name;
         let first = file(name);
         let (etag, modified) = (first.header("etag"), first.header("last-modified"));
         assert!(httpdate::parse_http_date(modified).is_ok(), "{modified}");
@@ -101,7 +108,12 @@ fn conditions() {
 
 #[test]
 fn ranges() {
-    for name in ["packages-meta-ext-v1.json.gz", "packages.gz"] {
+    for name in [
+        "packages-meta-ext-v1.json.gz",
+        "packages.gz",
+        "packages-meta-ext-v1.json.zst",
+        "packages.zst",
+    ] {
         let whole = file(name);
         let (etag, modified) = (whole.header("etag"), whole.header("last-modified"));
         let size = whole.body.len();
@@ -141,10 +153,35 @@ fn a_large_dump_comes_whole() {
     let response = large().get("/packages-meta-ext-v1.json.gz");
     assert!(response.body.len() > 300_000, "{} bytes", response.body.len());
     assert!(gunzip(&response.body) == catalogue::large().0);
+    let response = large().get("/packages-meta-ext-v1.json.zst");
+    assert!(zstd::decode_all(&response.body[..]).expect("zstd") == catalogue::large().0);
     let names = String::from_utf8(gunzip(&large().get("/packages.gz").body)).expect("UTF-8");
     let mut expected = catalogue::large().1.clone();
     let mut found: Vec<&str> = names.lines().collect();
     expected.sort_unstable();
     found.sort_unstable();
     assert!(found == expected);
+}
+
+#[test]
+fn both_forms_say_the_same() {
+    for stem in STEMS {
+        let text = zstd::decode_all(&file(&format!("{stem}.zst")).body[..]).expect("zstd");
+        assert!(text == gunzip(&file(&format!("{stem}.gz")).body), "{stem}");
+    }
+}
+
+/// A server that is started again makes the same files.
+#[test]
+fn files_are_the_same_bytes_while_nothing_changes() {
+    let server = TestServer::serving(&catalogue::small());
+    let read = |server: &TestServer| -> Vec<Vec<u8>> {
+        files().map(|name| server.get(&format!("/{name}")).body).collect()
+    };
+    let before = read(&server);
+    let server = TestServer::start_in(server.stop(), |config, directory| {
+        config.aur.source = Some(AurSource::File(source_path(directory)));
+    });
+    server.wait_until_ready();
+    assert!(read(&server) == before);
 }

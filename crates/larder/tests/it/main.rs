@@ -14,6 +14,7 @@ mod changes;
 mod client;
 mod commands;
 mod database;
+mod deltas;
 mod dumps;
 mod health;
 mod import;

@@ -183,7 +183,7 @@ async fn make_root(config: &Config) {
     store.close().await;
 }
 
-fn source_path(directory: &TempDir) -> PathBuf {
+pub(crate) fn source_path(directory: &TempDir) -> PathBuf {
     directory.path().join("source.json")
 }
 

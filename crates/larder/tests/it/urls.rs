@@ -44,7 +44,11 @@ impl Document {
                 continue;
             }
             if first.contains(".sha256") {
-                let files = document.main.keys().filter(|path| path.ends_with(".gz"));
+                let files = document
+                    .main
+                    .keys()
+                    .filter(|path| path.ends_with(".gz") || path.ends_with(".zst"))
+                    .filter(|path| !path.contains(".delta."));
                 paths = files.map(|path| format!("{path}.sha256")).collect();
             } else if !first.is_empty() {
                 let both = |path: &str| match path.strip_prefix('…') {
@@ -134,6 +138,8 @@ fn check(document: &Document, table: &Table, ask: impl Fn(&str, &str) -> Respons
                         401 | 404 if path.starts_with("/article/") => {
                             (response.status == 404) != matches!(method, "GET" | "HEAD")
                         }
+                        // No delta leads from nowhere.
+                        400 if path.contains(".delta.") => false,
                         400 => !path.contains("/v6/") || path.ends_with("/attest"),
                         500 => !path.starts_with("/admin/settings/") || method != "POST",
                         status => status >= 400,

@@ -1,0 +1,344 @@
+//! [`Delta`]: how one dump is made of another.
+//!
+//! Lines of JSON: first an object, `{"format":1,"from":"…","to":"…","bytes":…}`, with the SHA-256 of both dumps and the size of the
+//! second, and then what it is made of: `[start,length]` copies bytes of the first, and `"text"` is new.
+
+use std::io::{self, BufRead, Read, Write};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::pieces::{self, Cutter, Index};
+
+/// A delta with more new text than this is none: whoever needs so much fetches the dump.
+pub(super) const TEXT_BYTES_MAX: usize = 16 << 20;
+/// The same of its parts.
+const PARTS_MAX: usize = 500_000;
+/// What a part takes in the file beside its text, at least.
+const PART_BYTES: usize = 4;
+
+const FORMAT: u32 = 1;
+
+/// How a dump is made of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Delta {
+    pub(super) head: Head,
+    parts: Vec<Part>,
+    text_bytes: usize,
+}
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    format: u32,
+    /// SHA-256 of the dump that it is applied to.
+    pub(super) from: String,
+    /// SHA-256 of the dump that it makes.
+    pub(super) to: String,
+    /// The size of the dump that it makes.
+    pub(super) bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Part {
+    /// Bytes of the first dump: where they start, and how many they are.
+    Copy(u64, u64),
+    Text(String),
+}
+
+/// Why there is no delta.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// More would be sent than it is worth.
+    #[error("too much differs")]
+    TooMuch,
+    /// Strings of a delta are UTF-8.
+    #[error("the dump is not UTF-8")]
+    NotText,
+    /// Nothing in it may be believed.
+    #[error("it is not a delta of this dump")]
+    Damaged,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Delta {
+    /// The delta that changes nothing.
+    pub(super) fn nothing(sha256: &str, bytes: u64) -> Delta {
+        let head = Head { format: FORMAT, from: sha256.to_owned(), to: sha256.to_owned(), bytes };
+        Delta { head, parts: vec![Part::Copy(0, bytes)], text_bytes: 0 }
+    }
+
+    /// What makes the dump that `next` reads of the one of `base`.
+    pub(super) fn between(base: &Index, next: impl Read) -> Result<Delta, Trouble> {
+        let head = Head { format: FORMAT, from: base.sha256.clone(), to: String::new(), bytes: 0 };
+        let mut delta = Delta { head, parts: Vec::new(), text_bytes: 0 };
+        let mut cutter = Cutter::new(next);
+        let mut hasher = Sha256::new();
+        let mut expected = 0;
+        while let Some(piece) = cutter.next()? {
+            hasher.update(piece);
+            delta.head.bytes += piece.len() as u64;
+            let digest = pieces::digest(piece);
+            // What follows the last copy, or follows what has been replaced, or is somewhere else.
+            let near = [expected, expected + 1].into_iter().find(|at| base.is_at(*at, &digest));
+            match near.or_else(|| base.find(&digest)) {
+                Some(place) => {
+                    let range = base.range(place);
+                    delta.copy(range.start, range.end - range.start)?;
+                    expected = place + 1;
+                }
+                None => {
+                    delta.text(std::str::from_utf8(piece).map_err(|_| Trouble::NotText)?)?;
+                }
+            }
+        }
+        delta.head.to = super::hex(&hasher.finalize());
+        Ok(delta)
+    }
+
+    /// What makes the dump of this delta of the one that `first` is applied to.
+    pub(super) fn after(self, first: &Delta) -> Result<Delta, Trouble> {
+        if first.head.to != self.head.from {
+            return Err(Trouble::Damaged);
+        }
+        // Where in the dump between the two each part of the first one ends.
+        let mut end = 0_u64;
+        let mut ends = Vec::with_capacity(first.parts.len());
+        for part in &first.parts {
+            end = end.checked_add(part.bytes()).ok_or(Trouble::Damaged)?;
+            ends.push(end);
+        }
+        let mut head = self.head;
+        head.from.clone_from(&first.head.from);
+        let mut whole = Delta { head, parts: Vec::new(), text_bytes: 0 };
+        for part in self.parts {
+            let (mut start, length) = match part {
+                Part::Text(text) => {
+                    whole.text(&text)?;
+                    continue;
+                }
+                Part::Copy(start, length) => (start, length),
+            };
+            let stop = start.checked_add(length).filter(|stop| *stop <= end);
+            let stop = stop.ok_or(Trouble::Damaged)?;
+            let mut at = ends.partition_point(|end| *end <= start);
+            while start < stop {
+                let part_start = ends[at] - first.parts[at].bytes();
+                let until = stop.min(ends[at]);
+                match &first.parts[at] {
+                    Part::Copy(from, _) => {
+                        whole.copy(from + (start - part_start), until - start)?
+                    }
+                    Part::Text(text) => {
+                        let range = (start - part_start) as usize..(until - part_start) as usize;
+                        whole.text(text.get(range).ok_or(Trouble::Damaged)?)?;
+                    }
+                }
+                start = until;
+                at += 1;
+            }
+        }
+        Ok(whole)
+    }
+
+    fn copy(&mut self, start: u64, length: u64) -> Result<(), Trouble> {
+        // What a damaged file says may be any number.
+        let end = start.checked_add(length).ok_or(Trouble::Damaged)?;
+        match self.parts.last_mut() {
+            Some(Part::Copy(before, bytes)) if *before + *bytes == start => *bytes = end - *before,
+            _ => self.push(Part::Copy(start, length))?,
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Trouble> {
+        self.text_bytes += text.len();
+        if self.text_bytes > TEXT_BYTES_MAX {
+            return Err(Trouble::TooMuch);
+        }
+        match self.parts.last_mut() {
+            Some(Part::Text(before)) => before.push_str(text),
+            _ => self.push(Part::Text(text.to_owned()))?,
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, part: Part) -> Result<(), Trouble> {
+        if self.parts.len() == PARTS_MAX {
+            return Err(Trouble::TooMuch);
+        }
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// Writes the lines.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, &self.head)?;
+        for part in &self.parts {
+            out.write_all(b"\n")?;
+            serde_json::to_writer(&mut *out, part)?;
+        }
+        out.write_all(b"\n")
+    }
+
+    /// Reads the lines.
+    pub(super) fn read(mut lines: impl BufRead) -> Result<Delta, Trouble> {
+        let mut line = Vec::new();
+        let mut delta: Option<Delta> = None;
+        // Each character of a text may be written as six.
+        let line_bytes_max = (TEXT_BYTES_MAX * 6 + PART_BYTES) as u64;
+        loop {
+            line.clear();
+            if lines.by_ref().take(line_bytes_max).read_until(b'\n', &mut line)? == 0 {
+                return delta.ok_or(Trouble::Damaged);
+            }
+            let Some(delta) = &mut delta else {
+                let head: Head = serde_json::from_slice(&line).map_err(|_| Trouble::Damaged)?;
+                if head.format != FORMAT {
+                    return Err(Trouble::Damaged);
+                }
+                delta = Some(Delta { head, parts: Vec::new(), text_bytes: 0 });
+                continue;
+            };
+            match serde_json::from_slice(&line).map_err(|_| Trouble::Damaged)? {
+                Part::Copy(start, length) => delta.copy(start, length)?,
+                Part::Text(text) => delta.text(&text)?,
+            }
+        }
+    }
+
+    /// About what it takes in memory and as text.
+    pub(super) fn weight(&self) -> u64 {
+        (self.text_bytes + self.parts.len() * size_of::<Part>()) as u64
+    }
+}
+
+impl Part {
+    /// How much of the dump it makes.
+    fn bytes(&self) -> u64 {
+        match self {
+            Part::Copy(_, length) => *length,
+            Part::Text(text) => text.len() as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn index(text: &str) -> Index {
+        Index::read(text.as_bytes()).expect("memory").expect("few pieces")
+    }
+
+    fn between(base: &str, next: &str) -> Delta {
+        Delta::between(&index(base), next.as_bytes()).expect("little differs")
+    }
+
+    /// As a client does it: from the lines alone.
+    fn apply(delta: &Delta, base: &str) -> String {
+        let mut lines = Vec::new();
+        delta.write(&mut lines).expect("memory");
+        assert_eq!(Delta::read(&lines[..]).expect("a delta"), *delta);
+        let mut made = String::new();
+        for line in String::from_utf8(lines).expect("UTF-8").lines().skip(1) {
+            match serde_json::from_str(line).expect("a part") {
+                serde_json::Value::String(text) => made.push_str(&text),
+                range => {
+                    let number = |at: usize| range[at].as_u64().expect("a number") as usize;
+                    made.push_str(&base[number(0)..number(0) + number(1)]);
+                }
+            }
+        }
+        made
+    }
+
+    fn dump(records: &[(u8, u8)]) -> String {
+        let record = |(name, version): &(u8, u8)| {
+            format!(
+                "{{\"ID\":1,\"Name\":\"package-ö-{name}\",\"PackageBase\":\"base\",\"NumVotes\":{version},\
+                 \"Popularity\":0.5,\"Submitter\":\"anna\\n\",\"Depends\":[\"glibc\",\"libwood\"]}}"
+            )
+        };
+        let records: Vec<String> = records.iter().map(record).collect();
+        format!("[\n{}\n]", records.join(",\n"))
+    }
+
+    fn dumps() -> impl Strategy<Value = String> {
+        prop_oneof![
+            proptest::collection::vec((0_u8..12, 0_u8..4), 0..20).prop_map(|it| dump(&it)),
+            "[a-c},ä]{0,200}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_delta_makes_the_next_dump(dumps in proptest::collection::vec(dumps(), 2..6)) {
+            let deltas: Vec<Delta> =
+                dumps.windows(2).map(|pair| between(&pair[0], &pair[1])).collect();
+            for (delta, pair) in deltas.iter().zip(dumps.windows(2)) {
+                prop_assert_eq!(&apply(delta, &pair[0]), &pair[1]);
+                prop_assert_eq!(delta.head.bytes, pair[1].len() as u64);
+            }
+            // The newest first, as the chain puts them together.
+            let mut whole: Option<Delta> = None;
+            for (delta, base) in deltas.into_iter().zip(&dumps).rev() {
+                let next = match whole.take() {
+                    Some(later) => later.after(&delta).expect("they belong together"),
+                    None => delta,
+                };
+                prop_assert_eq!(&apply(&next, base), dumps.last().expect("some"));
+                whole = Some(next);
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_not_changed_is_copied() {
+        let records: Vec<(u8, u8)> = (0..=255).map(|name| (name, 1)).collect();
+        let mut next = records.clone();
+        next[100].1 = 2;
+        next.remove(7);
+        let (base, next) = (dump(&records), dump(&next));
+        let delta = between(&base, &next);
+        assert_eq!(apply(&delta, &base), next);
+        // The record that is gone costs a copy, the one that has changed a text and a copy.
+        assert_eq!(delta.parts.len(), 4, "{:?}", delta.parts);
+        assert!(delta.text_bytes < 120, "{:?}", delta.parts);
+        assert_eq!(apply(&Delta::nothing("x", base.len() as u64), &base), base);
+    }
+
+    #[test]
+    fn a_delta_of_another_dump_is_refused() {
+        let (first, second) = (between("a", "b"), between("c", "d"));
+        assert!(matches!(second.after(&first), Err(Trouble::Damaged)));
+        for lines in [
+            "",
+            "{}",
+            "{\"format\":2,\"from\":\"\",\"to\":\"\",\"bytes\":1}",
+            "{\"format\":1,\"from\":\"\",\"to\":\"\",\"bytes\":1}\n[1]",
+        ] {
+            assert!(matches!(Delta::read(lines.as_bytes()), Err(Trouble::Damaged)), "{lines}");
+        }
+        // A copy of what the dump between the two does not have.
+        let beyond = |from: &str, to: &str| {
+            let lines = format!(
+                "{{\"format\":1,\"from\":\"{from}\",\"to\":\"{to}\",\"bytes\":9}}\n[0,18446744073709551615]\n[7,9]"
+            );
+            Delta::read(lines.as_bytes()).expect("lines")
+        };
+        assert!(matches!(beyond("b", "c").after(&beyond("a", "b")), Err(Trouble::Damaged)));
+    }
+
+    #[test]
+    fn too_much_is_no_delta() {
+        let base = index("x");
+        let next = "y".repeat(TEXT_BYTES_MAX + 1);
+        assert!(matches!(Delta::between(&base, next.as_bytes()), Err(Trouble::TooMuch)));
+        assert!(matches!(Delta::between(&base, &b"\xff"[..]), Err(Trouble::NotText)));
+    }
+}

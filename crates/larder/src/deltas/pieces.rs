@@ -1,0 +1,169 @@
+//! The pieces of a dump, by which one is compared with the next: cut where records and what changes in them begin and end.
+//!
+//! Where a dump is cut decides how small a delta is, and nothing else: what a delta makes is always the next dump, byte for byte.
+
+use std::io::{self, Read};
+
+use sha2::{Digest, Sha256};
+
+/// After it, a record ends.
+const RECORD_END: &[u8] = b"},";
+/// After it, votes and popularity follow, and whether it is out of date, and its maintainer: what changes without a push.
+const BEFORE_VOTES: &[u8] = b"\"NumVotes\":";
+const AFTER_MAINTAINER: &[u8] = b",\"Submitter\":";
+
+const PIECE_BYTES_MIN: usize = 32;
+const PIECE_BYTES_MAX: usize = 64 << 10;
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// More pieces than this are not compared: of a dump of today there are 320,000, and each takes 28 bytes.
+const PIECES_MAX: usize = 2_000_000;
+
+/// The start of a SHA-256: strangers write parts of a dump, and two different pieces must not look the same.
+pub(super) type PieceDigest = [u8; 16];
+
+/// Cuts what a reader reads.
+pub(super) struct Cutter<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    start: usize,
+    is_over: bool,
+}
+
+impl<R: Read> Cutter<R> {
+    pub(super) fn new(reader: R) -> Cutter<R> {
+        Cutter { reader, buffer: Vec::with_capacity(BUFFER_BYTES), start: 0, is_over: false }
+    }
+
+    /// The next piece; none after the last one.
+    pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        if !self.is_over && self.buffer.len() - self.start < PIECE_BYTES_MAX {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+            let room = (BUFFER_BYTES - self.buffer.len()) as u64;
+            let read = self.reader.by_ref().take(room).read_to_end(&mut self.buffer)?;
+            self.is_over = (read as u64) < room;
+        }
+        let rest = &self.buffer[self.start..];
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let length = piece_bytes(rest);
+        self.start += length;
+        Ok(Some(&self.buffer[self.start - length..self.start]))
+    }
+}
+
+/// How long the piece is with which `rest` begins.
+fn piece_bytes(rest: &[u8]) -> usize {
+    let window = &rest[..rest.len().min(PIECE_BYTES_MAX)];
+    let Some(searched) = window.get(PIECE_BYTES_MIN..) else { return window.len() };
+    let find = |text: &[u8], marker| memchr::memmem::find(text, marker);
+    let record_end = find(searched, RECORD_END).map(|at| at + RECORD_END.len());
+    let searched = &searched[..record_end.unwrap_or(searched.len())];
+    let ends = [
+        record_end,
+        find(searched, BEFORE_VOTES).map(|at| at + BEFORE_VOTES.len()),
+        find(searched, AFTER_MAINTAINER),
+    ];
+    if let Some(end) = ends.into_iter().flatten().min() {
+        return PIECE_BYTES_MIN + end;
+    }
+    let mut end = window.len();
+    // No character is cut in two.
+    while end > PIECE_BYTES_MIN && rest.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        end -= 1;
+    }
+    end
+}
+
+pub(super) fn digest(piece: &[u8]) -> PieceDigest {
+    let mut digest = PieceDigest::default();
+    digest.copy_from_slice(&Sha256::digest(piece)[..16]);
+    digest
+}
+
+/// Where the pieces of a dump are, by what they say.
+pub(super) struct Index {
+    /// SHA-256 of the dump.
+    pub(super) sha256: String,
+    pieces: Vec<(PieceDigest, u64)>,
+    by_digest: Vec<u32>,
+    bytes: u64,
+}
+
+impl Index {
+    /// Reads a dump; none if it has too many pieces.
+    pub(super) fn read(content: impl Read) -> io::Result<Option<Index>> {
+        let mut cutter = Cutter::new(content);
+        let mut hasher = Sha256::new();
+        let (mut pieces, mut bytes) = (Vec::new(), 0);
+        while let Some(piece) = cutter.next()? {
+            if pieces.len() == PIECES_MAX {
+                return Ok(None);
+            }
+            hasher.update(piece);
+            pieces.push((digest(piece), bytes));
+            bytes += piece.len() as u64;
+        }
+        let mut by_digest: Vec<u32> = (0..pieces.len() as u32).collect();
+        // Of the same pieces, the first one comes first.
+        by_digest.sort_unstable_by_key(|&at| (pieces[at as usize].0, at));
+        Ok(Some(Index { sha256: super::hex(&hasher.finalize()), pieces, by_digest, bytes }))
+    }
+
+    /// Whether this piece is at this place.
+    pub(super) fn is_at(&self, place: usize, digest: &PieceDigest) -> bool {
+        self.pieces.get(place).is_some_and(|(there, _)| there == digest)
+    }
+
+    /// A place where this piece is.
+    pub(super) fn find(&self, digest: &PieceDigest) -> Option<usize> {
+        let piece = |at: u32| &self.pieces[at as usize].0;
+        let first = self.by_digest.partition_point(|&at| piece(at) < digest);
+        let at = *self.by_digest.get(first)?;
+        (piece(at) == digest).then_some(at as usize)
+    }
+
+    /// The bytes of the piece at this place.
+    pub(super) fn range(&self, place: usize) -> std::ops::Range<u64> {
+        let end = self.pieces.get(place + 1).map_or(self.bytes, |(_, start)| *start);
+        self.pieces[place].1..end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(text: &str) -> Vec<String> {
+        let mut cutter = Cutter::new(text.as_bytes());
+        let mut pieces = Vec::new();
+        while let Some(piece) = cutter.next().expect("memory") {
+            pieces.push(String::from_utf8(piece.to_vec()).expect("no character is cut"));
+        }
+        pieces
+    }
+
+    #[test]
+    fn records_are_cut_where_they_change() {
+        let [a, b, c] = [
+            r#"{"ID":200001,"Name":"0ad","PackageBaseID":1,"NumVotes":"#,
+            r#"0,"Popularity":0.0,"OutOfDate":null,"Maintainer":null"#,
+            ",\"Submitter\":\"anna\",\"FirstSubmitted\":1,\"Keywords\":[]},",
+        ];
+        let start = format!("[\n{a}");
+        let next = format!("\n{a}");
+        let text = format!("[\n{a}{b}{c}\n{a}{b}{c}");
+        assert_eq!(pieces(&text), [&start, b, c, &next, b, c]);
+    }
+
+    #[test]
+    fn what_is_no_dump_is_cut_as_well() {
+        for text in ["", "x", &"},".repeat(500_000), &"ä".repeat(400_000), &"x".repeat(700_000)] {
+            assert_eq!(pieces(text).concat(), *text);
+        }
+        let long = format!("x{}", "ä".repeat(400_000));
+        assert_eq!(pieces(&long).concat(), long);
+    }
+}
