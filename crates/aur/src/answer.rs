@@ -11,6 +11,7 @@ use crate::error::QueryError;
 use crate::field::{By, Mode};
 use crate::fold::{fold, folded_bytes};
 use crate::needles::{Needles, WORDS_MAX};
+use crate::outside::Outside;
 use crate::params::{Arg, Params};
 use crate::query::{Asked, Kind, Query, Refusal, Version};
 use crate::record::Shape;
@@ -76,17 +77,16 @@ impl Answer {
         }
     }
 
-    /// Answers `params` that [`Params::are_refined`]. `is_over` tells whether the search has cost more than it may; it is asked now and
-    /// then.
+    /// Answers `params` that [`Params::are_refined`].
     pub fn to_refined(
         params: Params,
         snapshot: &Snapshot,
         speaks_6: bool,
         results_max: usize,
-        is_over: &dyn Fn() -> bool,
+        outside: &Outside<'_>,
     ) -> Answer {
         match Query::parse(params, speaks_6) {
-            Ok(query) => snapshot.answer_within(&query, results_max, is_over),
+            Ok(query) => snapshot.answer_within(&query, results_max, outside),
             Err(refusal) => refusal.answer(),
         }
     }
@@ -170,7 +170,7 @@ impl Snapshot {
     /// Answers `query` with at most `results_max` packages; a query that finds more is refused.
     pub fn answer(&self, query: &Query, results_max: usize) -> Answer {
         if query.options().is_some() {
-            return self.answer_within(query, results_max, &|| false);
+            return self.answer_within(query, results_max, &Outside::NOTHING);
         }
         self.answer_plainly(query, results_max)
     }

@@ -41,6 +41,9 @@ pub enum QueryError {
         "The search takes too long: expected a regular expression with fewer alternatives, or fewer results."
     )]
     TooCostly,
+    /// More packages are found than fields that are not in a snapshot are given for.
+    #[error("Too many packages for these fields: expected at most 200, such as with `limit=200`.")]
+    TooManyAdded,
     /// `callback` is not a JavaScript name.
     #[error("Invalid callback name.")]
     InvalidCallback,

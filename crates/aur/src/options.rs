@@ -24,6 +24,13 @@ impl Given {
         }
     }
 
+    /// Whether `fields` may name one of [`ADDED`].
+    pub(crate) fn may_add(&self) -> bool {
+        let fields =
+            NAMES.iter().position(|name| *name == "fields").and_then(|at| self.0[at].as_deref());
+        fields.is_some_and(|fields| ADDED.iter().any(|added| fields.contains(added)))
+    }
+
     /// Whether no parameter is given.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
@@ -64,13 +71,32 @@ pub(crate) struct Fields {
     pub(crate) are_all: bool,
     pub(crate) has_required_by: bool,
     pub(crate) has_optional_for: bool,
+    /// A bit for each of [`ADDED`].
+    added: u32,
 }
 
 /// Fields that are computed of other packages.
 pub(crate) const REQUIRED_BY: &str = "RequiredBy";
 pub(crate) const OPTIONAL_FOR: &str = "OptionalFor";
 
+/// Fields that are not in a snapshot: who asks the engine knows them ([`Outside`](crate::Outside)).
+pub(crate) const ADDED: [&str; 5] =
+    ["FirstSeen", "MaintainerSince", "OrphanedSince", "PreviousMaintainers", "Versions"];
+
 impl Fields {
+    /// Those of [`ADDED`] that are asked for.
+    pub(crate) fn added(self) -> impl Iterator<Item = &'static str> {
+        ADDED
+            .into_iter()
+            .enumerate()
+            .filter(move |(at, _)| self.added >> at & 1 == 1)
+            .map(|it| it.1)
+    }
+
+    pub(crate) fn has_added(self) -> bool {
+        self.added != 0
+    }
+
     pub(crate) fn has(self, field: Field) -> bool {
         self.are_all || self.bits >> field as u32 & 1 == 1
     }
@@ -82,14 +108,21 @@ impl Fields {
                 "*" => fields.are_all = true,
                 REQUIRED_BY => fields.has_required_by = true,
                 OPTIONAL_FOR => fields.has_optional_for = true,
+                _ if ADDED.contains(&name) => {
+                    let at = ADDED.iter().position(|added| *added == name);
+                    fields.added |= at.map_or(0, |at| 1 << at);
+                }
                 _ => {
                     let known = Field::ALL.into_iter().filter(|field| *field != Field::Others);
                     let names = || known.clone().map(Field::name);
                     match known.clone().find(|field| field.name() == name) {
                         Some(field) => fields.bits |= 1 << field as u32,
                         None => {
-                            let known: Vec<&str> =
-                                names().chain([REQUIRED_BY, OPTIONAL_FOR, "*"]).collect();
+                            let known: Vec<&str> = names()
+                                .chain([REQUIRED_BY, OPTIONAL_FOR])
+                                .chain(ADDED)
+                                .chain(["*"])
+                                .collect();
                             return Err(format!(
                                 "`fields` names `{}`: expected some of {}, divided by commas",
                                 shortened(name),
@@ -214,7 +247,8 @@ mod tests {
             "{error}"
         );
         assert!(
-            error.ends_with(", Version, RequiredBy, OptionalFor, *, divided by commas"),
+            error.ends_with(", Version, RequiredBy, OptionalFor, FirstSeen, MaintainerSince, OrphanedSince, PreviousMaintainers, \
+                 Versions, *, divided by commas"),
             "{error}"
         );
         let error = parsed(&[("sort", &"x".repeat(1000))]).unwrap_err();

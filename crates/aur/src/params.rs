@@ -164,6 +164,11 @@ impl Params {
             && matches!(self.type_.as_deref(), Some("info" | "multiinfo" | "search" | "msearch"))
     }
 
+    /// Whether an answer may show what is not in a snapshot ([`Outside`](crate::Outside)).
+    pub fn may_add(&self) -> bool {
+        self.are_refined() && self.given.as_ref().is_some_and(|given| given.may_add())
+    }
+
     fn take_query(&mut self, query: &str) {
         let path_version = self.version.take();
         for (key, value) in pairs(query) {

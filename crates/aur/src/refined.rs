@@ -18,6 +18,7 @@ use crate::fit::Fit;
 use crate::fold::folded_bytes;
 use crate::needles::{Needles, WORDS_MAX};
 use crate::options::{Fields, LIMIT_MAX, OPTIONAL_FOR, Options, REQUIRED_BY, Sort};
+use crate::outside::Outside;
 use crate::pattern::Pattern;
 use crate::query::{Kind, Query, Version};
 use crate::record::{Shape, first_member};
@@ -35,25 +36,27 @@ const NAMES_MAX: usize = 100_000;
 /// What a package provides is looked at up to this number.
 const PROVIDED_MAX: usize = 64;
 
+/// Packages of one answer whose fields come from outside.
+const ADDED_PACKAGES_MAX: usize = 200;
+
 /// The kinds of fields that make a package required.
 const REQUIRING: [By; 3] = [By::Depends, By::MakeDepends, By::CheckDepends];
 
 impl Snapshot {
-    /// Answers `query`, which may have what upstream does not have, with at most `results_max` packages. `is_over` tells whether the search
-    /// has cost more than it may; it is asked now and then.
+    /// Answers `query`, which may have what upstream does not have, with at most `results_max` packages.
     #[inline(never)]
     pub fn answer_within(
         &self,
         query: &Query,
         results_max: usize,
-        is_over: &dyn Fn() -> bool,
+        outside: &Outside<'_>,
     ) -> Answer {
         let is_of_records =
             matches!(query.kind, Kind::Info | Kind::Search | Kind::MaintainerSearch);
         let Some(options) = query.options().filter(|_| is_of_records) else {
             return self.answer_plainly(query, results_max);
         };
-        match answer(self, query, options, results_max, is_over) {
+        match answer(self, query, options, results_max, outside) {
             Ok((json, etag)) => {
                 let outcome = Outcome::Answered(query.asked);
                 Answer::finish_tagged(json, etag, JSON, query.callback.as_deref(), outcome)
@@ -96,15 +99,15 @@ impl<'a> Effort<'a> {
     }
 }
 
-/// The JSON of an answer with its tag, or why there is none. `is_over` tells whether the search has cost more than it may.
+/// The JSON of an answer with its tag, or why there is none.
 fn answer(
     snapshot: &Snapshot,
     query: &Query,
     options: &Options,
     results_max: usize,
-    is_over: &dyn Fn() -> bool,
+    outside: &Outside<'_>,
 ) -> Result<(Bytes, Etag), QueryError> {
-    let effort = Effort::new(is_over);
+    let effort = Effort::new(outside.is_over);
     let found = found(snapshot, query, options, &effort);
     effort.check()?;
     let total = found.len();
@@ -117,7 +120,10 @@ fn answer(
     };
     let docs = part(snapshot, query, options, found, limit, &effort);
     effort.check()?;
-    render(snapshot, query, options, total, &docs, &effort)
+    if docs.len() > ADDED_PACKAGES_MAX && options.fields.is_some_and(Fields::has_added) {
+        return Err(QueryError::TooManyAdded);
+    }
+    render(snapshot, query, options, total, &docs, &effort, outside)
 }
 
 /// All packages that the question finds: those of `info` in the order of the request, others in name order.
@@ -281,6 +287,7 @@ fn render(
     total: usize,
     docs: &[DocId],
     effort: &Effort<'_>,
+    outside: &Outside<'_>,
 ) -> Result<(Bytes, Etag), QueryError> {
     let (type_, shape, version) = match (query.kind, query.version) {
         (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
@@ -301,7 +308,7 @@ fn render(
                     effort.check()?;
                 }
                 record.clear();
-                write_record(snapshot, doc, fields, &mut names_left, &mut record)?;
+                write_record(snapshot, doc, fields, &mut names_left, outside, &mut record)?;
                 sheet.push(&record);
             }
         }
@@ -323,6 +330,7 @@ fn write_record(
     doc: DocId,
     fields: Fields,
     names_left: &mut usize,
+    outside: &Outside<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), QueryError> {
     let mut members: Vec<(String, Vec<u8>)> = Vec::new();
@@ -355,6 +363,13 @@ fn write_record(
     }
     if fields.has_optional_for {
         add(OPTIONAL_FOR, &[By::OptDepends])?;
+    }
+    if fields.has_added() {
+        let name: String = serde_json::from_slice(snapshot.record(doc).name()).unwrap_or_default();
+        for field in fields.added() {
+            let value = (outside.added)(&name, field).unwrap_or_else(|| "null".to_owned());
+            members.push((field.to_owned(), value.into_bytes()));
+        }
     }
     members.sort_by(|(one, _), (other, _)| one.cmp(other));
     out.push(b'{');

@@ -20,7 +20,7 @@ fn sample() -> Snapshot {
 fn ask(query: &str) -> serde_json::Value {
     let params = Params::from_query(PathParams::default(), Some(&format!("v=5&{query}")));
     assert!(params.are_refined(), "{query}");
-    let answer = Answer::to_refined(params, &sample(), true, 5000, &|| false);
+    let answer = Answer::to_refined(params, &sample(), true, 5000, &Outside::NOTHING);
     serde_json::from_slice(&answer.reply.body).expect("JSON")
 }
 
@@ -75,7 +75,7 @@ fn sorted_and_in_parts() {
 fn more_than_an_answer_may_have_is_avoided_with_a_limit() {
     let ask = |query: &str| {
         let params = Params::from_query(PathParams::default(), Some(query));
-        Answer::to_refined(params, &sample(), false, 2, &|| false).reply.body
+        Answer::to_refined(params, &sample(), false, 2, &Outside::NOTHING).reply.body
     };
     let text = |query: &str| String::from_utf8(ask(query).to_vec()).expect("text");
     let all = "v=5&type=search&arg=pear&sort=name";
@@ -98,7 +98,7 @@ fn an_answer_without_a_limit_has_all_that_it_may_have() {
     let many = dump::read(dump.as_bytes(), &DumpLimits::default()).expect("a dump");
     let query = "v=5&type=search&arg=pear&fields=Name&sort=name";
     let params = Params::from_query(PathParams::default(), Some(query));
-    let answer = Answer::to_refined(params, &many, true, 2 * LIMIT_MAX, &|| false);
+    let answer = Answer::to_refined(params, &many, true, 2 * LIMIT_MAX, &Outside::NOTHING);
     let answer: serde_json::Value = serde_json::from_slice(&answer.reply.body).expect("JSON");
     assert_eq!(answer["total"], LIMIT_MAX + 2);
     assert_eq!(answer["results"].as_array().map(Vec::len), Some(LIMIT_MAX + 2));
@@ -167,7 +167,13 @@ fn what_costs_too_much_is_given_up() {
     ] {
         let query = format!("v=5&type=search&{query}");
         let params = Params::from_query(PathParams::default(), Some(&query));
-        let answer = Answer::to_refined(params, &sample(), false, 5000, &|| true);
+        let answer = Answer::to_refined(
+            params,
+            &sample(),
+            false,
+            5000,
+            &Outside { is_over: &|| true, ..Outside::NOTHING },
+        );
         let text = String::from_utf8(answer.reply.body.to_vec()).expect("text");
         assert!(text.starts_with("{\"error\":\"The search takes too long"), "{text}");
     }
@@ -184,7 +190,13 @@ fn it_is_asked_again_and_again_what_an_answer_has_cost() {
             looks.set(looks.get() + 1);
             false
         };
-        Answer::to_refined(params, &sample(), false, 5000, &is_over);
+        Answer::to_refined(
+            params,
+            &sample(),
+            false,
+            5000,
+            &Outside { is_over: &is_over, ..Outside::NOTHING },
+        );
         assert!(looks.get() > least, "{query}: {}", looks.get());
     }
 }
@@ -230,5 +242,52 @@ fn forms_and_json_may_ask_the_same() {
             String::from_utf8(answer.to_vec()).expect("text"),
             r#"{"resultcount":1,"results":[{"Name":"bigpear","Version":"2-1"}],"total":4,"type":"search","version":5}"#
         );
+    }
+}
+
+#[test]
+fn fields_from_outside_are_those_that_are_known() {
+    let ask = |query: &str| {
+        let params = Params::from_query(PathParams::default(), Some(&format!("v=5&{query}")));
+        assert!(params.may_add(), "{query}");
+        let added = |name: &str, field: &'static str| {
+            (name != "apple").then(|| format!("\"{field} of {name}\""))
+        };
+        let outside = Outside { added: &added, ..Outside::NOTHING };
+        let answer = Answer::to_refined(params, &sample(), true, 5000, &outside);
+        String::from_utf8(answer.reply.body.to_vec()).expect("UTF-8")
+    };
+    let found = ask("type=info&arg[]=pear&arg[]=apple&fields=Name,MaintainerSince,Versions");
+    assert!(
+        found.contains(
+            "[{\"MaintainerSince\":\"MaintainerSince of pear\",\"Name\":\"pear\",\"Versions\":\"Versions of pear\"},\
+             {\"MaintainerSince\":null,\"Name\":\"apple\",\"Versions\":null}]"
+        ),
+        "{found}"
+    );
+    // They are not among all.
+    let params = Params::from_query(PathParams::default(), Some("v=5&type=info&arg=pear&fields=*"));
+    assert!(!params.may_add());
+}
+
+#[test]
+fn fields_from_outside_are_bounded() {
+    let many: Vec<String> = (0..=ADDED_PACKAGES_MAX)
+        .map(|number| {
+            DUMP.lines()
+                .nth(1)
+                .expect("a record")
+                .trim_end_matches(',')
+                .replace("pear", &format!("p{number}"))
+        })
+        .collect();
+    let many = format!("[{}]", many.join(","));
+    let many = dump::read(many.as_bytes(), &DumpLimits::default()).expect("a dump");
+    for (limit, is_refused) in [("", true), ("&limit=200", false)] {
+        let query = format!("v=5&type=search&arg=juicy&fields=FirstSeen{limit}");
+        let params = Params::from_query(PathParams::default(), Some(&query));
+        let answer = Answer::to_refined(params, &many, true, 5000, &Outside::NOTHING);
+        let text = String::from_utf8_lossy(&answer.reply.body).into_owned();
+        assert_eq!(text.contains("expected at most 200"), is_refused, "{text}");
     }
 }

@@ -3,12 +3,14 @@
 //! The path, the query and the body become [`aur::Params`] by aurweb's rules; everything about
 //! what they mean is in the `aur` crate.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use account::Principal;
-use aur::{Answer, Body, Outcome, Params, PathParams, QueryError, Version};
+use aur::{Answer, Body, Outcome, Outside, Params, PathParams, QueryError, Version};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
@@ -20,6 +22,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, MadeForOne, Peer};
 
 use super::body::{self, Shape};
+use super::changes::Histories;
 use super::error::HttpError;
 use super::pages;
 use super::path::{decoded_lossily, segments};
@@ -190,6 +193,9 @@ enum Reading {
     Refined(Box<Refined>),
 }
 
+/// What is known of packages beside what a snapshot has, by their names.
+type Known = BTreeMap<String, serde_json::Map<String, serde_json::Value>>;
+
 /// A question with parameters that upstream does not have.
 struct Refined {
     params: Params,
@@ -207,7 +213,39 @@ impl Refined {
 
     async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
         let Refined { params, standing } = self;
-        let snapshot = loaded(app)?.snapshot.clone();
+        if !params.may_add() {
+            let snapshot = loaded(app)?.snapshot.clone();
+            let known = Arc::default();
+            let (answer, _) = Refined::answer(app, params, &standing, snapshot, known).await?;
+            return Ok(told(app, head, standing, answer));
+        }
+        // First the names of the packages, then what is known of them.
+        let histories = Histories::open(app).await?;
+        let snapshot = histories.published().snapshot.clone();
+        let known = Arc::default();
+        let asking = Refined::answer(app, params.clone(), &standing, snapshot.clone(), known);
+        let (answer, names) = asking.await?;
+        if names.is_empty() {
+            return Ok(told(app, head, standing, answer));
+        }
+        let mut known = Known::new();
+        for name in names {
+            let members = histories.members(&name).await?;
+            known.insert(name, members);
+        }
+        let (answer, _) =
+            Refined::answer(app, params, &standing, snapshot, Arc::new(known)).await?;
+        Ok(told(app, head, standing, answer))
+    }
+
+    /// Computes an answer with what is `known` of packages beside the snapshot, and the names of those of which something is wanted.
+    async fn answer(
+        app: &Arc<App>,
+        params: Params,
+        standing: &Standing,
+        snapshot: aur::Snapshot,
+        known: Arc<Known>,
+    ) -> Result<(Answer, BTreeSet<String>), HttpError> {
         let (speaks_6, results_max) = (standing.speaks_6, app.results_max.load(Relaxed));
         let place = app.refined.enter().map_err(|waiting| {
             app.metrics.cpu_pool.refused.inc();
@@ -218,10 +256,19 @@ impl Refined {
             let _taken = (place, turn);
             let started_at = computed();
             let is_over = || computed().saturating_sub(started_at) > COMPUTING_MAX;
-            Answer::to_refined(params, &snapshot, speaks_6, results_max, &is_over)
+            let wanted = RefCell::new(BTreeSet::new());
+            let added = |name: &str, field: &'static str| {
+                let member = known.get(name).map(|members| members.get(field));
+                if member.is_none() {
+                    wanted.borrow_mut().insert(name.to_owned());
+                }
+                member.flatten().map(serde_json::Value::to_string)
+            };
+            let outside = Outside { is_over: &is_over, added: &added };
+            let answer = Answer::to_refined(params, &snapshot, speaks_6, results_max, &outside);
+            (answer, wanted.into_inner())
         });
-        let answer = searching.await.map_err(HttpError::uncomputed)?;
-        Ok(told(app, head, standing, answer))
+        searching.await.map_err(HttpError::uncomputed)
     }
 }
 

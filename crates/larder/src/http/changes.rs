@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::changes::{Feed, Followed, Lost, Position, Refused};
 use crate::security;
 
-pub(super) use self::history::{list_package_histories, show_package_history};
+pub(super) use self::history::{Histories, list_package_histories, show_package_history};
 
 /// The position of a browser that connects again.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

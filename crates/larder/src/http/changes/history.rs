@@ -13,7 +13,7 @@ use http::{HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use percent_encoding::percent_decode_str;
 use reply::Reply;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use store::Records;
 
 use crate::app::App;
@@ -115,6 +115,35 @@ impl History<'_> {
         };
         let package = aur_history::package(self.records, &spelled, facts.as_ref()).await;
         Ok(package.map_err(unreadable)?.map(|package| (spelled, package)))
+    }
+}
+
+/// What is known of packages that are served.
+pub(in crate::http) struct Histories<'app>(History<'app>);
+
+impl Histories<'_> {
+    /// # Errors
+    /// 503 while packages are served that the history has not taken in.
+    pub(in crate::http) async fn open(app: &App) -> Result<Histories<'_>, HttpError> {
+        History::open(app).await.map(Histories)
+    }
+
+    /// The packages that the history has taken in.
+    pub(in crate::http) fn published(&self) -> &Arc<AurPublished> {
+        &self.0.published
+    }
+
+    /// The members of the answer about a package.
+    pub(in crate::http) async fn members(
+        &self,
+        name: &str,
+    ) -> Result<Map<String, Value>, HttpError> {
+        let found = self.0.package(name).await?;
+        let rendered = found.map(|(spelled, package)| package.render(&spelled, self.0.began_at));
+        Ok(match rendered {
+            Some(Value::Object(members)) => members,
+            _ => Map::new(),
+        })
     }
 }
 

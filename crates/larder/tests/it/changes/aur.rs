@@ -351,3 +351,41 @@ fn people_read_it_as_atom() {
     let again = [("If-None-Match", tag.as_str())];
     assert_eq!(server.client.get_with("/changes.atom?surface=aur", &again).status, 304);
 }
+
+/// What `/aur/history` knows is in answers to questions, for those who name it, and in no others.
+#[test]
+fn answers_show_who_and_when_to_those_who_ask() {
+    let server = TestServer::serving(&packages(3, |_| json!({})));
+    let since = position(&server);
+    let plain = server.get("/rpc/v5/info/p1").body;
+    server.replace_source(&packages(3, |number| match number {
+        0 => json!({"Maintainer": "zoe", "Version": "2.0-1"}),
+        1 => json!({"Maintainer": null}),
+        _ => json!({}),
+    }));
+    wait_for_changes(&server, &since, 2);
+    const FIELDS: [&str; 5] =
+        ["FirstSeen", "MaintainerSince", "OrphanedSince", "PreviousMaintainers", "Versions"];
+    let question = format!("/rpc/v5/search/p?by=name&fields=Name,{}", FIELDS.join(","));
+    assert_eq!(server.get("/rpc/v5/search/p?by=name&fields=FirstSeen").status, 200, "too small");
+    let question = question.replace("/search/p?by=name&", "/info?arg[]=p0&arg[]=P1&arg[]=p2&");
+    let answer = server.get(&question).json();
+    let results = answer["results"].as_array().expect("results");
+    assert_eq!(results.len(), 3, "{answer}");
+    for result in results {
+        let name = result["Name"].as_str().expect("a name");
+        let history = server.get(&format!("/aur/history/{name}")).json();
+        for field in FIELDS {
+            assert_eq!(result[field], history[field], "{field} of {name}");
+        }
+    }
+    assert!(results[0]["MaintainerSince"].is_i64(), "{answer}");
+    assert_eq!(results[0]["PreviousMaintainers"][0]["Name"], "anna");
+    assert_eq!(results[0]["Versions"][0]["Version"], "2.0-1");
+    assert!(results[1]["OrphanedSince"].is_i64(), "{answer}");
+    assert_eq!(results[2]["MaintainerSince"], Value::Null);
+    let all = server.get("/rpc/v5/info/p2?fields=*").json();
+    assert!(FIELDS.iter().all(|field| all["results"][0].get(field).is_none()), "{all}");
+    let now = server.get("/rpc/v5/info/p2").text().replace("p2", "p1");
+    assert!(now.len() == plain.len(), "{now}");
+}
