@@ -269,6 +269,10 @@ PEOPLE = [
     "/article/written/diff",
     "/article/written/diff?view=inline",
     "/root/dev/text-sample",
+    "/root/dev/text-sample/1.0/+contents/text-sample-1.0.zip",
+    "/root/dev/text-sample/1.0/+contents/text-sample-1.0.zip?member=0",
+    "/root/dev/text-attacks/2.0/+compare?with=1.0",
+    "/root/dev/text-attacks/2.0/+compare?with=1.0&file=text-attacks-2.0.zip&old=0&new=0",
 ]
 WRITTEN = """# Everything that a text can have
 
@@ -339,7 +343,8 @@ def send_release(base, password, name, version, description, content_type, more=
     """Uploads a release whose metadata says this, with a source archive of nothing in particular."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as members:
-        members.writestr(f"{name}-{version}/setup.py", "")
+        members.writestr(f"{name}-{version}/setup.py", description)
+        members.writestr(f"{name}-{version}/\"'><img src=x onerror=alert(1)>.txt", more[0][1] if more else "")
     fields = [
         (":action", "file_upload"), ("metadata_version", "2.1"), ("name", name), ("version", version), ("filetype", "sdist"),
         ("description", description), ("description_content_type", content_type), *more,
@@ -368,6 +373,10 @@ def written(base, password):
         send_release(base, password, "text-attacks", f"{at + 1}.0", attacks, content_type, more)
         article = f"/article/written/attacks/{name}"
         paths += [article, f"{article}/history", f"{article}/diff", f"{article}/diff?view=inline", f"/root/dev/text-attacks/{at + 1}.0"]
+        contents = f"/root/dev/text-attacks/{at + 1}.0/+contents/text-attacks-{at + 1}.0.zip"
+        paths += [contents, f"{contents}?member=0", f"{contents}?member=1"]
+        if at > 0:
+            paths.append(f"/root/dev/text-attacks/{at + 1}.0/+compare?with={at}.0")
     return paths
 
 

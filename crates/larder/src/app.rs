@@ -9,6 +9,7 @@ use net::{Egress, TrustedProxies};
 use store::Store;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::archives::Archives;
 use crate::audit::Audit;
 use crate::aur_published::AurPublished;
 use crate::bodies::Bodies;
@@ -62,6 +63,8 @@ pub struct App {
     pub(crate) mirrors: Arc<Mirrors>,
     /// Documentation of the Python index that is read now.
     pub documentation: OpenZips,
+    /// Release files that people look into.
+    pub(crate) archives: Archives,
     /// Checks passwords.
     pub passwords: Passwords,
     /// When tokens were used last.
@@ -154,6 +157,7 @@ impl App {
                 mirrors_egress,
             )?),
             documentation: OpenZips::default(),
+            archives: Archives::new(cores),
             passwords: Passwords::new(
                 config.users.remember,
                 cores,

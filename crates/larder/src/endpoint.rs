@@ -258,6 +258,12 @@ endpoints! {
                 "/{user}/{index}/{project}/{version}/+toxresults/{filename}/{result}",
                 "/{user}/{index}/{project}/{version}/+toxresults/{**}"
             ];
+        ShowContents = Python "contents":
+            GET [
+                "/{user}/{index}/{project}/{version}/+contents/{filename}",
+                "/{user}/{index}/{project}/{version}/+contents/{**}"
+            ];
+        CompareReleases = Python "contents": GET ["/{user}/{index}/{project}/{version}/+compare"];
         ShowProvenance = Python "file":
             GET ["/{user}/{index}/integrity/{project}/{version}/{filename}/provenance"];
         // Paths that are of no route, where it is served.

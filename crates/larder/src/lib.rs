@@ -4,6 +4,7 @@
 
 pub mod accounts;
 pub mod app;
+mod archives;
 mod audit;
 pub mod aur_published;
 pub mod bodies;

@@ -15,7 +15,7 @@ use rawzip::FileReader;
 use record::Digest;
 use store::BlobStore;
 
-use crate::turns::Turns;
+use crate::turns::{Turn, Turns};
 
 /// Memory for the directories of open zips, and the least that one counts for: at most 32 are open.
 const DIRECTORIES_BYTES_MAX: u64 = 64 << 20;
@@ -84,7 +84,7 @@ impl Default for OpenZips {
 pub(crate) enum Unopened {
     /// The store does not have it.
     Missing,
-    /// It would have to be copied, and has this many bytes, more than [`COPY_BYTES_MAX`].
+    /// It would have to be copied, and has this many bytes, more than what is copied.
     Large(u64),
     /// It is not a zip that may be read.
     Broken(ArchiveError),
@@ -104,15 +104,12 @@ impl OpenZips {
         digest: Digest,
     ) -> Result<Arc<Zip>, Unopened> {
         let opening = async {
-            let (file, is_copy) = match blobs.local_path(digest) {
-                Some(path) => match tokio::fs::File::open(path).await {
-                    Ok(file) => (file.into_std().await, false),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        return Err(Unopened::Missing);
-                    }
-                    Err(error) => return Err(failed(&error)),
-                },
-                None => (self.copied(blobs, directory, digest).await?, true),
+            let (file, is_copy) = match local(blobs, digest).await? {
+                Some(file) => (file, false),
+                None => {
+                    let turn = self.copying.take().await;
+                    (copied(blobs, directory, digest, COPY_BYTES_MAX, turn).await?.0, true)
+                }
             };
             let opening = move || {
                 let bytes = file.metadata().map_err(|error| failed(&error))?.len();
@@ -128,38 +125,48 @@ impl OpenZips {
         };
         Ok(self.zips.get_or_insert_async(&digest, opening).await?.zip)
     }
+}
 
-    /// A blob of an object store as a file without a name.
-    async fn copied(
-        &self,
-        blobs: &BlobStore,
-        directory: &Path,
-        digest: Digest,
-    ) -> Result<File, Unopened> {
-        let mut turn = self.copying.take().await;
-        let blob = blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
-        let blob = blob.ok_or(Unopened::Missing)?;
-        if blob.size_bytes() > COPY_BYTES_MAX {
-            return Err(Unopened::Large(blob.size_bytes()));
-        }
-        let mut pieces = blob.read();
-        let mut file = tempfile::tempfile_in(directory).map_err(|error| failed(&error))?;
-        while let Some(piece) = pieces.try_next().await.map_err(|error| failed(&error))? {
-            // What is being written keeps its turn even if nobody waits for the copy any more.
-            let writing =
-                tokio::task::spawn_blocking(move || (file.write_all(&piece).map(|()| file), turn));
-            let written = match writing.await {
-                Ok((written, its)) => {
-                    turn = its;
-                    written
-                }
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            };
-            file = written.map_err(|error| failed(&error))?;
-        }
-        file.rewind().map_err(|error| failed(&error))?;
-        Ok(file)
+/// The file of a blob; `None` if blobs are no files here.
+pub(crate) async fn local(blobs: &BlobStore, digest: Digest) -> Result<Option<File>, Unopened> {
+    let Some(path) = blobs.local_path(digest) else { return Ok(None) };
+    match tokio::fs::File::open(path).await {
+        Ok(file) => Ok(Some(file.into_std().await)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unopened::Missing),
+        Err(error) => Err(failed(&error)),
     }
+}
+
+/// A blob of an object store as a file without a name, of at most `bytes_max`; the turn that it was copied in comes back.
+pub(crate) async fn copied(
+    blobs: &BlobStore,
+    directory: &Path,
+    digest: Digest,
+    bytes_max: u64,
+    mut turn: Turn,
+) -> Result<(File, Turn), Unopened> {
+    let blob = blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
+    let blob = blob.ok_or(Unopened::Missing)?;
+    if blob.size_bytes() > bytes_max {
+        return Err(Unopened::Large(blob.size_bytes()));
+    }
+    let mut pieces = blob.read();
+    let mut file = tempfile::tempfile_in(directory).map_err(|error| failed(&error))?;
+    while let Some(piece) = pieces.try_next().await.map_err(|error| failed(&error))? {
+        // What is being written keeps its turn even if nobody waits for the copy any more.
+        let writing =
+            tokio::task::spawn_blocking(move || (file.write_all(&piece).map(|()| file), turn));
+        let written = match writing.await {
+            Ok((written, its)) => {
+                turn = its;
+                written
+            }
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        file = written.map_err(|error| failed(&error))?;
+    }
+    file.rewind().map_err(|error| failed(&error))?;
+    Ok((file, turn))
 }
 
 fn failed(error: &dyn std::fmt::Display) -> Unopened {

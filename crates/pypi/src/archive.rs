@@ -9,7 +9,9 @@
 //! paths outside its directory is refused like a wheel. `.tar.bz2` files and operating systems' installers (`.exe`,
 //! `.msi`, `.rpm`, `.deb`, `.dmg`) are not opened.
 
+mod contents;
 mod links;
+mod look;
 mod path;
 mod tarball;
 #[cfg(test)]
@@ -24,6 +26,8 @@ use rawzip::ReaderAt;
 
 use crate::{FileKind, Filename, Metadata, MetadataError};
 
+pub use contents::{Contents, ContentsLimits, ContentsMember, MemberText};
+pub use look::{is_archive, member, members};
 pub use zip::{SafeZip, ZipMember};
 
 /// Bounds on reading an archive; one that exceeds them is refused.

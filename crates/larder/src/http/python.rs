@@ -134,6 +134,8 @@ fn has_page(endpoint: Endpoint) -> bool {
             | Endpoint::ShowRelease
             | Endpoint::Search
             | Endpoint::ShowToxResults
+            | Endpoint::ShowContents
+            | Endpoint::CompareReleases
     )
 }
 
@@ -230,6 +232,8 @@ async fn dispatch(
             Box::pin(documentation::show_documentation(ask, route)).await
         }
         Endpoint::ShowProvenance => Box::pin(integrity::show_provenance(ask, route)).await,
+        Endpoint::ShowContents => Box::pin(pages::show_contents(ask, route)).await,
+        Endpoint::CompareReleases => Box::pin(pages::compare_releases(ask, route)).await,
         Endpoint::ShowToxResults => Box::pin(tox_results::show_tox_results(ask, route)).await,
         other => unreachable!("{other:?} has no place in the tree of this surface"),
     }

@@ -55,6 +55,37 @@ pub(super) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
+/// What a stranger wrote, so that no character of it hides, moves or reorders what stands beside it: control characters are shown as
+/// their pictures, and those that are invisible or change the direction as their numbers. Lines and tabs stay.
+pub(super) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => shown.push(character),
+            '\0'..='\x1f' => shown.extend(char::from_u32(0x2400 + u32::from(character))),
+            '\x7f' => shown.push('\u{2421}'),
+            '\u{80}'..='\u{9f}'
+            | '\u{ad}'
+            | '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}' => {
+                shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(character)));
+            }
+            other => shown.push(other),
+        }
+    }
+    shown
+}
+
+/// The same for a name, which is one line.
+pub(super) fn visible_name(name: &str) -> String {
+    visible(name).replace('\n', "\u{240a}").replace('\t', "\u{2409}")
+}
+
 /// Those whom a list names, for a sentence.
 pub(super) fn people(list: &Acl) -> String {
     let named = list.entries().iter().map(|entry| match entry {
@@ -89,6 +120,13 @@ mod tests {
         ] {
             assert_eq!(size(bytes), expected);
         }
+    }
+
+    #[test]
+    fn nothing_hides_in_what_is_shown() {
+        assert_eq!(visible("a\n\tb\r\x1b[2J"), "a\n\tb\u{240d}\u{241b}[2J");
+        assert_eq!(visible("x\u{202e}y\u{feff}é"), "x⟨U+202E⟩y⟨U+FEFF⟩é");
+        assert_eq!(visible_name("a\nb\tc"), "a\u{240a}b\u{2409}c");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The Python index over HTTP: what devpi's clients, installers and uploaders ask, and what is refused.
 
 mod attestations;
+mod contents;
 mod documentation;
 mod files;
 mod mirrors;

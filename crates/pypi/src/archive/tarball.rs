@@ -6,11 +6,15 @@
 
 use std::cell::Cell;
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 
 use flate2::read::MultiGzDecoder;
 use rawzip::{RangeReader, ReaderAt};
 use tar::EntryType;
 
+use super::contents::{
+    Contents, ContentsLimits, ContentsMember, MemberText, digest_of, first_bytes,
+};
 use super::links::Links;
 use super::path::{is_pkg_info, trick};
 use super::{ArchiveError, ArchiveFacts, ArchiveLimits, io_error};
@@ -61,11 +65,41 @@ fn read<R: Read>(
     filename: &Filename,
     limits: &ArchiveLimits,
 ) -> Result<(u64, Option<Vec<u8>>), ArchiveError> {
-    let mut members = 0;
     let mut metadata = None;
+    let mut has_pkg_info = false;
+    let members = walk(archive, limits, |met, entry| {
+        if !is_pkg_info(met.name, filename) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        // A second one of any kind counts: one reader's link is another reader's copy of the file.
+        if std::mem::replace(&mut has_pkg_info, true) {
+            return Err(ArchiveError::second_pkg_info(met.name));
+        }
+        if met.kind.is_file() {
+            let what = "bytes of PKG-INFO";
+            metadata = Some(read_bounded(entry, what, limits.metadata_bytes_max)?);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((members, metadata))
+}
+
+/// A member that a walk has come to.
+struct Met<'member> {
+    name: &'member str,
+    kind: EntryType,
+    link: Option<&'member [u8]>,
+}
+
+/// Goes through the members until `visit` has enough; the number of those it met, with the records before them.
+fn walk<R: Read>(
+    archive: &mut tar::Archive<R>,
+    limits: &ArchiveLimits,
+    mut visit: impl FnMut(&Met<'_>, &mut tar::Entry<'_, R>) -> Result<ControlFlow<()>, ArchiveError>,
+) -> Result<u64, ArchiveError> {
+    let mut members = 0;
     let mut before = Before::default();
     let mut links = Links::default();
-    let mut has_pkg_info = false;
     for entry in archive.entries().map_err(tar_error)?.raw(true) {
         let mut entry = entry.map_err(tar_error)?;
         members += 1;
@@ -86,25 +120,98 @@ fn read<R: Read>(
                 let member = std::mem::take(&mut before).member(&entry)?;
                 let name = String::from_utf8_lossy(&member.name).into_owned();
                 check_member(kind, &member, &name, &mut links)?;
-                if !is_pkg_info(&name, filename) {
-                    continue;
-                }
-                // A second one of any kind counts: one reader's link is another reader's copy of the file.
-                if std::mem::replace(&mut has_pkg_info, true) {
-                    return Err(ArchiveError::second_pkg_info(&name));
-                }
-                if kind.is_file() {
-                    metadata = Some(read_bounded(
-                        &mut entry,
-                        "bytes of PKG-INFO",
-                        limits.metadata_bytes_max,
-                    )?);
+                let met = Met { name: &name, kind, link: member.link.as_deref() };
+                if visit(&met, &mut entry)?.is_break() {
+                    return Ok(members);
                 }
             }
         }
     }
     links.check()?;
-    Ok((members, metadata))
+    Ok(members)
+}
+
+/// The members of an archive, and the digests of its files if they are wanted; read no further than `limits` allow.
+pub(super) fn members<R: ReaderAt>(
+    reader: R,
+    file_bytes: u64,
+    limits: &ContentsLimits,
+    has_digests: bool,
+) -> Result<Contents, ArchiveError> {
+    let mut contents = Contents::default();
+    let mut name_bytes = 0;
+    let is_whole = unpacked(reader, file_bytes, limits, |met, entry| {
+        name_bytes += met.name.len() + met.link.map_or(0, <[u8]>::len);
+        if contents.members.len() == limits.members_max || name_bytes > limits.name_bytes_max {
+            contents.is_cut = true;
+            return Ok(ControlFlow::Break(()));
+        }
+        let link = met.link.filter(|_| met.kind.is_symlink() || met.kind.is_hard_link());
+        let is_file = met.kind.is_file() || met.kind.is_contiguous();
+        contents.members.push(ContentsMember {
+            name: met.name.to_owned(),
+            size_bytes: entry.size(),
+            is_file,
+            link: link.map(|link| String::from_utf8_lossy(link).into_owned()),
+            digest: None,
+        });
+        if has_digests && is_file {
+            let digest = digest_of(entry).map_err(tar_error)?;
+            if let Some(last) = contents.members.last_mut() {
+                last.digest = Some(digest);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    contents.is_cut |= !is_whole;
+    Ok(contents)
+}
+
+/// The first bytes of the member with this number; `None` if there is none that `limits` allow to reach, or it is no file.
+pub(super) fn member<R: ReaderAt>(
+    reader: R,
+    file_bytes: u64,
+    limits: &ContentsLimits,
+    number: usize,
+) -> Result<Option<MemberText>, ArchiveError> {
+    let mut found = None;
+    let mut at = 0;
+    unpacked(reader, file_bytes, limits, |met, entry| {
+        if at < number {
+            at += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        if met.kind.is_file() || met.kind.is_contiguous() {
+            let size_bytes = entry.size();
+            let bytes = first_bytes(entry, size_bytes, limits).map_err(tar_error)?;
+            found = Some(MemberText { name: met.name.to_owned(), size_bytes, bytes });
+        }
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(found)
+}
+
+/// Walks through an archive as it is unpacked; whether it came to where it wanted within `limits`.
+fn unpacked<R: ReaderAt>(
+    reader: R,
+    file_bytes: u64,
+    limits: &ContentsLimits,
+    visit: impl FnMut(
+        &Met<'_>,
+        &mut tar::Entry<'_, Bounded<'_, MultiGzDecoder<RangeReader<R>>>>,
+    ) -> Result<ControlFlow<()>, ArchiveError>,
+) -> Result<bool, ArchiveError> {
+    let inflated_bytes = Cell::new(0);
+    let mut archive = tar::Archive::new(Bounded {
+        reader: MultiGzDecoder::new(RangeReader::new(reader, 0..file_bytes)),
+        read_bytes: &inflated_bytes,
+        read_bytes_max: limits.inflated_bytes_max,
+    });
+    match walk(&mut archive, &ArchiveLimits::default(), visit) {
+        Ok(_) => Ok(true),
+        Err(_) if inflated_bytes.get() > limits.inflated_bytes_max => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Checks that only zeros follow the last member, and that the compressed stream is complete.

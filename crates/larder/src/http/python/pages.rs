@@ -3,7 +3,10 @@
 //! request -> what its sender may read of the published state -> a template -> a page. A page shows nothing that its sender
 //! would not get in another way, and counts nothing else.
 
+mod comparison;
+mod contents;
 mod described;
+mod given;
 mod index;
 mod project;
 mod user;
@@ -11,6 +14,8 @@ mod user;
 use super::ask::Ask;
 use crate::http::people;
 
+pub(super) use comparison::compare_releases;
+pub(super) use contents::show_contents;
 pub(super) use index::show_index;
 pub(super) use project::{show_project, show_release};
 pub(super) use user::show_user;

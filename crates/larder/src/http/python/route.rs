@@ -34,7 +34,7 @@ impl Project {
 }
 
 /// The names of paths that those of a file follow.
-const ABOVE_FILES: [&str; 6] = ["+f", "+e", "+upstream", "+doc", "+d", "+toxresults"];
+const ABOVE_FILES: [&str; 7] = ["+f", "+e", "+upstream", "+doc", "+d", "+toxresults", "+contents"];
 
 /// The names after one of [`ABOVE_FILES`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -173,6 +173,8 @@ mod tests {
         check("GET", "/u/i/p/1.0/+doc/a/b.html", ShowDocumentation, "u/i p 1.0 a/b.html");
         check("GET", "/u/i/p/1.0/+d/a", ShowDocumentation, "u/i p 1.0 a");
         check("GET", "/u/i/integrity/p/1.0/f.whl/provenance", ShowProvenance, "u/i p 1.0 f.whl");
+        check("GET", "/u/i/p/1.0/+contents/f.whl", ShowContents, "u/i p 1.0 f.whl");
+        check("GET", "/u/i/p/1.0/+compare", CompareReleases, "u/i p 1.0");
         check("GET", "/u/i/p/1.0/+toxresults/f/r", ShowToxResults, "u/i p 1.0 f/r");
     }
 

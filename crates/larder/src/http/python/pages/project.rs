@@ -6,10 +6,11 @@ use std::collections::{HashMap, HashSet};
 use askama::Template;
 use axum::response::Response;
 use jiff::Timestamp;
+use pypi::archive::is_archive;
 use pypi::devpi::{View, file_url};
 use pypi::{
-    FileRole, Judge, Project as Contents, ProjectName, ProjectView, ReleaseFile, ResolutionOrder,
-    Shown, Stage, VersionView,
+    FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, ReleaseFile,
+    ResolutionOrder, Shown, Stage, VersionView,
 };
 
 use super::super::ask::Ask;
@@ -52,6 +53,9 @@ struct ProjectPage<'a> {
     /// What a policy holds back, in words.
     held_back: Vec<String>,
     documentation: Option<String>,
+    /// Those that the shown one can be compared with, and its path.
+    others: Vec<String>,
+    version_path: String,
     versions: Vec<Version<'a>>,
     /// How many there are, if not all are shown.
     all_versions: Option<usize>,
@@ -78,6 +82,8 @@ struct File<'a> {
     sha256: String,
     requires_python: &'a str,
     metadata: Option<String>,
+    /// Where one looks into it.
+    contents: Option<String>,
     provenance: Option<String>,
     yanked: Option<&'a str>,
     stage: &'a str,
@@ -227,6 +233,14 @@ async fn show(
         quarantined_in: quarantined(&found),
         held_back: held_back.unwrap_or_default(),
         documentation: shown.and_then(|shown| documentation(shown, name, &site, own_name(&order))),
+        others: versions
+            .iter()
+            .map(|view| view.version.as_str())
+            .filter(|other| *other != version)
+            .take(VERSIONS)
+            .map(str::to_owned)
+            .collect(),
+        version_path: in_path(version),
         versions: match wanted {
             Some(_) => Vec::new(),
             None => {
@@ -332,6 +346,14 @@ fn files<'a>(
                 sha256: file.digest().to_string(),
                 requires_python: file.requires_python().unwrap_or_default(),
                 metadata: file.core_metadata().map(|_| format!("{url}.metadata")),
+                contents: Filename::parse(file.filename())
+                    .is_ok_and(|filename| is_archive(&filename))
+                    .then(|| {
+                        let (version, filename) = (shown.version.as_str(), file.filename());
+                        let (version, filename) = (in_path(version), in_path(filename));
+                        let (prefix, asked) = (site.prefix(), in_path(asked));
+                        format!("{prefix}/{asked}/{name}/{version}/+contents/{filename}")
+                    }),
                 provenance: file.provenance().map(|_| format!("{url}.provenance")),
                 yanked: project.yanked(file),
                 stage: stage_name,

@@ -1,0 +1,189 @@
+//! What is in a release file, and what changed between two versions: pages, for whoever may download the files.
+
+use serde_json::json;
+
+use super::{Index, Upload, zip};
+use crate::client::Response;
+use crate::pages::check_harmless;
+
+const ATTACK: &str = "<script>alert(1)</script>";
+
+#[track_caller]
+fn page(response: &Response) -> String {
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.header("content-type"), "text/html; charset=utf-8");
+    assert!(response.header("cache-control").contains("private"));
+    let text = response.text();
+    check_harmless(&text, "a page of an archive");
+    text
+}
+
+fn wheel(version: &str, code: &str, more: &[(&str, &[u8])]) -> Vec<u8> {
+    let metadata = format!("Metadata-Version: 2.1\nName: tool\nVersion: {version}\n");
+    let info = format!("tool-{version}.dist-info");
+    let names = ["METADATA", "WHEEL", "RECORD"].map(|name| format!("{info}/{name}"));
+    let mut members: Vec<(&str, &[u8])> = vec![
+        ("tool/code.py", code.as_bytes()),
+        (&names[0], metadata.as_bytes()),
+        (&names[1], b"Wheel-Version: 1.0\n"),
+        (&names[2], b""),
+    ];
+    members.extend(more);
+    zip(&members)
+}
+
+fn tar_gz(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut tar = Vec::new();
+    for (name, content) in members {
+        let mut header = [0_u8; 512];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[100..107].copy_from_slice(b"0000644");
+        header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+        header[148..156].copy_from_slice(b"        ");
+        header[156] = b'0';
+        header[257..265].copy_from_slice(b"ustar\x0000");
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        tar.extend(header);
+        tar.extend(*content);
+        tar.resize(tar.len().next_multiple_of(512), 0);
+    }
+    tar.resize(tar.len() + 1024, 0);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, &tar).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+const OLD: &str = "/alice/dev/tool/1.0/+contents/tool-1.0-py3-none-any.whl";
+const SOURCE: &str = "/alice/dev/tool/2.0/+contents/tool-2.0.tar.gz";
+const COMPARED: &str = "/alice/dev/tool/2.0/+compare?with=1.0";
+
+fn sample() -> Index {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let upload = |filename: &str, content: &[u8], summary: &str| {
+        let upload = Upload::of(filename, content).set("summary", summary);
+        let done = index.alice().upload("alice/dev", &upload);
+        assert_eq!(done.status, 200, "{}", done.text());
+    };
+    let attack = format!("# {ATTACK}\nx = '\u{202e}'\n");
+    let evil = format!("tool/{ATTACK}.bin");
+    let more: [(&str, &[u8]); 2] = [(&evil, b"\0binary"), ("tool/gone.py", b"gone")];
+    upload("tool-1.0-py3-none-any.whl", &wheel("1.0", &attack, &more), "The old one");
+    let more: [(&str, &[u8]); 1] = [("tool/new.py", b"new")];
+    upload("tool-2.0-py3-none-any.whl", &wheel("2.0", "x = 'safe'\n", &more), "The new one");
+    let long = "long \u{e9}\n".repeat(40_000);
+    let members: [(&str, &[u8]); 2] =
+        [("tool-2.0/long.txt", long.as_bytes()), ("tool-2.0/a\nb\x1b[2J", b"odd")];
+    upload("tool-2.0.tar.gz", &tar_gz(&members), "The new one");
+    index
+}
+
+#[test]
+fn the_members_of_an_archive_are_listed_and_looked_at() {
+    let index = sample();
+    let listed = page(&index.anybody().get(OLD));
+    for expected in [
+        "6 members",
+        "<a href=\"?member=0\">tool/code.py</a>",
+        "tool/&#60;script&#62;alert(1)&#60;/script&#62;.bin",
+        "tool-1.0.dist-info/METADATA",
+    ] {
+        assert!(listed.contains(expected), "{expected}: {listed}");
+    }
+    let code = page(&index.anybody().get(&format!("{OLD}?member=0")));
+    assert!(code.contains("# &#60;script&#62;alert(1)&#60;/script&#62;\nx = "), "{code}");
+    // What reorders a line is shown as what it is.
+    assert!(code.contains("⟨U+202E⟩") && !code.contains('\u{202e}'), "{code}");
+    assert!(page(&index.anybody().get(&format!("{OLD}?member=4"))).contains("It is not text"));
+    let source = page(&index.anybody().get(SOURCE));
+    assert!(source.contains("tool-2.0/a\u{240a}b\u{241b}[2J"), "{source}");
+    let long = page(&index.anybody().get(&format!("{SOURCE}?member=0")));
+    assert!(long.contains("Only the beginning is shown."), "{long}");
+    assert!(long.len() < 300_000 && long.matches("long \u{e9}\n").count() > 30_000);
+    // Again, out of what is kept.
+    assert_eq!(page(&index.anybody().get(OLD)), listed);
+    for (path, status) in [
+        (format!("{OLD}?member=6"), 404),
+        (format!("{OLD}?member=x"), 400),
+        (format!("{OLD}?from=-1"), 400),
+        ("/alice/dev/tool/2.0/+contents/tool-1.0-py3-none-any.whl".to_owned(), 404),
+        ("/alice/dev/tool/1.0/+contents/none.whl".to_owned(), 404),
+        ("/alice/dev/tool/1.0/+contents".to_owned(), 404),
+        ("/alice/dev/tool/3.0/+contents/tool-3.0.tar.gz".to_owned(), 404),
+    ] {
+        assert_eq!(index.anybody().get(&path).status, status, "{path}");
+    }
+    assert!(page(&index.anybody().get(&format!("{OLD}?from=99999999999"))).contains("6 members"));
+    let browser = ("Accept", "text/html");
+    let project = index.anybody().with(browser.0, browser.1).get("/alice/dev/tool/1.0").text();
+    assert!(project.contains(&format!("<a href=\"{OLD}\">contents</a>")), "{project}");
+    assert!(project.contains("action=\"/alice/dev/tool/1.0/+compare\""), "{project}");
+}
+
+#[test]
+fn two_versions_are_compared() {
+    let index = sample();
+    let found = page(&index.anybody().get(COMPARED));
+    for expected in [
+        "From tool-1.0-py3-none-any.whl to tool-2.0-py3-none-any.whl.",
+        "tool/new.py",
+        "tool/gone.py",
+        "1 added, 2 removed, 2 changed, 2 the same.",
+        "summary: The ",
+        "<mark>old</mark>",
+        "<mark>new</mark>",
+    ] {
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+    let code = "&file=tool-2.0-py3-none-any.whl&old=0&new=0";
+    assert!(found.contains(&code[1..].replace('&', "&#38;")), "{found}");
+    let member = page(&index.anybody().get(&format!("{COMPARED}{code}")));
+    assert!(member.contains("⟨U+202E⟩") && member.contains("safe"), "{member}");
+    assert!(member.contains("&#60;script&#62;"), "{member}");
+    let same = page(&index.anybody().get("/alice/dev/tool/2.0/+compare?with=2.0"));
+    assert!(same.contains("Both are the same."), "{same}");
+    for (path, status) in [
+        ("/alice/dev/tool/2.0/+compare".to_owned(), 400),
+        ("/alice/dev/tool/2.0/+compare?with=9".to_owned(), 404),
+        ("/alice/dev/tool/9/+compare?with=2.0".to_owned(), 404),
+        (format!("{COMPARED}&file=none.whl"), 404),
+        (format!("{COMPARED}&file=tool-2.0-py3-none-any.whl&old=99&new=0"), 404),
+    ] {
+        assert_eq!(index.anybody().get(&path).status, status, "{path}");
+    }
+}
+
+/// Every way to what is in a file asks what a download asks.
+#[test]
+fn what_may_not_be_downloaded_may_not_be_looked_into() {
+    let index = sample();
+    let paths = [OLD.to_owned(), format!("{OLD}?member=0"), COMPARED.to_owned()];
+    let edit = json!(["policy_quarantine+=tool==1.0 stolen"]);
+    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    for path in &paths {
+        let refused = index.alice().get(path);
+        assert_eq!(refused.status, 403, "{path}: {}", refused.text());
+        assert!(refused.text().contains("stolen"), "{path}: {}", refused.text());
+    }
+    assert_eq!(index.alice().get(SOURCE).status, 200);
+    let edit = json!(["policy_quarantine-=tool==1.0"]);
+    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    let word = json!({"status": "quarantined", "reason": "wait"});
+    assert_eq!(index.alice().send("PUT", "/alice/dev/tool/+status", word).status, 200);
+    for path in &paths {
+        assert_eq!(index.alice().get(path).status, 403, "{path}");
+    }
+    let word = json!({"status": "active"});
+    assert_eq!(index.alice().send("PUT", "/alice/dev/tool/+status", word).status, 200);
+    for path in &paths {
+        page(&index.anybody().get(path));
+    }
+    let edit = json!({"acl_read": ["alice"]});
+    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    for path in &paths {
+        assert_eq!(index.anybody().get(path).status, 401, "{path}");
+        assert_eq!(index.user("bob").get(path).status, 403, "{path}");
+        page(&index.alice().get(path));
+    }
+}
