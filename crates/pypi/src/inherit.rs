@@ -13,8 +13,9 @@ use std::sync::Arc;
 use account::{Acl, Object, Portion, Principal};
 use record::Serial;
 
+use crate::upstream::Locations;
 use crate::{
-    FileRole, Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName, Version,
+    FileRole, MirrorMerge, Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName, Version,
     WhitelistInheritance,
 };
 
@@ -50,6 +51,9 @@ pub struct Mirrors<'snapshot> {
     pub asked: Vec<&'snapshot Arc<Stage>>,
     /// Those that are not asked, because a private stage has the project.
     pub blocked: Vec<&'snapshot StageName>,
+    /// Whether what several of them have under this name is one project by the configuration: it is on a whitelist or pinned
+    /// to them, or a stage merges all mirrors. Otherwise [`of_one_project`](crate::of_one_project) decides.
+    pub are_one: bool,
 }
 
 /// A file of a [`ProjectView`].
@@ -229,6 +233,10 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
                 Admission::Asked | Admission::Elsewhere => {}
             }
         }
+        let named = || self.stages.iter().find_map(|stage| stage.config().upload()?.mirror_merge);
+        mirrors.are_one = whitelists.is_whitelisted
+            || !whitelists.pinned_to.is_empty()
+            || named() == Some(MirrorMerge::All);
         mirrors
     }
 
@@ -335,6 +343,15 @@ impl<'snapshot> ProjectView<'snapshot> {
     /// The part of each stage that has the project, nearest first; never empty.
     pub fn parts(&self) -> &[Part<'snapshot>] {
         &self.parts
+    }
+
+    /// Where else the project is, as the stages that have it say.
+    pub fn locations(&self, project: &str) -> Locations {
+        let mut locations = Locations::default();
+        for settings in self.parts.iter().filter_map(|part| part.stage.config().upload()) {
+            locations.extend(&settings.locations_of(project));
+        }
+        locations
     }
 
     /// Mirrors that are not asked, because a private stage has the project.

@@ -21,7 +21,7 @@ use crate::{FileKind, Filename, Project, ProjectName, StageName, Version};
 pub use self::hidden::{Hidden, HiddenGroup};
 pub use self::judge::Judge;
 pub(crate) use self::judge::refusal_in_json;
-pub use self::rule::{Exception, NamePattern, Pin, Quarantine, Rule, RuleError};
+pub use self::rule::{Exception, NamePattern, Pin, ProjectPlace, Quarantine, Rule, RuleError};
 pub(crate) use self::rule::{OPERATORS, time};
 pub(crate) use self::shown::NameRules;
 pub use self::shown::{Listed, Shown, all_hidden, shown_versions};

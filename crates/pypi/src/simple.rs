@@ -5,6 +5,7 @@
 //! every host name and path prefix; the caller says how many `../` lead to the root.
 
 pub(crate) mod merged;
+pub(crate) mod one_project;
 
 use std::fmt::Write as _;
 
@@ -13,6 +14,7 @@ use reply::Reply;
 
 use crate::inherit::{FileView, ProjectView, ResolutionOrder};
 use crate::policy::{Hidden, Judge, Listed};
+use crate::upstream::Locations;
 use crate::url::encoded;
 use crate::{ReleaseFile, StageName, StatusMarker, Version};
 
@@ -71,6 +73,7 @@ impl Rendered {
 /// What a page says of its project, beside its files.
 struct About<'page> {
     status: Option<(&'page str, Option<&'page str>)>,
+    locations: &'page Locations,
     hidden: &'page Hidden,
 }
 
@@ -166,7 +169,8 @@ pub(crate) fn project_page(
         Some(reason) => Some((QUARANTINED, Some(reason).filter(|it| !it.is_empty()))),
         None => own.map(|it| (it.marker.as_str(), it.reason.as_deref())),
     };
-    let about = About { status, hidden: &hidden };
+    let locations = view.locations(project);
+    let about = About { status, locations: &locations, hidden: &hidden };
     let text = match form {
         PageForm::Json => project_json(&about, project, &files, &prefixes),
         PageForm::Html => project_html(stage, &about, project, &files, &prefixes, ""),
@@ -249,6 +253,7 @@ fn project_html(
             push_meta(&mut page, "project-status-reason", reason);
         }
     }
+    push_meta_locations(&mut page, about.locations);
     for (open, close) in [("<title>", "</title></head><body><h1>"), ("", "</h1>\n")] {
         page.push_str(open);
         push_escaped(&mut page, stage.as_str());
@@ -312,6 +317,33 @@ fn push_meta(page: &mut String, name: &str, content: &str) {
     page.push_str("\">");
 }
 
+/// The places of a project, in the head of a page as HTML.
+fn push_meta_locations(page: &mut String, locations: &Locations) {
+    locations.tracks.iter().for_each(|url| push_meta(page, "tracks", url));
+    locations.alternates.iter().for_each(|url| push_meta(page, "alternate-locations", url));
+}
+
+/// The beginning of a page as JSON: the version, the name, and the places of the project.
+fn push_json_head(page: &mut String, project: &str, locations: &Locations) {
+    _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"");
+    push_urls(page, "tracks", &locations.tracks);
+    _ = write!(page, "}},\"name\":\"{project}\"");
+    push_urls(page, "alternate-locations", &locations.alternates);
+}
+
+fn push_urls(page: &mut String, key: &str, urls: &[Box<str>]) {
+    for (position, url) in urls.iter().enumerate() {
+        match position {
+            0 => _ = write!(page, ",\"{key}\":["),
+            _ => page.push(','),
+        }
+        push_json(page, url);
+    }
+    if !urls.is_empty() {
+        page.push(']');
+    }
+}
+
 fn push_status(page: &mut String, status: Option<(&str, Option<&str>)>) {
     let Some((marker, reason)) = status else { return };
     _ = write!(page, ",\"project-status\":{{\"status\":\"{marker}\"");
@@ -336,7 +368,7 @@ fn project_json(
     prefixes: &[String],
 ) -> String {
     let mut page = String::with_capacity(512 + 512 * files.len());
-    _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"}},\"name\":\"{project}\"");
+    push_json_head(&mut page, project, about.locations);
     push_status(&mut page, about.status);
     push_hidden(&mut page, about.hidden);
     page.push_str(",\"versions\":[");

@@ -17,7 +17,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use self::settings::{Settings, TOX_RESULTS, defaults, edited};
-use crate::policy::Pin;
+use crate::policy::{Pin, ProjectPlace};
+use crate::upstream::Locations;
 use crate::{Policy, StageName};
 
 pub use self::edit::{ConfigEdit, ConfigError};
@@ -67,6 +68,13 @@ pub struct UploadSettings {
     pub mirror_whitelist_inheritance: WhitelistInheritance,
     /// Projects that come from one of the bases alone (Larder's own).
     pub base_pins: Vec<Pin>,
+    /// Which of several mirrors with one name count (Larder's own); `None`: what the next stage says, or at last
+    /// [`MirrorMerge::Connected`].
+    pub mirror_merge: Option<MirrorMerge>,
+    /// Projects elsewhere that projects of this stage extend or copy, as pages say (PEP 708; Larder's own).
+    pub project_tracks: Vec<ProjectPlace>,
+    /// Other places of projects of this stage, as pages say (PEP 708; Larder's own).
+    pub project_alternate_locations: Vec<ProjectPlace>,
     /// Retention keeps at least this many newest versions of each project (Larder's own).
     pub retention_versions: Option<u32>,
     /// Retention removes only versions whose newest file is older than this, in days (Larder's own).
@@ -81,6 +89,15 @@ pub enum WhitelistInheritance {
     Intersection,
     /// A project must be on one of them.
     Union,
+}
+
+/// Which of several mirrors count that have a project of one name, where neither a whitelist nor a pin says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MirrorMerge {
+    /// The nearest, and those that are connected with it by PEP 708.
+    Connected,
+    /// All, as on devpi.
+    All,
 }
 
 /// Settings of a stage of the type `mirror`.
@@ -110,6 +127,18 @@ pub struct MirrorSettings {
 const TOX_RESULTS_NAMED: &str = "acl_toxresult_upload_is_named";
 
 impl UploadSettings {
+    /// Where else a project of this stage is.
+    pub(crate) fn locations_of(&self, project: &str) -> Locations {
+        let urls = |places: &[ProjectPlace]| {
+            let places = places.iter().filter(|place| *place.project == *project);
+            places.map(|place| place.url.clone()).collect()
+        };
+        Locations {
+            tracks: urls(&self.project_tracks),
+            alternates: urls(&self.project_alternate_locations),
+        }
+    }
+
     /// Who may add test results.
     pub fn tox_result_uploaders(&self) -> Acl {
         let default = || match self.strangers_add_test_results {
@@ -250,6 +279,13 @@ impl StageConfig {
                 own("mirror_whitelist_inheritance", Some(json!(inheritance)));
                 let pins: Vec<String> = texts(&settings.base_pins);
                 own("base_pins", (!pins.is_empty()).then(|| pins.into()));
+                own("mirror_merge", settings.mirror_merge.map(|it| it.as_str().into()));
+                for (key, places) in [
+                    ("project_tracks", &settings.project_tracks),
+                    ("project_alternate_locations", &settings.project_alternate_locations),
+                ] {
+                    own(key, (!places.is_empty()).then(|| texts(places).into()));
+                }
                 own("retention_versions", settings.retention_versions.map(Value::from));
                 own("retention_days", settings.retention_days.map(Value::from));
             }
@@ -333,6 +369,21 @@ impl MirrorSettings {
     /// The URL of the upstream as everybody may see it: without credentials.
     pub fn shown_url(&self) -> Option<String> {
         self.mirror_url.as_deref().map(without_credentials)
+    }
+}
+
+impl MirrorMerge {
+    /// Its name in settings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MirrorMerge::Connected => "connected",
+            MirrorMerge::All => "all",
+        }
+    }
+
+    /// What has this name.
+    fn named(name: &str) -> Option<MirrorMerge> {
+        [MirrorMerge::Connected, MirrorMerge::All].into_iter().find(|it| it.as_str() == name)
     }
 }
 

@@ -32,10 +32,21 @@ pub const ACCEPT: &str = "application/vnd.pypi.simple.v1+json, application/vnd.p
 pub struct UpstreamPage {
     /// The project's status, with a reason if there is one.
     pub status: Option<(StatusMarker, Option<Box<str>>)>,
+    /// Where else the project is (PEP 708).
+    pub locations: Locations,
     /// The versions that upstream names, in its order; empty if it names none.
     pub versions: Vec<Box<str>>,
     /// The files, in upstream's order.
     pub files: Vec<UpstreamFile>,
+}
+
+/// Other places of a project, as its repository says (PEP 708): URLs of the project's pages there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Locations {
+    /// Those whose project this one extends or copies: the word of whoever runs the repository.
+    pub tracks: Vec<Box<str>>,
+    /// Those that are the same project: the word of its owner, which counts if all of them say the same.
+    pub alternates: Vec<Box<str>>,
 }
 
 /// A file on an [`UpstreamPage`].
@@ -163,8 +174,68 @@ impl UpstreamPage {
     pub fn memory_bytes(&self) -> u64 {
         let versions: usize = self.versions.iter().map(|version| version.len() + 16).sum();
         let files: usize = self.files.iter().map(UpstreamFile::memory_bytes).sum();
-        (256 + versions + files) as u64
+        (256 + versions + files + self.locations.memory_bytes()) as u64
     }
+}
+
+impl Locations {
+    /// Most URLs of each kind; more are not kept.
+    const URLS_MAX: usize = 32;
+    /// Longest URL, in bytes.
+    const URL_BYTES_MAX: usize = 1_000;
+
+    /// The places that a page names, as absolute URLs in the form in which they are compared, each once.
+    fn read<'text>(
+        base: &Url,
+        tracks: impl Iterator<Item = &'text str>,
+        alternates: impl Iterator<Item = &'text str>,
+    ) -> Locations {
+        let mut places = Locations::default();
+        tracks.for_each(|text| add_place(&mut places.tracks, base, text));
+        alternates.for_each(|text| add_place(&mut places.alternates, base, text));
+        places
+    }
+
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.tracks.is_empty() && self.alternates.is_empty()
+    }
+
+    /// Adds what another page says.
+    pub fn extend(&mut self, other: &Locations) {
+        for (own, more) in
+            [(&mut self.tracks, &other.tracks), (&mut self.alternates, &other.alternates)]
+        {
+            let more: Vec<_> = more.iter().filter(|url| !own.contains(url)).cloned().collect();
+            own.extend(more);
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.tracks.iter().chain(&self.alternates).map(|url| url.len() + 16).sum()
+    }
+}
+
+fn add_place(places: &mut Vec<Box<str>>, base: &Url, text: &str) {
+    if places.len() < Locations::URLS_MAX
+        && text.len() <= Locations::URL_BYTES_MAX
+        && let Some(url) = place_of_project(base, text)
+        && url.len() <= Locations::URL_BYTES_MAX
+        && !places.contains(&url)
+    {
+        places.push(url);
+    }
+}
+
+/// The URL of a project's page in the form in which such URLs are compared: absolute, http or https, without credentials and
+/// fragment, with a slash at its end. `None`: it is no such URL.
+pub(crate) fn place_of_project(base: &Url, text: &str) -> Option<Box<str>> {
+    let (mut url, _) = absolute(base, text)?;
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    Some(String::from(url).into())
 }
 
 /// The files of a page while it is read.

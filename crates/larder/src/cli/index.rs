@@ -24,6 +24,9 @@ Settings, as KEY=VALUE; lists are separated by commas, and also take KEY+=VALUE 
   acl_read=:AUTHENTICATED:   who may read; everybody is :ANONYMOUS:
   acl_toxresult_upload=...   who may add test results
   base_pins=NAME=USER/INDEX,PREFIX*=USER/INDEX    projects that come from one base alone
+  mirror_merge=all           merge what several mirrors have under one name; connected: only what is one project
+  project_tracks=NAME=URL, project_alternate_locations=NAME=URL
+                             where else projects are, as their pages say (PEP 708)
   title=TEXT, description=TEXT, custom_data=JSON
   retention_versions=N, retention_days=N    what is removed of old versions
   policy_cooldown_days=N, policy_cutoff=DAY, policy_cooldown_except=NAME,PREFIX*

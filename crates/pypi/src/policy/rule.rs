@@ -13,14 +13,19 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use pep440_rs::VersionSpecifiers;
+use url::Url;
 
 use super::Candidate;
 use crate::project_name::normalized;
+use crate::upstream::place_of_project;
 use crate::{FileKind, Filename, ProjectName, StageName};
 
 /// Longest rule and longest reason, in bytes.
 const RULE_BYTES_MAX: usize = 500;
 const REASON_BYTES_MAX: usize = 1000;
+
+/// Longest URL of another place, in bytes.
+const PLACE_BYTES_MAX: usize = 500;
 
 /// What a specifier of versions begins with.
 pub(crate) const OPERATORS: [char; 5] = ['<', '>', '=', '!', '~'];
@@ -99,6 +104,15 @@ pub struct Pin {
     pub projects: NamePattern,
     /// The base.
     pub base: StageName,
+}
+
+/// Another place of a project: the URL of its page there (PEP 708).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectPlace {
+    /// The project's normalized name.
+    pub project: Box<str>,
+    /// The URL, in the form in which such URLs are compared.
+    pub url: Box<str>,
 }
 
 impl Kind {
@@ -319,6 +333,34 @@ impl FromStr for Pin {
 impl fmt::Display for Pin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}={}", self.projects, self.base)
+    }
+}
+
+impl FromStr for ProjectPlace {
+    type Err = RuleError;
+
+    /// `NAME=URL`.
+    fn from_str(text: &str) -> Result<ProjectPlace, RuleError> {
+        let refused = || {
+            RuleError(format!(
+                "`{}` names no place of a project: `NAME=URL` was expected, with the http or https URL of the project's page, \
+                 of at most {PLACE_BYTES_MAX} bytes",
+                text.chars().take(200).collect::<String>()
+            ))
+        };
+        let (project, url) = text.split_once('=').ok_or_else(refused)?;
+        let url = url.trim();
+        let place = Url::parse(url).ok().filter(|_| url.len() <= PLACE_BYTES_MAX);
+        let place = place.as_ref().and_then(|base| place_of_project(base, url));
+        let project = ProjectName::normalize(project.trim());
+        let project = project.map_err(|error| RuleError(error.to_string()))?;
+        Ok(ProjectPlace { project: project.as_str().into(), url: place.ok_or_else(refused)? })
+    }
+}
+
+impl fmt::Display for ProjectPlace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}={}", self.project, self.url)
     }
 }
 

@@ -12,12 +12,12 @@ use jiff::Timestamp;
 
 use super::{
     API_VERSION, Links, PageForm, QUARANTINED, Rendered, encoded, human_lead, linked, links_within,
-    list_head, push_escaped, push_hidden, push_hidden_projects, push_json, push_meta,
-    push_project_link, push_status, push_time,
+    list_head, push_escaped, push_hidden, push_hidden_projects, push_json, push_json_head,
+    push_meta, push_meta_locations, push_project_link, push_status, push_time,
 };
 use crate::inherit::{ProjectView, ResolutionOrder};
 use crate::policy::{Hidden, Judge, Listed, NameRules, Refused};
-use crate::upstream::{CoreMetadata, UpstreamNames, UpstreamPage};
+use crate::upstream::{CoreMetadata, Locations, UpstreamNames, UpstreamPage};
 use crate::version::ReleaseKey;
 use crate::{Filename, ProjectName, Stage, StageName, StatusMarker, Version};
 
@@ -41,6 +41,8 @@ pub struct MergedPage<'page> {
     pub upstream: &'page [FromUpstream<'page>],
     /// Mirrors that are not asked.
     pub blocked: &'page [&'page StageName],
+    /// Mirrors whose upstreams have another project of this name.
+    pub apart: &'page [&'page StageName],
     /// The project.
     pub project: &'page ProjectName,
     /// Decides which files are shown; `None`: all are.
@@ -81,7 +83,16 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
             let stage = merged.order.stages()[0].name();
             let prefix = links.to_stage(stage, stage);
             let project = merged.project.as_str();
-            let lead = human_lead(merged.order, merged.blocked, &shown.hidden, &prefix, project);
+            let mut lead =
+                human_lead(merged.order, merged.blocked, &shown.hidden, &prefix, project);
+            for mirror in merged.apart {
+                lead.push_str("<p><strong>INFO:</strong> No releases from <strong>");
+                push_escaped(&mut lead, mirror.as_str());
+                lead.push_str(
+                    "</strong> are included: nothing says that its project of this name is the same \
+                     (<code>mirror_merge</code>).</p>\n",
+                );
+            }
             shown.files.sort_by(|one, other| {
                 let newer = other.version.cmp(&one.version);
                 newer.then_with(|| one.filename.cmp(other.filename))
@@ -187,6 +198,14 @@ fn status_of<'page>(merged: &MergedPage<'page>) -> Option<(&'static str, Option<
     }
 }
 
+/// Where else the project is, as all say who have it.
+fn locations(merged: &MergedPage<'_>) -> Locations {
+    let own = merged.own.map(|own| own.locations(merged.project.as_str()));
+    let mut locations = own.unwrap_or_default();
+    merged.upstream.iter().for_each(|part| locations.extend(&part.page.locations));
+    locations
+}
+
 fn html(merged: &MergedPage<'_>, files: &[Link<'_>], lead: &str) -> String {
     let stage = merged.order.stages()[0].name();
     let mut page = String::with_capacity(512 + lead.len() + 400 * files.len());
@@ -198,6 +217,7 @@ fn html(merged: &MergedPage<'_>, files: &[Link<'_>], lead: &str) -> String {
             push_meta(&mut page, "project-status-reason", reason);
         }
     }
+    push_meta_locations(&mut page, &locations(merged));
     for (open, close) in [("<title>", "</title></head><body><h1>"), ("", "</h1>\n")] {
         page.push_str(open);
         push_escaped(&mut page, stage.as_str());
@@ -261,8 +281,7 @@ fn hidden_versions<'page>(shown: &'page Shown<'_>) -> BTreeSet<ReleaseKey<'page>
 fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
     let files = &shown.files;
     let mut page = String::with_capacity(512 + 600 * files.len());
-    let project = merged.project.as_str();
-    _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"}},\"name\":\"{project}\"");
+    push_json_head(&mut page, merged.project.as_str(), &locations(merged));
     push_status(&mut page, status_of(merged));
     push_hidden(&mut page, &shown.hidden);
     page.push_str(",\"versions\":[");

@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::edit::Operation;
 use super::{
-    ConfigEdit, ConfigError, MirrorSettings, StageConfig, StageKind, UploadSettings,
+    ConfigEdit, ConfigError, MirrorMerge, MirrorSettings, StageConfig, StageKind, UploadSettings,
     WhitelistInheritance, without_credentials,
 };
 use crate::policy::{
-    COOLDOWN_DAYS_MAX, Exception, NamePattern, OPERATORS, Pin, Quarantine, Rule, RuleError,
+    COOLDOWN_DAYS_MAX, Exception, NamePattern, OPERATORS, Pin, ProjectPlace, Quarantine, Rule,
+    RuleError,
 };
 use crate::{Policy, ProjectName, StageName};
 
@@ -33,6 +34,8 @@ pub(super) enum ValueType {
     Text,
     Url,
     Inheritance,
+    /// Which of several mirrors count.
+    Merge,
     Json,
     /// A time, or a day in UTC.
     Time,
@@ -41,6 +44,8 @@ pub(super) enum ValueType {
     ProjectList,
     /// Projects with the bases that they come from.
     PinList,
+    /// Projects with URLs of other places of theirs.
+    PlaceList,
     /// Names of projects and their starts.
     NameList,
     /// Rules of a policy.
@@ -53,8 +58,8 @@ pub(super) enum ValueType {
 
 impl ValueType {
     fn is_list(self) -> bool {
-        use ValueType::{AclList, BaseList, NameList, PinList, ProjectList, RuleList};
-        matches!(self, AclList | BaseList | ProjectList | PinList | NameList | RuleList)
+        use ValueType::{AclList, BaseList, NameList, PinList, PlaceList, ProjectList, RuleList};
+        matches!(self, AclList | BaseList | ProjectList | PinList | PlaceList | NameList | RuleList)
             || self.has_reasons()
     }
 
@@ -102,13 +107,16 @@ const BOTH: [(&str, ValueType); 12] = [
 
 const COOLDOWN_DAYS: &str = "policy_cooldown_days";
 
-const STAGE: [(&str, ValueType); 8] = [
+const STAGE: [(&str, ValueType); 11] = [
     ("acl_upload", ValueType::AclList),
     (TOX_RESULTS, ValueType::AclList),
     ("bases", ValueType::BaseList),
     ("mirror_whitelist", ValueType::ProjectList),
     ("mirror_whitelist_inheritance", ValueType::Inheritance),
     ("base_pins", ValueType::PinList),
+    ("mirror_merge", ValueType::Merge),
+    ("project_tracks", ValueType::PlaceList),
+    ("project_alternate_locations", ValueType::PlaceList),
     ("retention_versions", ValueType::Number),
     ("retention_days", ValueType::Number),
 ];
@@ -305,6 +313,12 @@ fn normal(
             "Unknown value '{}' for mirror_whitelist_inheritance, must be 'intersection' or 'union'.",
             shown(value)
         ))),
+        (ValueType::Merge, Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
+        (ValueType::Merge, value) => {
+            let name = value.as_str().map(str::trim).and_then(MirrorMerge::named);
+            let name = name.ok_or_else(|| refused("`connected` or `all` was expected"))?;
+            Ok(json!(name.as_str()))
+        }
         (ValueType::Time, Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
         (ValueType::Time, value) => {
             let text = value.as_str().unwrap_or_default().trim();
@@ -432,6 +446,7 @@ fn normal_item(
             .map_err(|error| error.to_string()),
         ValueType::NameList => normal_text::<NamePattern>(text),
         ValueType::PinList => normal_text::<Pin>(text),
+        ValueType::PlaceList => normal_text::<ProjectPlace>(text),
         ValueType::RuleList => normal_text::<Rule>(text),
         ValueType::QuarantineList => normal_text::<Quarantine>(text),
         ValueType::ExceptionList => normal_text::<Exception>(text),
@@ -496,6 +511,9 @@ impl Settings {
                     _ => WhitelistInheritance::Intersection,
                 },
                 base_pins: self.parsed("base_pins"),
+                mirror_merge: self.text("mirror_merge").as_deref().and_then(MirrorMerge::named),
+                project_tracks: self.parsed("project_tracks"),
+                project_alternate_locations: self.parsed("project_alternate_locations"),
                 retention_versions: self.number("retention_versions"),
                 retention_days: self.number("retention_days"),
             })

@@ -6,7 +6,8 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{
-    CoreMetadata, Files, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal, one_line,
+    CoreMetadata, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
+    is_hexadecimal, one_line,
 };
 use crate::{StatusMarker, check_segment};
 
@@ -26,6 +27,8 @@ pub(super) struct Head {
     version: Option<String>,
     status: Option<String>,
     reason: Option<String>,
+    tracks: Vec<String>,
+    alternates: Vec<String>,
     anchors: usize,
 }
 
@@ -163,6 +166,8 @@ pub(super) fn each_anchor(
                     Some("pypi:repository-version") => head.version = content,
                     Some("pypi:project-status") => head.status = content,
                     Some("pypi:project-status-reason") => head.reason = content,
+                    Some("pypi:tracks") => push_some(&mut head.tracks, content),
+                    Some("pypi:alternate-locations") => push_some(&mut head.alternates, content),
                     _ => {}
                 }
             }
@@ -187,6 +192,12 @@ pub(super) fn each_anchor(
     }
 }
 
+/// Keeps the first of them: each takes memory until the page has been read.
+fn push_some(urls: &mut Vec<String>, url: Option<String>) {
+    let url = url.filter(|url| url.len() <= Locations::URL_BYTES_MAX);
+    urls.extend(url.filter(|_| urls.len() < Locations::URLS_MAX));
+}
+
 fn finish(head: &mut Head, open: &mut Option<Anchor>, take: &mut dyn FnMut(&Head, Anchor)) {
     if let Some(mut anchor) = open.take() {
         anchor.text = anchor.text.trim().to_owned();
@@ -204,7 +215,10 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
     let status = head.status.and_then(|text| {
         Some((StatusMarker::parse(&text)?, head.reason.and_then(|it| one_line(&it))))
     });
-    Ok(UpstreamPage { status, versions: Vec::new(), files: files.all()? })
+    let [tracks, alternates] =
+        [&head.tracks, &head.alternates].map(|urls| urls.iter().map(String::as_str));
+    let locations = Locations::read(base, tracks, alternates);
+    Ok(UpstreamPage { status, locations, versions: Vec::new(), files: files.all()? })
 }
 
 fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {

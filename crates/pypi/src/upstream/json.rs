@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    CoreMetadata, Files, PageError, UpstreamFile, UpstreamPage, absolute, is_hexadecimal, one_line,
+    CoreMetadata, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
+    is_hexadecimal, one_line,
 };
 use crate::{StatusMarker, check_segment};
 
@@ -22,6 +23,8 @@ struct WirePage<'text> {
     meta: Meta<'text>,
     #[serde(rename = "project-status", borrow, default, skip_serializing_if = "Option::is_none")]
     status: Option<WireStatus<'text>>,
+    #[serde(rename = "alternate-locations", default, skip_serializing_if = "Urls::is_empty")]
+    alternates: Urls,
     #[serde(default, deserialize_with = "bounded")]
     versions: Vec<Flat<0>>,
     #[serde(borrow, deserialize_with = "bounded")]
@@ -33,6 +36,84 @@ struct WirePage<'text> {
 pub(super) struct Meta<'text> {
     #[serde(rename = "api-version", borrow)]
     api_version: Cow<'text, str>,
+    #[serde(default, skip_serializing_if = "Urls::is_empty")]
+    tracks: Urls,
+    /// Where some have them, although the interface has them beside `meta`.
+    #[serde(rename = "alternate-locations", default, skip_serializing)]
+    alternates: Urls,
+}
+
+/// The first URLs of a list; none of what is no list.
+#[derive(Default, Serialize)]
+#[serde(transparent)]
+struct Urls(Vec<String>);
+
+impl Urls {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn of(urls: &[Box<str>]) -> Urls {
+        Urls(urls.iter().map(|url| String::from(&**url)).collect())
+    }
+}
+
+impl<'text> Deserialize<'text> for Urls {
+    fn deserialize<D: Deserializer<'text>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(UrlsVisitor)
+    }
+}
+
+struct UrlsVisitor;
+
+impl<'text> Visitor<'text> for UrlsVisitor {
+    type Value = Urls;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Urls, E> {
+        Ok(Urls::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Urls, E> {
+        Ok(Urls::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Urls, E> {
+        Ok(Urls::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Urls, E> {
+        Ok(Urls::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Urls, E> {
+        Ok(Urls::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Urls, E> {
+        Ok(Urls::default())
+    }
+
+    fn visit_map<A: MapAccess<'text>>(self, mut members: A) -> Result<Urls, A::Error> {
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Urls::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Urls, A::Error> {
+        let mut urls = Vec::new();
+        while urls.len() < Locations::URLS_MAX
+            && let Some(Flat(item)) = items.next_element::<Flat<0>>()?
+        {
+            if let Value::String(url) = item {
+                urls.push(url);
+            }
+        }
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Urls(urls))
+    }
 }
 
 #[derive(Deserialize, Serialize)]
@@ -195,8 +276,12 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
     for wire in page.files {
         files.extend(file(wire, base));
     }
+    let alternates = page.alternates.0.iter().chain(&page.meta.alternates.0);
+    let alternates = alternates.map(String::as_str);
+    let tracks = page.meta.tracks.0.iter().map(String::as_str);
     Ok(UpstreamPage {
         status,
+        locations: Locations::read(base, tracks, alternates),
         versions: page.versions.into_iter().filter_map(text).collect(),
         files: files.all()?,
     })
@@ -276,7 +361,12 @@ pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
         first_seen: Flat(file.first_seen.map_or(Value::Null, |time| time.to_string().into())),
     });
     let page = WirePage {
-        meta: Meta { api_version: "1.4".into() },
+        meta: Meta {
+            api_version: "1.4".into(),
+            tracks: Urls::of(&page.locations.tracks),
+            alternates: Urls::default(),
+        },
+        alternates: Urls::of(&page.locations.alternates),
         status: page.status.as_ref().map(|(marker, reason)| WireStatus {
             status: marker.as_str().into(),
             reason: reason.as_deref().map(Into::into),

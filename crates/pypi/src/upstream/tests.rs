@@ -68,6 +68,46 @@ fn json_with_everything() {
 }
 
 #[test]
+fn other_places_of_a_project() {
+    let read = |content_type: &str, body: &str| page(content_type, body).expect("a page").locations;
+    let expected = Locations {
+        tracks: vec!["https://up.example/simple/foo/".into()],
+        alternates: vec![
+            "https://one.example/foo/".into(),
+            "https://index.example/simple/foo/".into(),
+        ],
+    };
+    let said = json!({
+        "meta": {"api-version": "1.2", "tracks": ["https://me:secret@UP.example:443/simple/foo#x", 7, "file:///x"]},
+        "name": "foo", "files": [], "alternate-locations": ["https://one.example/foo", "../foo/", "../foo"],
+    });
+    assert_eq!(read("", &said.to_string()), expected);
+    let html = "<meta name='pypi:repository-version' content=1.2><meta name='pypi:tracks' content='https://up.example/simple/foo/'>\
+        <meta name='pypi:alternate-locations' content='https://one.example/foo'>\
+        <meta name='pypi:alternate-locations' content='../foo/'><meta name='pypi:alternate-locations'>";
+    assert_eq!(read("text/html", html), expected);
+    // What is of another kind says nothing; what is beyond measure is not kept.
+    for other in [
+        json!(null),
+        json!("https://x.example/"),
+        json!({"a": ["https://x.example/"]}),
+        json!(7),
+        json!([[]]),
+    ] {
+        let said = json!({"meta": {"api-version": "1.2", "tracks": other}, "files": [], "alternate-locations": other});
+        assert!(read("", &said.to_string()).is_empty(), "{said}");
+    }
+    let many: Vec<String> = (0..1000).map(|at| format!("https://x.example/{at}/")).collect();
+    let long = vec![format!("https://x.example/{}", "x".repeat(2000))];
+    let said = json!({"meta": {"api-version": "1.2", "tracks": many}, "files": [], "alternate-locations": long});
+    let places = read("", &said.to_string());
+    assert_eq!((places.tracks.len(), places.alternates.len()), (32, 0));
+    let html: String =
+        many.iter().map(|url| format!("<meta name='pypi:tracks' content='{url}'>")).collect();
+    assert_eq!(read("text/html", &format!("<a href=x>x</a>{html}")).tracks.len(), 32);
+}
+
+#[test]
 fn what_is_of_another_kind_counts_as_not_said() {
     let page = json_page(json!([{
         "filename": "foo-1.0.tar.gz", "url": "foo-1.0.tar.gz",
@@ -303,6 +343,10 @@ proptest! {
         });
         let page = UpstreamPage {
             status: Some((StatusMarker::Archived, reason.as_deref().and_then(one_line))),
+            locations: Locations {
+                tracks: names.iter().take(1).map(|it| format!("https://a.example/{}/", it.0).into()).collect(),
+                alternates: names.iter().skip(1).take(1).map(|it| format!("https://b.example/{}/", it.0).into()).collect(),
+            },
             versions: vec!["1".into()],
             files: files.collect(),
         };

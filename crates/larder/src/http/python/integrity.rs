@@ -12,7 +12,7 @@ use super::ask::Ask;
 use super::project::admit;
 use super::rights::About;
 use super::route::{FilePath, Route};
-use super::simple::mirrored::failed;
+use super::simple::mirrored::{failed, mirrors_of_one_project};
 use super::write::Refused;
 use super::{files, policy, reply};
 
@@ -47,7 +47,7 @@ pub(super) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
     if of_name != version(&route.version) {
         return none("no such file");
     }
-    for stage in order.mirrors_of(project.as_str()).asked {
+    for stage in mirrors_of_one_project(ask, &order, project).await? {
         let Some(mirror) = ask.app.mirrors.of(stage) else { continue };
         let page = ask.app.mirrors.page_to_judge_by(&mirror, project).await;
         let page = page.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;

@@ -3,6 +3,7 @@
 
 mod json;
 mod offline;
+mod one_name;
 mod prefetch;
 mod transfer;
 

@@ -39,6 +39,7 @@ fn merged(world: &World, project: &str, page: Option<&UpstreamPage>, form: PageF
         own: own.as_ref(),
         upstream: &upstream,
         blocked: &blocked,
+        apart: &[],
         project: &project,
         judge: judge.as_ref(),
     };

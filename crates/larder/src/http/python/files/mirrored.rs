@@ -1,6 +1,8 @@
 //! Files of mirrors: below `+upstream`, and below devpi's `+f` and `+e`; also of mirrors among the bases of a stage. What a
 //! policy refuses is not given out.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION};
@@ -17,7 +19,7 @@ use crate::http::python::project::{admit, admit_to_file};
 use crate::http::python::reply;
 use crate::http::python::rights::About;
 use crate::http::python::route::FilePath;
-use crate::http::python::simple::mirrored::failed;
+use crate::http::python::simple::mirrored::{failed, mirrors_of_one_project};
 use crate::http::python::write;
 use crate::mirrors::{Body as Source, FileAnswer, MirroredFile, UpstreamError};
 
@@ -85,7 +87,23 @@ async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Respons
         if own.is_some_and(|own| own.part_with(place.filename()).is_some()) {
             continue;
         }
-        for mirror in order.mirrors_of(project.as_str()).asked {
+        // The nearest that has anything of the project counts in any case: it needs no other to be known.
+        let asked = order.mirrors_of(project.as_str()).asked;
+        let mut counting: Option<Vec<&Arc<Stage>>> = None;
+        for (position, mirror) in asked.into_iter().enumerate() {
+            if position > 0 && counting.is_none() {
+                match mirrors_of_one_project(ask, &order, &project).await {
+                    Ok(found) => counting = Some(found),
+                    Err(error) => {
+                        trouble = Some(error);
+                        break;
+                    }
+                }
+            }
+            let is_this = |it: &&Arc<Stage>| it.name() == mirror.name();
+            if counting.as_ref().is_some_and(|counting| !counting.iter().any(is_this)) {
+                continue;
+            }
             match listed(ask, stage, mirror, &project, &place).await {
                 Ok(Listed::Given(file)) => {
                     let is_public = order.readers().is_empty();

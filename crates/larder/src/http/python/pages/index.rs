@@ -11,7 +11,7 @@ use axum::response::Response;
 use jiff::Timestamp;
 use pypi::devpi::{View, file_url};
 use pypi::policy::shown_versions;
-use pypi::{ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, Version};
+use pypi::{MirrorMerge, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, Version};
 use record::Serial;
 
 use super::super::ask::Ask;
@@ -262,6 +262,26 @@ fn facts(config: &StageConfig) -> Vec<Fact> {
             let pins = upload.base_pins.iter();
             let said = pins.map(|pin| format!("{} from {} alone", pin.projects, pin.base));
             add("Names", said.collect::<Vec<_>>().join("; "));
+        }
+        match upload.mirror_merge {
+            None => {}
+            Some(MirrorMerge::All) => add(
+                "Several mirrors",
+                "count together, whether or not they have the same project".to_owned(),
+            ),
+            Some(MirrorMerge::Connected) => add(
+                "Several mirrors",
+                "count together only if their pages say that they have the same project".to_owned(),
+            ),
+        }
+        for (what, places) in [
+            ("Tracks", &upload.project_tracks),
+            ("Also elsewhere", &upload.project_alternate_locations),
+        ] {
+            let said = places.iter().map(|place| format!("{} at {}", place.project, place.url));
+            if !places.is_empty() {
+                add(what, said.collect::<Vec<_>>().join("; "));
+            }
         }
         let kept = match (upload.retention_versions, upload.retention_days) {
             (None, None) => None,

@@ -8,6 +8,7 @@ use axum::response::Response;
 use jiff::Timestamp;
 use pypi::archive::is_archive;
 use pypi::devpi::{View, file_url};
+use pypi::upstream::Locations;
 use pypi::{
     FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, ReleaseFile,
     ResolutionOrder, Shown, Stage, VersionView,
@@ -62,6 +63,8 @@ struct ProjectPage<'a> {
     origins: Vec<Origin<'a>>,
     asked_mirrors: Vec<&'a str>,
     blocked_mirrors: Vec<&'a str>,
+    /// Where else the project is.
+    locations: Locations,
 }
 
 /// A state that the owner of the project set.
@@ -257,6 +260,7 @@ async fn show(
             .filter(seen)
             .collect(),
         blocked_mirrors: mirrors.blocked.iter().map(|name| name.as_str()).filter(seen).collect(),
+        locations: found.locations(name.as_str()),
         site,
     };
     Ok(people::send(&page, &ask.head, Audience::Reader).await)

@@ -24,7 +24,7 @@ use super::{received, sentences};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
-use crate::http::python::simple::mirrored::{marked, project_of};
+use crate::http::python::simple::mirrored::{keep_one_project, marked, project_of};
 use crate::http::python::{policy, reply};
 use crate::mirrors::{Known, Stale};
 
@@ -60,7 +60,8 @@ async fn planned(
     project: &ProjectName,
     wanted: Option<&str>,
 ) -> Result<Option<(Arc<(MirrorPages, Plan)>, Option<Stale>)>, HttpError> {
-    let (heard, stale) = project_of(ask, order, project, false).await?;
+    let (mut heard, stale) = project_of(ask, order, project, false).await?;
+    keep_one_project(order, project, &mut heard);
     let pages = heard.iter().filter_map(|(_, known)| known.page());
     let counts: Vec<usize> = pages.map(|page| page.files.len()).collect();
     if counts.is_empty() {

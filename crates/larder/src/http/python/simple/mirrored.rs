@@ -11,7 +11,7 @@ use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
-    Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page,
+    Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
 };
 
 use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, respond};
@@ -151,9 +151,11 @@ fn rendered(
     if own.is_none() && upstream.is_empty() {
         return None;
     }
+    let (upstream, apart) = of_one_project(order, project, upstream);
     let judge = Judge::of(order, project, Timestamp::now());
     let (own, judge) = (own.as_ref(), judge.as_ref());
-    let merged = MergedPage { order, own, upstream: &upstream, blocked, project, judge };
+    let (upstream, apart) = (&upstream, &apart);
+    let merged = MergedPage { order, own, upstream, blocked, apart, project, judge };
     Some(merged_page(&merged, form, links))
 }
 
@@ -175,6 +177,44 @@ pub(in crate::http::python) async fn project_of<'order>(
         heard.push((stage, known));
     }
     Ok((heard, any_stale))
+}
+
+/// Leaves out the mirrors whose upstreams have another project of this name.
+pub(in crate::http::python) fn keep_one_project(
+    order: &ResolutionOrder<'_>,
+    project: &ProjectName,
+    heard: &mut Vec<Heard<'_>>,
+) {
+    let upstream = heard.iter();
+    let upstream =
+        upstream.filter_map(|(mirror, known)| Some(FromUpstream { mirror, page: known.page()? }));
+    let (_, apart) = of_one_project(order, project, upstream.collect());
+    let apart: Vec<StageName> = apart.into_iter().cloned().collect();
+    heard.retain(|(mirror, _)| !apart.contains(mirror.name()));
+}
+
+/// The mirrors whose files of a project count: of those that are asked, all but those whose upstreams have another project
+/// of this name. Where something is not known, that is an error: it might decide.
+pub(in crate::http::python) async fn mirrors_of_one_project<'order>(
+    ask: &Ask,
+    order: &ResolutionOrder<'order>,
+    project: &ProjectName,
+) -> Result<Vec<&'order Arc<Stage>>, HttpError> {
+    let asked = order.mirrors_of(project.as_str());
+    if asked.are_one || asked.asked.len() < 2 {
+        return Ok(asked.asked);
+    }
+    let mut pages = Vec::new();
+    for stage in asked.asked {
+        let Some(mirror) = ask.app.mirrors.of(stage) else { continue };
+        let page = ask.app.mirrors.page_to_judge_by(&mirror, project).await;
+        let page = page.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
+        pages.extend(page.map(|page| (stage, page)));
+    }
+    let upstream = pages.iter().map(|(mirror, page)| FromUpstream { mirror, page }).collect();
+    let (_, apart) = of_one_project(order, project, upstream);
+    let stages = pages.iter().map(|(stage, _)| *stage);
+    Ok(stages.filter(|stage| !apart.contains(&stage.name())).collect())
 }
 
 /// What the mirrors know of the list of projects.

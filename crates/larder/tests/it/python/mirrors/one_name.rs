@@ -1,0 +1,160 @@
+//! Several mirrors that have the same name: whether what they have is one project decides, on every path.
+
+use serde_json::{Value, json};
+use testbed::{Offer, Upstream};
+
+use super::{JSON_PAGE, allow_this_machine, json_page, list, place_of};
+use crate::python::{Index, sdist};
+
+const NEAR: &str = "foo-1.0-py3-none-any.whl";
+const FAR: &str = "foo-99.0-py3-none-any.whl";
+
+/// An upstream of the project `foo` with this file.
+fn upstream_of(filename: &str) -> Upstream {
+    let upstream = Upstream::start();
+    upstream.offer("/simple/", list(&["foo"]));
+    upstream.offer(&format!("/files/{filename}"), Offer::file(filename));
+    say(&upstream, filename, json!([]), json!([]));
+    upstream
+}
+
+/// From now on its page names these other places.
+fn say(upstream: &Upstream, filename: &str, tracks: Value, alternates: Value) {
+    let page = json!({
+        "meta": {"api-version": "1.2", "tracks": tracks}, "name": "foo", "alternate-locations": alternates,
+        "files": [super::file(upstream, filename, filename.as_bytes())],
+    });
+    upstream.offer("/simple/foo/", Offer::json(page.to_string()));
+}
+
+/// The stage `alice/dev` with the mirrors `alice/up` and `alice/other`.
+fn start(near: &Upstream, far: &Upstream) -> Index {
+    let index = Index::start_with(allow_this_machine);
+    for (name, upstream) in [("alice/up", near), ("alice/other", far)] {
+        let url = upstream.url("/simple");
+        index.stage(name, json!({"type": "mirror", "mirror_url": url}));
+    }
+    // With a policy, files of mirrors are linked below the stage.
+    let config = json!({"bases": ["alice/up", "alice/other"], "policy_deny": ["bar"]});
+    index.stage("alice/dev", config);
+    index
+}
+
+/// The files that the page of the stage has, and how far ones answer: the file below the stage, and its provenance.
+fn shown(index: &Index, far: &Upstream) -> (Vec<String>, u16) {
+    let page = json_page(index.client(), "alice/dev", "foo");
+    assert_eq!(page.status, 200, "{}", page.text());
+    let names = page.json()["files"].as_array().expect("files").clone();
+    let names = names.iter().map(|file| file["filename"].as_str().expect("a name").to_owned());
+    let path = place_of(far, FAR).replace("/alice/up/", "/alice/dev/");
+    (names.collect(), index.client().get(&path).status)
+}
+
+#[test]
+fn a_stranger_elsewhere_slips_in_nothing() {
+    let (near, far) = (upstream_of(NEAR), upstream_of(FAR));
+    let index = start(&near, &far);
+    let apart = (vec![NEAR.to_owned()], 404);
+    assert_eq!(shown(&index, &far), apart);
+    let human = index.client().get_with("/alice/dev/+simple/foo/", &[("Accept", "text/html")]);
+    assert!(
+        human.text().contains("No releases from <strong>alice/other</strong>"),
+        "{}",
+        human.text()
+    );
+    let devpi = index.client().get_with("/alice/dev/foo", &[("Accept", "application/json")]);
+    let versions =
+        devpi.json()["result"].as_object().map(|it| it.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(versions, Some(vec!["1.0".to_owned()]), "{}", devpi.text());
+    let near_place = place_of(&near, NEAR).replace("/alice/up/", "/alice/dev/");
+    assert_eq!(index.client().get(&near_place).text(), NEAR);
+    // The far mirror itself is what it was.
+    let own = json_page(index.client(), "alice/other", "foo").json();
+    assert_eq!(own["files"][0]["filename"], FAR);
+    // Whoever owns the far name says that it is the same: the nearest does not.
+    say(&far, FAR, json!([]), json!([near.url("/simple/foo/")]));
+    assert_eq!(shown(&index, &far), apart);
+    // The settings of the stage count at once, on every path.
+    let both = (vec![NEAR.to_owned(), FAR.to_owned()], 200);
+    for (settings, expected) in [
+        (json!({"mirror_merge": "all"}), &both),
+        (json!({"mirror_merge": "connected"}), &apart),
+        (json!({"mirror_whitelist": ["foo"]}), &both),
+        (json!({"mirror_whitelist": []}), &apart),
+        (json!({"base_pins": ["foo=alice/other", "foo=alice/up"]}), &both),
+    ] {
+        let changed = index.alice().send("PATCH", "/alice/dev", settings.clone());
+        assert_eq!(changed.status, 200, "{}", changed.text());
+        assert_eq!(&shown(&index, &far), expected, "{settings}");
+    }
+}
+
+#[test]
+fn what_pages_connect_is_merged_and_passed_on() {
+    let (near, far) = (upstream_of(NEAR), upstream_of(FAR));
+    let index = start(&near, &far);
+    assert_eq!(shown(&index, &far).0, [NEAR]);
+    // The page is finished already, and what it was made of changes.
+    say(&far, FAR, json!([near.url("/simple/foo")]), json!([]));
+    assert_eq!(shown(&index, &far), (vec![NEAR.to_owned(), FAR.to_owned()], 200));
+    let tracks = json!([near.url("/simple/foo/")]);
+    for stage in ["alice/dev", "alice/other"] {
+        let page = index.client().get_with(&format!("/{stage}/+simple/foo/"), &[JSON_PAGE]).json();
+        assert_eq!(page["meta"]["tracks"], tracks, "{page}");
+        let html = index.page(stage, "foo");
+        let meta = format!("<meta name=\"pypi:tracks\" content=\"{}\">", near.url("/simple/foo/"));
+        assert!(html.contains(&meta), "{html}");
+    }
+    let places = json!([near.url("/simple/foo/"), far.url("/simple/foo/")]);
+    say(&near, NEAR, json!([]), places.clone());
+    say(&far, FAR, json!([]), places.clone());
+    assert_eq!(shown(&index, &far), (vec![NEAR.to_owned(), FAR.to_owned()], 200));
+    let page = json_page(index.client(), "alice/dev", "foo").json();
+    assert_eq!((&page["alternate-locations"], &page["meta"]["tracks"]), (&places, &Value::Null));
+}
+
+#[test]
+fn the_nearest_may_not_fail_for_another_to_count() {
+    let (near, far) = (upstream_of(NEAR), upstream_of(FAR));
+    let index = start(&near, &far);
+    near.break_with(Some(500));
+    assert_eq!(json_page(index.client(), "alice/dev", "foo").status, 502);
+    let path = place_of(&far, FAR).replace("/alice/up/", "/alice/dev/");
+    assert_eq!(index.client().get(&path).status, 502);
+}
+
+#[test]
+fn owners_say_where_else_their_projects_are() {
+    let index = Index::start();
+    let config = json!({
+        "project_tracks": ["Foo=https://me:secret@up.example/simple/foo"],
+        "project_alternate_locations": ["foo=https://one.example/foo/", "bar=https://one.example/bar/"],
+    });
+    index.stage("alice/base", config);
+    index.stage("alice/dev", json!({"bases": ["alice/base"]}));
+    index.upload("alice/base", "foo-1.0.zip", &sdist("own"));
+    for stage in ["alice/base", "alice/dev"] {
+        let page = json_page(index.client(), stage, "foo").json();
+        assert_eq!(page["meta"]["tracks"], json!(["https://up.example/simple/foo/"]), "{page}");
+        assert_eq!(page["alternate-locations"], json!(["https://one.example/foo/"]), "{page}");
+        let html = index.page(stage, "foo");
+        assert!(html.contains(
+            "<meta name=\"pypi:alternate-locations\" content=\"https://one.example/foo/\">"
+        ));
+        let human = index.client().get_with(&format!("/{stage}/foo"), &[("Accept", "text/html")]);
+        assert!(human.text().contains("https://up.example/simple/foo/"), "{}", human.text());
+    }
+    let shown = index.client().get_with("/alice/base", &[("Accept", "application/json")]);
+    assert!(!shown.text().contains("secret"), "{}", shown.text());
+    for wrong in ["foo", "foo=/simple/foo/", "foo=file:///etc", "=https://one.example/"] {
+        let refused =
+            index.alice().send("PATCH", "/alice/base", json!({"project_tracks": [wrong]}));
+        assert_eq!(refused.status, 400, "{wrong}: {}", refused.text());
+    }
+    let refused = index.alice().send("PATCH", "/alice/base", json!({"mirror_merge": "some"}));
+    assert!(
+        refused.status == 400 && refused.text().contains("`connected` or `all`"),
+        "{}",
+        refused.text()
+    );
+}

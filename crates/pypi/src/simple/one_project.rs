@@ -1,0 +1,113 @@
+//! Whether what several mirrors have under one name is one project (PEP 708).
+//!
+//! Two repositories that know nothing of each other may both have a name, and a stranger may take a name in one of them because
+//! somebody else has it in the other. So the nearest mirror that has the name counts, and of the others those whose
+//! pages say that theirs is the same project.
+
+use std::collections::BTreeSet;
+
+use url::Url;
+
+use super::merged::FromUpstream;
+use crate::inherit::ResolutionOrder;
+use crate::upstream::place_of_project;
+use crate::{ProjectName, Stage, StageName};
+
+/// Those of the mirrors' pages that are about the nearest one's project, in their order, and the mirrors whose pages are not.
+/// `upstream` are the pages of the mirrors that are asked for the project, nearest first.
+pub fn of_one_project<'page>(
+    order: &ResolutionOrder<'_>,
+    project: &ProjectName,
+    upstream: Vec<FromUpstream<'page>>,
+) -> (Vec<FromUpstream<'page>>, Vec<&'page StageName>) {
+    if upstream.len() < 2 || order.mirrors_of(project.as_str()).are_one {
+        return (upstream, Vec::new());
+    }
+    let mut found: Vec<Found<'_>> = upstream.iter().map(|part| Found::of(part, project)).collect();
+    // A page that says nothing of its project is no sign that there is one.
+    let Some(nearest) = found.iter_mut().find(|it| it.is_there) else {
+        return (upstream, Vec::new());
+    };
+    nearest.is_one = true;
+    loop {
+        let is_new = |at: &usize| {
+            let it = &found[*at];
+            it.is_there && !it.is_one && found.iter().any(|one| one.is_one && one.is_same(it))
+        };
+        let new: Vec<usize> = (0..found.len()).filter(is_new).collect();
+        if new.is_empty() {
+            break;
+        }
+        new.into_iter().for_each(|at| found[at].is_one = true);
+    }
+    let is_apart: Vec<bool> = found.iter().map(|it| it.is_there && !it.is_one).collect();
+    let (mut one, mut apart) = (Vec::new(), Vec::new());
+    for (part, is_apart) in upstream.into_iter().zip(is_apart) {
+        match is_apart {
+            true => apart.push(part.mirror.name()),
+            false => one.push(part),
+        }
+    }
+    (one, apart)
+}
+
+/// A mirror's project, and where it is.
+struct Found<'page> {
+    /// Whether upstream has anything of it.
+    is_there: bool,
+    /// Whether it is the nearest mirror's project.
+    is_one: bool,
+    /// The URL of its page.
+    url: Option<Box<str>>,
+    tracks: &'page [Box<str>],
+    /// Its own URL and those of its other places; empty if it names none.
+    places: BTreeSet<&'page str>,
+}
+
+impl<'page> Found<'page> {
+    fn of(part: &FromUpstream<'page>, project: &ProjectName) -> Found<'page> {
+        let page = part.page;
+        Found {
+            is_there: !page.files.is_empty() || page.status.is_some(),
+            is_one: false,
+            url: url_of(part.mirror, project),
+            tracks: &page.locations.tracks,
+            places: page.locations.alternates.iter().map(|url| &**url).collect(),
+        }
+    }
+
+    /// Whether one of the two tracks the other, both track a third one, or both name the same places.
+    fn is_same(&self, other: &Found<'_>) -> bool {
+        let tracks = |one: &Found<'_>, other: &Found<'_>| {
+            one.tracks
+                .iter()
+                .any(|url| Some(url) == other.url.as_ref() || other.tracks.contains(url))
+        };
+        tracks(self, other) || tracks(other, self) || self.agrees_with(other)
+    }
+
+    /// Whether each names the other as another place of its project, and both name the same ones.
+    fn agrees_with(&self, other: &Found<'_>) -> bool {
+        let (Some(own), Some(others)) = (self.url.as_deref(), other.url.as_deref()) else {
+            return false;
+        };
+        let names_other = self.places.contains(others) && other.places.contains(own);
+        let all = |of: &Found<'_>, url: &str| -> BTreeSet<String> {
+            of.places.iter().copied().chain([url]).map(str::to_owned).collect()
+        };
+        names_other && all(self, own) == all(other, others)
+    }
+}
+
+/// The URL of a project's page at a mirror's upstream.
+fn url_of(mirror: &Stage, project: &ProjectName) -> Option<Box<str>> {
+    let mut url = Url::parse(mirror.config().mirror()?.mirror_url.as_deref()?).ok()?;
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    place_of_project(&url, &format!("{project}/"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Which mirrors count together.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{World, project_name};
+use crate::upstream::UpstreamPage;
+
+const MIRRORS: [&str; 3] = ["near", "far", "farther"];
+
+fn world(settings: Value) -> World {
+    let mut world = World::new();
+    for name in MIRRORS {
+        let url = format!("https://me:secret@{name}.example/simple");
+        world.create(&format!("root/{name}"), json!({"type": "mirror", "mirror_url": url}));
+    }
+    world.create("alice/base", json!({"bases": MIRRORS.map(|name| format!("root/{name}"))}));
+    let mut config = json!({"bases": ["alice/base"]});
+    for (key, value) in settings.as_object().expect("an object") {
+        config[key] = value.clone();
+    }
+    world.create("alice/dev", config);
+    world
+}
+
+/// What a page says of other places: `tracks`, `alternate-locations`.
+type Said<'text> = (&'text [&'text str], &'text [&'text str]);
+
+fn page((tracks, alternates): Said<'_>) -> UpstreamPage {
+    let body = json!({
+        "meta": {"api-version": "1.2", "tracks": tracks}, "alternate-locations": alternates,
+        "files": [{"filename": "foo-1.0.tar.gz", "url": "https://files.example/foo-1.0.tar.gz", "hashes": {}}],
+    });
+    let base = Url::parse("https://files.example/foo/").expect("a URL");
+    UpstreamPage::parse("", body.to_string().as_bytes(), &base).expect("a page")
+}
+
+/// The mirrors that count, of those that have these pages.
+fn counting(world: &World, pages: &[UpstreamPage]) -> String {
+    let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
+    let upstream: Vec<_> = order
+        .mirrors_of("foo")
+        .asked
+        .into_iter()
+        .filter_map(|mirror| {
+            let at = MIRRORS.iter().position(|name| *name == mirror.name().index())?;
+            Some(FromUpstream { mirror, page: pages.get(at)? })
+        })
+        .collect();
+    let count = upstream.len();
+    let (one, apart) = of_one_project(&order, &project_name("foo"), upstream);
+    assert_eq!(one.len() + apart.len(), count);
+    one.iter().map(|part| part.mirror.name().index()).collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn check(said: [Said<'_>; 3], expected: &str) {
+    assert_eq!(counting(&world(json!({})), &said.map(page)), expected);
+}
+
+const NEAR: &str = "https://near.example/simple/foo/";
+const FAR: &str = "https://far.example/simple/foo/";
+const FARTHER: &str = "https://farther.example/simple/foo/";
+const NOTHING: Said<'_> = (&[], &[]);
+
+#[test]
+fn the_nearest_counts_alone_unless_pages_connect_it_with_others() {
+    check([NOTHING, NOTHING, NOTHING], "near");
+    check([(&[FAR], &[]), NOTHING, NOTHING], "near far");
+    check([NOTHING, NOTHING, (&[NEAR], &[])], "near farther");
+    check([NOTHING, (&[FARTHER], &[]), (&[NEAR], &[])], "near far farther");
+    check([NOTHING, (&[FARTHER], &[]), NOTHING], "near");
+    let third: Said<'_> = (&["https://origin.example/foo/"], &[]);
+    check([third, NOTHING, third], "near farther");
+    // A slash at the end, a port and the case of a host make no difference.
+    check([(&["https://FAR.example:443/simple/foo"], &[]), NOTHING, NOTHING], "near far");
+    check([(&["https://far.example/simple/bar/"], &[]), NOTHING, NOTHING], "near");
+}
+
+#[test]
+fn other_places_count_if_all_of_them_say_the_same() {
+    let all: Said<'_> = (&[], &[NEAR, FAR]);
+    check([all, all, NOTHING], "near far");
+    check([(&[], &[FAR]), (&[], &[NEAR]), NOTHING], "near far");
+    // A stranger can say that the project is the same, and nothing comes of it.
+    check([NOTHING, all, (&[], &[NEAR])], "near");
+    check([(&[], &[FAR, FARTHER]), (&[], &[NEAR]), NOTHING], "near");
+    check([all, (&[], &[NEAR, FAR, FARTHER]), NOTHING], "near");
+    let three: Said<'_> = (&[], &[NEAR, FAR, FARTHER]);
+    check([three, three, three], "near far farther");
+}
+
+#[test]
+fn a_page_without_anything_is_no_project() {
+    let none = UpstreamPage::default();
+    let pages = [none.clone(), page(NOTHING), page(NOTHING)];
+    assert_eq!(counting(&world(json!({})), &pages), "near far", "the empty page says nothing");
+    let quarantined = UpstreamPage {
+        status: Some((crate::StatusMarker::Quarantined, None)),
+        ..UpstreamPage::default()
+    };
+    let pages = [quarantined, page(NOTHING), page(NOTHING)];
+    assert_eq!(counting(&world(json!({})), &pages), "near", "the name is taken there");
+}
+
+#[test]
+fn a_stage_says_that_all_count() {
+    let pages = [NOTHING; 3].map(page);
+    for (settings, expected) in [
+        (json!({"mirror_merge": "all"}), "near far farther"),
+        (json!({"mirror_merge": "connected"}), "near"),
+        (json!({"mirror_whitelist": ["foo"]}), "near far farther"),
+        (json!({"mirror_whitelist": "*"}), "near far farther"),
+        (json!({"mirror_whitelist": ["bar"]}), "near"),
+        (json!({"base_pins": "foo=root/far,foo=root/near"}), "near far"),
+    ] {
+        let world = world(settings.clone());
+        assert_eq!(counting(&world, &pages), expected, "{settings}");
+    }
+    let mut world = world(json!({}));
+    world.modify("alice/base", json!({"mirror_merge": "all"}));
+    assert_eq!(counting(&world, &pages), "near far farther", "what a base says counts");
+    world.modify("alice/dev", json!({"mirror_merge": "connected"}));
+    assert_eq!(counting(&world, &pages), "near", "unless the stage says something else");
+    world.modify("alice/dev", json!({"mirror_merge": ""}));
+    assert_eq!(counting(&world, &pages), "near far farther");
+}
