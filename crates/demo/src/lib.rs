@@ -54,10 +54,13 @@ mod catalogue;
 mod ecosystem;
 mod random;
 mod record;
+mod sql;
 #[cfg(test)]
 mod tests;
 mod text;
 mod words;
+
+pub use sql::{AURWEB_SCHEMA, SqlWriter};
 
 /// The size and the seed of a catalogue.
 ///

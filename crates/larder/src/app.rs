@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use net::{Egress, TrustedProxies};
+use passwords::{Bounds, Passwords};
 use store::Store;
 use tokio::sync::{mpsc, oneshot};
 
@@ -23,7 +24,6 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::mirrors::Mirrors;
 use crate::open_zips::OpenZips;
-use crate::passwords::{Bounds, Passwords};
 use crate::rate_limit::RateLimiter;
 use crate::security::SecurityLog;
 use crate::small_blobs::SmallBlobs;

@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
 use aur::Snapshot;
+use source::KeptDumpFile;
 
 use crate::example::Example;
 use crate::lists::Lists;
-use crate::source::KeptDumpFile;
 
 /// What is served of the AUR: one snapshot and what was made of it, replaced together.
 pub struct AurPublished {

@@ -18,11 +18,11 @@ use arc_swap::ArcSwap;
 use aur::Compressed;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
+use source::KeptDumpFile;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::chain::{Chain, Dump, Listed};
-use crate::source::KeptDumpFile;
 use crate::turns::Turns;
 
 /// What is kept in memory of deltas that were asked for.

@@ -3,7 +3,6 @@
 
 mod articles;
 mod packages;
-mod sql;
 mod upstream;
 
 use std::ffi::OsString;
@@ -11,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use ::demo::Recipe;
+use ::demo::{Recipe, SqlWriter};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,7 +19,6 @@ use net::ListenAddress;
 use crate::app::App;
 use crate::config::Config;
 use crate::setup::PASSWORD_FILE;
-use sql::SqlWriter;
 
 /// The seed of the catalogue that `--demo` serves.
 const DEMO_SEED: u64 = 1;

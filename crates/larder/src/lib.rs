@@ -31,14 +31,12 @@ pub mod metrics;
 mod mirrors;
 pub mod named_blobs;
 pub mod open_zips;
-pub mod passwords;
 pub mod rate_limit;
 pub mod release_metadata;
 pub mod rescue;
 pub mod security;
 pub mod setup;
 pub mod small_blobs;
-pub mod source;
 pub mod stored;
 pub mod tasks;
 mod text;
@@ -53,6 +51,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use net::{Egress, ListenAddress, Listener, Server, TlsReloader};
+use source::{DataDirLock, KeptDump, Source, SourceOptions, SourceSpec};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +59,6 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::config::{AurSource, Config, Loaded};
 use crate::live_settings::LiveSetting;
-use crate::source::{DataDirLock, KeptDump, Source, SourceOptions, SourceSpec};
 
 /// A server that is bound and about to serve.
 pub struct Running {

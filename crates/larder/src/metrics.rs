@@ -17,7 +17,7 @@ use prometheus::{
 
 use crate::cpu_pool;
 use crate::endpoint::{Endpoint, Surface};
-use crate::{changes, mirrors, passwords, stored};
+use crate::{changes, mirrors, stored};
 
 pub use self::times::{SAMPLED_OF, Stopwatch};
 

@@ -11,13 +11,13 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Key, Record, Serial};
+use source::DataDirLock;
 use store::{BlobStore, Records, RecordsOptions, StoreIdentity};
 
 use crate::app::App;
 use crate::identity;
 use crate::maintenance;
 use crate::named_blobs::Named;
-use crate::source::DataDirLock;
 use crate::stored::{IDENTITY_KEY, Stored};
 use crate::text::counted;
 

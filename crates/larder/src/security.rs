@@ -15,9 +15,9 @@ use std::time::Instant;
 
 use account::{Means, Principal};
 use net::{ClientAddress, ClientKey};
+use passwords::{Budgets, Subject, ThrottlingEnded};
 
 use crate::config::Config;
-use crate::passwords::{Budgets, Subject, ThrottlingEnded};
 
 pub(crate) use changes::changes;
 

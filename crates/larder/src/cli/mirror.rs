@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use pypi::{Stage, StageName};
+use source::DataDirLock;
 
 use super::directory::{Directory, Purpose};
 use super::{Exit, print, runtime};
 use crate::config::Config;
 use crate::maintenance::Progress;
 use crate::mirrors::{Budget, Carried, Mirror, Mirrors, export};
-use crate::source::DataDirLock;
 
 #[derive(Subcommand)]
 pub(super) enum Command {

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use net::ListenAddress;
+use source::KeptDump;
 
 use super::file::{self, nearest};
 use super::key::{FromTexts, Key, Kind, canonical, is_auto, split};
 use super::value::{MASK, Secret, without_password};
 use super::{Config, keys};
-use crate::source::KeptDump;
 
 /// The configuration of the whole machine, read where a user has none.
 const SYSTEM_FILE: &str = "/etc/larder/config.toml";

@@ -10,11 +10,11 @@ use account::Acl;
 use http::HeaderName;
 use net::{ListenAddress, Network};
 use sha2::{Digest, Sha256};
+use source::DatabaseUrl;
 use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
 use super::key::{FromText, FromTexts, Kind, expected};
-use crate::source::DatabaseUrl;
 
 impl FromText for ListenAddress {
     fn from_text(text: &str, _: Kind) -> Result<Self, String> {

@@ -16,11 +16,11 @@ use account::{
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
 use jiff::Timestamp;
+use passwords::CheckRefused;
 use store::CommitError;
 
 use super::error::HttpError;
 use crate::app::App;
-use crate::passwords::CheckRefused;
 use crate::security;
 use crate::stored::{Basis, Stored, WriteFailure};
 
@@ -137,7 +137,7 @@ pub(super) fn failed(app: &App, account: Option<&str>, reason: &'static str) {
 /// The answer to somebody whose password was not looked at.
 pub(super) fn check_refused(app: &App, error: CheckRefused) -> HttpError {
     match error {
-        CheckRefused::TooMany => HttpError::unavailable(crate::passwords::TooMany.to_string(), 1),
+        CheckRefused::TooMany => HttpError::unavailable(passwords::TooMany.to_string(), 1),
         CheckRefused::Throttled { throttled, began } => {
             let seconds = throttled.wait_milliseconds.div_ceil(1000).max(1);
             if let Some(began) = began {

@@ -19,12 +19,12 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use net::MadeForOne;
+use source::{FileReader, KEPT_FILE_NAME};
 
 use super::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use super::error::HttpError;
 use crate::app::App;
 use crate::deltas::Offer;
-use crate::source::{FileReader, KEPT_FILE_NAME};
 
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 256 << 10;

@@ -5,12 +5,12 @@
 
 use anyhow::Context;
 use record::Serial;
+use source::DataDirLock;
 use store::{Records, RecordsOptions, StoreIdentity};
 
 use crate::config::Config;
 use crate::identity::{self, Census};
 use crate::named_blobs::Named;
-use crate::source::DataDirLock;
 
 /// Whose blobs they are now, and were.
 #[derive(Clone, Debug)]

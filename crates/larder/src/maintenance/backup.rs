@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 use record::Serial;
 use serde::{Deserialize, Serialize};
+use source::DataDirLock;
 use store::{
     BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, Store, StoreIdentity,
 };
@@ -22,7 +23,6 @@ use super::{Progress, locations, open_existing};
 use crate::config::Config;
 use crate::identity;
 use crate::named_blobs::{Named, who_names};
-use crate::source::DataDirLock;
 
 /// What a backup says of itself, within its directory.
 pub const MARKER_FILE_NAME: &str = "backup.json";

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use record::Serial;
+use source::DataDirLock;
 use store::{BlobStore, Records, RecordsOptions, RestoreError, Store};
 
 use super::copy::{Carried, Loss, Manner, carry};
@@ -15,7 +16,6 @@ use crate::config::Config;
 use crate::identity;
 use crate::named_blobs::{Named, who_names};
 use crate::setup;
-use crate::source::DataDirLock;
 
 /// What was restored.
 #[derive(Clone, Debug)]

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use aur::{Changes, DumpError, DumpLimits, Snapshot};
+use source::{Arrival, KeptDump, News, Source, SourceError, SourceSpec, Update};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,6 @@ use crate::aur_published::{AurPublished, KeptCell};
 use crate::lists::Lists;
 use crate::memory;
 use crate::metrics::RefreshResult;
-use crate::source::{Arrival, KeptDump, News, Source, SourceError, SourceSpec, Update};
 
 /// A dump that could not be kept is tried again this often, when the source is looked at.
 const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);

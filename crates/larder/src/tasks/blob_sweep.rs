@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use source::schedule::Jitter;
 use store::CommitError;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::maintenance::{self, Known, SweepPlan};
-use crate::source::schedule::Jitter;
 use crate::stored::WriteFailure;
 
 /// The longest pause before the first sweep: a process that is restarted daily sweeps as well.

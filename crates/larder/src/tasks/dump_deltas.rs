@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use source::KeptDumpFile;
 
 use crate::app::App;
 use crate::deltas::Comparing;
 use crate::memory;
-use crate::source::KeptDumpFile;
 
 /// Runs until no other dump will be kept, and has then compared the last one: else the next process would not know how the dumps
 /// of this one lead to it.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use record::Digest;
+use source::schedule::Jitter;
 use store::blobs::Verdict;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::named_blobs;
-use crate::source::schedule::Jitter;
 
 /// Digests are divided by their first byte: only the names of one part are in memory.
 const PARTS: u32 = 256;

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use larder::config::AurSource;
-use larder::source::KeptDump;
 use serde_json::{Value, json};
+use source::KeptDump;
 use testbed::MariaDb;
 
 use crate::server::{TestServer, runtime};
@@ -44,7 +44,7 @@ const ROWS: &str = "
 /// A database with these rows; `None` where MariaDB is not installed.
 fn database(options: &[&str]) -> Option<MariaDb> {
     let database = MariaDb::start(options)?;
-    database.execute("aur", include_str!("../../src/demo/aurweb.sql"));
+    database.execute("aur", demo::AURWEB_SCHEMA);
     database.execute("aur", ROWS);
     database.execute("mysql", READER);
     Some(database)
@@ -470,7 +470,7 @@ fn views_in_place_of_tables_are_compared_seldom() {
     let Some(database) = MariaDb::start(COUNTING) else { return };
     database
         .execute("mysql", "CREATE DATABASE store CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci");
-    database.execute("store", include_str!("../../src/demo/aurweb.sql"));
+    database.execute("store", demo::AURWEB_SCHEMA);
     database.execute("store", ROWS);
     for table in database.query("store", "SHOW TABLES").lines() {
         database.execute("aur", &format!("CREATE VIEW `{table}` AS SELECT * FROM store.`{table}`"));

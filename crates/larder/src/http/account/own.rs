@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
+use passwords::Priority;
 use serde_json::{Value, json};
 
 use super::{FORM_BYTES_MAX, log_in};
@@ -17,7 +18,6 @@ use crate::http::forms::{self, Fields, Posted};
 use crate::http::people::{self, Site};
 use crate::http::tokens;
 use crate::http::words::Time;
-use crate::passwords::Priority;
 use crate::security;
 
 /// The scopes that one chooses from, with what they are for.

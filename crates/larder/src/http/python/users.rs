@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use jiff::Timestamp;
+use passwords::Priority;
 use pypi::change::stage;
 use pypi::devpi::{UserConfig, View, user_list};
 use serde_json::{Value, json};
@@ -22,7 +23,6 @@ use crate::app::App;
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;
-use crate::passwords::Priority;
 use crate::security;
 use crate::stored::Basis;
 

@@ -18,7 +18,7 @@ const ROWS: &str = "
 /// A database with these rows that logs statements; `None` where MariaDB is not installed.
 fn database() -> Option<MariaDb> {
     let database = MariaDb::start(&["--userstat=1"])?;
-    database.execute("aur", include_str!("../../demo/aurweb.sql"));
+    database.execute("aur", demo::AURWEB_SCHEMA);
     database.execute("aur", ROWS);
     Some(database)
 }

@@ -34,7 +34,7 @@ pub struct Arrival {
     pub(crate) sha256: Option<String>,
     pub(crate) kind: ArrivalKind,
     /// Names of package bases that no package of the dump has, as far as the source knows them.
-    pub(crate) bases: Vec<String>,
+    pub bases: Vec<String>,
 }
 
 /// What a source has for its caller.
@@ -71,7 +71,7 @@ pub struct Update {
 
 impl Update {
     /// What is known of a dump, and no changes.
-    pub(crate) fn whole(arrival: &Arrival) -> Update {
+    pub fn whole(arrival: &Arrival) -> Update {
         Update {
             changes: aur::Changes::default(),
             origin: arrival.origin.clone(),

@@ -181,7 +181,7 @@ async fn an_arrival_is_described() {
         arrival.modified_at,
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777))
     );
-    assert_eq!(arrival.sha256, Some(crate::source::spec::sha256_hex(b"one")));
+    assert_eq!(arrival.sha256, Some(crate::spec::sha256_hex(b"one")));
     assert_eq!(
         server.asked(0, "user-agent"),
         Some(format!("larder/{}", env!("CARGO_PKG_VERSION")))

@@ -9,7 +9,8 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-const SCHEMA: &str = include_str!("aurweb.sql");
+/// aurweb's tables, as far as its metadata is made of them.
+pub const AURWEB_SCHEMA: &str = include_str!("aurweb.sql");
 /// The rows of a table are written when there are this many bytes of them.
 const STATEMENT_BYTES: usize = 256 << 10;
 /// Every base with this many before it has an open request.
@@ -49,7 +50,7 @@ const COMAINTAINERS: usize = 10;
 const REQUESTS: usize = 11;
 
 /// Takes a generated dump, which has a record in each line, and writes it as SQL.
-pub(super) struct SqlWriter<W: Write> {
+pub struct SqlWriter<W: Write> {
     out: W,
     line: Vec<u8>,
     rows: [String; TABLES.len()],
@@ -61,8 +62,8 @@ pub(super) struct SqlWriter<W: Write> {
 
 impl<W: Write> SqlWriter<W> {
     /// Writes the tables.
-    pub(super) fn begin(mut out: W) -> io::Result<SqlWriter<W>> {
-        out.write_all(SCHEMA.as_bytes())?;
+    pub fn begin(mut out: W) -> io::Result<SqlWriter<W>> {
+        out.write_all(AURWEB_SCHEMA.as_bytes())?;
         out.write_all(b"START TRANSACTION;\n")?;
         Ok(SqlWriter {
             out,
@@ -75,7 +76,7 @@ impl<W: Write> SqlWriter<W> {
     }
 
     /// Writes what is left.
-    pub(super) fn finish(mut self) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<W> {
         self.line_ended()?;
         self.write_rows()?;
         self.out.write_all(b"COMMIT;\n")?;

@@ -18,7 +18,7 @@ struct Entry {
 
 /// The budgets of many keys; keys are hashes that no client can choose.
 #[derive(Debug)]
-pub(crate) struct Budgets {
+pub struct Budgets {
     /// Milliseconds in which one try is refilled; zero means no bound.
     each: u64,
     /// Milliseconds in which the whole budget is refilled.
@@ -31,20 +31,20 @@ pub(crate) struct Budgets {
 impl Budgets {
     /// Budgets of `tries` per `milliseconds`, for about `keys_max` keys at a time; with 0 tries there is no bound.
     /// Takes 16 bytes a key once the first try is taken, and never more.
-    pub(crate) fn new(tries: u32, milliseconds: u64, keys_max: usize) -> Budgets {
+    pub fn new(tries: u32, milliseconds: u64, keys_max: usize) -> Budgets {
         let each = milliseconds.checked_div(tries.into()).map_or(0, |each| each.max(1));
         let sets = keys_max.div_ceil(SET_ENTRIES).max(1);
         Budgets { each, all: each * u64::from(tries), sets, entries: Vec::new() }
     }
 
     /// Milliseconds until `key` has a try; 0 if it has one now.
-    pub(crate) fn wait(&self, key: u64, now: u64) -> u64 {
+    pub fn wait(&self, key: u64, now: u64) -> u64 {
         let used = self.find(key).map_or(0, |entry| entry.whole_at.saturating_sub(now));
         if self.each == 0 { 0 } else { (used + self.each).saturating_sub(self.all) }
     }
 
     /// Takes a try from `key`, even if it has none; at most one try is owed.
-    pub(crate) fn take(&mut self, key: u64, now: u64) {
+    pub fn take(&mut self, key: u64, now: u64) {
         if self.each == 0 {
             return;
         }
@@ -66,7 +66,7 @@ impl Budgets {
     }
 
     /// Returns a try that was taken.
-    pub(crate) fn give_back(&mut self, key: u64) {
+    pub fn give_back(&mut self, key: u64) {
         let (at, each) = (self.set_of(key), self.each);
         let set = self.entries.get_mut(at).into_iter().flatten();
         for entry in set.filter(|entry| entry.key == key) {
@@ -84,7 +84,7 @@ impl Budgets {
 
     /// The size of the table, in bytes.
     #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<[Entry; SET_ENTRIES]>()
     }
 }

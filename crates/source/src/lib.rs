@@ -8,8 +8,8 @@
 //! seen. No text or log from this module contains a credential.
 //!
 //! ```no_run
-//! # async fn example() -> Result<(), larder::source::SourceError> {
-//! use larder::source::{KeptDump, News, Source, SourceOptions, SourceSpec};
+//! # async fn example() -> Result<(), source::SourceError> {
+//! use source::{KeptDump, News, Source, SourceOptions, SourceSpec};
 //!
 //! let mut kept = KeptDump::open("/var/lib/larder".as_ref())?;
 //! let spec = SourceSpec::parse("https://example.org/packages-meta-ext-v1.json.gz")?;

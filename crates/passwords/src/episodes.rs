@@ -16,20 +16,24 @@ pub(super) const QUIET_MILLISECONDS: u64 = 60_000;
 
 /// Who is throttled: the account, the client, or both. Neither stands for all episodes beyond the maximum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Subject {
-    pub(crate) by: Option<Bound>,
-    pub(crate) account: Option<String>,
-    pub(crate) client: Option<String>,
+pub struct Subject {
+    /// The bound that refuses.
+    pub by: Option<Bound>,
+    /// The account, if it is counted by accounts.
+    pub account: Option<String>,
+    /// The client, if it is counted by clients.
+    pub client: Option<String>,
 }
 
 /// An episode that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ThrottlingEnded {
-    pub(crate) subject: Subject,
+pub struct ThrottlingEnded {
+    /// What was throttled.
+    pub subject: Subject,
     /// Requests that were refused.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// Seconds from the first refusal to the last.
-    pub(crate) seconds: u64,
+    pub seconds: u64,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use flate2::write::GzEncoder;
 
 use super::*;
-use crate::source::spec::sha256_hex;
+use crate::spec::sha256_hex;
 
 const JSON: &[u8] = b"[\n{\"Name\":\"attest\"}\n]";
 

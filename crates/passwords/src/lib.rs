@@ -29,9 +29,9 @@ use prometheus::{IntCounter, IntGauge};
 use quick_cache::sync::Cache;
 use tokio::sync::watch;
 
-pub(crate) use budget::Budgets;
+pub use budget::Budgets;
 use episodes::Episodes;
-pub(crate) use episodes::{Subject, ThrottlingEnded};
+pub use episodes::{Subject, ThrottlingEnded};
 pub use fair_queue::Priority;
 use slots::HashSlots;
 use throttle::{Attempt, PriorResult, Throttle};
@@ -118,7 +118,7 @@ pub enum CheckRefused {
 
 /// Who is throttled from now on, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThrottlingBegan(pub(crate) Subject);
+pub struct ThrottlingBegan(pub Subject);
 
 impl From<TooMany> for CheckRefused {
     fn from(_: TooMany) -> CheckRefused {
@@ -303,7 +303,7 @@ impl Passwords {
     }
 
     /// The episodes of throttling that have ended. Call this regularly, for the log.
-    pub(crate) fn ended(&self) -> Vec<ThrottlingEnded> {
+    pub fn ended(&self) -> Vec<ThrottlingEnded> {
         let now = self.0.now();
         let mut episodes = self.0.episodes();
         let ended = episodes.ended(now);
@@ -312,7 +312,7 @@ impl Passwords {
     }
 
     /// Ends all episodes of throttling, however recent, at the end of the process.
-    pub(crate) fn end(&self) -> Vec<ThrottlingEnded> {
+    pub fn end(&self) -> Vec<ThrottlingEnded> {
         self.0.episodes().ended(u64::MAX)
     }
 }

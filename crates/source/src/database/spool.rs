@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest, Sha256};
 
 use super::catalogue::{BASE_LISTS, Base, Catalogue, LISTS, Package};
-use crate::source::SourceError;
-use crate::source::arrival::{Arrival, ArrivalKind, Stamp, Validators};
-use crate::source::spec::hex;
-use crate::source::url::spool_file;
+use crate::SourceError;
+use crate::arrival::{Arrival, ArrivalKind, Stamp, Validators};
+use crate::spec::hex;
+use crate::url::spool_file;
 
 /// Each whole day takes two percent of a popularity.
 const DECAY: f64 = 0.98;

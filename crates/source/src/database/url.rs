@@ -70,7 +70,7 @@ impl DatabaseUrl {
     }
 
     /// The whole text, with its password.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
