@@ -10,6 +10,7 @@ use passwords::{Bounds, Passwords};
 use store::Store;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::advisories::{self, KnownAdvisories};
 use crate::archives::Archives;
 use crate::audit::Audit;
 use crate::aur_published::AurPublished;
@@ -29,7 +30,7 @@ use crate::security::SecurityLog;
 use crate::small_blobs::SmallBlobs;
 use crate::stored::LiveStore;
 use crate::token_uses::TokenUses;
-use crate::turns::Share;
+use crate::turns::{Share, Turns};
 use crate::webhooks::Webhooks;
 
 /// How a wished-for reload ended: whether the data was new, or why it failed.
@@ -61,6 +62,10 @@ pub struct App {
     pub pages: pypi::Pages,
     /// Mirrors of the Python index, and the cache of what their upstreams said.
     pub(crate) mirrors: Arc<Mirrors>,
+    /// Known malware and vulnerabilities.
+    pub(crate) advisories: KnownAdvisories,
+    /// Turns to read whole OSV records.
+    pub(crate) reading_advisories: Turns,
     /// Documentation of the Python index that is read now.
     pub documentation: OpenZips,
     /// Release files that people look into.
@@ -156,6 +161,8 @@ impl App {
                 crate::mirrors::Budget::of(&config),
                 mirrors_egress,
             )?),
+            advisories: KnownAdvisories::default(),
+            reading_advisories: advisories::reading(),
             documentation: OpenZips::default(),
             archives: Archives::new(cores),
             passwords: Passwords::new(

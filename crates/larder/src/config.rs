@@ -28,7 +28,7 @@ pub use self::print::{docs, show, template};
 pub use self::resolve::{
     ConfigError, Environment, Flags, Inputs, Loaded, Origin, Problem, Setting, TOKEN_VARIABLE,
 };
-pub use self::value::{AurSource, LogFormat, Secret};
+pub use self::value::{AurSource, BundleSource, LogFormat, Secret};
 
 use self::key::{FromTexts, Table, canonical};
 use self::resolve::Settings;
@@ -146,6 +146,8 @@ section! {
         actions: Actions;
         /// The Python index.
         python: Python;
+        /// Known malware and vulnerabilities.
+        advisories: Advisories;
         /// The feed of changes.
         changes: Changes;
         /// Who someone is.
@@ -329,6 +331,19 @@ section! {
 }
 
 section! {
+    /// Known malware and vulnerabilities of Python packages: OSV records, for `/+osv/` and for the policies of indexes.
+    pub struct Advisories = "advisories" {
+        /// Where the records come from: path or http(s) URL of a zip that has each in a JSON file, as OSV exports them for the
+        /// ecosystem PyPI. Without it, the last good one in the data directory counts.
+        source: Option<BundleSource> = "source", Kind::Bundle, default "";
+        /// How often the server asks a URL, with conditional requests; it notices a changed file within a second.
+        refresh: Duration = "refresh_seconds", Kind::seconds(1, 604_800), default "3600";
+        /// Size of the zip.
+        bundle_bytes_max: u64 = "bundle_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "1073741824";
+    }
+}
+
+section! {
     /// The feed of changes: /changes, for programs that follow what happens on a surface.
     pub struct Changes = "changes" {
         /// Changes of each surface that can be asked for; a client that knows only older ones starts over.
@@ -413,6 +428,7 @@ const TABLES: &[Table] = &[
     Article::TABLE,
     Actions::TABLE,
     Python::TABLE,
+    Advisories::TABLE,
     Changes::TABLE,
     Users::TABLE,
     Store::TABLE,

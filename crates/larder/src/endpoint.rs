@@ -168,6 +168,10 @@ endpoints! {
         // What changed, on every surface.
         ListChanges = Server "changes": GET ["/changes"];
         ShowChangesAsAtom = Server "changes": GET ["/changes.atom"];
+        // Known malware and vulnerabilities, in the shape of OSV's API.
+        QueryOsv = Server "osv": POST ["/+osv/v1/query"];
+        QueryOsvBatch = Server "osv": POST ["/+osv/v1/querybatch"];
+        ShowOsvRecord = Server "osv": GET ["/+osv/v1/vulns/{id}"];
         // Packages of the AUR. What is below `/rpc` and `/api` is read by `aur::Path`.
         AnswerQuestion = Aur "rpc":
             GET POST OPTIONS [

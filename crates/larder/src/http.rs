@@ -19,6 +19,7 @@ mod forms;
 mod health;
 mod manage;
 mod negotiation;
+mod osv;
 mod outside;
 mod pages;
 mod path;
@@ -294,6 +295,9 @@ async fn answer(
         Endpoint::RunActions => Box::pin(actions::run_actions(app, head, body)).await?,
         Endpoint::ListChanges => Box::pin(changes::list_changes(app, head)).await?,
         Endpoint::ShowChangesAsAtom => Box::pin(changes::show_changes_as_atom(app, head)).await?,
+        Endpoint::QueryOsv => Box::pin(osv::query(app, head, body)).await,
+        Endpoint::QueryOsvBatch => Box::pin(osv::query_batch(app, head, body)).await,
+        Endpoint::ShowOsvRecord => Box::pin(osv::show_record(app, head)).await,
         Endpoint::ShowPackageHistory => Box::pin(changes::show_package_history(app, head)).await?,
         Endpoint::ListPackageHistories => {
             Box::pin(changes::list_package_histories(app, head)).await?
@@ -333,6 +337,9 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
     let config = &app.config;
     let is_served = |place: &&Place| match place.first() {
         Endpoint::ShowMetrics => config.metrics.enabled,
+        Endpoint::QueryOsv | Endpoint::QueryOsvBatch | Endpoint::ShowOsvRecord => {
+            config.python.enabled
+        }
         endpoint => match endpoint.surface() {
             Surface::Article => config.article.enabled,
             Surface::Action => config.actions.enabled,
@@ -357,6 +364,10 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
             ("indexes", name) if name.matches('/').count() == 1 => {
                 named("/+manage/indexes/{user}/{index}")
             }
+            _ => None,
+        },
+        ("+osv", rest) => match rest.split_once("v1/vulns/")? {
+            ("", id) if !id.contains('/') => named("/+osv/v1/vulns/{id}"),
             _ => None,
         },
         ("+tokens", id) if !id.contains('/') => named("/+tokens/{id}"),

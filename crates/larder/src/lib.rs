@@ -3,6 +3,7 @@
 //! [`cli`] -> [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
 
 pub mod accounts;
+mod advisories;
 pub mod app;
 mod archives;
 mod audit;
@@ -121,6 +122,8 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     app.metrics.aur_enabled.set(app.config.aur.enabled.into());
     security::configured(&app.config);
     let app = Arc::new(app);
+    // A policy that refuses known malware must not wait for it while requests are answered.
+    let advisories = tasks::advisories::start(app.clone()).await?;
     let shutdown = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let config = &app.config;
@@ -132,6 +135,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let mut followers = JoinSet::new();
     let followers_stop = CancellationToken::new();
     followers.spawn(tasks::store_tail::run(app.clone(), followers_stop.clone()));
+    tasks.spawn(advisories.run(shutdown.clone()));
     tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::scrub::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::highest_serial::run(app.clone(), shutdown.clone()));
@@ -225,6 +229,7 @@ impl Running {
                 tracing::error!(%error, "the configuration cannot be read again; the old one stays")
             }
         }
+        self.app.advisories.wish.notify_one();
         if self.app.config.aur.enabled
             && let Err(error) = self.app.reload().await
         {

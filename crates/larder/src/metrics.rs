@@ -41,6 +41,16 @@ pub enum RefreshResult {
     Failed,
 }
 
+impl RefreshResult {
+    fn label(self) -> &'static str {
+        match self {
+            RefreshResult::Published => "published",
+            RefreshResult::Unchanged => "unchanged",
+            RefreshResult::Failed => "failed",
+        }
+    }
+}
+
 /// A metric that the table below makes.
 trait Metric: Collector + Clone + Sized + 'static {
     /// A label, or the bound of a bucket.
@@ -268,6 +278,16 @@ metrics! {
         policy_hidden: IntCounter = "larder_policy_hidden_files_total";
         /// Requests for files that a policy refused, by rule.
         policy_refused: IntCounterVec = "larder_policy_refused_total" ["rule"];
+        /// OSV records that count, by what they are about: malware, vulnerability; withdrawn ones are not about malware.
+        osv_records: IntGaugeVec = "larder_osv_records" ["kind"];
+        /// Files of the bundle of OSV records that cannot be read as one.
+        osv_unreadable: IntGauge = "larder_osv_unreadable_records";
+        /// When the OSV records that count were last modified at their source.
+        osv_timestamp: Gauge = "larder_osv_bundle_timestamp_seconds";
+        /// Looks at the source of OSV records by result.
+        osv_refreshes: IntCounterVec = "larder_osv_refresh_total" ["result"];
+        /// 1 while the last look at the source of OSV records failed.
+        osv_refresh_failing: IntGauge = "larder_osv_refresh_failing";
         /// Entries that the audit log has left out, because more came than could be written.
         pub audit_lost: IntCounter = "larder_audit_lost_total";
         /// Held while the counters are brought up to date.
@@ -585,13 +605,32 @@ impl Metrics {
 
     /// Counts a look at the source.
     pub fn refreshed(&self, result: RefreshResult) {
-        let label = match result {
-            RefreshResult::Published => "published",
-            RefreshResult::Unchanged => "unchanged",
-            RefreshResult::Failed => "failed",
-        };
-        self.aur_refresh_total.with_label_values(&[label]).inc();
+        self.aur_refresh_total.with_label_values(&[result.label()]).inc();
         self.aur_refresh_failing.set(i64::from(result == RefreshResult::Failed));
+    }
+
+    /// Counts a look at the source of OSV records.
+    pub fn osv_refreshed(&self, result: RefreshResult) {
+        self.python.osv_refreshes.with_label_values(&[result.label()]).inc();
+        self.python.osv_refresh_failing.set(i64::from(result == RefreshResult::Failed));
+    }
+
+    /// Notes the OSV records that count from now on.
+    pub fn osv_published(
+        &self,
+        advisories: &pypi::osv::Advisories,
+        unreadable: u64,
+        modified_at: std::time::SystemTime,
+    ) {
+        let python = &self.python;
+        let set = |kind: &str, count: usize| {
+            python.osv_records.with_label_values(&[kind]).set(count as i64);
+        };
+        set("malware", advisories.malware());
+        set("vulnerability", advisories.len() - advisories.malware());
+        python.osv_unreadable.set(unreadable as i64);
+        let since = modified_at.duration_since(std::time::UNIX_EPOCH);
+        python.osv_timestamp.set(since.map_or(0.0, |since| since.as_secs_f64()));
     }
 
     /// All metrics in Prometheus' text format, version 0.0.4.

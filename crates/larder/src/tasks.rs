@@ -1,5 +1,6 @@
 //! What runs in the background.
 
+pub mod advisories;
 pub mod aur_history;
 pub mod aur_refresh;
 pub mod blob_sweep;

@@ -20,6 +20,7 @@ mod filename;
 mod inherit;
 mod item_change;
 mod metadata;
+pub mod osv;
 mod pages;
 mod permission;
 pub mod policy;

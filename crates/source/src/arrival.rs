@@ -168,6 +168,16 @@ impl Arrival {
         FileReader::new(Arc::clone(&self.file))
     }
 
+    /// The open file, for readers that need one of their own; it is to be read by position.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Which source it came from: equal texts are of equal sources. Empty for a file opened by hand.
+    pub fn source_fingerprint(&self) -> &str {
+        &self.source_fingerprint
+    }
+
     /// Checks that the bytes read since [`Arrival::open`] belong to one version. Call it after reading: a file that
     /// is rewritten in place, and not replaced, can return half of each version.
     ///

@@ -310,7 +310,9 @@ fn translated(key: &Key, value: &Value) -> Result<String, String> {
             .iter()
             .map(|item| item.as_str().map(str::to_owned).ok_or_else(expected))
             .collect::<Result<_, _>>()?,
-        (Kind::Path | Kind::Source | Kind::Secret, Value::String(text)) => vec![text.clone()],
+        (Kind::Path | Kind::Source | Kind::Bundle | Kind::Secret, Value::String(text)) => {
+            vec![text.clone()]
+        }
         _ => return Err(expected()),
     };
     (key.check)(&texts, key.kind)?;

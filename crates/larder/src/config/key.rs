@@ -73,6 +73,8 @@ pub enum Kind {
     Header,
     /// A path or an http(s) URL of a dump.
     Source,
+    /// A path or an http(s) URL of a zip of OSV records.
+    Bundle,
     /// Where the records are: sqlite:PATH or postgres://….
     Database,
     /// Where the blobs are: a directory or s3://BUCKET/PREFIX.
@@ -126,6 +128,7 @@ impl Kind {
             Self::Source => {
                 "a path or an http(s) URL of a packages-meta-ext-v1.json(.gz), or the mysql:// URL of aurweb's database".to_owned()
             }
+            Self::Bundle => "a path or an http(s) URL of a zip of OSV records".to_owned(),
             Self::Database => "sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE".to_owned(),
             Self::Blobs => "a directory or s3://BUCKET/PREFIX".to_owned(),
             Self::Acl => "a list of users, :groups, :AUTHENTICATED: and :ANONYMOUS:".to_owned(),
@@ -146,7 +149,7 @@ impl Kind {
             Self::Address | Self::Addresses => "ADDR",
             Self::Networks => "NETWORK",
             Self::Header => "HEADER",
-            Self::Source => "PATH|URL",
+            Self::Source | Self::Bundle => "PATH|URL",
             Self::Database => "DATABASE",
             Self::Blobs => "DIR|URL",
             Self::Acl => "WHO",

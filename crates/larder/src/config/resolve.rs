@@ -252,6 +252,7 @@ impl Loaded {
         let is_secret_changed = |key: &Key| match key.kind {
             Kind::Secret => self.config.admin.key != next.config.admin.key,
             Kind::Source => self.config.aur.source != next.config.aur.source,
+            Kind::Bundle => self.config.advisories.source != next.config.advisories.source,
             Kind::Database => self.config.database != next.config.database,
             _ => false,
         };

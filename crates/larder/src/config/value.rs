@@ -102,6 +102,45 @@ impl fmt::Debug for AurSource {
     }
 }
 
+/// Where a zip of OSV records comes from.
+#[derive(Clone, PartialEq, Eq)]
+pub enum BundleSource {
+    /// A file, watched for replacement.
+    File(PathBuf),
+    /// An http or https URL, asked at an interval. It may hold a password: log it through `Display`.
+    Url(String),
+}
+
+impl fmt::Display for BundleSource {
+    /// The source, any password masked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Url(url) => f.write_str(&without_password(url)),
+        }
+    }
+}
+
+impl fmt::Debug for BundleSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BundleSource({self})")
+    }
+}
+
+impl FromText for BundleSource {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        match text.parse() {
+            Ok(AurSource::File(path)) => Ok(Self::File(path)),
+            Ok(AurSource::Url(url)) => Ok(Self::Url(url)),
+            Ok(AurSource::Database(_)) | Err(_) => Err(expected(kind)),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
 impl FromText for AurSource {
     fn from_text(text: &str, _: Kind) -> Result<Self, String> {
         text.parse()

@@ -74,6 +74,7 @@ pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
                 );
             }
         }
+        push_advisories(app, &mut body);
         forget_mirrors(app);
         if app.mirrors.is_offline() {
             body.push_str("[+] mirrors: no upstream is asked (python.mirrors_offline)\n");
@@ -141,6 +142,35 @@ pub(super) async fn show_metrics(app: &App) -> Response {
     app.metrics.python.update(app.pages.counts(), app.mirrors.counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
         .into_response()
+}
+
+/// Which OSV records count, how fresh they are, and what troubles their source.
+fn push_advisories(app: &App, body: &mut String) {
+    if let Some(served) = app.advisories.served() {
+        let advisories = &served.bundle.advisories;
+        let _ = write!(
+            body,
+            "[+] advisories: {}, {} of them of malware, from {}, modified {}",
+            counted(advisories.len() as u64, "OSV record"),
+            advisories.malware(),
+            served.origin,
+            httpdate::fmt_http_date(served.modified_at),
+        );
+        let _ = match app.advisories.confirmed_at() {
+            Some(at) => writeln!(body, ", confirmed {}", httpdate::fmt_http_date(at)),
+            None => writeln!(body, ", not confirmed since the start"),
+        };
+        if served.bundle.unreadable > 0 {
+            let _ = writeln!(
+                body,
+                "[!] advisories: {} of the bundle cannot be read, and do not count",
+                counted(served.bundle.unreadable, "record")
+            );
+        }
+    }
+    if let Some(trouble) = app.advisories.trouble() {
+        let _ = writeln!(body, "[!] advisories: the last refresh failed: {trouble}");
+    }
 }
 
 /// Nothing is told of mirrors that were deleted.

@@ -1,5 +1,6 @@
 //! The Python index over HTTP: what devpi's clients, installers and uploaders ask, and what is refused.
 
+mod advisories;
 mod attestations;
 mod contents;
 mod documentation;

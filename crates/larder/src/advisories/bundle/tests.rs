@@ -1,0 +1,90 @@
+//! Zips that are no bundle, and bundles of which a part is no record.
+
+use std::io::{Cursor, Write as _};
+
+use rawzip::{CompressionMethod, ZipArchiveWriter};
+use serde_json::json;
+
+use super::*;
+
+/// A deflated zip of these files, as a file.
+fn zip(files: &[(&str, Vec<u8>)]) -> File {
+    file(&zipped(files))
+}
+
+fn zipped(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut archive = ZipArchiveWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in files {
+        let entry = archive.new_file(name).compression_method(CompressionMethod::DEFLATE);
+        let (mut entry, config) = entry.start().expect("memory");
+        let encoder = flate2::write::DeflateEncoder::new(&mut entry, flate2::Compression::fast());
+        let mut writer = config.wrap(encoder);
+        writer.write_all(content).expect("memory");
+        let (encoder, descriptor) = writer.finish().expect("memory");
+        encoder.finish().expect("memory");
+        entry.finish(descriptor).expect("memory");
+    }
+    archive.finish().expect("memory").into_inner()
+}
+
+fn file(content: &[u8]) -> File {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(content).expect("a disk");
+    file
+}
+
+fn record(id: &str) -> Vec<u8> {
+    let affected = json!([{"package": {"ecosystem": "PyPI", "name": "foo"}, "versions": ["1"]}]);
+    let record = json!({"id": id, "modified": "2026-01-01T00:00:00Z", "affected": affected});
+    record.to_string().into_bytes()
+}
+
+#[test]
+fn what_is_no_record_is_left_out_counted_and_named() {
+    let foreign = br#"{"id":"GO-1","modified":"2026-01-01T00:00:00Z","affected":[{"package":{"ecosystem":"Go","name":"x"}}]}"#;
+    let mut large = record("MAL-9");
+    large.resize(RECORD_BYTES_MAX as usize + 1, b' ');
+    let bundle = Bundle::read(zip(&[
+        ("MAL-1.json", record("MAL-1")),
+        ("README", b"not a record".to_vec()),
+        ("sub/GHSA-1.json", record("GHSA-1")),
+        ("GO-1.json", foreign.to_vec()),
+        ("bad.json", b"{".to_vec()),
+        ("large.json", large),
+    ]))
+    .expect("a bundle");
+    assert_eq!((bundle.advisories.len(), bundle.advisories.malware()), (2, 1));
+    assert_eq!((bundle.unreadable, bundle.unreadable_named.len()), (2, 2));
+    assert!(bundle.unreadable_named[0].starts_with("\"bad.json\": it is not an OSV record"));
+    assert!(bundle.unreadable_named[1].contains("2097153 bytes in a record"));
+    let known = bundle.advisories.by_id("GHSA-1").expect("it is known");
+    assert_eq!(bundle.record(known.place()).expect("it is there"), record("GHSA-1"));
+    assert_eq!(bundle.record_bytes(known), record("GHSA-1").len() as u64);
+}
+
+#[test]
+fn what_is_no_bundle_is_refused() {
+    let refused = |file: File| Bundle::read(file).err().map(|error| error.to_string());
+    let check = |file: File, expected: &str| {
+        let found = refused(file).unwrap_or_default();
+        assert!(found.contains(expected), "{found}");
+    };
+    check(file(b""), "it is no zip of OSV records");
+    check(file(b"PK\x05\x06"), "it is no zip of OSV records");
+    // The writer makes no such name.
+    let mut hostile = zipped(&[("aa/aa/x.json", record("MAL-1"))]);
+    for at in 0..hostile.len() - 6 {
+        if hostile[at..].starts_with(b"aa/aa/") {
+            hostile[at..at + 6].copy_from_slice(b"../../");
+        }
+    }
+    check(file(&hostile), "it is no zip of OSV records");
+    check(zip(&[("a.txt", record("MAL-1"))]), "among 1 files");
+    check(
+        zip(&[("a.json", b"[]".to_vec())]),
+        "unreadable are 1, as \"a.json\": it is not an OSV record",
+    );
+    // It unpacks to far more than it has.
+    let bomb = vec![b' '; 65 << 20];
+    check(zip(&[("a.json", record("MAL-1")), ("b.json", bomb)]), "bytes when unpacked");
+}

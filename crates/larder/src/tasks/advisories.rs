@@ -1,0 +1,228 @@
+//! Keeps the known malware and vulnerabilities current: arrival -> copy in the data directory -> bundle -> publish.
+//!
+//! What an earlier run kept counts before the first request is answered. A bundle that cannot be read, or has lost more than half
+//! of its records, changes nothing but a log line, a metric and `/readyz?verbose`.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use net::Egress;
+use source::{Arrival, KeptFile, News, Source, SourceOptions, SourceSpec, Staged};
+use tokio_util::sync::CancellationToken;
+
+use crate::advisories::{Bundle, Served};
+use crate::app::App;
+use crate::config::{BundleSource, Config};
+use crate::metrics::RefreshResult;
+
+/// A bundle is refused if it has fewer records than one in this many of those that are served.
+const SHRINK_MAX: usize = 2;
+
+/// The source and the place of the last good bundle.
+pub struct Refresh {
+    app: Arc<App>,
+    kept: Arc<KeptFile>,
+    source: Option<Source>,
+    has_failed_to_keep: bool,
+}
+
+/// Opens the source, and publishes what an earlier run kept; a file that is there counts before that.
+///
+/// # Errors
+/// If there can be no HTTP client.
+pub async fn start(app: Arc<App>) -> anyhow::Result<Refresh> {
+    let config = &app.config;
+    let kept = KeptFile::open(config.data_dir.join("osv"), "bundle.zip");
+    let source = source(config, &kept).context("the source of OSV records")?;
+    let is_file = source.as_ref().is_some_and(|it| matches!(it.spec(), SourceSpec::File(_)));
+    let mut refresh = Refresh { app, kept: Arc::new(kept), source, has_failed_to_keep: false };
+    if is_file {
+        refresh.look(false).await;
+    }
+    if refresh.app.advisories.served().is_none() {
+        refresh.load_kept().await;
+    }
+    Ok(refresh)
+}
+
+fn source(config: &Config, kept: &KeptFile) -> anyhow::Result<Option<Source>> {
+    let advisories = &config.advisories;
+    let spec = match &advisories.source {
+        None => return Ok(None),
+        Some(BundleSource::File(path)) => SourceSpec::File(path.clone()),
+        Some(BundleSource::Url(url)) => SourceSpec::parse(url)?,
+    };
+    let options = SourceOptions {
+        interval: advisories.refresh,
+        dump_bytes_max: advisories.bundle_bytes_max,
+        egress: Egress::new(config.egress_allow.iter().copied()),
+        ..SourceOptions::default()
+    };
+    Ok(Some(Source::open(spec, options, kept.spool_dir())?))
+}
+
+impl Refresh {
+    /// Follows the source until `shutdown`.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let app = self.app.clone();
+        loop {
+            let Some(source) = &self.source else { return };
+            let is_wished = tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = app.advisories.wish.notified() => true,
+                () = source.wait() => false,
+            };
+            if shutdown.run_until_cancelled(self.look(is_wished)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Asks the source, and publishes what it has.
+    async fn look(&mut self, is_wished: bool) {
+        let Some(source) = &mut self.source else { return };
+        let arrival = match source.poll(is_wished).await {
+            Ok(Some(News::Dump(arrival))) => arrival,
+            Ok(_) if source.error().is_some() => return,
+            Ok(_) => {
+                let is_url = matches!(source.spec(), SourceSpec::Url(_));
+                if self.app.advisories.confirm() {
+                    tracing::info!(source = %source.spec(), "the source of OSV records is well again");
+                }
+                if is_url || is_wished {
+                    self.app.metrics.osv_refreshed(RefreshResult::Unchanged);
+                }
+                return;
+            }
+            Err(error) => return self.fail(&error.to_string()),
+        };
+        match self.take(arrival).await {
+            Ok(arrival) => {
+                if let Some(source) = &mut self.source {
+                    source.accepted(&arrival);
+                }
+                self.app.advisories.confirm();
+                self.app.metrics.osv_refreshed(RefreshResult::Published);
+            }
+            Err(problem) => {
+                if let Some(source) = &mut self.source {
+                    source.rejected(&problem);
+                }
+                self.fail(&problem);
+            }
+        }
+    }
+
+    /// Publishes what an earlier run kept, if it kept anything.
+    async fn load_kept(&mut self) {
+        let kept = self.kept.clone();
+        let loaded = tokio::task::spawn_blocking(move || {
+            let Some(arrival) = kept.load().map_err(|error| error.to_string())? else {
+                return Ok(None);
+            };
+            let file = arrival.file().try_clone().map_err(|error| error.to_string())?;
+            let bundle = Bundle::read(file).map_err(|error| error.to_string())?;
+            Ok::<_, String>(Some((bundle, arrival)))
+        });
+        match loaded.await.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(None) => {}
+            Ok(Some((bundle, arrival))) => {
+                self.publish(bundle, &arrival);
+                if let Some(source) = &mut self.source {
+                    source.accepted(&arrival);
+                }
+            }
+            Err(problem) => self.fail(&format!("the bundle that was kept is not good: {problem}")),
+        }
+    }
+
+    /// Reads a bundle, publishes it and keeps it.
+    async fn take(&mut self, arrival: Arrival) -> Result<Arrival, String> {
+        let kept = self.kept.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            // The copy is read, since nobody else writes to it: records are read from it later, too.
+            let staged = kept.stage(&arrival).map_err(|error| error.to_string());
+            let file = match &staged {
+                Ok(staged) => staged.file.try_clone(),
+                Err(_) => arrival.file().try_clone(),
+            };
+            let bundle = file.map_err(Into::into).and_then(Bundle::read);
+            let bundle = bundle.map_err(|error| format!("{}: {error}", arrival.origin))?;
+            arrival.check_unchanged().map_err(|error| error.to_string())?;
+            Ok::<_, String>((bundle, arrival, staged))
+        });
+        let (bundle, arrival, staged) = reading.await.map_err(|error| error.to_string())??;
+        self.check_size(&bundle, &arrival)?;
+        self.publish(bundle, &arrival);
+        let (arrival, kept) = self.keep(arrival, staged).await;
+        match kept {
+            Ok(()) => self.has_failed_to_keep = false,
+            Err(problem) if !self.has_failed_to_keep => {
+                self.has_failed_to_keep = true;
+                tracing::error!(problem, "OSV records are served, but not kept for the next start");
+            }
+            Err(_) => {}
+        }
+        Ok(arrival)
+    }
+
+    async fn keep(
+        &self,
+        arrival: Arrival,
+        staged: Result<Staged, String>,
+    ) -> (Arrival, Result<(), String>) {
+        let kept = self.kept.clone();
+        let keeping = tokio::task::spawn_blocking(move || {
+            let outcome = staged
+                .and_then(|staged| kept.keep(&staged, &arrival).map_err(|error| error.to_string()));
+            (arrival, outcome)
+        });
+        keeping.await.expect("nothing in it panics")
+    }
+
+    /// Refuses a bundle of the same source that has lost most of its records.
+    fn check_size(&self, bundle: &Bundle, arrival: &Arrival) -> Result<(), String> {
+        let Some(served) = self.app.advisories.served() else { return Ok(()) };
+        let (before, after) = (served.bundle.advisories.len(), bundle.advisories.len());
+        if *arrival.source_fingerprint() == served.source_fingerprint && after < before / SHRINK_MAX
+        {
+            return Err(format!(
+                "{}: it has {after} records, and {before} are served; at least {} were expected. If so many were really taken back, remove \
+                 the directory `osv` from the data directory and start the server again",
+                arrival.origin,
+                before / SHRINK_MAX
+            ));
+        }
+        Ok(())
+    }
+
+    fn publish(&self, bundle: Bundle, arrival: &Arrival) {
+        let advisories = bundle.advisories.clone();
+        for named in &bundle.unreadable_named {
+            tracing::warn!(record = named, "an OSV record cannot be read, and does not count");
+        }
+        let modified_at = arrival.modified_at.unwrap_or_else(SystemTime::now);
+        self.app.metrics.osv_published(&advisories, bundle.unreadable, modified_at);
+        tracing::info!(
+            records = advisories.len(),
+            malware = advisories.malware(),
+            unreadable = bundle.unreadable,
+            origin = arrival.origin,
+            "OSV records count from now on"
+        );
+        self.app.advisories.publish(Arc::new(Served {
+            bundle,
+            origin: arrival.origin.clone(),
+            source_fingerprint: arrival.source_fingerprint().to_owned(),
+            modified_at,
+        }));
+    }
+
+    fn fail(&self, problem: &str) {
+        self.app.metrics.osv_refreshed(RefreshResult::Failed);
+        if self.app.advisories.fail(problem) {
+            tracing::error!(problem, "OSV records are not refreshed; the earlier ones count on");
+        }
+    }
+}

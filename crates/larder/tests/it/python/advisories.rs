@@ -1,0 +1,211 @@
+//! Known malware and vulnerabilities: the bundle of OSV records, where it comes from, what outlives a failure, and queries in the shape of
+//! OSV's API.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larder::config::{BundleSource, Config};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testbed::{Offer, Upstream};
+
+use super::zip;
+use crate::client::Response;
+use crate::server::TestServer;
+use crate::wait_until;
+
+/// A record about these versions of a project; without any, about all of them.
+pub(super) fn record(id: &str, project: &str, versions: &[&str]) -> Value {
+    let mut affected =
+        json!({"package": {"ecosystem": "PyPI", "name": project}, "versions": versions});
+    if versions.is_empty() {
+        affected["ranges"] = json!([{"type": "ECOSYSTEM", "events": [{"introduced": "0"}]}]);
+    }
+    json!({"id": id, "modified": "2026-01-02T03:04:05Z", "summary": format!("about {id}"), "affected": [affected]})
+}
+
+pub(super) fn bundle(records: &[Value]) -> Vec<u8> {
+    let files: Vec<(String, Vec<u8>)> = records
+        .iter()
+        .map(|it| {
+            (format!("{}.json", it["id"].as_str().expect("an id")), it.to_string().into_bytes())
+        })
+        .collect();
+    let members: Vec<(&str, &[u8])> =
+        files.iter().map(|(name, json)| (name.as_str(), json.as_slice())).collect();
+    zip(&members)
+}
+
+fn path_in(directory: &TempDir) -> PathBuf {
+    directory.path().join("osv.zip")
+}
+
+/// Puts a file in the place of another by renaming.
+pub(super) fn replace(path: &Path, content: &[u8]) {
+    let beside = path.with_extension("next");
+    fs::write(&beside, content).expect("a file");
+    fs::rename(beside, path).expect("a rename");
+}
+
+fn start(directory: Arc<TempDir>, change: impl FnOnce(&mut Config)) -> TestServer {
+    let server = TestServer::start_in(directory, |config, directory| {
+        config.aur.enabled = false;
+        config.advisories.source = Some(BundleSource::File(path_in(directory)));
+        change(config);
+    });
+    server.wait_until_ready();
+    server
+}
+
+fn post(server: &TestServer, path: &str, body: &Value) -> Response {
+    let headers = [("Content-Type", "application/json")];
+    server.client.send("POST", path, &headers, body.to_string().as_bytes())
+}
+
+fn query(project: &str, version: &str) -> Value {
+    json!({"package": {"name": project, "ecosystem": "PyPI"}, "version": version})
+}
+
+/// The identifiers that a batch of one query brings.
+#[track_caller]
+fn ids(server: &TestServer, project: &str, version: &str) -> Vec<String> {
+    let batch = json!({"queries": [query(project, version)]});
+    let answer = post(server, "/+osv/v1/querybatch", &batch);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let vulns = answer.json()["results"][0]["vulns"].as_array().cloned().unwrap_or_default();
+    vulns.iter().map(|it| it["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+fn verbose(server: &TestServer) -> String {
+    server.get("/readyz?verbose").text()
+}
+
+#[test]
+fn queries_are_answered_in_the_shape_of_osvs_api() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let records = [
+        record("MAL-2026-1", "evil", &[]),
+        record("MAL-2026-2", "hijacked", &["1.2"]),
+        record("GHSA-aaaa", "hijacked", &["1.2", "1.3"]),
+    ];
+    fs::write(path_in(&directory), bundle(&records)).expect("a file");
+    let server = start(directory, |_| ());
+    let batch = json!({"queries": [
+        query("evil", "7"), query("good", "1.0"), query("Hijacked", "1.2.0"), query("hijacked", "1.4"),
+        {"package": {"purl": "pkg:pypi/hijacked@1.3"}}, {"package": {"name": "evil", "ecosystem": "npm"}},
+    ]});
+    let answer = post(&server, "/+osv/v1/querybatch", &batch);
+    assert_eq!((answer.status, answer.header("content-type")), (200, "application/json"));
+    let found = |id: &str| json!({"id": id, "modified": "2026-01-02T03:04:05Z"});
+    let expected = json!({"results": [
+        {"vulns": [found("MAL-2026-1")]}, {}, {"vulns": [found("GHSA-aaaa"), found("MAL-2026-2")]}, {},
+        {"vulns": [found("GHSA-aaaa")]}, {},
+    ]});
+    assert_eq!(answer.json(), expected);
+    // Whole records, as they are in the bundle.
+    let one = post(&server, "/+osv/v1/query", &query("hijacked", "1.2"));
+    assert_eq!(one.json(), json!({"vulns": [records[2], records[1]]}));
+    assert_eq!(post(&server, "/+osv/v1/query", &query("good", "1")).json(), json!({}));
+    let record = server.get("/+osv/v1/vulns/MAL-2026-1");
+    assert_eq!((record.status, record.json()), (200, records[0].clone()));
+    // Refusals.
+    let check = |answer: Response, status: u16, code: u8| {
+        assert_eq!((answer.status, answer.header("content-type")), (status, "application/json"));
+        let body = answer.json();
+        assert_eq!(body["code"], code, "{body}");
+        assert!(body["message"].as_str().is_some_and(|text| !text.is_empty()));
+    };
+    check(server.get("/+osv/v1/vulns/MAL-2026-9"), 404, 5);
+    check(server.get("/+osv/v1/vulns/..%2f..%2fsource.json"), 404, 5);
+    check(post(&server, "/+osv/v1/query", &json!({})), 400, 3);
+    check(post(&server, "/+osv/v1/query", &json!("x")), 400, 3);
+    let many = vec![query("good", "1"); 1001];
+    check(post(&server, "/+osv/v1/querybatch", &json!({"queries": many})), 400, 3);
+    check(post(&server, "/+osv/v1/querybatch", &json!(" ".repeat(600 << 10))), 413, 8);
+    let nested = vec![json!([]); 30_000];
+    check(post(&server, "/+osv/v1/querybatch", &json!({"queries": nested})), 413, 8);
+    let wrong = server.get("/+osv/v1/query");
+    assert_eq!((wrong.status, wrong.header("allow")), (405, "POST"));
+    let ready = verbose(&server);
+    assert!(
+        ready.contains("[+] advisories: 3 OSV records, 2 of them of malware, from "),
+        "{ready}"
+    );
+    assert_eq!(server.metric("larder_osv_records{kind=\"malware\"}"), 2.0);
+    assert_eq!(server.metric("larder_osv_records{kind=\"vulnerability\"}"), 1.0);
+}
+
+#[test]
+fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let path = path_in(&directory);
+    let server = start(directory, |_| ());
+    // Nothing is said to be harmless before anything is known.
+    let unknown = post(&server, "/+osv/v1/querybatch", &json!({"queries": []}));
+    assert_eq!((unknown.status, unknown.json()["code"].clone()), (503, json!(14)));
+    assert!(verbose(&server).contains("[!] advisories: the last refresh failed: "));
+    replace(&path, &bundle(&[record("MAL-1", "evil", &[])]));
+    wait_until("the first bundle", || server.get("/+osv/v1/vulns/MAL-1").status == 200);
+    assert_eq!(ids(&server, "evil", "1"), ["MAL-1"]);
+    wait_until("the trouble to be over", || !verbose(&server).contains("[!] advisories"));
+    replace(&path, b"no zip");
+    wait_until("the trouble", || verbose(&server).contains("it is no zip of OSV records"));
+    assert_eq!(ids(&server, "evil", "1"), ["MAL-1"]);
+    assert_eq!(server.metric("larder_osv_refresh_failing"), 1.0);
+    let many: Vec<Value> =
+        (0..10).map(|number| record(&format!("MAL-{number}"), "evil", &["2"])).collect();
+    replace(&path, &bundle(&many));
+    wait_until("the next bundle", || ids(&server, "evil", "2").len() == 10);
+    assert_eq!(ids(&server, "evil", "1"), [""; 0]);
+    // One that has lost nearly everything is not believed.
+    replace(&path, &bundle(&many[..3]));
+    wait_until("the refusal", || verbose(&server).contains("it has 3 records, and 10 are served"));
+    assert_eq!(ids(&server, "evil", "2").len(), 10);
+    // The last good one outlives a restart, before the first answer, and its source.
+    fs::remove_file(&path).expect("a file");
+    let directory = server.stop();
+    let server = start(directory, |config| config.advisories.source = None);
+    assert_eq!(ids(&server, "evil", "2").len(), 10);
+    assert_eq!(server.get("/+osv/v1/vulns/MAL-3").status, 200);
+    assert!(verbose(&server).contains("(kept from "));
+}
+
+#[test]
+fn a_url_is_asked_by_conditional_requests_and_outlived() {
+    let upstream = Upstream::start();
+    let offer = |records: &[Value], tag: &str| {
+        upstream.offer("/all.zip", Offer::of("application/zip", bundle(records)).tagged(tag));
+    };
+    offer(&[record("MAL-1", "evil", &[])], "\"one\"");
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let url = BundleSource::Url(upstream.url("/all.zip"));
+    // Asked at the start, and when it is told to.
+    let never = std::time::Duration::from_secs(100_000);
+    let change = |config: &mut Config| {
+        (config.advisories.source, config.advisories.refresh) = (Some(url.clone()), never);
+    };
+    let server = start(directory, change);
+    wait_until("the bundle", || server.get("/+osv/v1/vulns/MAL-1").status == 200);
+    // What the last look brought is kept when it is counted.
+    wait_until("it to be kept", || {
+        server.metric("larder_osv_refresh_total{result=\"published\"}") == 1.0
+    });
+    let directory = server.stop();
+    let server = start(directory, change);
+    assert_eq!(ids(&server, "evil", "1"), ["MAL-1"]);
+    wait_until("the look at the start", || {
+        server.metric("larder_osv_refresh_total{result=\"unchanged\"}") == 1.0
+    });
+    assert_eq!(upstream.count("/all.zip"), 2);
+    let asked = upstream.requests();
+    assert_eq!(asked[1].header("if-none-match"), "\"one\"", "also after a restart");
+    upstream.break_with(Some(500));
+    let directory = server.stop();
+    let server = start(directory, change);
+    assert_eq!(ids(&server, "evil", "1"), ["MAL-1"]);
+    wait_until("the trouble", || {
+        verbose(&server).contains("[!] advisories: the last refresh failed")
+    });
+    assert!(verbose(&server).contains("not confirmed since the start"));
+}

@@ -1,0 +1,224 @@
+//! [`Advisories`]: which versions of which projects are malware or have known vulnerabilities, as OSV records say.
+//!
+//! JSON of a record (<https://ossf.github.io/osv-schema/>) -> [`AdvisoriesBuilder::add`] -> [`Advisories`] -> the
+//! [`Advisory`]s of a project, or of one version of it. [`LiveAdvisories`] is the cell with those that count now: policies ask
+//! it, and pages that were judged by earlier ones are out of date ([`Judged`]).
+//!
+//! Only what decides is kept in memory. The caller has the records themselves, and gives each a number ([`Advisory::place`])
+//! by which it finds them again. Records of other ecosystems than `PyPI` are left out. A withdrawn one is kept, but affects
+//! nothing.
+
+mod affected;
+mod live;
+mod wire;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use self::affected::Affected;
+pub use self::live::{Judged, LiveAdvisories};
+use crate::{ProjectName, Version};
+
+/// The ecosystem of the records that count.
+pub const ECOSYSTEM: &str = "PyPI";
+
+/// Identifiers that begin so are of malicious packages.
+const MALWARE_PREFIX: &str = "MAL-";
+
+/// Longest identifier of a record, in bytes.
+pub const ID_BYTES_MAX: usize = 128;
+
+/// Most bounds and versions of all records together: each takes some hundred bytes.
+const BOUNDS_MAX: usize = 2_000_000;
+
+/// Why a record is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OsvError {
+    /// It is not JSON of the schema's form.
+    #[error("it is not an OSV record: {0}")]
+    Form(String),
+    /// A value is not what the schema has.
+    #[error("its `{member}` is `{value}`, but {expected} was expected")]
+    Value {
+        /// Which.
+        member: &'static str,
+        /// What was found, shortened.
+        value: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// All records together say more than can be kept.
+    #[error("the records have more than {max} bounds and versions, the most that are kept in memory", max = BOUNDS_MAX)]
+    TooMany,
+}
+
+/// What is known of a record without reading it again.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Advisory {
+    id: Box<str>,
+    modified: Timestamp,
+    place: u32,
+    is_withdrawn: bool,
+}
+
+impl Advisory {
+    /// Its identifier: ASCII letters, digits, `-`, `.`, `_` and `:`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// When it was last changed.
+    pub fn modified(&self) -> Timestamp {
+        self.modified
+    }
+
+    /// The number that the caller gave it.
+    pub fn place(&self) -> u32 {
+        self.place
+    }
+
+    /// Whether it was taken back: it affects nothing.
+    pub fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn
+    }
+
+    /// Whether it is about a package that was made to do harm; else it is about a vulnerability.
+    pub fn is_malware(&self) -> bool {
+        self.id.starts_with(MALWARE_PREFIX)
+    }
+}
+
+/// Whether this can be the identifier of a record.
+pub fn is_id(text: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_fit)
+}
+
+/// The records of a bundle, ready to be asked. It never changes.
+#[derive(Debug, Default)]
+pub struct Advisories {
+    /// By identifier.
+    all: Box<[Arc<Advisory>]>,
+    /// Of each project with one, by its normalized name: ascending by identifier.
+    of_projects: HashMap<Box<str>, Arc<[Affected]>>,
+    malware: usize,
+}
+
+impl Advisories {
+    /// How many records there are, withdrawn ones included.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// How many of them are about malware.
+    pub fn malware(&self) -> usize {
+        self.malware
+    }
+
+    /// The record with this identifier.
+    pub fn by_id(&self, id: &str) -> Option<&Advisory> {
+        let at = self.all.binary_search_by(|advisory| (*advisory.id).cmp(id)).ok()?;
+        Some(&self.all[at])
+    }
+
+    /// The records that affect this version of a project, or any version if none is given: ascending by identifier, each
+    /// once. A version that PEP 440 cannot compare is affected by the records that name it or all versions.
+    pub fn affecting<'own>(
+        &'own self,
+        project: &ProjectName,
+        version: Option<&'own Version>,
+    ) -> impl Iterator<Item = &'own Advisory> + use<'own> {
+        let mut last = None;
+        let affected = self.of_project(project.as_str()).map(|it| &**it).unwrap_or_default();
+        let affecting =
+            affected.iter().filter(move |it| version.is_none_or(|version| it.names(version)));
+        affecting.map(Affected::advisory).filter(move |advisory| {
+            let is_new = last != Some(advisory.id());
+            last = Some(advisory.id());
+            is_new
+        })
+    }
+
+    /// How many records name the project, whatever the version: what [`Advisories::affecting`] looks at.
+    pub fn count_of(&self, project: &ProjectName) -> usize {
+        self.of_project(project.as_str()).map_or(0, |affected| affected.len())
+    }
+
+    /// What is known of the project with this normalized name.
+    fn of_project(&self, project: &str) -> Option<&Arc<[Affected]>> {
+        self.of_projects.get(project)
+    }
+}
+
+/// Reads records, one after the other.
+#[derive(Debug, Default)]
+pub struct AdvisoriesBuilder {
+    read: Vec<Read>,
+    bounds: usize,
+}
+
+/// A record that was read.
+#[derive(Debug)]
+struct Read {
+    advisory: Arc<Advisory>,
+    affected: Vec<(ProjectName, Affected)>,
+}
+
+impl AdvisoriesBuilder {
+    /// Takes a record; false: none of the packages that it affects is of [`ECOSYSTEM`], so it is left out.
+    ///
+    /// # Errors
+    /// [`OsvError`]; after [`OsvError::TooMany`], nothing is to be made of the others, either.
+    pub fn add(&mut self, json: &[u8], place: u32) -> Result<bool, OsvError> {
+        let Some(record) = wire::read(json)? else { return Ok(false) };
+        let advisory = Arc::new(Advisory {
+            id: record.id.into(),
+            modified: record.modified,
+            place,
+            is_withdrawn: record.is_withdrawn,
+        });
+        let affected: Vec<_> = record
+            .affected
+            .into_iter()
+            .map(|(project, versions)| (project, Affected::of(advisory.clone(), versions)))
+            .collect();
+        self.bounds += affected.iter().map(|(_, it)| it.bounds()).sum::<usize>();
+        if self.bounds > BOUNDS_MAX {
+            return Err(OsvError::TooMany);
+        }
+        self.read.push(Read { advisory, affected });
+        Ok(true)
+    }
+
+    /// All that was read. Of several records with one identifier, that which was changed last counts.
+    pub fn finish(mut self) -> Advisories {
+        self.read.sort_by(|one, other| {
+            let (one, other) = (&one.advisory, &other.advisory);
+            one.id.cmp(&other.id).then_with(|| other.modified.cmp(&one.modified))
+        });
+        self.read.dedup_by(|later, kept| later.advisory.id == kept.advisory.id);
+        let mut all = Vec::with_capacity(self.read.len());
+        let mut of_projects: HashMap<Box<str>, Vec<Affected>> = HashMap::new();
+        for Read { advisory, affected } in self.read {
+            for (project, affected) in affected.into_iter().filter(|_| !advisory.is_withdrawn) {
+                of_projects.entry(project.as_str().into()).or_default().push(affected);
+            }
+            all.push(advisory);
+        }
+        Advisories {
+            malware: all.iter().filter(|it| it.is_malware() && !it.is_withdrawn).count(),
+            all: all.into(),
+            of_projects: of_projects.into_iter().map(|(name, it)| (name, it.into())).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
