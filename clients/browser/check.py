@@ -259,6 +259,8 @@ PEOPLE = [
     "/root/stable/larder-greetings?versions=all",
     "/articles",
     "/articles?prefix=guide/",
+    "/articles?text=article",
+    "/articles?text=nothing-has-this",
     "/article/welcome",
     "/article/guide/reading",
     "/article/guide/reading/history",

@@ -5,6 +5,7 @@
 //!                                        │
 //! Put, Delete, Restore ─────────────► check ─► record::Batch (committed by the caller)
 //!                                        └────► WriteError ─► merge proposal ─► render
+//! texts and links ─► TextIndex ─► search by words, backlinks
 //! ```
 //!
 //! A revision is stored once and never changed. Deleting an article and undoing that are revisions too, so versions
@@ -26,6 +27,7 @@ mod snapshot;
 mod tag;
 #[cfg(test)]
 mod testing;
+pub mod text_index;
 mod title;
 mod write;
 
@@ -41,6 +43,7 @@ pub use revision::{Kind, Revision, RevisionError, RevisionFacts};
 pub use search::{SearchIndex, fold};
 pub use snapshot::{Applied, Article, ListQuery, Page, Snapshot};
 pub use tag::RevisionTag;
+pub use text_index::TextIndex;
 pub use write::{
     Announced, Change, Checked, Delete, Limits, Put, Restore, Stale, WriteError, resolve_base,
 };

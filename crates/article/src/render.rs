@@ -22,6 +22,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::text_index::Hit;
 use crate::{Article, ArticleName, Hunk, Kind, Merge, Page, RevisionFacts, WriteError};
 
 #[derive(Serialize)]
@@ -59,6 +60,24 @@ struct WireList<'a> {
     articles: Vec<WireRevision<'a>>,
     /// The `after` of the next page; null if there are no further articles.
     next_after: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct WireFound<'a> {
+    /// The best ones first.
+    articles: Vec<WireHit<'a>>,
+    /// How many there are in all.
+    count: usize,
+    /// Whether all texts were searched.
+    complete: bool,
+}
+
+#[derive(Serialize)]
+struct WireHit<'a> {
+    #[serde(flatten)]
+    latest: WireRevision<'a>,
+    /// Where the words are: `name`, `title`, `text`.
+    found_in: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -173,6 +192,20 @@ pub fn list(page: &Page) -> Bytes {
             .collect(),
         next_after: page.next.as_ref().map(ArticleName::as_str),
     })
+}
+
+/// The articles that a search found, each by its latest revision and with the places of the words: `{"articles": [… "found_in"],
+/// "count", "complete"}`.
+pub fn found(hits: &[(Arc<Article>, Hit)], count: usize, is_complete: bool) -> Bytes {
+    let articles = hits.iter().filter_map(|(article, hit)| {
+        let places = [("name", hit.in_name), ("title", hit.in_title), ("text", hit.in_text)];
+        let found_in = places.into_iter().filter(|(_, is_there)| *is_there);
+        Some(WireHit {
+            latest: WireRevision::of(&article.name, article.latest()?),
+            found_in: found_in.map(|(place, _)| place).collect(),
+        })
+    });
+    json(&WireFound { articles: articles.collect(), count, complete: is_complete })
 }
 
 /// What a program learns about a refused write, beside the text for people: `code`, and, if the article is not in the

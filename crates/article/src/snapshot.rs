@@ -7,6 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ::record::{Record, Serial, UnreadableReason, UnreadableRecord};
+use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, OrdSet, Vector};
 
 use crate::name::normalize;
@@ -269,6 +270,16 @@ impl Snapshot {
     /// The last commit that changed where a link leads: since then no article came or went, or became a picture.
     pub fn linked_at(&self) -> Serial {
         self.linked_at
+    }
+
+    /// The articles that are another than in `before`, or were not there, or are no longer. Takes time in proportion to what
+    /// differs, if one of both snapshots was made of the other.
+    pub fn changed_since(&self, before: &Snapshot) -> Vec<ArticleName> {
+        let name = |item| match item {
+            DiffItem::Add(name, _) | DiffItem::Remove(name, _) => ArticleName::clone(name),
+            DiffItem::Update { new: (name, _), .. } => name.clone(),
+        };
+        before.articles.diff(&self.articles).map(name).collect()
     }
 
     /// Number of articles, deleted ones included.

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::advisories::{self, KnownAdvisories};
 use crate::archives::Archives;
+use crate::article_texts::ArticleTexts;
 use crate::audit::Audit;
 use crate::aur_published::AurPublished;
 use crate::bodies::Bodies;
@@ -56,6 +57,8 @@ pub struct App {
     pub live_store: LiveStore,
     /// Contents in memory.
     pub contents: Contents,
+    /// Articles by the words in their texts.
+    pub article_texts: ArticleTexts,
     /// Small release files and metadata in memory.
     pub files: SmallBlobs,
     /// Finished pages of the Python index.
@@ -148,6 +151,7 @@ impl App {
             live_store: LiveStore::new(store.records.clone(), metrics.commits.clone()),
             store,
             contents: Contents::new(config.article.memory_bytes_max),
+            article_texts: ArticleTexts::default(),
             files: SmallBlobs::new(config.python.small_file_bytes_max),
             pages: pypi::Pages::new(
                 pypi::PageBudget {

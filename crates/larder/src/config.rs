@@ -257,6 +257,8 @@ section! {
         body_bytes_max: u64 = "body_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "67108864";
         /// Memory for contents, including their compressed forms; others are read from the store.
         memory_bytes_max: u64 = "memory_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "134217728";
+        /// Memory for the index of all words in articles; texts for which there is no room are found by name and title alone.
+        search_memory_bytes_max: u64 = "search_memory_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
         /// Texts longer than this are neither compared nor merged.
         merge_bytes_max: u64 = "merge_bytes_max", Kind::whole(0, 67_108_864, "bytes"), default "1048576";
     }

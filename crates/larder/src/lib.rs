@@ -6,6 +6,7 @@ pub mod accounts;
 mod advisories;
 pub mod app;
 mod archives;
+pub mod article_texts;
 mod audit;
 pub mod aur_published;
 pub mod bodies;
@@ -136,6 +137,9 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let followers_stop = CancellationToken::new();
     followers.spawn(tasks::store_tail::run(app.clone(), followers_stop.clone()));
     tasks.spawn(advisories.run(shutdown.clone()));
+    if config.article.enabled {
+        tasks.spawn(tasks::article_texts::run(app.clone(), shutdown.clone()));
+    }
     tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::scrub::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::highest_serial::run(app.clone(), shutdown.clone()));

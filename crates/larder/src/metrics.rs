@@ -188,6 +188,8 @@ metrics! {
         pub aur_refresh_failing: IntGauge = "larder_aur_refresh_failing";
         /// Dumps that could not be kept in the data directory; they are served all the same.
         pub aur_keep_failures: IntCounter = "larder_aur_keep_failures_total";
+        /// Memory that the index of all words in articles takes.
+        pub article_text_bytes: IntGauge = "larder_article_search_bytes";
         /// The last commit that is served.
         pub store_serial: IntGauge = "larder_store_serial";
         /// Writes, as they are committed.

@@ -337,6 +337,11 @@ impl LiveStore {
         matches!(tokio::time::timeout(timeout, seen).await, Ok(Ok(_)))
     }
 
+    /// The serial of the published state, to wait for the next one.
+    pub fn published(&self) -> watch::Receiver<Serial> {
+        self.published.subscribe()
+    }
+
     /// Publishes the next state.
     pub fn publish(&self, next: Stored) {
         let serial = next.serial;

@@ -1,6 +1,7 @@
 //! What runs in the background.
 
 pub mod advisories;
+pub mod article_texts;
 pub mod aur_history;
 pub mod aur_refresh;
 pub mod blob_sweep;

@@ -137,6 +137,20 @@ pub const CONTENTS_MAX: usize = 200;
 /// What every `id` of a text begins with: none is one of the page's own.
 pub const ID_PREFIX: &str = "u-";
 
+/// The addresses that a text links to, as they are written: each once, at most `count_max`, of as much of it as is shown.
+pub fn links(text: &str, format: Format, count_max: usize) -> Vec<String> {
+    let (text, _) = cut(text);
+    let html: Cow<'_, str> = match format {
+        Format::Markdown => {
+            markdown(text, &Options { wiki_links: true, ..Options::default() }).0.into()
+        }
+        Format::RestructuredText => rst::html(text).0.into(),
+        Format::Html => text.into(),
+        Format::Plain => return Vec::new(),
+    };
+    tidy::links(&html, count_max)
+}
+
 /// The text as HTML.
 pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
     let (text, is_cut) = cut(text);

@@ -10,7 +10,7 @@ mod tokens;
 mod vocabulary;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use percent_encoding::percent_decode_str;
 use url::{ParseError, Url};
@@ -117,6 +117,27 @@ pub(crate) fn tidy(html: &str, options: &Options<'_>, links_in_pre: bool) -> Tid
     }
     tidy.close_to(0);
     Tidied { html: tidy.html, title: tidy.title, contents: tidy.contents, is_cut }
+}
+
+/// The addresses of the links in HTML, each once, at most so many.
+pub(crate) fn links(html: &str, count_max: usize) -> Vec<String> {
+    let mut links: Vec<String> = Vec::new();
+    let mut known = HashSet::new();
+    for token in tokens(html) {
+        let Token::Start { name, attributes, .. } = token else { continue };
+        if role(&name) != Role::Link {
+            continue;
+        }
+        let href = attribute(&attributes, "href").unwrap_or_default();
+        let href = href.trim_matches(|c: char| c <= ' ');
+        if !href.is_empty() && href.len() <= HREF_BYTES_MAX && known.insert(href.to_owned()) {
+            links.push(href.to_owned());
+            if links.len() >= count_max {
+                break;
+            }
+        }
+    }
+    links
 }
 
 impl Tidy<'_> {

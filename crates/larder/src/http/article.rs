@@ -7,6 +7,7 @@ pub(crate) mod call;
 mod comparing;
 mod pages;
 mod read;
+mod search;
 mod write;
 
 use std::sync::Arc;

@@ -12,6 +12,7 @@ mod reading;
 mod rights;
 mod serials;
 mod trouble;
+mod words;
 mod writers;
 mod writing;
 

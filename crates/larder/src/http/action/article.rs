@@ -36,6 +36,14 @@ pub(super) const ACTIONS: &[Definition] = &[
         handler: Handler::Wait(history),
     },
     Definition {
+        name: "article.search",
+        summary: "Articles with all these words in name, title or text, the best first; the result is that of /articles?text=.",
+        arguments: Search::DESCRIBED,
+        example: r#"{"text":"getting started","limit":5}"#,
+        writes: false,
+        handler: Handler::Wait(search),
+    },
+    Definition {
         name: "article.put",
         summary: "Stores a new version of an article, made from the given version; 0 creates the article.",
         arguments: Put::DESCRIBED,
@@ -71,6 +79,18 @@ arguments! {
         /// Only versions below this one.
         before: Option<u32>,
         /// Most versions in the answer: 1 to 1000, by default 100.
+        limit: Option<u32>,
+    }
+}
+
+arguments! {
+    /// Words to look for.
+    struct Search {
+        /// The words: all of them have to be there, the last one at least as the beginning of a word.
+        text: String,
+        /// Only articles whose names begin so.
+        prefix: Option<String>,
+        /// Most articles in the answer: 1 to 100, by default 20.
         limit: Option<u32>,
     }
 }
@@ -127,6 +147,14 @@ fn history<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
         let History { name, before, limit } = arguments.read()?;
         let part = (before, limit);
         Ok(call::history(&context.app, stored(context)?, &context.headers, &name, part).await?)
+    })
+}
+
+fn search<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+    Box::pin(async move {
+        let Search { text, prefix, limit } = arguments.read()?;
+        let part = (prefix, limit);
+        Ok(call::search(&context.app, stored(context)?, &context.headers, &text, part).await?)
     })
 }
 

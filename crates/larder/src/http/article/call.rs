@@ -13,8 +13,9 @@ use http::HeaderMap;
 use record::Serial;
 use serde_json::{Value, json};
 
-use super::read;
+use super::search::HITS;
 use super::write::{self, Base, FailedWrite, NewText};
+use super::{read, search};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::stored::Stored;
@@ -130,6 +131,29 @@ pub(crate) async fn history(
         stored.articles.article(&name).ok_or_else(|| HttpError::unknown_article(&name))?;
     let versions = stored.articles.history(&name, before.map(Revision), limit);
     Ok(render::history(article, &versions))
+}
+
+/// Articles by their words, as `/articles?text=` shows them.
+///
+/// # Errors
+/// As reading has; 503 if too much is being computed.
+pub(crate) async fn search(
+    app: &App,
+    stored: &Stored,
+    headers: &HeaderMap,
+    text: &str,
+    (prefix, limit): (Option<String>, Option<u32>),
+) -> Result<Bytes, HttpError> {
+    let prefix = prefix.unwrap_or_default();
+    read::admit(app, headers, Object::Articles(&prefix)).await?;
+    let limit = limit.map_or(HITS.0, |limit| limit as usize);
+    if !(1..=HITS.1).contains(&limit) {
+        return Err(bad(format!("`limit` is {limit}, expected 1 to {}", HITS.1)));
+    }
+    let is_shown = move |name: &ArticleName| name.as_str().starts_with(&prefix);
+    let state = (&stored.articles, stored.serial);
+    let hits = search::search(app, state, text, limit, is_shown).await?;
+    Ok(search::rendered(&hits))
 }
 
 /// Writes, as a POST to `/article/{name}/{version}` does; the answer is the new revision, and the serial that has it.

@@ -27,10 +27,13 @@ use crate::stored::Stored;
 
 pub(super) use comparison::show_difference;
 pub(super) use edit::{edit, show_edit};
-pub(super) use list::show_list;
+pub(super) use list::{show_hits, show_list};
 
 /// Bytes of a content that is shown as a page; a longer one is sent as it is.
 const BYTES_MAX: u64 = 1 << 20;
+
+/// Articles that link to one, as its page names them.
+const LINKING_MAX: usize = 50;
 
 /// What is shown, and to whom.
 pub(super) struct Shown<'a> {
@@ -96,6 +99,10 @@ struct ArticlePage<'a> {
     previous: Option<Revision>,
     text: Arc<Rendered>,
     size: String,
+    /// Articles that link here, with their paths.
+    linking: Vec<(String, String)>,
+    /// Whether there are more.
+    is_linked_more: bool,
 }
 
 /// What is said of a revision.
@@ -164,6 +171,7 @@ pub(super) async fn show_article(
     // HTML says what it is called where nobody sees it; of other texts, the first line need not be a title.
     let own = content.title.as_deref().filter(|_| format == Format::Html);
     let title = text.title.as_deref().or(own).unwrap_or(name.as_str()).to_owned();
+    let (linking, is_linked_more) = linking(shown, name);
     let page = ArticlePage {
         place: Place::of(name.as_str()),
         name: name.as_str(),
@@ -175,9 +183,28 @@ pub(super) async fn show_article(
         previous: Line::of(article, facts).previous,
         text,
         size: words::size(content.size_bytes),
+        linking,
+        is_linked_more,
         site,
     };
     Ok(shown.send(&page).await)
+}
+
+/// The articles that link to this one and that the principal may read, and whether there are more than are shown.
+fn linking(shown: &Shown<'_>, name: &ArticleName) -> (Vec<(String, String)>, bool) {
+    let articles = &shown.stored.articles;
+    // For who may not read the nearer article of a link, the link leads there all the same.
+    let is_there = |near: &str| {
+        let article = articles.article_named(near);
+        !may_read(shown, near) || article.is_some_and(|article| !article.is_deleted())
+    };
+    let is_shown = |from: &ArticleName| {
+        articles.article(from).is_some_and(|it| !it.is_deleted()) && may_read(shown, from.as_str())
+    };
+    let texts = shown.app.article_texts.snapshot();
+    let (found, is_more) = texts.index.linking_to(name, LINKING_MAX, is_there, is_shown);
+    let found = found.iter().map(|from| (from.to_string(), in_path(from.as_str())));
+    (found.collect(), is_more)
 }
 
 #[derive(Template)]

@@ -25,6 +25,7 @@ use reply::{Encoding, Reply};
 
 use super::comparing::compared;
 use super::pages::{self, Shown as Page};
+use super::search::{HITS, rendered, search};
 use super::{parameters, parsed};
 use crate::app::App;
 use crate::contents::{Content, Head};
@@ -516,12 +517,21 @@ pub(in crate::http) async fn list_articles(
     app: &Arc<App>,
     head: &Parts,
 ) -> Result<Response, HttpError> {
-    let given = parameters(head.uri.query(), ["prefix", "q", "after", "limit", "deleted"]);
+    let given = parameters(head.uri.query(), ["prefix", "q", "after", "limit", "deleted", "text"]);
     // Who may not read is told so before what is wrong with the question.
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
     let (app, stored) = admitted(app.clone(), head, listed).await?;
-    let [prefix, q, after, limit, deleted] = given?;
+    let [prefix, q, after, limit, deleted, text] = given?;
+    if let Some(text) = text {
+        if q.is_some() || after.is_some() || deleted.is_some() {
+            let detail = "`text` stands with `prefix` and `limit` only: what it finds is in the order of \
+                          relevance, and comes in one part";
+            return Err(HttpError::bad_request(detail));
+        }
+        let prefix = prefix.as_deref().unwrap_or_default();
+        return search_articles(&app, &stored, head, prefix, &text, limit).await;
+    }
     let query = ListQuery {
         prefix: prefix.as_deref().unwrap_or_default(),
         q: q.as_deref().unwrap_or_default(),
@@ -542,10 +552,36 @@ pub(in crate::http) async fn list_articles(
     json(&app, head, &stored, render::list(&page)).await
 }
 
+/// `/articles?text=`, for a request that may read what begins with `prefix`.
+async fn search_articles(
+    app: &App,
+    stored: &Stored,
+    head: &Parts,
+    prefix: &str,
+    text: &str,
+    limit: Option<String>,
+) -> Result<Response, HttpError> {
+    let limit = size(limit, HITS)?;
+    let begins = prefix.to_owned();
+    let is_shown = move |name: &ArticleName| name.as_str().starts_with(&begins);
+    let state = (&stored.articles, stored.serial);
+    let hits = search(app, state, text, limit, is_shown).await?;
+    if people::wants_page(&head.headers) {
+        let shown = Page { app, stored, head, principal: &Principal::Anonymous };
+        return Ok(pages::show_hits(&shown, prefix, text, &hits).await);
+    }
+    json(app, head, stored, rendered(&hits)).await
+}
+
 fn page_size(limit: Option<String>) -> Result<usize, HttpError> {
-    let expected = format!("a whole number from 1 to {}", PAGE.1);
-    let limit = parsed::<usize>("limit", limit, &expected)?.unwrap_or(PAGE.0);
-    if (1..=PAGE.1).contains(&limit) {
+    size(limit, PAGE)
+}
+
+/// How many a request asks for, of which it may ask for so many, by default so many.
+fn size(limit: Option<String>, (usual, most): (usize, usize)) -> Result<usize, HttpError> {
+    let expected = format!("a whole number from 1 to {most}");
+    let limit = parsed::<usize>("limit", limit, &expected)?.unwrap_or(usual);
+    if (1..=most).contains(&limit) {
         return Ok(limit);
     }
     let detail = format!("`{limit}` is no value of the parameter `limit`: expected {expected}");

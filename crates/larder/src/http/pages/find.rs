@@ -1,13 +1,14 @@
 //! `/search` and `/search/suggest`: one question to every surface, and what they find, in groups.
 //!
 //! The work for a question is bounded: packages are found through the snapshot's indexes; names of projects are looked through
-//! up to a number; articles are found by the start of their names, and longer words through the index over names and titles.
+//! up to a number; articles are found by the start of their names, and longer words through the indexes over names and titles, and
+//! over texts.
 //! Only what the asker may read is found, or counted.
 
 use std::sync::Arc;
 
 use account::{Object, Portion, Principal, Scope};
-use article::{Article, ListQuery};
+use article::{Article, ArticleName, ListQuery};
 use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
@@ -19,6 +20,7 @@ use reply::Reply;
 use serde_json::json;
 
 use crate::app::App;
+use crate::article_texts::{Hits, Texts};
 use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
@@ -110,13 +112,18 @@ impl Question {
     /// What is asked, and what each surface finds that is served: on a thread for computations, so that programs do not wait for it.
     async fn answer(self) -> Result<(String, Vec<Group>), HttpError> {
         let app = self.app.clone();
-        let finding = app.cpu_pool.run(move || (self.groups(), self.text));
+        let serial = app.live_store.snapshot().map(|stored| stored.serial);
+        let texts = match serial.filter(|_| !self.text.is_empty() && app.config.article.enabled) {
+            Some(serial) => app.article_texts.as_of(serial).await,
+            None => Arc::default(),
+        };
+        let finding = app.cpu_pool.run(move || (self.groups(&texts), self.text));
         let (groups, text) = finding.await.map_err(HttpError::uncomputed)?;
         Ok((text, groups))
     }
 
     /// What each surface finds that is served.
-    fn groups(&self) -> Vec<Group> {
+    fn groups(&self, texts: &Texts) -> Vec<Group> {
         if self.text.is_empty() {
             return Vec::new();
         }
@@ -127,7 +134,7 @@ impl Question {
         self.packages()
             .into_iter()
             .chain(projects.map(|stored| self.projects(stored)))
-            .chain(articles.and_then(|stored| self.articles(stored)))
+            .chain(articles.and_then(|stored| self.articles(stored, texts)))
             .collect()
     }
 
@@ -212,9 +219,9 @@ impl Question {
         }
     }
 
-    /// Articles that the asker may read: the one of this name, those that begin with it, those that have it in name or title. None
-    /// where they may read none.
-    fn articles(&self, stored: &Stored) -> Option<Group> {
+    /// Articles that the asker may read: the one of this name, those that begin with it, those that have it in name or title, those
+    /// that have its words in their texts. None where they may read none.
+    fn articles(&self, stored: &Stored, texts: &Texts) -> Option<Group> {
         let acl = &self.app.config.article.acl_read;
         let admits = |object: Object<'_>| acl.admits(&self.principal, Scope::ArticleRead, object);
         let is_readable = |article: &Article| {
@@ -229,8 +236,15 @@ impl Question {
         let beginning = list(text, "");
         let is_long = text.chars().count() >= ARTICLE_WORD_CHARS_MIN;
         let containing = if is_long { list("", text) } else { Vec::new() };
+        let state = (&stored.articles, stored.serial);
+        let may_read = |name: &ArticleName| admits(Object::Article(name.as_str()));
+        let having = match is_long {
+            true => Hits::find(texts, state, text, self.limit, may_read).articles,
+            false => Vec::new(),
+        };
+        let having = having.into_iter().map(|(article, _)| article);
         let mut items: Vec<Item> = Vec::new();
-        for article in named.chain(beginning).chain(containing) {
+        for article in named.chain(beginning).chain(containing).chain(having) {
             if items.len() == self.limit {
                 break;
             }
@@ -258,7 +272,7 @@ impl Question {
             title: "Articles",
             count: None,
             items,
-            all: format!("/articles?{}", pair("q", text)),
+            all: format!("/articles?{}", pair("text", text)),
         })
     }
 }

@@ -1,12 +1,14 @@
-//! `/articles` for people: names that begin alike, or that a search finds.
+//! `/articles` for people: names that begin alike, or that a search for words finds.
 
-use article::{ListQuery, Page};
+use article::text_index::Hit;
+use article::{Article, ListQuery, Page};
 use askama::Template;
 use axum::response::Response;
 
 use super::{Place, Shown};
+use crate::article_texts::Hits;
 use crate::http::people::Site;
-use crate::http::words::{Time, in_path};
+use crate::http::words::{self, Time, in_path};
 
 #[derive(Template)]
 #[template(path = "articles.html")]
@@ -15,6 +17,11 @@ struct ListPage<'a> {
     place: Place,
     prefix: &'a str,
     query: &'a str,
+    text: &'a str,
+    /// How many a search for words found.
+    count: Option<String>,
+    /// Whether a search for words looked at all texts.
+    is_complete: bool,
     articles: Vec<Item<'a>>,
     next: Option<String>,
 }
@@ -26,15 +33,12 @@ struct Item<'a> {
     at: Option<Time>,
     author: &'a str,
     is_deleted: bool,
+    /// Where the words of a search are.
+    found_in: String,
 }
 
-/// This page of the list.
-pub(in super::super) async fn show_list(
-    shown: &Shown<'_>,
-    query: &ListQuery<'_>,
-    page: &Page,
-) -> Response {
-    let items = page.articles.iter().map(|article| {
+impl<'a> Item<'a> {
+    fn of(article: &'a Article) -> Item<'a> {
         let latest = article.latest();
         let content = latest.and_then(|facts| facts.content());
         let name = article.name.as_str();
@@ -45,8 +49,17 @@ pub(in super::super) async fn show_list(
             at: latest.map(|facts| Time(facts.at)),
             author: latest.map_or("", |facts| &facts.author),
             is_deleted: article.is_deleted(),
+            found_in: String::new(),
         }
-    });
+    }
+}
+
+/// This page of the list.
+pub(in super::super) async fn show_list(
+    shown: &Shown<'_>,
+    query: &ListQuery<'_>,
+    page: &Page,
+) -> Response {
     let next = page.next.as_ref().map(|after| {
         let mut next = form_urlencoded::Serializer::new(String::new());
         let given = [("prefix", query.prefix), ("q", query.q)];
@@ -62,8 +75,41 @@ pub(in super::super) async fn show_list(
         place: Place::of(query.prefix),
         prefix: query.prefix,
         query: query.q,
-        articles: items.collect(),
+        text: "",
+        count: None,
+        is_complete: true,
+        articles: page.articles.iter().map(|article| Item::of(article)).collect(),
         next,
+    };
+    shown.send(&page).await
+}
+
+/// What a search for words found.
+pub(in super::super) async fn show_hits(
+    shown: &Shown<'_>,
+    prefix: &str,
+    text: &str,
+    hits: &Hits,
+) -> Response {
+    let found_in = |hit: &Hit| {
+        let places = [("name", hit.in_name), ("title", hit.in_title), ("text", hit.in_text)];
+        let places = places.into_iter().filter(|(_, is_there)| *is_there);
+        places.map(|(place, _)| place).collect::<Vec<_>>().join(", ")
+    };
+    let items = hits.articles.iter().map(|(article, hit)| {
+        let found_in = found_in(hit);
+        Item { found_in, ..Item::of(article) }
+    });
+    let page = ListPage {
+        site: shown.site(),
+        place: Place::of(prefix),
+        prefix,
+        query: "",
+        text,
+        count: Some(words::count(hits.count, "article", "articles")),
+        is_complete: hits.is_complete,
+        articles: items.collect(),
+        next: None,
     };
     shown.send(&page).await
 }

@@ -1,0 +1,285 @@
+//! [`TextIndex`]: articles by the words of their names, titles and texts, and by what they link to.
+//!
+//! ```text
+//! a text, its first 64 KiB ─► words, each with where it stands ─► Segment ─┐
+//! its links ─► names that they may lead to ────────────────────────────────┴─► TextIndex ─► search, linking_to
+//! ```
+//!
+//! Articles that changed become a small segment, and what older segments have of them is marked as gone; so a change
+//! costs what the article has, and an index that is in use never changes. Segments of similar size are merged: small
+//! ones at once, larger ones by whoever owns the index, on another thread, while changes go on ([`TextIndex::wants_merge`]).
+//! What is kept of one article has a bound ([`Document`]); [`TextIndex::memory_bytes`] says what all of them take.
+
+mod document;
+mod question;
+mod segment;
+
+use std::sync::Arc;
+
+pub use self::document::{Document, Link, TEXT_BYTES_MAX};
+pub use self::question::{Question, WORDS_MAX};
+use self::segment::{Entry, Segment};
+use crate::ArticleName;
+
+/// Articles of segments that are merged at once: some milliseconds.
+const SMALL_MAX: usize = 1_024;
+
+/// Articles of each segment that are looked at for links.
+const LINKING_MAX: usize = 1_000;
+
+/// Articles by their words. Cloning it copies nothing of the texts.
+#[derive(Clone, Debug, Default)]
+pub struct TextIndex {
+    /// The oldest first, and so about the largest. Of an article's entries, one at most is not gone.
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    segment: Arc<Segment>,
+    /// A bit for each of its articles that has changed since.
+    gone: Vec<u64>,
+    gone_count: usize,
+}
+
+/// Segments that are better one. It is made of an index, which changes meanwhile.
+#[derive(Debug)]
+pub struct Merge {
+    parts: Vec<Part>,
+}
+
+/// What became of a [`Merge`].
+#[derive(Debug)]
+pub struct Merged {
+    of: Vec<Part>,
+    segment: Segment,
+}
+
+/// An article that a search found, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Its name.
+    pub name: ArticleName,
+    /// Whether a word of the question is in its name.
+    pub in_name: bool,
+    /// Whether a word of the question is in its title.
+    pub in_title: bool,
+    /// Whether a word of the question is in its text.
+    pub in_text: bool,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The best ones first: those of just this name, of just this title, those with all words in name or title, then
+    /// those with some words there; among these, by how often the words stand in the text, then by name.
+    pub hits: Vec<Hit>,
+    /// How many there are in all.
+    pub count: usize,
+    /// Whether that is all: the beginning of a word may be that of more words than are looked at.
+    pub is_whole: bool,
+}
+
+impl Part {
+    fn new(segment: Segment) -> Part {
+        let gone = vec![0; segment.len().div_ceil(64)];
+        Part { segment: Arc::new(segment), gone, gone_count: 0 }
+    }
+
+    fn is_gone(&self, doc: usize) -> bool {
+        self.gone.get(doc / 64).is_some_and(|bits| bits & (1 << (doc % 64)) != 0)
+    }
+
+    fn remove(&mut self, name: &ArticleName) {
+        if let Some(doc) = self.segment.find(name)
+            && !self.is_gone(doc)
+        {
+            self.gone[doc / 64] |= 1 << (doc % 64);
+            self.gone_count += 1;
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.segment.len() - self.gone_count
+    }
+
+    fn is_mostly_gone(&self) -> bool {
+        self.gone_count * 2 > self.segment.len()
+    }
+}
+
+fn merged(parts: &[Part]) -> Segment {
+    let segments: Vec<_> =
+        parts.iter().map(|part| (&*part.segment, move |doc: usize| part.is_gone(doc))).collect();
+    Segment::merged(&segments)
+}
+
+/// Which parts are better one: the last two neighbours of similar size, or one that is mostly gone.
+fn unbalanced(parts: &[Part]) -> Option<std::ops::Range<usize>> {
+    let at = parts.windows(2).rposition(|pair| pair[0].len() < 2 * pair[1].len());
+    let pair = at.map(|at| at..at + 2);
+    pair.or_else(|| parts.iter().position(Part::is_mostly_gone).map(|at| at..at + 1))
+}
+
+impl TextIndex {
+    /// The index after these articles have become what their documents say; `None` for one that is gone. Of an article
+    /// that is named twice, the later counts.
+    #[must_use]
+    pub fn replaced(&self, changes: Vec<(ArticleName, Option<Document>)>) -> TextIndex {
+        let mut next = self.clone();
+        for (name, _) in &changes {
+            next.parts.iter_mut().for_each(|part| part.remove(name));
+        }
+        let mut latest: std::collections::BTreeMap<ArticleName, Option<Document>> =
+            changes.into_iter().collect();
+        latest.retain(|_, document| document.is_some());
+        let entries = latest.into_iter().filter_map(|(name, it)| Some(Entry::of(name, &it?)));
+        let segment = Segment::of(entries);
+        if segment.len() > 0 {
+            next.parts.push(Part::new(segment));
+        }
+        next.parts.retain(|part| part.len() > 0);
+        next.merge_small();
+        next
+    }
+
+    fn merge_small(&mut self) {
+        let is_small = |part: &Part| part.segment.len() <= SMALL_MAX;
+        let small = self.parts.iter().rev().take_while(|part| is_small(part)).count();
+        let from = self.parts.len() - small;
+        while let Some(range) = unbalanced(&self.parts[from..]) {
+            let range = range.start + from..range.end + from;
+            let total: usize = self.parts[range.clone()].iter().map(Part::len).sum();
+            if total > SMALL_MAX {
+                break;
+            }
+            let segment = merged(&self.parts[range.clone()]);
+            let part = (segment.len() > 0).then(|| Part::new(segment));
+            self.parts.splice(range, part);
+        }
+    }
+
+    /// Segments that are better one, if there are some: to be merged on a thread that may take long.
+    pub fn wants_merge(&self) -> Option<Merge> {
+        let range = unbalanced(&self.parts)?;
+        Some(Merge { parts: self.parts[range].to_vec() })
+    }
+
+    /// The index with the outcome of a merge. One of segments that it no longer has changes nothing.
+    #[must_use]
+    pub fn with(&self, merged: Merged) -> TextIndex {
+        let Merged { of, segment } = merged;
+        let is_same = |(one, other): (&Part, &Part)| Arc::ptr_eq(&one.segment, &other.segment);
+        let mut places = self.parts.windows(of.len().max(1));
+        let Some(at) = places.position(|parts| parts.iter().zip(&of).all(is_same)) else {
+            return self.clone();
+        };
+        let mut part = Part::new(segment);
+        let mut next = self.clone();
+        // What has changed while it was made.
+        for (now, before) in self.parts[at..].iter().zip(&of) {
+            for doc in (0..now.segment.len()).filter(|doc| now.is_gone(*doc)) {
+                if !before.is_gone(doc) {
+                    part.remove(now.segment.name(doc));
+                }
+            }
+        }
+        next.parts.splice(at..at + of.len(), (part.len() > 0).then_some(part));
+        next
+    }
+
+    /// How many articles it has.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(Part::len).sum()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many segments it is made of.
+    pub fn segments(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Bytes that it takes, apart from the names, which it shares.
+    pub fn memory_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.segment.memory_bytes() + part.gone.len() * 8).sum()
+    }
+
+    /// The articles that have all words of the question, at most `limit` of them, and how many there are. Only those that
+    /// `is_shown` are found, or counted.
+    pub fn search(
+        &self,
+        question: &Question,
+        limit: usize,
+        is_shown: impl Fn(&ArticleName) -> bool,
+    ) -> Found {
+        let mut found = Found { is_whole: true, ..Found::default() };
+        if question.is_empty() {
+            return found;
+        }
+        let mut ranked: Vec<(u32, usize, usize, segment::Places)> = Vec::new();
+        for (at, part) in self.parts.iter().enumerate() {
+            let is_whole = part.segment.search(question, |doc, rank, places| {
+                if !part.is_gone(doc) && is_shown(part.segment.name(doc)) {
+                    ranked.push((rank, at, doc, places));
+                }
+            });
+            found.is_whole &= is_whole;
+        }
+        found.count = ranked.len();
+        let name = |at: usize, doc: usize| self.parts[at].segment.name(doc);
+        let order = |one: &(u32, usize, usize, segment::Places),
+                     other: &(u32, usize, usize, segment::Places)| {
+            other.0.cmp(&one.0).then_with(|| name(one.1, one.2).cmp(name(other.1, other.2)))
+        };
+        if ranked.len() > limit && limit > 0 {
+            ranked.select_nth_unstable_by(limit - 1, order);
+        }
+        ranked.truncate(limit);
+        ranked.sort_unstable_by(order);
+        let hits = ranked.into_iter().map(|(_, at, doc, places)| Hit {
+            name: name(at, doc).clone(),
+            in_name: places.name,
+            in_title: places.title,
+            in_text: places.text,
+        });
+        found.hits = hits.collect();
+        found
+    }
+
+    /// Articles with a link to `name`, in ascending order, at most `limit`, and whether there are more. Of a link that may lead to two
+    /// articles, `is_there` says whether the nearer one exists: then it leads there. Only those that `is_shown` are found.
+    pub fn linking_to(
+        &self,
+        name: &ArticleName,
+        limit: usize,
+        is_there: impl Fn(&str) -> bool,
+        is_shown: impl Fn(&ArticleName) -> bool,
+    ) -> (Vec<ArticleName>, bool) {
+        let mut linking = std::collections::BTreeSet::new();
+        for part in &self.parts {
+            for doc in part.segment.linking_to(name, LINKING_MAX, &is_there) {
+                let from = part.segment.name(doc);
+                if !part.is_gone(doc) && from != name && is_shown(from) {
+                    linking.insert(from.clone());
+                }
+            }
+        }
+        let is_more = linking.len() > limit;
+        (linking.into_iter().take(limit).collect(), is_more)
+    }
+}
+
+impl Merge {
+    /// Does it. Takes time in proportion to what the segments have.
+    pub fn run(self) -> Merged {
+        let segment = merged(&self.parts);
+        Merged { of: self.parts, segment }
+    }
+}
+
+#[cfg(test)]
+mod tests;

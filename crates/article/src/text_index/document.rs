@@ -1,0 +1,103 @@
+//! [`Document`]: what of an article is indexed, and the words of a text.
+
+use crate::search::fold;
+use crate::{ArticleName, ContentType};
+
+/// Bytes of a text that are indexed.
+pub const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Different words of a text that are indexed.
+const WORDS_MAX: usize = 4_096;
+
+/// Links of a text that are indexed.
+const LINKS_MAX: usize = 256;
+
+/// Characters of a word; the rest of a longer one is left out.
+const WORD_CHARS_MAX: usize = 32;
+
+/// What an article is found by. A text has at most 4,096 different words of its first 64 KiB, and 256 links.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    pub(super) title: String,
+    pub(super) text: String,
+    pub(super) links: Vec<Link>,
+}
+
+/// Where a link may lead.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Link {
+    /// The article that it leads to, seen from its own.
+    pub near: ArticleName,
+    /// The article that it leads to where there is no `near`.
+    pub far: Option<ArticleName>,
+}
+
+impl Document {
+    /// An article with this title, and none of its text.
+    pub fn titled(title: Option<&str>) -> Document {
+        Document { title: title.unwrap_or_default().to_owned(), ..Document::default() }
+    }
+
+    /// The same with a text, of which `bytes` are the first, and its links.
+    #[must_use]
+    pub fn with_text(mut self, kind: &ContentType, bytes: &[u8], mut links: Vec<Link>) -> Document {
+        let bytes = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
+        let text = String::from_utf8_lossy(bytes);
+        let essence = kind.essence();
+        let is_html = matches!(essence.as_str(), "text/html" | "application/xhtml+xml");
+        self.text = if is_html { without_tags(&text) } else { text.into_owned() };
+        links.sort();
+        links.dedup();
+        links.truncate(LINKS_MAX);
+        self.links = links;
+        self
+    }
+
+    /// The different words of its text, each with how often it is there: at most so many.
+    pub(super) fn counted_words(&self) -> std::collections::HashMap<String, u32> {
+        let mut counted = std::collections::HashMap::new();
+        for word in words(&fold(&self.text)) {
+            if let Some(count) = counted.get_mut(word) {
+                *count += 1;
+            } else if counted.len() < WORDS_MAX {
+                counted.insert(word.to_owned(), 1);
+            }
+        }
+        counted
+    }
+}
+
+/// HTML without what is between `<` and `>`. Scripts and styles are words like others: nothing is shown of them.
+fn without_tags(html: &str) -> String {
+    let mut text = String::with_capacity(html.len());
+    let mut rest = html;
+    while let Some((before, tag)) = rest.split_once('<') {
+        text.push_str(before);
+        text.push(' ');
+        rest = tag.split_once('>').map_or("", |(_, after)| after);
+    }
+    text.push_str(rest);
+    text
+}
+
+/// Whether a character is a word of its own: there are no spaces between words in Chinese and Japanese.
+fn is_alone(character: char) -> bool {
+    matches!(u32::from(character), 0x3040..=0x30ff | 0x3400..=0x9fff | 0xf900..=0xfaff | 0x20000..=0x3ffff)
+}
+
+/// The words of a folded text: runs of letters and digits.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches(|c: char| !c.is_alphanumeric());
+        let first = rest.chars().next()?;
+        let end = match is_alone(first) {
+            true => first.len_utf8(),
+            false => rest.find(|c: char| !c.is_alphanumeric() || is_alone(c)).unwrap_or(rest.len()),
+        };
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        let end = word.char_indices().nth(WORD_CHARS_MAX).map_or(word.len(), |(at, _)| at);
+        Some(&word[..end])
+    })
+}

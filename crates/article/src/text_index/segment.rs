@@ -1,0 +1,406 @@
+//! [`Segment`]: some articles with the posting lists of their words and links; it never changes.
+//!
+//! A posting is the difference to the document before it, and where the word stands there: in the name, the title, and how
+//! often in the text. Nearly all take one or two bytes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use super::document::words;
+use super::{Document, Question};
+use crate::ArticleName;
+use crate::search::fold;
+
+/// Before the name that a link leads to. No word begins so.
+const NEAR: char = '\u{1}';
+/// Before the name that a link leads to where the article after [`NEAR`] is not there.
+const FAR: char = '\u{2}';
+
+/// In the weight of a posting: the word is in the name, in the title; below that, how often it is in the text.
+const IN_NAME: u8 = 8;
+const IN_TITLE: u8 = 4;
+const IN_TEXT: u8 = 3;
+const WEIGHT_BITS: u32 = 4;
+
+/// Words with one beginning that are looked at, and bytes of their posting lists.
+const PREFIX_TERMS_MAX: usize = 4_096;
+const PREFIX_BYTES_MAX: usize = 512 << 10;
+
+/// An article, as it goes into a segment.
+pub(super) struct Entry {
+    name: ArticleName,
+    name_words: u8,
+    title_words: u8,
+    terms: HashMap<String, u8>,
+}
+
+/// Articles with their posting lists.
+#[derive(Debug, Default)]
+pub(super) struct Segment {
+    /// In ascending order; their positions are the documents.
+    names: Box<[ArticleName]>,
+    /// How many different words each name and each title have.
+    name_words: Box<[u8]>,
+    title_words: Box<[u8]>,
+    /// All terms in ascending order, one after the other.
+    texts: Box<str>,
+    /// Where each term begins in `texts`, and the end.
+    starts: Box<[u32]>,
+    postings: Box<[u8]>,
+    /// Where the list of each term begins in `postings`, and the end.
+    lists: Box<[u32]>,
+}
+
+/// Where the words of a question stand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    pub(super) name: bool,
+    pub(super) title: bool,
+    pub(super) text: bool,
+}
+
+impl Entry {
+    pub(super) fn of(name: ArticleName, document: &Document) -> Entry {
+        let mut terms: HashMap<String, u8> = HashMap::new();
+        for (word, count) in document.counted_words() {
+            let often = match count {
+                1 => 1,
+                2..=4 => 2,
+                _ => IN_TEXT,
+            };
+            terms.insert(word, often);
+        }
+        let mut note = |text: &str, place: u8| -> u8 {
+            let mut different = 0_u8;
+            for word in words(&fold(text)) {
+                let weight = terms.entry(word.to_owned()).or_default();
+                different = different.saturating_add(u8::from(*weight & place == 0));
+                *weight |= place;
+            }
+            different
+        };
+        let name_words = note(name.as_str(), IN_NAME);
+        let title_words = note(&document.title, IN_TITLE);
+        for link in &document.links {
+            terms.insert(format!("{NEAR}{}", link.near), 0);
+            if let Some(far) = &link.far {
+                terms.insert(format!("{FAR}{far}{NEAR}{}", link.near), 0);
+            }
+        }
+        Entry { name, name_words, title_words, terms }
+    }
+}
+
+/// Makes a segment of terms in ascending order.
+#[derive(Default)]
+struct Builder {
+    texts: String,
+    starts: Vec<u32>,
+    postings: Vec<u8>,
+    lists: Vec<u32>,
+}
+
+impl Builder {
+    /// Adds a term with its documents, ascending. A segment that is full leaves out what is too much.
+    fn add(&mut self, term: &str, docs: &[(u32, u8)]) {
+        let is_full = u32::try_from(self.texts.len() + term.len()).is_err()
+            || u32::try_from(self.postings.len() + docs.len() * 5).is_err();
+        if is_full || docs.is_empty() {
+            return;
+        }
+        self.starts.push(self.texts.len() as u32);
+        self.lists.push(self.postings.len() as u32);
+        self.texts.push_str(term);
+        let mut next = 0;
+        for (doc, weight) in docs {
+            let mut value = u64::from(doc - next) << WEIGHT_BITS | u64::from(*weight);
+            next = doc + 1;
+            while value >= 0x80 {
+                self.postings.push(value as u8 | 0x80);
+                value >>= 7;
+            }
+            self.postings.push(value as u8);
+        }
+    }
+
+    fn finish(
+        mut self,
+        names: Vec<ArticleName>,
+        name_words: Vec<u8>,
+        title_words: Vec<u8>,
+    ) -> Segment {
+        self.starts.push(self.texts.len() as u32);
+        self.lists.push(self.postings.len() as u32);
+        Segment {
+            names: names.into(),
+            name_words: name_words.into(),
+            title_words: title_words.into(),
+            texts: self.texts.into(),
+            starts: self.starts.into(),
+            postings: self.postings.into(),
+            lists: self.lists.into(),
+        }
+    }
+}
+
+/// The postings of a list: each document with its weight.
+struct Postings<'a> {
+    bytes: &'a [u8],
+    next: u32,
+}
+
+impl Iterator for Postings<'_> {
+    type Item = (usize, u8);
+
+    #[inline]
+    fn next(&mut self) -> Option<(usize, u8)> {
+        let (mut value, mut shift) = (0_u64, 0);
+        loop {
+            let (&byte, rest) = self.bytes.split_first()?;
+            self.bytes = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        let doc = self.next + (value >> WEIGHT_BITS) as u32;
+        self.next = doc + 1;
+        Some((doc as usize, value as u8 & 0xf))
+    }
+}
+
+/// What is known of a document while a question is answered: a bit for each of its words.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    /// Words that are there.
+    found: u8,
+    /// Words that are there as they are, and not as the beginning of another one.
+    exact: u8,
+    name: u8,
+    title: u8,
+    /// Words that are in the text.
+    text: u8,
+    score: u8,
+}
+
+impl Segment {
+    /// Of entries in ascending order of their names.
+    pub(super) fn of(entries: impl Iterator<Item = Entry>) -> Segment {
+        let mut terms: BTreeMap<String, Vec<(u32, u8)>> = BTreeMap::new();
+        let (mut names, mut name_words, mut title_words) = (Vec::new(), Vec::new(), Vec::new());
+        for (doc, entry) in (0_u32..).zip(entries) {
+            for (term, weight) in entry.terms {
+                terms.entry(term).or_default().push((doc, weight));
+            }
+            names.push(entry.name);
+            name_words.push(entry.name_words);
+            title_words.push(entry.title_words);
+        }
+        let mut builder = Builder::default();
+        for (term, docs) in terms {
+            builder.add(&term, &docs);
+        }
+        builder.finish(names, name_words, title_words)
+    }
+
+    /// Of what several segments have, without what is gone. No article is in two of them, apart from those that are gone.
+    pub(super) fn merged<Gone: Fn(usize) -> bool>(segments: &[(&Segment, Gone)]) -> Segment {
+        let mut docs: Vec<(&ArticleName, usize, usize)> = Vec::new();
+        for (at, (segment, is_gone)) in segments.iter().enumerate() {
+            let stay = (0..segment.len()).filter(|doc| !is_gone(*doc));
+            docs.extend(stay.map(|doc| (segment.name(doc), at, doc)));
+        }
+        docs.sort_unstable();
+        let gone = |(segment, _): &(&Segment, Gone)| vec![u32::MAX; segment.len()];
+        let mut places: Vec<Vec<u32>> = segments.iter().map(gone).collect();
+        for (place, (_, at, doc)) in (0_u32..).zip(&docs) {
+            places[*at][*doc] = place;
+        }
+        let names = docs.iter().map(|(name, ..)| (*name).clone()).collect();
+        let of_all = |words: fn(&Segment) -> &[u8]| {
+            docs.iter().map(|(_, at, doc)| words(segments[*at].0)[*doc]).collect()
+        };
+        let (name_words, title_words) =
+            (of_all(|segment| &segment.name_words), of_all(|segment| &segment.title_words));
+        let mut builder = Builder::default();
+        let mut nexts = vec![0; segments.len()];
+        let mut list = Vec::new();
+        loop {
+            let heads = || segments.iter().zip(&nexts).map(|((it, _), next)| it.term(*next));
+            let Some(term) = heads().flatten().min() else { break };
+            list.clear();
+            for (at, (segment, _)) in segments.iter().enumerate() {
+                if segment.term(nexts[at]) == Some(term) {
+                    let postings = segment.postings(nexts[at]);
+                    let moved = postings.map(|(doc, weight)| (places[at][doc], weight));
+                    list.extend(moved.filter(|(doc, _)| *doc != u32::MAX));
+                    nexts[at] += 1;
+                }
+            }
+            list.sort_unstable();
+            builder.add(term, &list);
+        }
+        builder.finish(names, name_words, title_words)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub(super) fn name(&self, doc: usize) -> &ArticleName {
+        &self.names[doc]
+    }
+
+    pub(super) fn find(&self, name: &ArticleName) -> Option<usize> {
+        self.names.binary_search(name).ok()
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let names = self.len() * (size_of::<ArticleName>() + 2);
+        let tables = (self.starts.len() + self.lists.len()) * size_of::<u32>();
+        names + tables + self.texts.len() + self.postings.len()
+    }
+
+    fn terms(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
+    fn term(&self, at: usize) -> Option<&str> {
+        let (start, end) = (*self.starts.get(at)?, *self.starts.get(at + 1)?);
+        Some(&self.texts[start as usize..end as usize])
+    }
+
+    fn postings(&self, at: usize) -> Postings<'_> {
+        let bytes = self.lists[at] as usize..self.lists[at + 1] as usize;
+        Postings { bytes: &self.postings[bytes], next: 0 }
+    }
+
+    /// The first term that is not before `text`.
+    fn first_from(&self, text: &str) -> usize {
+        let (mut low, mut high) = (0, self.terms());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.term(middle).is_some_and(|term| term < text) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    }
+
+    /// The terms that begin so, as far as they are looked at, and whether these are all.
+    fn beginning(&self, prefix: &str) -> (Range<usize>, bool) {
+        let first = self.first_from(prefix);
+        let mut last = first;
+        while self.term(last).is_some_and(|term| term.starts_with(prefix)) {
+            let bytes = self.lists[last + 1] - self.lists[first];
+            if last - first == PREFIX_TERMS_MAX || bytes as usize > PREFIX_BYTES_MAX {
+                return (first..last, false);
+            }
+            last += 1;
+        }
+        (first..last, true)
+    }
+
+    /// Hands over the documents that have all words, each with its rank. False if there may be more.
+    pub(super) fn search(
+        &self,
+        question: &Question,
+        mut take: impl FnMut(usize, u32, Places),
+    ) -> bool {
+        let mut tallies: Vec<Tally> = Vec::new();
+        let mut is_whole = true;
+        let last = question.words.len().saturating_sub(1);
+        for (number, word) in question.words.iter().enumerate() {
+            let bit = 1_u8 << number;
+            let before = bit - 1;
+            let own = self.first_from(word);
+            let has_own = self.term(own) == Some(word);
+            let mut others = own..own;
+            if question.has_prefix && number == last {
+                let (range, is_all) = self.beginning(word);
+                is_whole &= is_all;
+                others = range;
+            }
+            if !has_own && others.is_empty() {
+                return is_whole;
+            }
+            if tallies.is_empty() {
+                tallies.resize(self.len(), Tally::default());
+            }
+            // The word itself comes first: what it counts for is not taken by a longer one.
+            let others = others.filter(|at| !(has_own && *at == own));
+            for at in has_own.then_some(own).into_iter().chain(others) {
+                let is_exact = has_own && at == own;
+                for (doc, weight) in self.postings(at) {
+                    let tally = &mut tallies[doc];
+                    if tally.found & before != before {
+                        continue;
+                    }
+                    if tally.found & bit == 0 {
+                        tally.found |= bit;
+                        tally.score += (weight & IN_TEXT) * 2 + u8::from(is_exact);
+                    }
+                    if is_exact {
+                        tally.exact |= bit;
+                    }
+                    if weight & IN_NAME != 0 {
+                        tally.name |= bit;
+                    }
+                    if weight & IN_TITLE != 0 {
+                        tally.title |= bit;
+                    }
+                    if weight & IN_TEXT != 0 {
+                        tally.text |= bit;
+                    }
+                }
+            }
+        }
+        let count = question.words.len() as u8;
+        let all = 1_u8.checked_shl(count.into()).unwrap_or(0).wrapping_sub(1);
+        for (doc, tally) in tallies.iter().enumerate().filter(|(_, tally)| tally.found == all) {
+            let is_name = tally.name == all && self.name_words[doc] == count;
+            let is_title = tally.title == all && self.title_words[doc] == count;
+            let is_exact = tally.exact == all;
+            let tier = match (is_name, is_title) {
+                (true, _) if is_exact => 6,
+                (_, true) if is_exact => 5,
+                (true, _) | (_, true) => 4,
+                _ if (tally.name | tally.title) == all => 2 + u32::from(is_exact),
+                _ => u32::from(tally.name | tally.title != 0),
+            };
+            let places =
+                Places { name: tally.name != 0, title: tally.title != 0, text: tally.text != 0 };
+            take(doc, tier << 8 | u32::from(tally.score), places);
+        }
+        is_whole
+    }
+
+    /// The documents with a link to `name`, at most `limit` of each way to link to it.
+    pub(super) fn linking_to(
+        &self,
+        name: &ArticleName,
+        limit: usize,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Vec<usize> {
+        let near = format!("{NEAR}{name}");
+        let own = self.first_from(&near);
+        let mut docs = Vec::new();
+        if self.term(own) == Some(&near) {
+            docs.extend(self.postings(own).map(|(doc, _)| doc).take(limit));
+        }
+        let far = format!("{FAR}{name}{NEAR}");
+        let mut at = self.first_from(&far);
+        while let Some(near) = self.term(at).and_then(|term| term.strip_prefix(&*far)) {
+            if docs.len() >= 2 * limit {
+                break;
+            }
+            if !is_there(near) {
+                docs.extend(self.postings(at).map(|(doc, _)| doc).take(limit));
+            }
+            at += 1;
+        }
+        docs
+    }
+}

@@ -1,0 +1,222 @@
+//! Reads the texts of articles that are new, and publishes the index of all ([`crate::article_texts`]).
+//!
+//! At the start it reads all of them, a few at a time, on threads of low priority; then those of each commit, at once. A text that
+//! cannot be read is tried again later; until then its article is found by name and title.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use article::text_index::{Document, Merged, TEXT_BYTES_MAX};
+use article::{ArticleName, Content, Snapshot, TextIndex};
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use store::BlobError;
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::article_texts::{Texts, document};
+use crate::stored::Stored;
+
+/// Articles whose texts are read and indexed together: at most 8 MiB of texts.
+const CHUNK: usize = 128;
+
+/// Texts that are read at the same time.
+const READ_AT_ONCE: usize = 4;
+
+/// After how long a text is tried again that could not be read.
+const RETRY: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+struct Indexing {
+    index: TextIndex,
+    /// The articles that are in it.
+    seen: Snapshot,
+    serial: record::Serial,
+    /// Those whose texts could not be read.
+    unread: BTreeSet<ArticleName>,
+    /// Those for whose texts there was no memory.
+    without_room: BTreeSet<ArticleName>,
+}
+
+/// An article that has changed, and what was read of it.
+#[derive(Clone)]
+struct Source {
+    name: ArticleName,
+    /// None if it is gone.
+    content: Option<Content>,
+    /// The first bytes of its text, if it is text, can be read, and there is room.
+    text: Option<Bytes>,
+}
+
+/// Runs until `shutdown`.
+pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let working = work(&app);
+    _ = shutdown.run_until_cancelled(working).await;
+}
+
+async fn work(app: &Arc<App>) {
+    let mut published = app.live_store.published();
+    let mut indexing = Indexing::default();
+    let mut merging: Option<JoinHandle<Merged>> = None;
+    loop {
+        published.borrow_and_update();
+        if let Some(stored) = app.live_store.snapshot_full() {
+            indexing.catch_up(app, &stored).await;
+        }
+        if merging.is_none()
+            && let Some(merge) = indexing.index.wants_merge()
+        {
+            merging = Some(tokio::task::spawn_blocking(move || merge.run()));
+        }
+        tokio::select! {
+            changed = published.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            merged = finished(&mut merging) => {
+                merging = None;
+                match merged {
+                    Ok(merged) => {
+                        indexing.index = indexing.index.with(merged);
+                        indexing.publish(app);
+                    }
+                    Err(error) => tracing::error!(%error, "the texts of articles cannot be merged"),
+                }
+            }
+            () = tokio::time::sleep(RETRY), if !indexing.unread.is_empty() => {
+                let unread: Vec<_> = std::mem::take(&mut indexing.unread).into_iter().collect();
+                let articles = indexing.seen.clone();
+                indexing.take(app, &articles, &unread).await;
+                indexing.publish(app);
+            }
+        }
+    }
+}
+
+/// Waits for the merge that runs; for ever if there is none.
+async fn finished(merging: &mut Option<JoinHandle<Merged>>) -> Result<Merged, JoinError> {
+    match merging {
+        Some(merging) => merging.await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Indexing {
+    async fn catch_up(&mut self, app: &Arc<App>, stored: &Arc<Stored>) {
+        let changed = stored.articles.changed_since(&self.seen);
+        self.take(app, &stored.articles, &changed).await;
+        self.seen = stored.articles.clone();
+        self.serial = stored.serial;
+        self.publish(app);
+    }
+
+    fn publish(&self, app: &App) {
+        app.metrics.article_text_bytes.set(self.index.memory_bytes() as i64);
+        app.article_texts.publish(Texts {
+            index: self.index.clone(),
+            serial: self.serial,
+            left_out: self.unread.len() + self.without_room.len(),
+        });
+    }
+
+    /// Indexes these articles as they are.
+    async fn take(&mut self, app: &Arc<App>, articles: &Snapshot, names: &[ArticleName]) {
+        let is_bulk = names.len() > CHUNK;
+        for names in names.chunks(CHUNK) {
+            let has_room =
+                (self.index.memory_bytes() as u64) < app.config.article.search_memory_bytes_max;
+            let reading = names.iter().cloned().map(|name| read(app, articles, name, has_room));
+            let reading = futures_util::stream::iter(reading).buffer_unordered(READ_AT_ONCE);
+            let mut sources = Vec::with_capacity(names.len());
+            for (source, is_unread) in reading.collect::<Vec<_>>().await {
+                let is_text =
+                    source.content.as_ref().is_some_and(|it| it.content_type.is_textual());
+                self.unread.remove(&source.name);
+                self.without_room.remove(&source.name);
+                if is_unread {
+                    self.unread.insert(source.name.clone());
+                } else if is_text && !has_room {
+                    self.without_room.insert(source.name.clone());
+                }
+                sources.push(source);
+            }
+            self.index = indexed(app, self.index.clone(), sources, is_bulk).await;
+            if is_bulk {
+                // What is there is found while the others are read.
+                self.publish(app);
+            }
+        }
+    }
+}
+
+/// An article with the beginning of its text, and whether that could not be read.
+async fn read(
+    app: &Arc<App>,
+    articles: &Snapshot,
+    name: ArticleName,
+    has_room: bool,
+) -> (Source, bool) {
+    let content = articles.latest(&name).and_then(|facts| facts.content()).cloned();
+    let wanted = content.as_ref().filter(|it| has_room && it.content_type.is_textual());
+    let text = match wanted {
+        Some(content) => Some(beginning(app, content).await),
+        None => None,
+    };
+    let is_unread = matches!(text, Some(Err(_) | Ok(None)));
+    if let Some(Err(error)) = &text {
+        tracing::warn!(%name, %error, "the text of an article cannot be read to index it");
+    }
+    let text = text.and_then(|text| text.ok().flatten());
+    (Source { name, content, text }, is_unread)
+}
+
+/// The first bytes of a content; none if it is missing.
+async fn beginning(app: &App, content: &Content) -> Result<Option<Bytes>, BlobError> {
+    let end = content.size_bytes.min(TEXT_BYTES_MAX as u64);
+    if let Some(content) = app.contents.at_hand(&content.digest) {
+        return Ok(Some(content.body().identity().slice(..end as usize)));
+    }
+    let Some(blob) = app.store.blobs.open_blob(content.digest).await? else { return Ok(None) };
+    let join = |mut all: BytesMut, chunk: Bytes| async move {
+        all.extend_from_slice(&chunk);
+        Ok(all)
+    };
+    let bytes = blob.read_range(0..end).try_fold(BytesMut::new(), join).await?;
+    Ok(Some(bytes.freeze()))
+}
+
+/// The index with these articles: many of them on a thread of low priority, where programs that read do not notice it.
+async fn indexed(app: &App, index: TextIndex, sources: Vec<Source>, is_bulk: bool) -> TextIndex {
+    let before = index.clone();
+    let work = move || {
+        let changes = sources.into_iter().map(|source| {
+            let Source { name, content, text } = source;
+            let document = content.map(|content| match &text {
+                Some(text) => {
+                    document(&name, content.title.as_deref(), &content.content_type, text)
+                }
+                None => Document::titled(content.title.as_deref()),
+            });
+            (name, document)
+        });
+        let mut index = index.replaced(changes.collect());
+        while is_bulk && let Some(merge) = index.wants_merge() {
+            index = index.with(merge.run());
+        }
+        index
+    };
+    if is_bulk && let Ok(index) = app.cpu_pool.run(work.clone()).await {
+        return index;
+    }
+    // The other threads have too much to do.
+    match tokio::task::spawn_blocking(work).await {
+        Ok(index) => index,
+        Err(error) => {
+            tracing::error!(%error, "articles cannot be indexed");
+            before
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Articles by the words in their texts, and by who links to them.
+
+use std::thread;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use account::change::{self, NewToken};
+use account::{Scope, Scopes, User};
+
+use super::{ask, store, wiki, wiki_with};
+use crate::client::Response;
+use crate::pages::check_harmless;
+use crate::server::{TestServer, wait_for};
+
+const BROWSER: (&str, &str) =
+    ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
+
+/// Asks until `done` says that this is the answer that must come.
+#[track_caller]
+fn until(ask: impl Fn() -> Response, done: impl Fn(&Response) -> bool) -> Response {
+    loop {
+        let response = ask();
+        assert_eq!(response.status, 200, "{}", response.text());
+        if done(&response) {
+            return response;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What a search finds in all texts that were acknowledged before.
+#[track_caller]
+fn found_by(server: &TestServer, query: &str, headers: &[(&str, &str)]) -> Value {
+    let target = format!("/articles?text={query}");
+    let ask = || server.client.get_with(&target, headers);
+    until(ask, |response| response.json()["complete"] == json!(true)).json()
+}
+
+/// The names that it finds.
+#[track_caller]
+fn found(server: &TestServer, query: &str) -> String {
+    names(&found_by(server, query, &[]))
+}
+
+fn names(found: &Value) -> String {
+    let articles = found["articles"].as_array().expect("articles").iter();
+    let names: Vec<&str> = articles.map(|it| it["name"].as_str().expect("a name")).collect();
+    assert_eq!(found["count"], json!(names.len()), "{found}");
+    names.join(" ")
+}
+
+/// The header of a token of a new user, for articles below `docs` alone.
+fn limited(server: &TestServer) -> String {
+    let stored = || server.app.live_store.snapshot_full().expect("a state");
+    let user = User::new("ada".parse().expect("a name"), Timestamp::now());
+    let batch = change::create_user(&stored().accounts, &user).expect("a new user");
+    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
+    let limits = larder::accounts::limits(&[], &[], &["/docs/".to_owned()]).expect("limits");
+    let new = NewToken {
+        user: user.name,
+        comment: String::new(),
+        scopes: Scopes::default().with(Scope::ArticleRead),
+        limits,
+        expires_at: None,
+    };
+    let made = change::create_token(&stored().accounts, new, [7; 32], Timestamp::now());
+    let (text, _, batch) = made.expect("a new token");
+    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
+    format!("Bearer {}", text.reveal())
+}
+
+#[test]
+fn what_was_acknowledged_is_found() {
+    let server = wiki();
+    assert_eq!(found(&server, "anything"), "");
+    for turn in 0..20 {
+        store(&server, &format!("a{turn}/0"), format!("# T\n\nword{turn} shared\n").as_bytes());
+        assert_eq!(found(&server, &format!("word{turn}%20shared")), format!("a{turn}"));
+    }
+    // As somebody types: the last word may go on.
+    assert_eq!(found(&server, "shared%20word1").split(' ').count(), 11);
+    assert_eq!(found(&server, "shared%20word1%20"), "a1");
+    // What changed is found by what it is now.
+    store(&server, "a1/1", b"# Other\n\nnothing of it\n");
+    assert_eq!(
+        (found(&server, "word1%20"), found(&server, "of%20it")),
+        (String::new(), "a1".into())
+    );
+    ask(&server, "DELETE", "/article/a1/2", &[], b"");
+    assert_eq!(found(&server, "of%20it"), "");
+    ask(&server, "POST", "/article/a1/3?restore=1", &[], b"");
+    assert_eq!(found(&server, "word1%20"), "a1");
+    // A picture has no words but those of its name.
+    ask(&server, "POST", "/article/pic.png/0", &[("Content-Type", "image/png")], b"zebra");
+    assert_eq!((found(&server, "zebra"), found(&server, "pic")), (String::new(), "pic.png".into()));
+}
+
+#[test]
+fn the_best_come_first_and_say_where_the_words_are() {
+    let server = wiki();
+    store(&server, "notes/z/0", b"# Something\n\nlarder larder larder\n");
+    store(&server, "notes/b/0", b"# All about larder\n");
+    store(&server, "larder/0", b"# Something\n");
+    let answer = found_by(&server, "larder", &[]);
+    assert_eq!(names(&answer), "larder notes/b notes/z");
+    let places: Vec<&Value> =
+        answer["articles"].as_array().expect("articles").iter().map(|it| &it["found_in"]).collect();
+    assert_eq!(places, [&json!(["name"]), &json!(["title", "text"]), &json!(["text"])]);
+    assert_eq!(answer["articles"][1]["title"], json!("All about larder"));
+    // Below a name, and no more than are asked for.
+    assert_eq!(found(&server, "larder&prefix=notes/"), "notes/b notes/z");
+    let one = server.get("/articles?text=larder&limit=1").json();
+    assert_eq!((&one["count"], one["articles"].as_array().map(Vec::len)), (&json!(3), Some(1)));
+    for bad in
+        ["text=a&q=b", "text=a&after=b", "text=a&limit=101", "text=a&limit=0", "text=a&text=b"]
+    {
+        assert_eq!(server.get(&format!("/articles?{bad}")).status, 400, "{bad}");
+    }
+    // The action says the same.
+    let action = |arguments: Value| {
+        let body = json!({"actions": {"article.search": arguments}}).to_string();
+        ask(&server, "POST", "/actions", &[], body.as_bytes())
+    };
+    assert_eq!(action(json!({"text": "larder"})).json(), answer);
+    let below = action(json!({"text": "larder", "prefix": "notes/", "limit": 5}));
+    assert_eq!(names(&below.json()), "notes/b notes/z");
+    assert_eq!(action(json!({"text": "larder", "limit": 1000})).status, 400);
+    // And the page.
+    let page = server.client.get_with("/articles?text=larder", &[BROWSER]).text();
+    check_harmless(&page, "the page");
+    assert!(page.contains("3 articles found, the best first."), "{page}");
+    assert!(page.contains("found in its title, text"), "{page}");
+    let suggested = server.get("/search/suggest?q=larder").text();
+    assert!(suggested.contains("\"notes/z\"") && suggested.contains("/articles?text=larder"));
+}
+
+#[test]
+fn what_one_may_not_read_is_not_found_and_not_counted() {
+    let server = wiki_with(|config| {
+        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
+    });
+    store(&server, "docs/a/0", b"# A\n\nplum and [b](b)\n");
+    store(&server, "docs/b/0", b"# B\n\nplum\n");
+    store(&server, "secret/c/0", b"# C\n\nplum and [b](/article/docs/b)\n");
+    let everything = until(
+        || ask(&server, "GET", "/articles?text=plum", &[], b""),
+        |response| response.json()["complete"] == json!(true),
+    );
+    assert_eq!(names(&everything.json()), "docs/a docs/b secret/c");
+    // Nobody in particular.
+    assert_eq!(server.get("/articles?text=plum").status, 401);
+    assert!(!server.get("/search/suggest?q=plum").text().contains("docs/a"));
+    let action = json!({"actions": {"article.search": {"text": "plum"}}}).to_string();
+    assert_eq!(server.client.send("POST", "/actions", &[], action.as_bytes()).status, 401);
+    // Somebody who may read a part.
+    let token = limited(&server);
+    let who = [("Authorization", token.as_str())];
+    assert_eq!(server.client.get_with("/articles?text=plum", &who).status, 403);
+    assert_eq!(names(&found_by(&server, "plum&prefix=docs/", &who)), "docs/a docs/b");
+    assert_eq!(server.client.get_with("/articles?text=plum&prefix=secret/", &who).status, 403);
+    let suggested = server.client.get_with("/search/suggest?q=plum", &who).text();
+    assert!(suggested.contains("docs/a") && !suggested.contains("secret"), "{suggested}");
+    // Nor is it said who links.
+    let with_page = [who[0], BROWSER];
+    let page = server.client.get_with("/article/docs/b", &with_page).text();
+    assert!(page.contains("Linked from") && page.contains(">docs/a</a>"), "{page}");
+    assert!(!page.contains("secret"), "{page}");
+    let page = ask(&server, "GET", "/article/docs/b", &[BROWSER], b"").text();
+    assert!(page.contains(">secret/c</a>"), "{page}");
+}
+
+#[test]
+fn a_page_says_who_links_to_it() {
+    let server = wiki();
+    store(&server, "guide/target/0", b"# Target\n\n[self](target)\n");
+    store(&server, "guide/near/0", b"[it](target)\n");
+    store(&server, "far/0", b"[[guide/target]] and <a href='guide/target#part'>again</a>\n");
+    store(&server, "lists/other/0", b"[[guide/target]]\n");
+    store(&server, "none/0", b"[it](https://e.example/article/guide/target) guide/target\n");
+    found(&server, "target");
+    let page = || server.client.get_with("/article/guide/target", &[BROWSER]);
+    let shown = page().text();
+    check_harmless(&shown, "the page");
+    let linked = |page: &str| {
+        let list = page.split_once("Linked from").map_or("", |(_, rest)| rest);
+        let list = list.split_once("</ul>").map_or("", |(list, _)| list);
+        let names = list.split("<li>").skip(1).filter_map(|item| item.split(['>', '<']).nth(2));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(linked(&shown), "far guide/near lists/other");
+    // Where there is a nearer article of this name, the link leads there.
+    store(&server, "lists/guide/target/0", b"# Nearer\n");
+    until(page, |page| linked(&page.text()) == "far guide/near");
+    // Links that are gone, and articles that are gone, lead nowhere.
+    store(&server, "far/1", b"nothing\n");
+    ask(&server, "DELETE", "/article/guide/near/1", &[], b"");
+    until(page, |page| linked(&page.text()).is_empty());
+}
