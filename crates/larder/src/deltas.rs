@@ -109,7 +109,7 @@ impl Deltas {
             // The chain has gone on meanwhile.
             Err(_) if !Arc::ptr_eq(&listed, &self.listed.load()) => return Ok(Offer::NotYet),
             Err(trouble) => {
-                tracing::warn!(%trouble, "a delta of the AUR's dump cannot be read: clients start over");
+                tracing::debug!(%trouble, "a delta of the AUR's dump cannot be read: clients start over");
                 return Ok(Offer::StartOver);
             }
         };
@@ -125,29 +125,36 @@ impl Deltas {
     }
 }
 
-/// Who compares each dump with the one before.
+/// Who compares each dump with the one before. The first time it goes on where the last process ended.
+#[derive(Default)]
 pub(crate) struct Comparing {
-    chain: Chain,
+    chain: Option<Chain>,
     before: Option<KeptDumpFile>,
 }
 
 impl Comparing {
-    /// Goes on where the last process ended. It blocks.
-    pub(crate) fn open(deltas: &Deltas) -> anyhow::Result<Comparing> {
-        Ok(Comparing { chain: Chain::open(&deltas.directory)?, before: None })
-    }
-
-    /// Compares a dump with the one before, and offers what was found. It blocks. After an error nobody knows how dumps of before lead
-    /// here.
+    /// Compares a dump with the one before, and offers what was found. It blocks. After an error no dump of before leads here.
     pub(crate) fn take(&mut self, next: KeptDumpFile, deltas: &Deltas) -> anyhow::Result<()> {
-        let before = self.before.as_ref().map(|before| before as &dyn Dump);
-        let outcome = self.chain.take(before, &next);
+        let outcome = self.compare(&next, deltas);
         if outcome.is_err() {
-            self.chain.listed = Listed::default();
+            let listed = deltas.listed.load().without_way_to(&next.sha256);
+            if let Some(chain) = &mut self.chain {
+                chain.listed = listed.clone();
+            }
+            deltas.listed.store(Arc::new(listed));
         }
         self.before = Some(next);
-        deltas.listed.store(Arc::new(self.chain.listed.clone()));
         outcome
+    }
+
+    fn compare(&mut self, next: &KeptDumpFile, deltas: &Deltas) -> anyhow::Result<()> {
+        let chain = match &mut self.chain {
+            Some(chain) => chain,
+            None => self.chain.insert(Chain::open(&deltas.directory)?),
+        };
+        chain.take(self.before.as_ref().map(|before| before as &dyn Dump), next)?;
+        deltas.listed.store(Arc::new(chain.listed.clone()));
+        Ok(())
     }
 }
 

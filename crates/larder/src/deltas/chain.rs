@@ -195,21 +195,31 @@ impl Listed {
         let Some(first) = self.deltas.iter().rposition(|link| link.from == from) else {
             return Ok(None);
         };
-        let mut whole: Option<Delta> = None;
-        for link in self.deltas[first..].iter().rev() {
-            let file = File::open(directory.join(file_name(link.number)))?;
-            let delta = Delta::read(BufReader::new(zstd::Decoder::new(file)?))?;
-            if delta.head.from != link.from {
-                return Err(Trouble::Damaged);
-            }
-            whole = Some(match whole {
-                Some(later) => later.after(&delta)?,
-                None if delta.head.to == self.content => delta,
-                None => return Err(Trouble::Damaged),
-            });
+        let whole = put_together(&self.deltas[first..], directory)?;
+        if whole.head.to != self.content {
+            return Err(Trouble::Damaged);
         }
-        Ok(whole)
+        Ok(Some(whole))
     }
+
+    /// The list when nothing leads to the dump of this file.
+    pub(super) fn without_way_to(&self, file: &str) -> Listed {
+        let next_number = self.next_number + 1;
+        Listed { file: file.to_owned(), next_number, ..Listed::default() }
+    }
+}
+
+/// All of these deltas, of which there is at least one, as one. Halves are put together first: so a large one among a thousand small
+/// ones is copied ten times and not a thousand.
+fn put_together(links: &[Link], directory: &Path) -> Result<Delta, Trouble> {
+    if let [link] = links {
+        let file = File::open(directory.join(file_name(link.number)))?;
+        let delta = Delta::read(BufReader::new(zstd::Decoder::new(file)?))?;
+        return if delta.head.from == link.from { Ok(delta) } else { Err(Trouble::Damaged) };
+    }
+    let (earlier, later) = links.split_at(links.len() / 2);
+    let earlier = put_together(earlier, directory)?;
+    put_together(later, directory)?.after(&earlier)
 }
 
 fn file_name(number: u64) -> String {
@@ -285,7 +295,8 @@ mod tests {
         assert_eq!(way(&chain, "a"), None);
         assert_eq!(files(&chain), 1);
         // The dump before is not at hand.
-        take(&mut chain, Some("x"), "d");
+        chain.listed = chain.listed.without_way_to("failed");
+        take(&mut chain, Some("failed"), "d");
         assert_eq!(way(&chain, "c"), None);
         assert_eq!((way(&chain, "d").as_deref(), files(&chain)), (Some("[0,1]"), 0));
     }

@@ -116,7 +116,7 @@ impl Delta {
         for part in self.parts {
             let (mut start, length) = match part {
                 Part::Text(text) => {
-                    whole.text(&text)?;
+                    whole.own_text(text)?;
                     continue;
                 }
                 Part::Copy(start, length) => (start, length),
@@ -154,15 +154,26 @@ impl Delta {
     }
 
     fn text(&mut self, text: &str) -> Result<(), Trouble> {
+        if let Some(Part::Text(before)) = self.parts.last_mut() {
+            self.text_bytes += text.len();
+            if self.text_bytes > TEXT_BYTES_MAX {
+                return Err(Trouble::TooMuch);
+            }
+            before.push_str(text);
+            return Ok(());
+        }
+        self.own_text(text.to_owned())
+    }
+
+    fn own_text(&mut self, text: String) -> Result<(), Trouble> {
+        if let Some(Part::Text(_)) = self.parts.last() {
+            return self.text(&text);
+        }
         self.text_bytes += text.len();
         if self.text_bytes > TEXT_BYTES_MAX {
             return Err(Trouble::TooMuch);
         }
-        match self.parts.last_mut() {
-            Some(Part::Text(before)) => before.push_str(text),
-            _ => self.push(Part::Text(text.to_owned()))?,
-        }
-        Ok(())
+        self.push(Part::Text(text))
     }
 
     fn push(&mut self, part: Part) -> Result<(), Trouble> {

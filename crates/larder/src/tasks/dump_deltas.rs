@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use source::KeptDumpFile;
 
 use crate::app::App;
 use crate::deltas::Comparing;
@@ -16,32 +15,32 @@ use crate::memory;
 /// of this one lead to it.
 pub async fn run(app: Arc<App>) {
     let mut kept = app.deltas.kept();
-    let mut comparing = None;
+    let mut comparing = Comparing::default();
     let mut has_failed = false;
     loop {
         let next = kept.borrow_and_update().clone();
         if let Some(next) = next {
             let app = app.clone();
-            let opened = comparing.take();
-            let work = tokio::task::spawn_blocking(move || compare(&app, opened, next));
-            let outcome =
-                work.await.context("comparing has failed").and_then(|(opened, outcome)| {
-                    comparing = opened;
+            let mut taken = std::mem::take(&mut comparing);
+            let work = tokio::task::spawn_blocking(move || {
+                let outcome = taken.take(next, &app.deltas);
+                memory::give_back();
+                (taken, outcome)
+            });
+            let outcome = match work.await.context("comparing has failed") {
+                Ok((taken, outcome)) => {
+                    comparing = taken;
                     outcome
-                });
-            match outcome {
-                Ok(()) => has_failed = false,
-                Err(error) => {
-                    if !has_failed {
-                        let error = format!("{error:#}");
-                        tracing::error!(
-                            error,
-                            "the AUR's dump cannot be compared with the one before"
-                        );
-                    }
-                    has_failed = true;
                 }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &outcome
+                && !has_failed
+            {
+                let error = format!("{error:#}");
+                tracing::error!(error, "the AUR's dump cannot be compared with the one before");
             }
+            has_failed = outcome.is_err();
         }
         tokio::select! {
             biased;
@@ -49,24 +48,4 @@ pub async fn run(app: Arc<App>) {
             () = app.deltas.ended.cancelled() => return,
         }
     }
-}
-
-fn compare(
-    app: &App,
-    opened: Option<Comparing>,
-    next: KeptDumpFile,
-) -> (Option<Comparing>, anyhow::Result<()>) {
-    let opened = match opened {
-        Some(opened) => Ok(opened),
-        None => Comparing::open(&app.deltas),
-    };
-    let (opened, outcome) = match opened {
-        Ok(mut opened) => {
-            let outcome = opened.take(next, &app.deltas);
-            (Some(opened), outcome)
-        }
-        Err(error) => (None, Err(error)),
-    };
-    memory::give_back();
-    (opened, outcome)
 }

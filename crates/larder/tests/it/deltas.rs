@@ -167,3 +167,19 @@ fn questions_are_checked() {
     assert_eq!(server.client.get_with(&target, &[("If-None-Match", etag)]).status, 304);
     assert_eq!(server.client.get_with(&target, &[("If-None-Match", "\"x\"")]).status, 200);
 }
+
+/// Where deltas cannot be written, clients are told to start over, and not to wait.
+#[test]
+fn without_room_for_deltas_clients_start_over() {
+    let directory = std::sync::Arc::new(tempfile::tempdir().expect("a directory"));
+    fs::create_dir_all(directory.path().join("data/aur")).expect("a directory");
+    fs::write(directory.path().join("data/aur/deltas"), "a file").expect("a file");
+    fs::write(source_path(&directory), catalogue::generation(0, PACKAGES)).expect("a dump");
+    let server = TestServer::start_in(directory, |config, directory| {
+        config.aur.source = Some(AurSource::File(source_path(directory)));
+    });
+    server.wait_until_ready();
+    let since = sha256(&dump(&server));
+    wait_until("the answer", || delta(&server, "gz", &since).status == 410);
+    assert_eq!(server.get("/packages-meta-ext-v1.json.gz").status, 200);
+}
