@@ -250,7 +250,12 @@ fn part(
 
 impl Segment {
     /// The packages that have every word in a text, or as a keyword. Without words, none.
-    fn find_words_or_keywords(&self, by: By, mode: Mode, needles: &Needles) -> Vec<DocId> {
+    pub(crate) fn find_words_or_keywords(
+        &self,
+        by: By,
+        mode: Mode,
+        needles: &Needles,
+    ) -> Vec<DocId> {
         let mut found: Option<Vec<DocId>> = None;
         for word in needles.words() {
             let mut docs = self.find_text(by, mode, word, usize::MAX);

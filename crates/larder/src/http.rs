@@ -15,6 +15,7 @@ mod changes;
 mod conditional;
 pub mod dumps;
 mod error;
+mod faur;
 mod forms;
 mod health;
 mod manage;
@@ -259,6 +260,9 @@ async fn answer(
         }
         Endpoint::ShowOpenapi | Endpoint::ShowOldOpenapi => {
             Box::pin(pages::show_openapi(head)).await
+        }
+        Endpoint::BrowsePackages if faur::is_asked(head) => {
+            Box::pin(faur::list_packages(app, head)).await?
         }
         Endpoint::BrowsePackages => Box::pin(pages::browse_packages(app, head)).await?,
         Endpoint::ShowPackage => Box::pin(pages::show_package(app, head)).await?,

@@ -34,7 +34,7 @@ use crate::rate_limit::Decision;
 
 /// A question with parameters that upstream does not have is given up after it has computed for so long. The time of its thread
 /// counts: others that have the processor cost it nothing.
-const COMPUTING_MAX: Duration = Duration::from_millis(500);
+pub(super) const COMPUTING_MAX: Duration = Duration::from_millis(500);
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 
@@ -273,13 +273,13 @@ impl Refined {
 }
 
 /// How long this thread has computed.
-fn computed() -> Duration {
+pub(super) fn computed() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
 /// What is served of the AUR.
-fn loaded(app: &App) -> Result<Arc<AurPublished>, HttpError> {
+pub(super) fn loaded(app: &App) -> Result<Arc<AurPublished>, HttpError> {
     let published = app.aur.snapshot_full();
     published
         .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))

@@ -2,6 +2,7 @@
 
 mod cors;
 mod encodings;
+mod faur;
 mod golden;
 mod headers;
 mod paths;

@@ -1,0 +1,91 @@
+//! `/packages?names=…`: what clients of faur ask, such as aura.
+//!
+//! names or words, and what they are -> [`aur::Snapshot::faur`] -> a bare array of records. Without `names` the path is a page.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use aur::{FaurBy, Outside};
+use axum::response::Response;
+use http::StatusCode;
+use http::header::ORIGIN;
+use http::request::Parts;
+use reply::Reply;
+
+use super::aur::{COMPUTING_MAX, computed, loaded, open_to_all};
+use super::error::HttpError;
+use super::respond::{Conditions, respond};
+use crate::app::App;
+use crate::cpu_pool::PoolError;
+
+/// Names in one question: as many as an answer has records.
+const NAMES_MAX: usize = 5_000;
+
+/// Whether a client of faur asks, and not a person.
+pub(super) fn is_asked(head: &Parts) -> bool {
+    let query = head.uri.query().unwrap_or_default();
+    query.contains("names=")
+        && form_urlencoded::parse(query.as_bytes()).any(|(key, _)| key == "names")
+}
+
+/// `GET /packages?names=…`.
+pub(super) async fn list_packages(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    let (names, by) = parse(head.uri.query().unwrap_or_default())?;
+    let snapshot = loaded(app)?.snapshot.clone();
+    let results_max = app.results_max.load(Relaxed);
+    let place = app.refined.enter().map_err(|waiting| {
+        app.metrics.cpu_pool.refused.inc();
+        HttpError::uncomputed(PoolError::Full { waiting })
+    })?;
+    let turn = app.refined.turns.take().await;
+    let searching = app.cpu_pool.run(move || {
+        let _taken = (place, turn);
+        let started_at = computed();
+        let is_over = || computed().saturating_sub(started_at) > COMPUTING_MAX;
+        let outside = Outside { is_over: &is_over, ..Outside::NOTHING };
+        snapshot.faur(&names, by, results_max, &outside)
+    });
+    let found = searching.await.map_err(HttpError::uncomputed)?;
+    let json = found.map_err(|error| HttpError::bad_request(error.to_string()))?;
+    let conditions = Conditions::of(&head.method, &head.headers);
+    let mut response =
+        respond(Reply::tagged("application/json", json), StatusCode::OK, conditions).await;
+    open_to_all(head.headers.contains_key(ORIGIN), response.headers_mut());
+    Ok(response)
+}
+
+/// The names, each once, and what they are.
+fn parse(query: &str) -> Result<(Vec<String>, FaurBy), HttpError> {
+    let (mut names, mut by) = (Vec::new(), FaurBy::Name);
+    let mut seen = std::collections::HashSet::new();
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        match &*key {
+            "names" => {
+                for name in value.split(',').filter(|name| !name.is_empty()) {
+                    if seen.insert(name.to_owned()) {
+                        names.push(name.to_owned());
+                    }
+                }
+            }
+            "by" => {
+                by = match &*value {
+                    "prov" => FaurBy::Provides,
+                    "desc" => FaurBy::Words,
+                    _ => {
+                        let detail = format!(
+                            "`{value}` is no value of the parameter `by`: expected prov or desc"
+                        );
+                        return Err(HttpError::bad_request(detail));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if names.len() > NAMES_MAX {
+        let count = names.len();
+        let detail = format!("there are {count} names: expected at most {NAMES_MAX}");
+        return Err(HttpError::bad_request(detail));
+    }
+    Ok((names, by))
+}
