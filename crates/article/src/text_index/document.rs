@@ -9,8 +9,10 @@ pub const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Different words of a text that are indexed.
 const WORDS_MAX: usize = 4_096;
 
-/// Links of a text that are indexed.
+/// Links of a text that are indexed, and bytes of the names that they may lead to: a short link in an article with a long
+/// name may lead to a long one.
 const LINKS_MAX: usize = 256;
+const LINK_BYTES_MAX: usize = 16 << 10;
 
 /// Characters of a word; the rest of a longer one is left out.
 const WORD_CHARS_MAX: usize = 32;
@@ -32,6 +34,14 @@ pub struct Link {
     pub far: Option<ArticleName>,
 }
 
+impl Link {
+    /// Bytes of the names, as often as the index has them.
+    fn size_bytes(&self) -> usize {
+        let near = self.near.as_str().len();
+        near + self.far.as_ref().map_or(0, |far| near + far.as_str().len())
+    }
+}
+
 impl Document {
     /// An article with this title, and none of its text.
     pub fn titled(title: Option<&str>) -> Document {
@@ -49,6 +59,11 @@ impl Document {
         links.sort();
         links.dedup();
         links.truncate(LINKS_MAX);
+        let mut bytes = 0;
+        links.retain(|link| {
+            bytes += link.size_bytes();
+            bytes <= LINK_BYTES_MAX
+        });
         self.links = links;
         self
     }

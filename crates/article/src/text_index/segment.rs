@@ -392,8 +392,9 @@ impl Segment {
         }
         let far = format!("{FAR}{name}{NEAR}");
         let mut at = self.first_from(&far);
+        let last = at + limit;
         while let Some(near) = self.term(at).and_then(|term| term.strip_prefix(&*far)) {
-            if docs.len() >= 2 * limit {
+            if docs.len() >= 2 * limit || at == last {
                 break;
             }
             if !is_there(near) {

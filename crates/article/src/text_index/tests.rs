@@ -118,6 +118,13 @@ fn what_is_kept_of_an_article_is_bounded() {
     let index = TextIndex::default().replaced(vec![(name("a"), Some(document))]);
     assert!(index.memory_bytes() < 100_000, "{}", index.memory_bytes());
     assert!(text_index::TEXT_BYTES_MAX < text.len());
+    // Nor do short links to long names take more.
+    let long = "x/".repeat(240);
+    let links = (0..256)
+        .map(|at| Link { near: name(&format!("{long}{at}n")), far: Some(name(&format!("{at}n"))) });
+    let document = Document::titled(None).with_text(&markdown(), b"", links.collect());
+    let linked = TextIndex::default().replaced(vec![(name("a"), Some(document))]);
+    assert!(linked.memory_bytes() < 20_000, "{}", linked.memory_bytes());
     // A question has a bound, too: the ninth word is not looked for.
     assert_eq!(found(&index, "0 1 2 3 4 5 6 7 absent"), "a");
 }
@@ -153,6 +160,19 @@ fn links_lead_to_the_nearer_article() {
     assert_eq!(to("b", &["guide/b"]), "c");
     // No article is told that it links to itself, nor that others do by words.
     assert_eq!((to("c", &[]), to("guide", &[])), (String::new(), String::new()));
+    // However many articles there are between a link and where it may lead, only so many are looked at.
+    let looked_at = std::cell::Cell::new(0);
+    let many = (0..3_000).map(|at| {
+        let near = format!("d{at}/b");
+        (name(&format!("d{at}/a")), Some(linking(vec![link(&near, Some("b"))])))
+    });
+    let many = TextIndex::default().replaced(many.collect());
+    let is_there = |_: &str| {
+        looked_at.set(looked_at.get() + 1);
+        true
+    };
+    assert_eq!(many.linking_to(&name("b"), 10, is_there, |_| true), (vec![], false));
+    assert!((1..=LINKING_MAX * many.segments()).contains(&looked_at.get()));
     let (found, is_more) = index.linking_to(&name("b"), 1, |_| false, |_| true);
     assert_eq!((found.len(), is_more), (1, true));
     let (found, _) = index.linking_to(&name("b"), 9, |_| false, |from| from.as_str() != "c");

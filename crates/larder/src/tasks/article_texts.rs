@@ -125,13 +125,18 @@ impl Indexing {
     /// Indexes these articles as they are.
     async fn take(&mut self, app: &Arc<App>, articles: &Snapshot, names: &[ArticleName]) {
         let is_bulk = names.len() > CHUNK;
+        let mut failed = None;
         for names in names.chunks(CHUNK) {
             let has_room =
                 (self.index.memory_bytes() as u64) < app.config.article.search_memory_bytes_max;
             let reading = names.iter().cloned().map(|name| read(app, articles, name, has_room));
             let reading = futures_util::stream::iter(reading).buffer_unordered(READ_AT_ONCE);
             let mut sources = Vec::with_capacity(names.len());
-            for (source, is_unread) in reading.collect::<Vec<_>>().await {
+            for (source, failure) in reading.collect::<Vec<_>>().await {
+                let is_unread = failure.is_some();
+                if let Some(failure) = failure {
+                    failed.get_or_insert((source.name.clone(), failure));
+                }
                 let is_text =
                     source.content.as_ref().is_some_and(|it| it.content_type.is_textual());
                 self.unread.remove(&source.name);
@@ -149,28 +154,34 @@ impl Indexing {
                 self.publish(app);
             }
         }
+        // One line, however many there are.
+        if let Some((name, error)) = failed {
+            let count = self.unread.len();
+            tracing::warn!(count, %name, error, "texts of articles cannot be read, and are not searched; the first of them");
+        }
     }
 }
 
-/// An article with the beginning of its text, and whether that could not be read.
+/// An article with the beginning of its text, or why that cannot be read.
 async fn read(
     app: &Arc<App>,
     articles: &Snapshot,
     name: ArticleName,
     has_room: bool,
-) -> (Source, bool) {
+) -> (Source, Option<String>) {
     let content = articles.latest(&name).and_then(|facts| facts.content()).cloned();
     let wanted = content.as_ref().filter(|it| has_room && it.content_type.is_textual());
     let text = match wanted {
         Some(content) => Some(beginning(app, content).await),
         None => None,
     };
-    let is_unread = matches!(text, Some(Err(_) | Ok(None)));
-    if let Some(Err(error)) = &text {
-        tracing::warn!(%name, %error, "the text of an article cannot be read to index it");
-    }
-    let text = text.and_then(|text| text.ok().flatten());
-    (Source { name, content, text }, is_unread)
+    let (text, failure) = match text {
+        Some(Ok(Some(text))) => (Some(text), None),
+        Some(Ok(None)) => (None, Some("it is missing from the store".to_owned())),
+        Some(Err(error)) => (None, Some(error.to_string())),
+        None => (None, None),
+    };
+    (Source { name, content, text }, failure)
 }
 
 /// The first bytes of a content; none if it is missing.
