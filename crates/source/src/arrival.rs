@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use tempfile::TempPath;
 
 use super::SourceError;
-use super::url::spool_file;
+use super::spool::spool_file;
 
 /// One dump, ready to be read any number of times. Dropping it removes its spool file, if it has one.
 #[derive(Debug)]

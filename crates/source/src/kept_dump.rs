@@ -21,7 +21,7 @@ use super::SourceError;
 use super::arrival::{Arrival, ArrivalKind, FileReader, Stamp, Validators};
 use super::lock::DataDirLock;
 use super::spec::hex;
-use super::url::SPOOL_PREFIX;
+use super::spool::SPOOL_PREFIX;
 
 /// The name of the kept dump, the AUR's own.
 pub const KEPT_FILE_NAME: &str = "packages-meta-ext-v1.json.gz";

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::SourceError;
 use super::arrival::{Arrival, ArrivalKind, Validators};
 use super::spec::hex;
-use super::url::SPOOL_PREFIX;
+use super::spool::SPOOL_PREFIX;
 
 const STATE_FILE_NAME: &str = "source.json";
 const COPY_BUFFER_BYTES: usize = 128 << 10;

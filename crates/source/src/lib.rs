@@ -51,6 +51,7 @@ mod kept_file;
 mod lock;
 pub mod schedule;
 mod spec;
+mod spool;
 mod url;
 
 pub use arrival::{Arrival, FileReader, News, Update};

@@ -6,10 +6,7 @@
 //! so a broken one is requested again.
 
 use std::error::Error;
-use std::fs::Permissions;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,20 +18,20 @@ use reqwest::header::{
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
 use sha2::{Digest, Sha256};
-use tempfile::NamedTempFile;
 use tokio::io::{AsyncWriteExt, BufWriter};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::arrival::{Arrival, ArrivalKind, Stamp, Validators};
 use super::spec::{hex, mask_url};
+use super::spool::spool_file;
 use super::{SourceError, SourceOptions};
 
 /// The longest wait that a server can ask for by `Retry-After`; a longer one is cut to this.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most redirects that one request follows.
 pub const REDIRECTS_MAX: usize = 5;
-/// The prefix of spool files; those of a killed process are removed at the next start.
-pub(crate) const SPOOL_PREFIX: &str = ".spool-";
+
+/// The buffer of a spool file that is written.
 const SPOOL_BUFFER_BYTES: usize = 256 * 1024;
 
 /// Fetches one URL.
@@ -244,15 +241,6 @@ fn redirects(egress: Egress) -> Policy {
             attempt.follow()
         }
     })
-}
-
-/// A file next to the kept copy, so that it can be linked to it. If no file can be created there, it is in the
-/// system's temporary directory: a read-only data directory is no reason to serve an old dump.
-pub(super) fn spool_file(directory: &Path) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    // The umask decides, as for any new file, since the spool file may become the kept copy.
-    builder.prefix(SPOOL_PREFIX).permissions(Permissions::from_mode(0o666));
-    builder.tempfile_in(directory).or_else(|error| builder.tempfile().map_err(|_| error))
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {

@@ -13,7 +13,7 @@ use super::catalogue::{BASE_LISTS, Base, Catalogue, LISTS, Package};
 use crate::SourceError;
 use crate::arrival::{Arrival, ArrivalKind, Stamp, Validators};
 use crate::spec::hex;
-use crate::url::spool_file;
+use crate::spool::spool_file;
 
 /// Each whole day takes two percent of a popularity.
 const DECAY: f64 = 0.98;

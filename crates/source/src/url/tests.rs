@@ -2,6 +2,7 @@
 //! requests.
 
 use std::io::Read;
+use std::path::Path;
 use std::sync::Mutex;
 
 use tokio::io::AsyncReadExt;
