@@ -502,7 +502,7 @@ def check_account(browser, base, password):
             looked_at("the history of what was deleted")
             watched.open("/+account")
             looked_at("the account")
-            answer = submitted(page, "New token", [("comment", "ci"), ("scope", True)])
+            answer = submitted(page, "New token", [("comment", "ci"), ("scope", True), ("own", password)])
             assert answer.status == 201 and page.locator("section.card code").inner_text().startswith("larder_")
             looked_at("a new token")
             submitted(page, "Change the password", [("old", "x"), ("new", "y"), ("again", "z")])

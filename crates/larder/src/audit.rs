@@ -195,11 +195,11 @@ impl Audit {
         &self.queries
     }
 
-    /// The entries that the query means, with all that were noted before it. Blocks.
+    /// The entries that the query means, as `shown` leaves them to who asks, with all that were noted before it. Blocks.
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub(crate) fn query(&self, query: &Query) -> io::Result<Found> {
+    pub(crate) fn query(&self, query: &Query, shown: impl Fn(&mut Value)) -> io::Result<Found> {
         if let Some(Some(queue)) = self.queue.get() {
             let (told, written) = sync_channel(1);
             let until = Instant::now() + WRITE_PATIENCE;
@@ -214,7 +214,7 @@ impl Audit {
             // Without an answer, what is written is told.
             _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
-        self.log.query(query, Timestamp::now())
+        self.log.query(query, Timestamp::now(), shown)
     }
 }
 
@@ -322,6 +322,24 @@ impl Query {
     }
 }
 
+/// Takes out of an entry who asked, and where, if they asked an index that `may_read` does not admit.
+pub(crate) fn anonymise(entry: &mut Value, may_read: impl Fn(&str) -> bool) {
+    let asked = entry["path"].as_str().unwrap_or_default();
+    let mut names = asked
+        .split('/')
+        .skip(1)
+        .map(|name| percent_encoding::percent_decode_str(name).decode_utf8().unwrap_or_default());
+    let (user, index) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
+    if may_read(&format!("{user}/{index}")) {
+        return;
+    }
+    for key in ["path", "who", "client"] {
+        if !entry[key].is_null() {
+            entry[key] = "".into();
+        }
+    }
+}
+
 /// The segments on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
@@ -371,11 +389,16 @@ impl Log {
         Ok(segments)
     }
 
-    /// A page of the entries that the query means. Blocks.
+    /// A page of the entries that the query means. What `shown` takes out of an entry, no filter finds. Blocks.
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub(crate) fn query(&self, query: &Query, now: Timestamp) -> io::Result<Found> {
+    pub(crate) fn query(
+        &self,
+        query: &Query,
+        now: Timestamp,
+        shown: impl Fn(&mut Value),
+    ) -> io::Result<Found> {
         let (oldest, limit) = (self.oldest(now), query.limit.unwrap_or(PAGE));
         let mut segments = self.segments()?;
         segments.retain(|(first, _)| query.before.is_none_or(|before| *first < before));
@@ -390,7 +413,8 @@ impl Log {
             // What a crash has cut off is no entry.
             let lines = text.split(|byte| *byte == b'\n').rev();
             let found = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-            for entry in found {
+            for mut entry in found {
+                shown(&mut entry);
                 let id = entry["id"].as_u64().unwrap_or(0);
                 let is_before = query.before.is_none_or(|before| id < before);
                 if !is_before || !query.matches(&entry, oldest) {

@@ -30,7 +30,8 @@ fn audit(directory: &Path, bytes_max: u64) -> Audit {
 
 #[track_caller]
 fn check(audit: &Audit, query: &[(&str, &str)], expected: &str, next: Option<u64>) {
-    let found = audit.query(&Query::of(query.iter().copied()).expect("a query")).expect("a log");
+    let found =
+        audit.query(&Query::of(query.iter().copied()).expect("a query"), |_| {}).expect("a log");
     let what: Vec<&str> = found.entries.iter().filter_map(|entry| entry["what"].as_str()).collect();
     assert_eq!((what.join(" ").as_str(), found.next), (expected, next), "{query:?}");
 }
@@ -74,7 +75,7 @@ fn the_log_keeps_within_its_bytes() {
     for number in 0..3000 {
         // It waits for the thread now and then, so that nothing is left out.
         if number % 1000 == 0 {
-            audit.query(&Query::default()).expect("a log");
+            audit.query(&Query::default(), |_| {}).expect("a log");
         }
         audit.note(entry(&format!("file-{number}"), Event::Refused, Timestamp::now()));
     }
@@ -95,7 +96,7 @@ fn what_cannot_be_written_is_counted() {
     let blocked = audit(&place, 1 << 20);
     blocked.note(entry("one", Event::Refused, Timestamp::now()));
     // The query comes after it.
-    drop(blocked.query(&Query::default()));
+    drop(blocked.query(&Query::default(), |_| {}));
     assert_eq!(blocked.lost(), 1);
     let off = audit(&directory.path().join("off"), 0);
     off.note(entry("one", Event::Refused, Timestamp::now()));
@@ -151,7 +152,7 @@ fn what_is_too_old_goes_without_a_new_entry() {
     let audit = audit(directory.path(), 1 << 20);
     audit.queue();
     // The thread answers after it has looked.
-    drop(audit.query(&Query::default()));
+    drop(audit.query(&Query::default(), |_| {}));
     assert_eq!((old.exists(), young.exists()), (false, true));
 }
 
@@ -193,7 +194,7 @@ fn a_change_is_noted_unless_nothing_was_written() {
     pending("refused").refused();
     pending("committed").committed();
     drop(pending("left"));
-    let found = audit.query(&Query::default()).expect("a log").entries;
+    let found = audit.query(&Query::default(), |_| {}).expect("a log").entries;
     let said: Vec<_> = found.iter().map(|it| [&it["what"], &it["reason"]]).collect();
     let unknown = json!("it is not known whether this was done: younger than 7 days");
     let expected =

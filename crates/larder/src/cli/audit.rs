@@ -70,7 +70,7 @@ impl Command {
         let query = Query::of(pairs.iter().copied()).map_err(Exit::usage)?;
         let found = match place()? {
             Place::Store(loaded) => {
-                let found = Log::of(&loaded.config).query(&query, jiff::Timestamp::now());
+                let found = Log::of(&loaded.config).query(&query, jiff::Timestamp::now(), |_| {});
                 let found = found.map_err(|error| {
                     Exit::failure(format!("the audit log cannot be read: {error}"))
                 })?;

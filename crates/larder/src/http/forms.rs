@@ -3,7 +3,7 @@
 //! request -> origin, media type, size -> session -> [`Fields`] -> token -> [`Posted`]. A form is carried out by what programs
 //! call: [`acting`] makes a request of theirs of it.
 
-use account::{Principal, SessionText};
+use account::{Credentials, Password, Principal, SessionText};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{
@@ -196,6 +196,28 @@ pub(super) async fn posted(
     Ok(Posted { session, principal, fields })
 }
 
+/// The sender, as the password in this field proves them. An unattended browser must not be enough to take over an account, so what
+/// gives lasting rights takes the sender's password once more.
+///
+/// # Errors
+/// 403 if it is wrong; 429 and 503 as for every password.
+pub(super) async fn proved_again(
+    app: &App,
+    posted: &Posted,
+    field: &str,
+) -> Result<Principal, HttpError> {
+    let password = posted.fields.maybe(field)?.unwrap_or_default();
+    let (user, password) = (posted.session.user().clone(), Password::attempt(password));
+    let proved = auth::proved(app, &Credentials::Password { user, password }).await?;
+    proved.map_err(|_| {
+        let detail = match field {
+            "old" => "The old password is wrong.",
+            _ => "Your own password is asked for once more, and what was sent is not it.",
+        };
+        HttpError::refused(StatusCode::FORBIDDEN, detail)
+    })
+}
+
 /// The form for logging in, which nobody's session is tied to.
 ///
 /// # Errors
@@ -308,7 +330,8 @@ pub(super) fn see_other(app: &App, head: &Parts, path: &str) -> Response {
     response
 }
 
-/// Has the browser keep this session, and see no older state than this commit.
+/// Has the browser keep this session, and see no older state than this commit, nor than what it has seen already: what is refused
+/// made no commit.
 pub(super) fn keep_session(
     app: &App,
     head: &Parts,
@@ -316,6 +339,7 @@ pub(super) fn keep_session(
     session: &SessionText,
     seen: Serial,
 ) {
+    let seen = seen.max(session::seen_already(app, head, session));
     response.headers_mut().append(SET_COOKIE, session::cookie(app, head, session, seen));
 }
 

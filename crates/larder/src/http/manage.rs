@@ -103,6 +103,36 @@ fn seen(app: &App, head: &Parts, response: &mut Response, posted: &Posted, seria
     forms::keep_session(app, head, response, &posted.session, serial);
 }
 
+/// What became of a wish to delete something.
+enum Deletion {
+    /// It is gone: the way back.
+    Done(Response),
+    Refused(Answer),
+}
+
+/// Deletes what is at `path`, if its name was typed once more; `typed` says so where it was not.
+async fn delete(
+    app: &Arc<App>,
+    head: &Parts,
+    posted: &Posted,
+    path: &str,
+    (name, typed): (&str, &str),
+) -> Result<Deletion, HttpError> {
+    if posted.fields.one("confirm")? != name {
+        let detail = format!("{typed}, {name}.");
+        return Ok(Deletion::Refused(Answer::refused(HttpError::unusable(detail))));
+    }
+    let force = if posted.fields.maybe("force")?.is_some() { "?force" } else { "" };
+    let path = format!("{path}{force}");
+    let answer = call(app, head, &posted.principal, (Method::DELETE, &path), None).await;
+    if !answer.is_done() {
+        return Ok(Deletion::Refused(answer));
+    }
+    let mut response = forms::see_other(app, head, "/+manage");
+    seen(app, head, &mut response, posted, answer.serial);
+    Ok(Deletion::Done(response))
+}
+
 #[derive(Template)]
 #[template(path = "manage.html")]
 struct ManagePage {

@@ -230,6 +230,20 @@ impl<'snapshot> PushSource<'snapshot> {
         })
     }
 
+    /// The name of the project.
+    pub fn project_name(&self) -> &'snapshot ProjectName {
+        self.project_name
+    }
+
+    /// The release files among those to push.
+    pub fn release_files(
+        &self,
+        content: PushContent,
+    ) -> impl Iterator<Item = &'snapshot Arc<ReleaseFile>> {
+        let files = self.project.files_of(&self.release.version);
+        files.filter(move |file| content != PushContent::OnlyDocs && file.role == FileRole::Release)
+    }
+
     /// The files to push: each release file with its test results, then the documentation. Never empty.
     ///
     /// # Errors

@@ -202,6 +202,10 @@ pub(in crate::http) async fn create_token(
             wish[name] = json!(words);
         }
     }
+    // A token outlives the session, and can do what a session cannot.
+    if let Err(error) = forms::proved_again(app, &posted, "own").await {
+        return again(app, head, &posted, said, error).await;
+    }
     let acting = forms::acting(head, &posted.principal, Method::POST, "/+tokens");
     let made = tokens::create_token(app, &acting, Body::from(wish.to_string())).await;
     let made = match made {
@@ -242,7 +246,7 @@ pub(in crate::http) async fn change_password(
 ) -> Result<Response, HttpError> {
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let fields = &posted.fields;
-    let (old, new) = (fields.one("old")?, fields.one("new")?);
+    let new = fields.one("new")?;
     let refused = |status, text: &str| HttpError::refused(status, text);
     if new != fields.one("again")? {
         let error =
@@ -256,12 +260,10 @@ pub(in crate::http) async fn change_password(
             return again(app, head, &posted, Said::default(), error).await;
         }
     };
-    // The old password: whoever finds the browser open does not take the account with them.
     let name = posted.session.user();
-    let shown = Credentials::Password { user: name.clone(), password: Password::attempt(old) };
-    let Ok(proved) = auth::proved(app, &shown).await? else {
-        let error = refused(StatusCode::FORBIDDEN, "The old password is wrong.");
-        return again(app, head, &posted, Said::default(), error).await;
+    let proved = match forms::proved_again(app, &posted, "old").await {
+        Ok(proved) => proved,
+        Err(error) => return again(app, head, &posted, Said::default(), error).await,
     };
     auth::admit_to_disk(app, &posted.principal).await?;
     let client = security::client().key();

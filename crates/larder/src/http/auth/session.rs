@@ -121,6 +121,12 @@ fn seen(app: &App, session: &SessionText, text: &str) -> Option<Serial> {
     secret.has_signed_seen(session, seen, mac).then_some(seen)
 }
 
+/// The last commit that the browser has seen by this session, as its cookie says; zero if it says nothing that we signed.
+pub(in crate::http) fn seen_already(app: &App, head: &Parts, session: &SessionText) -> Serial {
+    let sent = split(app, head).filter(|(sent, _)| sent.secret_digest() == session.secret_digest());
+    sent.and_then(|(_, text)| seen(app, session, text)).unwrap_or_default()
+}
+
 /// Waits until this process has what the browser has seen. After a wait in vain, as where the store came back from a backup,
 /// the cookie to send, so that the next request does not wait again.
 async fn catch_up(

@@ -357,20 +357,12 @@ pub(in crate::http) async fn change_index(
             }
             (answer, if how == "look" { "" } else { "The old versions are removed." })
         }
-        "delete" if fields.one("confirm")? != name => {
-            let detail = format!("To delete the index, type its name, {name}.");
-            (Answer::refused(HttpError::unusable(detail)), "")
-        }
         "delete" => {
-            let force = if fields.maybe("force")?.is_some() { "?force" } else { "" };
-            let url = format!("{url}{force}");
-            let answer = call(app, head, principal, (Method::DELETE, &url), None).await;
-            if answer.is_done() {
-                let mut response = forms::see_other(app, head, "/+manage");
-                seen(app, head, &mut response, &posted, answer.serial);
-                return Ok(response);
+            let typed = "To delete the index, type its name";
+            match super::delete(app, head, &posted, &url, (&name, typed)).await? {
+                Deletion::Done(response) => return Ok(response),
+                Deletion::Refused(answer) => (answer, ""),
             }
-            (answer, "")
         }
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     };

@@ -135,23 +135,30 @@ pub(in crate::http) async fn change_user(
     check_keeper(app, principal, &name)?;
     let path = format!("/{}", in_path(name.as_str()));
     let is_own = principal.user_name() == Some(&name);
-    let (answer, done) = match fields.one("do")? {
-        "profile" => {
+    let what = fields.one("do")?;
+    let unproved = match what {
+        "password" if is_own => None,
+        "password" | "groups" => forms::proved_again(app, &posted, "own").await.err(),
+        _ => None,
+    };
+    let (answer, done) = match (what, unproved) {
+        (_, Some(error)) => (Answer::refused(error), ""),
+        ("profile", _) => {
             let edit = json!({"title": fields.one("title")?, "email": fields.one("email")?});
             let call = call(app, head, principal, (Method::PATCH, &path), Some(&edit));
             (call.await, "The profile is changed.")
         }
         // An unattended browser must not be enough to take over the account.
-        "password" if is_own => {
+        ("password", _) if is_own => {
             let detail = "Your own password is changed on your own page, at /+account, where the old one is asked for.";
             (Answer::refused(HttpError::forbidden(detail)), "")
         }
-        "password" => {
+        ("password", _) => {
             let edit = json!({"password": fields.one("password")?});
             let call = call(app, head, principal, (Method::PATCH, &path), Some(&edit));
             (call.await, "The password is set. Every browser of the user is logged out.")
         }
-        "groups" => {
+        ("groups", _) => {
             let groups: Result<BTreeSet<GroupName>, _> =
                 fields.words("groups")?.iter().map(|name| name.parse()).collect();
             let answer = match groups {
@@ -160,28 +167,20 @@ pub(in crate::http) async fn change_user(
             };
             (answer, "The groups are set.")
         }
-        "disable" => {
+        ("disable", _) => {
             let answer = administer(app, principal, &name, Change::Disabled(true)).await;
             (answer, "The user is disabled: no password, token or session of theirs is taken.")
         }
-        "enable" => {
+        ("enable", _) => {
             let answer = administer(app, principal, &name, Change::Disabled(false)).await;
             (answer, "The user is enabled again.")
         }
-        "delete" if fields.one("confirm")? != name.as_str() => {
-            let detail = format!("To delete the user, type their name, {name}.");
-            (Answer::refused(HttpError::unusable(detail)), "")
-        }
-        "delete" => {
-            let force = if fields.maybe("force")?.is_some() { "?force" } else { "" };
-            let path = format!("{path}{force}");
-            let answer = call(app, head, principal, (Method::DELETE, &path), None).await;
-            if answer.is_done() {
-                let mut response = forms::see_other(app, head, "/+manage");
-                seen(app, head, &mut response, &posted, answer.serial);
-                return Ok(response);
+        ("delete", _) => {
+            let typed = "To delete the user, type their name";
+            match super::delete(app, head, &posted, &path, (name.as_str(), typed)).await? {
+                Deletion::Done(response) => return Ok(response),
+                Deletion::Refused(answer) => (answer, ""),
             }
-            (answer, "")
         }
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     };

@@ -3,13 +3,13 @@
 use account::{Object, Portion, Scope};
 use axum::response::Response;
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ask::Ask;
 use super::reply;
 use super::rights::unreadable;
 use super::write::Refused;
-use crate::audit::Query;
+use crate::audit::{Query, anonymise};
 use crate::http::error::HttpError;
 
 /// `GET /+audit`, and `GET /{user}/{index}/+audit` for a `stage`.
@@ -36,9 +36,18 @@ pub(super) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refus
     let pairs = form_urlencoded::parse(ask.head.uri.query().unwrap_or_default().as_bytes());
     let query = Query::of(pairs).map_err(Refused::bad_request)?;
     let query = if stage.is_empty() { query } else { query.about(stage) };
-    let app = ask.app.clone();
+    let (app, stored) = (ask.app.clone(), ask.stored.clone());
     let turns = app.audit.queries().clone();
-    let found = turns.run(move || app.audit.query(&query)).await.map_err(|error| {
+    // Who may change a base learns that its files were asked for by way of an index that they may not read, but not by whom.
+    let (is_everything, asked) = (stage.is_empty(), stage.to_owned());
+    let may_read = move |name: &str| {
+        let found = stored.index.stage(name);
+        is_everything
+            || name == asked
+            || found.is_some_and(|found| found.may_read(&principal, Portion::Whole))
+    };
+    let shown = move |entry: &mut Value| anonymise(entry, &may_read);
+    let found = turns.run(move || app.audit.query(&query, shown)).await.map_err(|error| {
         tracing::error!(%error, "the audit log cannot be read");
         HttpError::unavailable("the audit log cannot be read now; it has been logged", 5)
     })?;

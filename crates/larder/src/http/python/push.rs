@@ -20,10 +20,11 @@ use pypi::{ChangeError, ProjectName, Stage, StageName};
 use record::Batch;
 
 use super::ask::Ask;
+use super::policy::{self, Given};
+use super::reply;
 use super::rights::{About, cause, no_replacing, not_listed, readable};
 use super::stages::{refused, status};
 use super::write::{Refused, decided, json_body};
-use super::{policy, reply};
 use crate::http::auth;
 use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
@@ -61,7 +62,12 @@ pub(super) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<R
             let principal = basis.principal();
             let project = about.of(found.stage);
             let object = found.stage.object(project.portion());
-            external::release(ask, principal, object, &release, &target, register_project).await
+            let done =
+                external::release(ask, principal, object, &release, &target, register_project);
+            let done = done.await?;
+            // Also where the other server took only some of them: it was sent them.
+            note_pushed(ask, &found, content).await;
+            Ok(done)
         }
     }
 }
@@ -101,9 +107,15 @@ async fn internal(
         if let Some(batch) = &batch {
             touch(ask, batch).await?;
         }
-        Ok::<_, Refused>((batch, actions))
+        Ok::<_, Refused>((batch, (actions, basis.clone())))
     });
-    Ok(reply::result(StatusCode::OK, "actionlog", deciding.await?, None))
+    let (actions, basis) = deciding.await?;
+    // As of the state that the push was decided on.
+    if let Ok(found) = PushSource::find(&basis.stored().index, source, &order.name, &order.version)
+    {
+        note_pushed(ask, &found, content).await;
+    }
+    Ok(reply::result(StatusCode::OK, "actionlog", actions, None))
 }
 
 /// Refuses whoever may not push into the stage.
@@ -139,6 +151,14 @@ async fn check_withheld(
             Err(Refused::from(policy::refused(ask, filename, &refused).await))
         }
         None => Ok(()),
+    }
+}
+
+/// Notes in the audit log that files were pushed where a policy counts, as a download of them is noted.
+async fn note_pushed(ask: &Ask, found: &PushSource<'_>, content: PushContent) {
+    for file in found.release_files(content) {
+        let (stage, project) = (found.stage, found.project_name());
+        policy::note_given(ask, stage, stage, project, Given::Own(file)).await;
     }
 }
 

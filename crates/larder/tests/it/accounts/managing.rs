@@ -41,13 +41,40 @@ fn users_are_made_changed_disabled_and_deleted() {
     assert!(page.contains("alice@host.example") && page.contains("in 1 browser"), "{page}");
     // Groups, and what they open.
     assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
-    assert_eq!(root.submit(&page, "Groups", &[("groups", "team admin")]).status, 200);
+    assert_eq!(
+        root.submit(&page, "Groups", &[("groups", "team admin"), ("own", ROOT_PASSWORD)]).status,
+        200
+    );
     assert!(alice.get("/+manage").text().contains("aria-label=\"New user\""));
-    assert_eq!(root.submit(&page, "Groups", &[("groups", "a b/c")]).status, 422);
-    assert_eq!(root.submit(&page, "Groups", &[("groups", "")]).status, 200);
+    assert_eq!(
+        root.submit(&page, "Groups", &[("groups", "a b/c"), ("own", ROOT_PASSWORD)]).status,
+        422
+    );
+    assert_eq!(root.submit(&page, "Groups", &[("groups", ""), ("own", ROOT_PASSWORD)]).status, 200);
     assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
+    // Who finds the browser of an administrator open makes no other one.
+    for (label, field) in [("Groups", "groups"), ("Set the password", "password")] {
+        for own in ["", "wrong"] {
+            let refused = root.submit(&page, label, &[(field, "admin"), ("own", own)]);
+            assert_eq!(refused.status, 403, "{label}: {}", refused.text());
+        }
+    }
+    assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
+    // What is refused does not make the browser forget what it has seen.
+    let seen = |browser: &Browser| {
+        let cookie = browser.cookies["larder-session"].split('.').nth(1).map(str::to_owned);
+        cookie.and_then(|seen| seen.parse::<u64>().ok()).expect("a serial")
+    };
+    let before = seen(&root);
+    assert!(before > 0);
+    assert_eq!(root.submit(&page, "Delete", &[("confirm", "bob")]).status, 422);
+    assert_eq!(seen(&root), before);
     // A password that an administrator sets ends the sessions.
-    assert_eq!(root.submit(&page, "Set the password", &[("password", "n3w")]).status, 200);
+    assert_eq!(
+        root.submit(&page, "Set the password", &[("password", "n3w"), ("own", ROOT_PASSWORD)])
+            .status,
+        200
+    );
     assert!(alice.get("/+account").text().contains("<h1>Log in</h1>"));
     let mut alice = Browser::of(server.client, "alice", "n3w");
     // Disabled: nothing of hers is taken, and she comes back as she was.

@@ -141,8 +141,11 @@ fn a_form_without_the_right_token_does_nothing() {
     };
     let (own, others) = (of(&own), of(&others));
     let form_of_login = form(&Browser::new(server.client).get("/+account/login").text(), "Log in");
-    let body =
-        |token: &str| encoded(&[("form".into(), token.to_owned()), ("scope".into(), "*".into())]);
+    let with = |token: &str, password: &str| {
+        let fields = [("form", token), ("scope", "*"), ("own", password)];
+        encoded(&fields.map(|(name, value)| (name.to_owned(), value.to_owned())))
+    };
+    let body = |token: &str| with(token, "staple");
     for token in ["", "x", &others, &of(&form_of_login.1), &own[1..]] {
         for target in [
             "/+account/tokens",
@@ -176,6 +179,13 @@ fn a_form_without_the_right_token_does_nothing() {
     assert_eq!(nobody.post("/+account/tokens", &body(&own)).status, 401);
     assert_eq!(tokens(&server), 0);
     assert_eq!(alice.get("/articles").status, 200, "still logged in");
+    // Who finds the browser open gets no token, which would outlive the session.
+    for password in ["", "horse", "staple "] {
+        let refused = alice.post("/+account/tokens", &with(&own, password));
+        assert_eq!(refused.status, 403, "{}", refused.text());
+        assert!(refused.text().contains("Your own password"), "{}", refused.text());
+    }
+    assert_eq!(tokens(&server), 0);
     assert_eq!(alice.post("/+account/tokens", &body(&own)).status, 201);
     assert_eq!(tokens(&server), 1);
     // Logging in takes a token, too: nobody is logged in as somebody else by another page.
@@ -345,7 +355,7 @@ fn guesses_in_the_form_are_throttled_as_others() {
     // A token is no password.
     let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
     let page = root.get("/+account").text();
-    let made = root.submit(&page, "New token", &[("scope", "*")]).text();
+    let made = root.submit(&page, "New token", &[("scope", "*"), ("own", ROOT_PASSWORD)]).text();
     let token = made.split("<pre><code>larder_").nth(1).expect("a token");
     let token = format!("larder_{}", token.split('<').next().expect("its end"));
     let response = Browser::new(server.client).log_in("root", &token);
@@ -392,7 +402,7 @@ fn what_a_form_says_is_shown_as_text_and_leads_nowhere_else() {
     assert_eq!(page.status, 303);
     let page = browser.get("/+account").text();
     for field in ["comment", "expires", "indexes", "projects", "prefixes", "scope"] {
-        let values = [("scope", "article:read"), (field, attack)];
+        let values = [("scope", "article:read"), ("own", "staple"), (field, attack)];
         let answer = browser.submit(&page, "New token", &values);
         check_harmless(&answer.text(), field);
     }

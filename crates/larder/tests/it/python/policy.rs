@@ -406,6 +406,60 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
     }
 }
 
+/// Who may change a base reads its entries. Those of an index that they may not read say neither who asked nor where, not even to
+/// a filter.
+#[test]
+fn the_audit_log_of_a_base_names_no_reader_of_a_private_index() {
+    let upstream = upstream_of(&FILES);
+    let index = start();
+    make_mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    let secret = json!({"bases": ["alice/up"], "acl_read": ["bob"]});
+    assert_eq!(index.user("bob").send("PUT", "/bob/secret", secret).status, 200);
+    let young = "foo-3.0.tar.gz";
+    let target = |stage: &str| format!("/{stage}/+upstream/{}/files/{young}", upstream.host());
+    assert_eq!(index.user("bob").get(&target("bob/secret")).status, 403);
+    let items = |asker: super::Ask<'_>, path: &str| {
+        let answer = asker.json().get(path);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["result"]["items"].as_array().expect("entries").clone()
+    };
+    let found = items(index.alice(), "/alice/up/+audit?event=refused");
+    assert_eq!((found.len(), &found[0]["what"]), (1, &json!(young)));
+    for key in ["who", "path", "client"] {
+        assert_eq!(found[0][key], json!(""), "{key}");
+    }
+    for filter in ["who=bob", "client=127.0.0.1"] {
+        let found = items(index.alice(), &format!("/alice/up/+audit?event=refused&{filter}"));
+        assert!(found.is_empty(), "{filter}: {found:?}");
+    }
+    // Their own log and the one of the server have it all.
+    for found in [
+        items(index.user("bob"), "/bob/secret/+audit?who=bob"),
+        items(index.root(), "/+audit?who=bob&event=refused"),
+    ] {
+        assert_eq!((found.len(), &found[0]["path"]), (1, &json!(target("bob/secret"))));
+    }
+    // What everybody may read stays.
+    assert_eq!(index.user("bob").get(&target("alice/up")).status, 403);
+    assert_eq!(items(index.alice(), "/alice/up/+audit?who=bob").len(), 1);
+}
+
+#[test]
+fn a_push_that_an_exception_lets_pass_is_noted() {
+    let index = start();
+    index.stage("alice/dev", json!({}));
+    index.stage("alice/prod", json!({}));
+    index.upload("alice/dev", "own-1.0.zip", &sdist("one"));
+    let exception = "own==1.0 until 2100-01-01T00:00:00Z urgent, says alice";
+    let edit = json!(["policy_deny+=own", format!("policy_exceptions+={exception}")]);
+    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    let order = json!({"name": "own", "version": "1.0", "targetindex": "alice/prod"});
+    let pushed = index.alice().send("PUSH", "/alice/dev", order);
+    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    let log = audit(&index.alice().json().get("/alice/dev/+audit?event=excepted"));
+    assert_eq!(log, [["excepted", "own-1.0.zip", "deny", exception].map(str::to_owned)]);
+}
+
 #[test]
 fn a_policy_that_goes_with_its_index_is_noted() {
     let index = start();
