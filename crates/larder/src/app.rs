@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::mirrors::Mirrors;
 use crate::open_zips::OpenZips;
 use crate::rate_limit::RateLimiter;
+use crate::rates::Rates;
 use crate::security::SecurityLog;
 use crate::small_blobs::SmallBlobs;
 use crate::stored::LiveStore;
@@ -99,6 +100,8 @@ pub struct App {
     pub(crate) webhooks: Webhooks,
     /// Everything that is counted.
     pub metrics: Metrics,
+    /// How many requests a second were answered lately.
+    pub(crate) rates: Rates,
     /// Requests per client.
     pub rate_limiter: RateLimiter,
     /// Proxies whose word about their clients is taken.
@@ -193,6 +196,7 @@ impl App {
             deltas: Deltas::new(&config.data_dir),
             started_at: Instant::now(),
             metrics,
+            rates: Rates::default(),
             rate_limiter: RateLimiter::new(
                 aur.rate_limit,
                 aur.rate_limit_window,

@@ -34,6 +34,7 @@ mod mirrors;
 pub mod named_blobs;
 pub mod open_zips;
 pub mod rate_limit;
+mod rates;
 pub mod release_metadata;
 pub mod rescue;
 pub mod security;
@@ -145,6 +146,9 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     tasks.spawn(tasks::highest_serial::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::throttling::run(app.clone(), shutdown.clone()));
+    if app.config.metrics.enabled {
+        tasks.spawn(tasks::rates::run(app.clone(), shutdown.clone()));
+    }
     for webhook in app.webhooks.all() {
         tasks.spawn(tasks::webhooks::run(app.clone(), webhook.clone(), shutdown.clone()));
     }

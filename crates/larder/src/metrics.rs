@@ -598,6 +598,16 @@ impl Metrics {
         known.map(count);
     }
 
+    /// How many requests each surface has answered.
+    pub(crate) fn requests_by_surface(&self) -> [u64; Surface::COUNT] {
+        let mut counts = [0; Surface::COUNT];
+        let slots = self.http_requests_known.chunks(STATUS_COUNT);
+        for (count, slots) in counts.iter_mut().zip(slots) {
+            *count = slots.iter().filter_map(|slot| Some(slot.get()?.get())).sum();
+        }
+        counts
+    }
+
     /// Notes the time of a newly published snapshot's data, in Unix seconds.
     pub fn published(&self, modified_at: f64) {
         // goaurrpc takes whole seconds.

@@ -7,6 +7,7 @@ pub mod aur_refresh;
 pub mod blob_sweep;
 pub mod dump_deltas;
 pub mod highest_serial;
+pub mod rates;
 pub mod retention;
 pub mod scrub;
 pub mod store_tail;

@@ -107,6 +107,12 @@ fn the_status_is_said_in_words() {
     for text in ["9 packages of 7 bases", "Running for", "serial "] {
         assert!(page.contains(text), "{text}: {page}");
     }
+    assert!(page.contains("<h2>Requests a second</h2>") && page.contains("<svg"), "{page}");
+    // Numbers of requests are what metrics tell: without them, nobody reads them here.
+    let quiet = TestServer::without_source(|config| config.metrics.enabled = false);
+    quiet.wait_until_ready();
+    let page = quiet.get("/status").text();
+    assert!(!page.contains("Requests a second") && !page.contains("<svg"), "{page}");
     let off = TestServer::without_source(|config| config.article.enabled = false);
     off.wait_until_ready();
     let page = off.get("/status").text();

@@ -8,6 +8,7 @@ use http::request::Parts;
 
 use super::package::Day;
 use crate::app::App;
+use crate::endpoint::Surface;
 use crate::http::people::{self, Audience, Site};
 
 /// A process that has not looked at the store for longer than this does not follow it.
@@ -37,8 +38,58 @@ struct Status {
     surfaces: Vec<Line>,
     process: Vec<Line>,
     wrong_count: usize,
+    /// Empty if metrics are off: numbers of requests are theirs.
+    charts: Vec<Chart>,
     now: Day,
     metrics: bool,
+}
+
+/// Width and height of a chart, in its own units.
+const CHART: (f64, f64) = (240.0, 40.0);
+
+/// Requests a second of a surface in the last hour.
+struct Chart {
+    name: &'static str,
+    now: String,
+    most: String,
+    /// The points of a line within [`CHART`], the newest at the right.
+    points: String,
+}
+
+fn charts(app: &App) -> Vec<Chart> {
+    let config = &app.config;
+    let surfaces = [
+        (Surface::Aur, "AUR", config.aur.enabled),
+        (Surface::Python, "Python index", config.python.enabled),
+        (Surface::Article, "Articles", config.article.enabled),
+        (Surface::Action, "Actions", config.actions.enabled),
+        (Surface::Server, "Pages, health and metrics", true),
+    ];
+    let served = surfaces.into_iter().filter(|(_, _, is_on)| *is_on);
+    served.map(|(surface, name, _)| Chart::of(name, &app.rates.of(surface))).collect()
+}
+
+impl Chart {
+    fn of(name: &'static str, rates: &[f64]) -> Chart {
+        let said = |rate: f64| match rate {
+            rate if rate >= 10.0 => people::separated(rate.round() as usize),
+            rate => format!("{rate:.1}"),
+        };
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        // A quiet surface is a line at the bottom.
+        let height_of = |rate: f64| CHART.1 - 1.0 - (CHART.1 - 2.0) * rate / most.max(1.0);
+        let from = CHART.0 - rates.len() as f64 + 1.0;
+        let points = rates
+            .iter()
+            .enumerate()
+            .map(|(at, rate)| format!("{:.0},{:.1}", from + at as f64, height_of(*rate)));
+        Chart {
+            name,
+            now: said(rates.last().copied().unwrap_or_default()),
+            most: said(most),
+            points: points.collect::<Vec<_>>().join(" "),
+        }
+    }
 }
 
 /// `/status`
@@ -71,6 +122,7 @@ pub(in crate::http) async fn show_status(app: &App, head: &Parts) -> Response {
         surfaces,
         process,
         wrong_count,
+        charts: if app.config.metrics.enabled { charts(app) } else { Vec::new() },
         now: Day::of_time(std::time::SystemTime::now()),
         metrics: app.config.metrics.enabled,
     };
@@ -172,6 +224,17 @@ fn duration(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chart_ends_at_the_right_and_stays_within_its_height() {
+        let chart = Chart::of("x", &[0.0, 4.0, 2.0]);
+        assert_eq!(chart.points, "238,39.0 239,1.0 240,20.0");
+        assert_eq!((chart.now.as_str(), chart.most.as_str()), ("2.0", "4.0"));
+        let chart = Chart::of("x", &[]);
+        assert_eq!((chart.points.as_str(), chart.now.as_str()), ("", "0.0"));
+        assert_eq!(Chart::of("x", &[0.5]).points, "240,20.0");
+        assert_eq!(Chart::of("x", &[12_345.6]).now, "12,346");
+    }
 
     #[test]
     fn times_are_short() {

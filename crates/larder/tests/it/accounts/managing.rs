@@ -52,7 +52,7 @@ fn users_are_made_changed_disabled_and_deleted() {
     );
     assert_eq!(root.submit(&page, "Groups", &[("groups", ""), ("own", ROOT_PASSWORD)]).status, 200);
     assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
-    // Who finds the browser of an administrator open makes no other one.
+    // An administrator's browser alone makes no other administrator.
     for (label, field) in [("Groups", "groups"), ("Set the password", "password")] {
         for own in ["", "wrong"] {
             let refused = root.submit(&page, label, &[(field, "admin"), ("own", own)]);

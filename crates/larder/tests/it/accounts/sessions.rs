@@ -179,7 +179,7 @@ fn a_form_without_the_right_token_does_nothing() {
     assert_eq!(nobody.post("/+account/tokens", &body(&own)).status, 401);
     assert_eq!(tokens(&server), 0);
     assert_eq!(alice.get("/articles").status, 200, "still logged in");
-    // Who finds the browser open gets no token, which would outlive the session.
+    // The browser alone makes no token, which would outlive the session.
     for password in ["", "horse", "staple "] {
         let refused = alice.post("/+account/tokens", &with(&own, password));
         assert_eq!(refused.status, 403, "{}", refused.text());
