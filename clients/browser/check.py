@@ -510,7 +510,7 @@ def check_account(browser, base, password):
             page.locator('form[aria-label^="Revoke"] button').first.click()
             expect(page.locator("main [role=status]")).to_contain_text("is revoked")
             watched.check("revoked", [422])
-            for path in ["/+manage", "/+manage/users/root", "/+manage/indexes/root/dev"]:
+            for path in ["/+manage", "/+manage/audit", "/+manage/users/root", "/+manage/indexes/root/dev"]:
                 watched.open(path)
                 for summary in page.locator("summary").all():
                     summary.click()

@@ -149,6 +149,7 @@ endpoints! {
         ChangeUserByForm = Account "manage": POST ["/+manage/users/{user}"];
         CreateIndexByForm = Account "manage": POST ["/+manage/indexes"];
         ManageIndex = Server "page": GET ["/+manage/indexes/{user}/{index}"];
+        ManageAudit = Server "page": GET ["/+manage/audit"];
         ChangeIndexByForm = Account "manage": POST ["/+manage/indexes/{user}/{index}"];
         // Many calls in one request.
         ListActions = Action "list": GET OPTIONS ["/actions"];

@@ -294,6 +294,7 @@ async fn answer(
         Endpoint::ChangeUserByForm => Box::pin(manage::change_user(app, head, body)).await?,
         Endpoint::CreateIndexByForm => Box::pin(manage::create_index(app, head, body)).await?,
         Endpoint::ManageIndex => Box::pin(manage::show_index(app, head)).await?,
+        Endpoint::ManageAudit => Box::pin(manage::show_audit(app, head)).await?,
         Endpoint::ChangeIndexByForm => Box::pin(manage::change_index(app, head, body)).await?,
         Endpoint::ListActions => Box::pin(actions::list_actions(app, head)).await,
         Endpoint::RunActions => Box::pin(actions::run_actions(app, head, body)).await?,

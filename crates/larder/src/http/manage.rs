@@ -3,6 +3,7 @@
 //! form -> [`forms`], who sent it -> the call that a program would make, for that user -> its message, on a page. What
 //! somebody may is judged there, at the commit, and nowhere else; a page only leaves out what would be refused.
 
+mod audit;
 mod indexes;
 mod users;
 
@@ -25,6 +26,7 @@ use super::python;
 use crate::app::App;
 use crate::endpoint::Endpoint;
 
+pub(super) use audit::show_audit;
 pub(super) use indexes::{change_index, create_index, show_index};
 pub(super) use users::{change_user, create_user, show_user};
 
@@ -76,6 +78,14 @@ async fn call(
     let text = value["message"].as_str().or(value["detail"].as_str());
     let text = text.or(status.canonical_reason()).unwrap_or_default();
     Answer { status, message: text.to_owned(), serial, value }
+}
+
+/// 404 where there is no Python index.
+fn check_on(app: &App, head: &Parts) -> Result<(), HttpError> {
+    match app.config.python.enabled {
+        true => Ok(()),
+        false => Err(HttpError::nothing_at(head.uri.path())),
+    }
 }
 
 /// What somebody did just now, and how it went.

@@ -191,14 +191,6 @@ pub(in crate::http) async fn create_index(
     super::page(app, head, (&posted.session, &posted.principal), said, status).await
 }
 
-/// 404 where there is no Python index.
-fn check_on(app: &App, head: &Parts) -> Result<(), HttpError> {
-    match app.config.python.enabled {
-        true => Ok(()),
-        false => Err(HttpError::nothing_at(head.uri.path())),
-    }
-}
-
 /// The path of the index that a request is about, and its name.
 fn named(head: &Parts) -> Result<(String, String), HttpError> {
     let path = head.uri.path().strip_prefix("/+manage/indexes/").unwrap_or_default();

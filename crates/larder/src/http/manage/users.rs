@@ -7,6 +7,7 @@ use account::{Forbidden, GroupName, Object, Principal, Scope, UserName, UserPoli
 use jiff::Timestamp;
 
 use super::*;
+use crate::http::tokens;
 use crate::http::words::Time;
 
 #[derive(Template)]
@@ -27,6 +28,8 @@ struct UserPage {
     is_disabled: bool,
     has_password: bool,
     tokens: usize,
+    /// Those that the reader may revoke.
+    token_lines: Vec<TokenLine>,
     sessions: usize,
     is_administrator: bool,
     said: Said,
@@ -57,6 +60,15 @@ pub(in crate::http) async fn create_user(
     }
     let (said, status) = Said::of(&answer, "");
     super::page(app, head, (&posted.session, &posted.principal), said, status).await
+}
+
+/// A token of the user.
+struct TokenLine {
+    id: String,
+    comment: String,
+    scopes: String,
+    created_at: Time,
+    is_expired: bool,
 }
 
 fn named(head: &Parts) -> Result<UserName, HttpError> {
@@ -115,6 +127,23 @@ async fn page(
         is_disabled: user.is_disabled,
         has_password: user.password_hash.is_some(),
         tokens: stored.accounts.tokens_of(name).len(),
+        token_lines: match UserPolicy::default().manage_tokens(principal, name) {
+            Ok(()) => stored
+                .accounts
+                .tokens_of(name)
+                .into_iter()
+                .rev()
+                .take(LINES_MAX)
+                .map(|token| TokenLine {
+                    id: token.id.to_string(),
+                    comment: token.comment.clone(),
+                    scopes: token.scopes.to_string().replace(',', ", "),
+                    created_at: Time(token.created_at),
+                    is_expired: token.is_expired(now),
+                })
+                .collect(),
+            Err(_) => Vec::new(),
+        },
         sessions: sessions.filter(|session| session.holds(user, now)).count(),
         is_administrator: principal.is_administrator(Scope::UserAdmin, Object::Server),
         said,
@@ -166,6 +195,20 @@ pub(in crate::http) async fn change_user(
                 Err(error) => Answer::refused(HttpError::unusable(format!("{error}"))),
             };
             (answer, "The groups are set.")
+        }
+        ("revoke", _) => {
+            let path = format!("/+tokens/{}", in_path(fields.one("id")?));
+            let acting = forms::acting(head, principal, Method::DELETE, &path);
+            let answer = match tokens::revoke_token(app, &acting).await {
+                Ok(response) => Answer {
+                    status: response.status(),
+                    message: String::new(),
+                    value: Value::Null,
+                    serial: Serial::ZERO,
+                },
+                Err(error) => Answer::refused(error),
+            };
+            (answer, "The token is revoked.")
         }
         ("disable", _) => {
             let answer = administer(app, principal, &name, Change::Disabled(true)).await;

@@ -386,3 +386,64 @@ fn what_strangers_wrote_is_shown_as_text() {
         check_harmless(&answer.text(), &format!("{target} {label} {field}"));
     }
 }
+
+#[test]
+fn the_audit_log_is_read_and_searched_by_those_who_may() {
+    let server = start();
+    for name in ["alice", "bob"] {
+        let made =
+            server.client.send("PUT", &format!("/{name}"), &[ROOT], br#"{"password": "staple"}"#);
+        assert_eq!(made.status, 201);
+        let path = format!("/{name}/dev");
+        let index = json!({"policy_deny": ["evil"]}).to_string();
+        assert_eq!(server.client.send("PUT", &path, &[ROOT], index.as_bytes()).status, 200);
+    }
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let page = root.get("/+manage/audit").text();
+    check_harmless(&page, "the audit log");
+    assert!(page.contains("alice/dev") && page.contains("bob/dev"), "{page}");
+    assert!(page.contains("its rules were changed: policy_deny"), "{page}");
+    let page = root.get("/+manage/audit?index=bob/dev&event=changed&what=").text();
+    assert!(page.contains("<span>bob/dev</span>") && !page.contains("<span>alice/dev</span>"));
+    assert!(root.get("/+manage/audit?event=served").text().contains("There are no such entries."));
+    assert_eq!(root.get("/+manage/audit?event=x").status, 400);
+    // Others see that of an index that they may change.
+    let page = alice.get("/+manage/audit").text();
+    assert!(page.contains("Name an index") && !page.contains("policy_deny"), "{page}");
+    let page = alice.get("/+manage/audit?index=alice/dev").text();
+    assert!(page.contains("<span>alice/dev</span>"), "{page}");
+    let refused = alice.get("/+manage/audit?index=bob/dev");
+    assert_eq!(refused.status, 403);
+    assert!(!refused.text().contains("policy_deny"), "{}", refused.text());
+    assert_eq!(alice.get("/+manage/audit?index=bob/none").status, 404);
+    let attack = "/+manage/audit?index=%22%3E%3Cscript%3E/x&what=%3Cimg%20src=x%3E";
+    check_harmless(&root.get(attack).text(), "filters");
+    assert_eq!(Browser::new(server.client).get("/+manage/audit").status, 401);
+    // Pages of entries.
+    let first = root.get("/+manage/audit?limit=1").text();
+    let next = first.split("href=\"?").nth(1).expect("older entries");
+    let next = next.split('"').next().expect("its end").replace("&#38;", "&");
+    let second = root.get(&format!("/+manage/audit?{next}")).text();
+    assert!(second.contains("<li><b>changed</b>") && second != first, "{second}");
+}
+
+#[test]
+fn administrators_see_and_revoke_tokens_of_others() {
+    let server = start();
+    let made = server.client.send("PUT", "/alice", &[ROOT], br#"{"password": "staple"}"#);
+    assert_eq!(made.status, 201);
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let page = alice.get("/+account").text();
+    let values = [("comment", "of alice"), ("scope", "article:read"), ("own", "staple")];
+    assert_eq!(alice.submit(&page, "New token", &values).status, 201);
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let page = root.get("/+manage/users/alice").text();
+    assert!(page.contains("of alice"), "{page}");
+    let label = page.split("aria-label=\"Revoke ").nth(1).expect("a form");
+    let id = label.split('"').next().expect("its end");
+    assert_eq!(root.submit(&page, &format!("Revoke {id}"), &[]).status, 200);
+    assert!(!root.get("/+manage/users/alice").text().contains("of alice"));
+    let again = root.submit(&page, &format!("Revoke {id}"), &[]);
+    assert_eq!(again.status, 404, "{}", again.text());
+}

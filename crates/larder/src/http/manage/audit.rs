@@ -1,0 +1,143 @@
+//! `/+manage/audit`: the audit log of policies, for administrators, and of one index for those who may change it.
+//!
+//! query -> what a program would be answered at `/+audit`, or at `/{user}/{index}/+audit` -> a page. Who may read what, and which
+//! filters there are, is decided there.
+
+use super::*;
+use crate::audit::Query;
+use crate::http::words::visible_name;
+
+/// The events that can be chosen.
+const EVENTS: [&str; 4] = ["refused", "excepted", "changed", "served"];
+
+#[derive(Template)]
+#[template(path = "manage_audit.html")]
+struct AuditPage {
+    site: Site,
+    is_administrator: bool,
+    index: String,
+    event: String,
+    /// Names of other filters, with labels and what is chosen.
+    filters: Vec<(&'static str, &'static str, String)>,
+    entries: Vec<Line>,
+    /// The query of the page of older entries.
+    older: Option<String>,
+    lost: String,
+    problem: String,
+}
+
+impl AuditPage {
+    fn events(&self) -> [&'static str; 4] {
+        EVENTS
+    }
+
+    fn is_chosen(&self, event: &str) -> bool {
+        self.event == event
+    }
+
+    fn has_filters(&self) -> bool {
+        self.filters.iter().any(|(_, _, value)| !value.is_empty())
+    }
+}
+
+/// An entry of the log.
+#[derive(Default)]
+struct Line {
+    at: String,
+    event: String,
+    index: String,
+    path: String,
+    what: String,
+    rule: String,
+    reason: String,
+    who: String,
+    client: String,
+}
+
+impl Line {
+    fn of(entry: &Value) -> Line {
+        let text = |key: &str| visible_name(entry[key].as_str().unwrap_or_default());
+        Line {
+            at: text("at").chars().take("2026-01-31T23:59:59".len()).collect(),
+            event: text("event"),
+            index: text("index"),
+            path: text("path"),
+            what: text("what"),
+            rule: text("rule"),
+            reason: text("reason"),
+            who: text("who"),
+            client: text("client"),
+        }
+    }
+}
+
+/// `GET /+manage/audit`
+pub(in crate::http) async fn show_audit(
+    app: &Arc<App>,
+    head: &Parts,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let (_, principal) = forms::logged_in(app, head).await?;
+    let query = head.uri.query().unwrap_or_default();
+    // A form sends the fields that are empty, too.
+    let chosen: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+        .map(|(name, value)| (name.into_owned(), value.trim().to_owned()))
+        .filter(|(name, value)| !value.is_empty() && Query::NAMES.contains(&name.as_str()))
+        .collect();
+    let value = |wanted: &str| {
+        let found = chosen.iter().find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let is_administrator = principal.is_administrator(Scope::ServerAdmin, Object::Server);
+    let index = value("index");
+    let encoded = |skipped: &[&str]| {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(chosen.iter().filter(|(name, _)| !skipped.contains(&name.as_str())));
+        query
+    };
+    // Of one index, those may read it who may change it; of all, administrators.
+    let path = match index.split_once('/') {
+        Some((user, name)) if !is_administrator => {
+            let path = format!("/{}/{}/+audit", in_path(user), in_path(name));
+            format!("{path}?{}", encoded(&["index"]).finish())
+        }
+        _ => format!("/+audit?{}", encoded(&[]).finish()),
+    };
+    let answer = match is_administrator || index.contains('/') {
+        true => call(app, head, &principal, (Method::GET, &path), None).await,
+        false => Answer {
+            status: StatusCode::OK,
+            message: String::new(),
+            value: Value::Null,
+            serial: Serial::ZERO,
+        },
+    };
+    let result = &answer.value["result"];
+    let entries = result["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let older = result["next"]
+        .as_u64()
+        .map(|next| encoded(&["before"]).append_pair("before", &next.to_string()).finish());
+    let filters = [
+        ("what", "Part of a file's name"),
+        ("who", "Who asked"),
+        ("rule", "Rule"),
+        ("client", "Address"),
+        ("since", "Since, such as 2026-01-31"),
+        ("until", "Until"),
+    ];
+    let page = AuditPage {
+        site: Site::of(app, head),
+        is_administrator,
+        event: value("event"),
+        filters: filters.map(|(name, label)| (name, label, value(name))).into(),
+        entries: entries.iter().map(Line::of).collect(),
+        older,
+        lost: result["lost"].as_u64().filter(|lost| *lost > 0).map_or_else(String::new, |lost| {
+            people::separated(usize::try_from(lost).unwrap_or(usize::MAX))
+        }),
+        problem: if answer.is_done() { String::new() } else { answer.message.clone() },
+        index,
+    };
+    let status = if answer.is_done() { StatusCode::OK } else { answer.status };
+    Ok(people::send_once(&page, head, status).await)
+}
