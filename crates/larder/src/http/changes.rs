@@ -155,11 +155,24 @@ async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Pri
     Ok(principal)
 }
 
-/// The feed of a surface. One that is about to begin is waited for: it does so shortly after its surface is served.
+/// The feed of a surface, with all that is served now: a commit comes to the feed shortly after it is published, and a client
+/// that was told of its write finds it here.
 async fn loaded(app: &App, surface: Followed) -> &Feed {
     let feed = app.changes.feed(surface);
+    let served = match surface {
+        Followed::Aur => None,
+        Followed::Python | Followed::Articles => {
+            app.live_store.snapshot().map(|stored| stored.serial)
+        }
+    };
+    let waiting = async {
+        feed.loaded().await;
+        if let Some(serial) = served {
+            feed.reached(serial).await;
+        }
+    };
     // Whether it has begun in time, the next look at it says.
-    let _ = tokio::time::timeout(app.config.store.wait_for_serial, feed.loaded()).await;
+    let _ = tokio::time::timeout(app.config.store.wait_for_serial, waiting).await;
     feed
 }
 

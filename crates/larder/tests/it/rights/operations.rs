@@ -52,6 +52,8 @@ const fn public(operation: &'static str, make: fn(&Case<'_>) -> Sent) -> Row {
 use Scope::{ArticleWrite, PythonAdmin, PythonRead, PythonUpload, UserAdmin};
 
 pub(super) const TABLE: &[Row] = &[
+    public("POST /+osv/v1/query", |_| osv("/+osv/v1/query", &json!({}))),
+    public("POST /+osv/v1/querybatch", |_| osv("/+osv/v1/querybatch", &json!({"queries": []}))),
     public("POST /rpc", |_| form("/rpc")),
     public("POST /rpc/v{version}/{type}", |_| form("/rpc/v5/info")),
     public("POST /rpc/v{version}/{type}/", |_| form("/rpc/v5/info/")),
@@ -303,6 +305,10 @@ impl Case<'_> {
 fn form(target: &str) -> Sent {
     let content_type = "application/x-www-form-urlencoded".to_owned();
     Sent { content_type, body: b"arg=a".to_vec(), ..Sent::new("POST", target) }
+}
+
+fn osv(target: &str, body: &Value) -> Sent {
+    Sent::new("POST", target).json(body)
 }
 
 fn text(method: &'static str, target: String, body: &str) -> Sent {
