@@ -52,7 +52,7 @@ pub struct Mirrors<'snapshot> {
     /// Those that are not asked, because a private stage has the project.
     pub blocked: Vec<&'snapshot StageName>,
     /// Whether what several of them have under this name is one project by the configuration: it is on a whitelist or pinned
-    /// to them, or a stage merges all mirrors. Otherwise [`of_one_project`](crate::of_one_project) decides.
+    /// to them, or the stage that is asked merges all mirrors. Otherwise [`of_one_project`](crate::of_one_project) decides.
     pub are_one: bool,
 }
 
@@ -233,10 +233,11 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
                 Admission::Asked | Admission::Elsewhere => {}
             }
         }
-        let named = || self.stages.iter().find_map(|stage| stage.config().upload()?.mirror_merge);
+        // A base says it of itself: who inherits from it would not know that strangers' files count.
+        let merge = queried.config().upload().and_then(|settings| settings.mirror_merge);
         mirrors.are_one = whitelists.is_whitelisted
             || !whitelists.pinned_to.is_empty()
-            || named() == Some(MirrorMerge::All);
+            || merge == Some(MirrorMerge::All);
         mirrors
     }
 

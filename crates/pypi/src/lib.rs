@@ -50,8 +50,8 @@ pub use project::{Project, ProjectStatus, Release, StatusMarker};
 pub use project_name::{ProjectName, ProjectNameError};
 pub use record::{KIND, stage_key, stage_of_key};
 pub use release_file::{Directory, FileRole, LogEntry, ReleaseFile};
-pub use simple::merged::{FromUpstream, MergedPage, merged_list, merged_page};
-pub use simple::one_project::of_one_project;
+pub use simple::merged::{MergedPage, merged_list, merged_page};
+pub use simple::one_project::{FromUpstream, of_one_project};
 pub use simple::{Links, PageForm, Rendered};
 pub use snapshot::{Applied, FileLookup, Snapshot, Stage};
 pub use stage_config::{

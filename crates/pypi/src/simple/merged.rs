@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::one_project::{FromUpstream, connected};
 use super::{
     API_VERSION, Links, PageForm, QUARANTINED, Rendered, encoded, human_lead, linked, links_within,
     list_head, push_escaped, push_hidden, push_hidden_projects, push_json, push_json_head,
@@ -17,18 +17,9 @@ use super::{
 };
 use crate::inherit::{ProjectView, ResolutionOrder};
 use crate::policy::{Hidden, Judge, Listed, NameRules, Refused};
-use crate::upstream::{CoreMetadata, Locations, UpstreamNames, UpstreamPage};
+use crate::upstream::{CoreMetadata, Locations, UpstreamNames};
 use crate::version::ReleaseKey;
-use crate::{Filename, ProjectName, Stage, StageName, StatusMarker, Version};
-
-/// The part of a project that comes from a mirror's upstream.
-#[derive(Clone, Copy, Debug)]
-pub struct FromUpstream<'page> {
-    /// The mirror.
-    pub mirror: &'page Arc<Stage>,
-    /// What its upstream says.
-    pub page: &'page UpstreamPage,
-}
+use crate::{Filename, ProjectName, StageName, StatusMarker, Version};
 
 /// What a merged page is made of.
 #[derive(Clone, Copy, Debug)]
@@ -198,11 +189,15 @@ fn status_of<'page>(merged: &MergedPage<'page>) -> Option<(&'static str, Option<
     }
 }
 
-/// Where else the project is, as all say who have it.
+/// Where else the project is, as all say who have it. Whatever a stage merges, a mirror whose page is not connected with the
+/// nearest one's says it of a project of its own.
 fn locations(merged: &MergedPage<'_>) -> Locations {
     let own = merged.own.map(|own| own.locations(merged.project.as_str()));
     let mut locations = own.unwrap_or_default();
-    merged.upstream.iter().for_each(|part| locations.extend(&part.page.locations));
+    let are_connected = connected(merged.project, merged.upstream);
+    for (part, _) in merged.upstream.iter().zip(are_connected).filter(|(_, is_one)| *is_one) {
+        locations.extend(&part.page.locations);
+    }
     locations
 }
 

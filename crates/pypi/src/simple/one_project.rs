@@ -2,16 +2,26 @@
 //!
 //! Two repositories that know nothing of each other may both have a name, and a stranger may take a name in one of them because
 //! somebody else has it in the other. So the nearest mirror that has the name counts, and of the others those whose
-//! pages say that theirs is the same project.
+//! pages say that theirs is the same project. A page has the name, whatever is on it: its owner may have removed all files, or its
+//! upstream may hold them back, and just then a stranger's are not wanted in their place.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use url::Url;
 
-use super::merged::FromUpstream;
 use crate::inherit::ResolutionOrder;
-use crate::upstream::place_of_project;
+use crate::upstream::{UpstreamPage, place_of_project};
 use crate::{ProjectName, Stage, StageName};
+
+/// The part of a project that comes from a mirror's upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct FromUpstream<'page> {
+    /// The mirror.
+    pub mirror: &'page Arc<Stage>,
+    /// What its upstream says.
+    pub page: &'page UpstreamPage,
+}
 
 /// Those of the mirrors' pages that are about the nearest one's project, in their order, and the mirrors whose pages are not.
 /// `upstream` are the pages of the mirrors that are asked for the project, nearest first.
@@ -23,38 +33,38 @@ pub fn of_one_project<'page>(
     if upstream.len() < 2 || order.mirrors_of(project.as_str()).are_one {
         return (upstream, Vec::new());
     }
-    let mut found: Vec<Found<'_>> = upstream.iter().map(|part| Found::of(part, project)).collect();
-    // A page that says nothing of its project is no sign that there is one.
-    let Some(nearest) = found.iter_mut().find(|it| it.is_there) else {
-        return (upstream, Vec::new());
-    };
-    nearest.is_one = true;
-    loop {
-        let is_new = |at: &usize| {
-            let it = &found[*at];
-            it.is_there && !it.is_one && found.iter().any(|one| one.is_one && one.is_same(it))
-        };
-        let new: Vec<usize> = (0..found.len()).filter(is_new).collect();
-        if new.is_empty() {
-            break;
-        }
-        new.into_iter().for_each(|at| found[at].is_one = true);
-    }
-    let is_apart: Vec<bool> = found.iter().map(|it| it.is_there && !it.is_one).collect();
+    let are_connected = connected(project, &upstream);
     let (mut one, mut apart) = (Vec::new(), Vec::new());
-    for (part, is_apart) in upstream.into_iter().zip(is_apart) {
-        match is_apart {
-            true => apart.push(part.mirror.name()),
-            false => one.push(part),
+    for (part, is_connected) in upstream.into_iter().zip(are_connected) {
+        match is_connected {
+            true => one.push(part),
+            false => apart.push(part.mirror.name()),
         }
     }
     (one, apart)
 }
 
+/// Which of the pages say that they are about the nearest one's project, which does.
+pub(super) fn connected(project: &ProjectName, upstream: &[FromUpstream<'_>]) -> Vec<bool> {
+    let mut found: Vec<Found<'_>> = upstream.iter().map(|part| Found::of(part, project)).collect();
+    if let Some(nearest) = found.first_mut() {
+        nearest.is_one = true;
+    }
+    loop {
+        let is_new = |at: &usize| {
+            let it = &found[*at];
+            !it.is_one && found.iter().any(|one| one.is_one && one.is_same(it))
+        };
+        let new: Vec<usize> = (0..found.len()).filter(is_new).collect();
+        if new.is_empty() {
+            return found.iter().map(|it| it.is_one).collect();
+        }
+        new.into_iter().for_each(|at| found[at].is_one = true);
+    }
+}
+
 /// A mirror's project, and where it is.
 struct Found<'page> {
-    /// Whether upstream has anything of it.
-    is_there: bool,
     /// Whether it is the nearest mirror's project.
     is_one: bool,
     /// The URL of its page.
@@ -68,7 +78,6 @@ impl<'page> Found<'page> {
     fn of(part: &FromUpstream<'page>, project: &ProjectName) -> Found<'page> {
         let page = part.page;
         Found {
-            is_there: !page.files.is_empty() || page.status.is_some(),
             is_one: false,
             url: url_of(part.mirror, project),
             tracks: &page.locations.tracks,

@@ -6,6 +6,7 @@ use url::Url;
 use super::*;
 use crate::StageName;
 use crate::testing::{World, now, project_name, stage_name};
+use crate::upstream::UpstreamPage;
 
 const FORMS: [PageForm; 3] = [PageForm::Html, PageForm::Human, PageForm::Json];
 

@@ -91,10 +91,18 @@ fn other_places_count_if_all_of_them_say_the_same() {
 }
 
 #[test]
-fn a_page_without_anything_is_no_project() {
+fn a_page_without_files_has_the_name() {
     let none = UpstreamPage::default();
     let pages = [none.clone(), page(NOTHING), page(NOTHING)];
-    assert_eq!(counting(&world(json!({})), &pages), "near far", "the empty page says nothing");
+    assert_eq!(
+        counting(&world(json!({})), &pages),
+        "near",
+        "the files were removed, or are hidden"
+    );
+    let pages = [page(NOTHING), none.clone(), page((&[FAR], &[]))];
+    assert_eq!(counting(&world(json!({})), &pages), "near", "nor does it connect others");
+    let pages = [none.clone(), page((&[NEAR], &[])), page(NOTHING)];
+    assert_eq!(counting(&world(json!({})), &pages), "near far");
     let quarantined = UpstreamPage {
         status: Some((crate::StatusMarker::Quarantined, None)),
         ..UpstreamPage::default()
@@ -119,9 +127,10 @@ fn a_stage_says_that_all_count() {
     }
     let mut world = world(json!({}));
     world.modify("alice/base", json!({"mirror_merge": "all"}));
-    assert_eq!(counting(&world, &pages), "near far farther", "what a base says counts");
-    world.modify("alice/dev", json!({"mirror_merge": "connected"}));
-    assert_eq!(counting(&world, &pages), "near", "unless the stage says something else");
-    world.modify("alice/dev", json!({"mirror_merge": ""}));
+    assert_eq!(counting(&world, &pages), "near", "a base says it of itself");
+    world.modify("alice/base", json!({"mirror_merge": "connected"}));
+    world.modify("alice/dev", json!({"mirror_merge": "all"}));
     assert_eq!(counting(&world, &pages), "near far farther");
+    world.modify("alice/dev", json!({"mirror_merge": ""}));
+    assert_eq!(counting(&world, &pages), "near");
 }

@@ -18,11 +18,24 @@ fn upstream_of(filename: &str) -> Upstream {
     upstream
 }
 
+/// The file as a page has it, with a provenance.
+fn described(upstream: &Upstream, filename: &str) -> Value {
+    let mut file = super::file(upstream, filename, filename.as_bytes());
+    file["provenance"] = json!(upstream.url(&format!("/files/{filename}.provenance")));
+    file
+}
+
+/// The status of the provenance of a file of the project `foo`, as the integrity API has it.
+fn provenance(index: &Index, version: &str, filename: &str) -> u16 {
+    let path = format!("/alice/dev/integrity/foo/{version}/{filename}/provenance");
+    index.client().get(&path).status
+}
+
 /// From now on its page names these other places.
 fn say(upstream: &Upstream, filename: &str, tracks: Value, alternates: Value) {
     let page = json!({
         "meta": {"api-version": "1.2", "tracks": tracks}, "name": "foo", "alternate-locations": alternates,
-        "files": [super::file(upstream, filename, filename.as_bytes())],
+        "files": [described(upstream, filename)],
     });
     upstream.offer("/simple/foo/", Offer::json(page.to_string()));
 }
@@ -41,21 +54,22 @@ fn start(near: &Upstream, far: &Upstream) -> Index {
 }
 
 /// The files that the page of the stage has, and how far ones answer: the file below the stage, and its provenance.
-fn shown(index: &Index, far: &Upstream) -> (Vec<String>, u16) {
+fn shown(index: &Index, far: &Upstream) -> (Vec<String>, u16, u16) {
     let page = json_page(index.client(), "alice/dev", "foo");
     assert_eq!(page.status, 200, "{}", page.text());
     let names = page.json()["files"].as_array().expect("files").clone();
     let names = names.iter().map(|file| file["filename"].as_str().expect("a name").to_owned());
     let path = place_of(far, FAR).replace("/alice/up/", "/alice/dev/");
-    (names.collect(), index.client().get(&path).status)
+    (names.collect(), index.client().get(&path).status, provenance(index, "99.0", FAR))
 }
 
 #[test]
 fn a_stranger_elsewhere_slips_in_nothing() {
     let (near, far) = (upstream_of(NEAR), upstream_of(FAR));
     let index = start(&near, &far);
-    let apart = (vec![NEAR.to_owned()], 404);
+    let apart = (vec![NEAR.to_owned()], 404, 404);
     assert_eq!(shown(&index, &far), apart);
+    assert_eq!(provenance(&index, "1.0", NEAR), 302);
     let human = index.client().get_with("/alice/dev/+simple/foo/", &[("Accept", "text/html")]);
     assert!(
         human.text().contains("No releases from <strong>alice/other</strong>"),
@@ -75,7 +89,7 @@ fn a_stranger_elsewhere_slips_in_nothing() {
     say(&far, FAR, json!([]), json!([near.url("/simple/foo/")]));
     assert_eq!(shown(&index, &far), apart);
     // The settings of the stage count at once, on every path.
-    let both = (vec![NEAR.to_owned(), FAR.to_owned()], 200);
+    let both = (vec![NEAR.to_owned(), FAR.to_owned()], 200, 302);
     for (settings, expected) in [
         (json!({"mirror_merge": "all"}), &both),
         (json!({"mirror_merge": "connected"}), &apart),
@@ -86,7 +100,35 @@ fn a_stranger_elsewhere_slips_in_nothing() {
         let changed = index.alice().send("PATCH", "/alice/dev", settings.clone());
         assert_eq!(changed.status, 200, "{}", changed.text());
         assert_eq!(&shown(&index, &far), expected, "{settings}");
+        // What is merged may still be another project, whose places are none of this one.
+        let page = json_page(index.client(), "alice/dev", "foo").json();
+        assert_eq!(page["alternate-locations"], Value::Null, "{settings}");
     }
+    // A base merges for itself.
+    index.stage("alice/heir", json!({"bases": ["alice/dev"]}));
+    let config = json!({"mirror_merge": "all", "base_pins": []});
+    assert_eq!(index.alice().send("PATCH", "/alice/dev", config).status, 200);
+    assert_eq!(shown(&index, &far), both);
+    let heirs = json_page(index.client(), "alice/heir", "foo").json();
+    assert_eq!(heirs["files"].as_array().map(Vec::len), Some(1), "{heirs}");
+}
+
+#[test]
+fn a_page_without_files_leaves_its_name_to_nobody() {
+    let (near, far) = (upstream_of(NEAR), upstream_of(FAR));
+    near.offer("/simple/foo/", super::page("foo", json!([])));
+    say(&far, FAR, json!(["https://stranger.example/foo/"]), json!([]));
+    let index = start(&near, &far);
+    assert_eq!(shown(&index, &far), (vec![], 404, 404));
+    let page = index.client().get_with("/alice/dev/+simple/foo/", &[JSON_PAGE]).json();
+    assert_eq!(page["meta"]["tracks"], Value::Null, "{page}");
+    let json = [("Accept", "application/json")];
+    let devpi = index.client().get_with("/alice/dev/foo", &json);
+    assert_eq!(devpi.json()["result"], json!({}), "{}", devpi.text());
+    assert_eq!(index.client().get_with("/alice/dev/foo/99.0", &json).status, 404);
+    // A name that the nearer upstream does not know is nobody's there.
+    near.offer("/simple/", list(&["bar"]));
+    assert_eq!(shown(&index, &far), (vec![FAR.to_owned()], 200, 302));
 }
 
 #[test]
@@ -96,7 +138,7 @@ fn what_pages_connect_is_merged_and_passed_on() {
     assert_eq!(shown(&index, &far).0, [NEAR]);
     // The page is finished already, and what it was made of changes.
     say(&far, FAR, json!([near.url("/simple/foo")]), json!([]));
-    assert_eq!(shown(&index, &far), (vec![NEAR.to_owned(), FAR.to_owned()], 200));
+    assert_eq!(shown(&index, &far), (vec![NEAR.to_owned(), FAR.to_owned()], 200, 302));
     let tracks = json!([near.url("/simple/foo/")]);
     for stage in ["alice/dev", "alice/other"] {
         let page = index.client().get_with(&format!("/{stage}/+simple/foo/"), &[JSON_PAGE]).json();
@@ -108,7 +150,7 @@ fn what_pages_connect_is_merged_and_passed_on() {
     let places = json!([near.url("/simple/foo/"), far.url("/simple/foo/")]);
     say(&near, NEAR, json!([]), places.clone());
     say(&far, FAR, json!([]), places.clone());
-    assert_eq!(shown(&index, &far), (vec![NEAR.to_owned(), FAR.to_owned()], 200));
+    assert_eq!(shown(&index, &far), (vec![NEAR.to_owned(), FAR.to_owned()], 200, 302));
     let page = json_page(index.client(), "alice/dev", "foo").json();
     assert_eq!((&page["alternate-locations"], &page["meta"]["tracks"]), (&places, &Value::Null));
 }
@@ -121,6 +163,7 @@ fn the_nearest_may_not_fail_for_another_to_count() {
     assert_eq!(json_page(index.client(), "alice/dev", "foo").status, 502);
     let path = place_of(&far, FAR).replace("/alice/up/", "/alice/dev/");
     assert_eq!(index.client().get(&path).status, 502);
+    assert_eq!(provenance(&index, "99.0", FAR), 502);
 }
 
 #[test]
