@@ -60,18 +60,22 @@ pub(crate) enum Event {
     Served,
     /// Something was served that a rule refuses, because of an exception.
     Excepted,
+    /// Something was served of which a rule warns.
+    Warned,
     /// Somebody changed a policy.
     Changed,
 }
 
 impl Event {
-    const ALL: [Event; 4] = [Event::Refused, Event::Served, Event::Excepted, Event::Changed];
+    const ALL: [Event; 5] =
+        [Event::Refused, Event::Served, Event::Excepted, Event::Warned, Event::Changed];
 
     fn as_str(self) -> &'static str {
         match self {
             Event::Refused => "refused",
             Event::Served => "served",
             Event::Excepted => "excepted",
+            Event::Warned => "warned",
             Event::Changed => "changed",
         }
     }
@@ -276,7 +280,7 @@ impl Query {
                     query.event = text();
                 }
                 "event" => {
-                    return Err(expected("`refused`, `served`, `excepted` or `changed`"));
+                    return Err(expected("`refused`, `served`, `excepted`, `warned` or `changed`"));
                 }
                 "rule" => query.rule = text(),
                 "who" => query.who = text(),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use account::{Acl, Object, Portion, Principal};
 use record::Serial;
 
+use crate::osv::LiveAdvisories;
 use crate::upstream::Locations;
 use crate::{
     FileRole, MirrorMerge, Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName, Version,
@@ -191,6 +192,14 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
     /// Whether any of the stages has a policy.
     pub fn has_policy(&self) -> bool {
         self.stages.iter().any(|stage| stage.config().policy.is_some())
+    }
+
+    /// What is known of malware and vulnerabilities, if a policy of these stages asks it.
+    pub(crate) fn asked_advisories(&self) -> Option<&'snapshot Arc<LiveAdvisories>> {
+        let asks = |stage: &&&'snapshot Arc<Stage>| {
+            stage.config().policy.as_ref().is_some_and(|policy| policy.asks_advisories())
+        };
+        self.stages.iter().find(asks).map(|stage| stage.advisories())
     }
 
     /// The newest commit that touched the list of these stages' projects; it works like

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use self::affected::Affected;
+pub(crate) use self::affected::Affected;
 pub use self::live::{Judged, LiveAdvisories};
 use crate::{ProjectName, Version};
 
@@ -152,7 +152,7 @@ impl Advisories {
     }
 
     /// What is known of the project with this normalized name.
-    fn of_project(&self, project: &str) -> Option<&Arc<[Affected]>> {
+    pub(crate) fn of_project(&self, project: &str) -> Option<&Arc<[Affected]>> {
         self.of_projects.get(project)
     }
 }

@@ -5,7 +5,8 @@
 //! A page remembers its *stamp*: the newest commit that touched anything it shows. Serials only grow, so a page is
 //! valid exactly as long as the stamp of what it shows stays the same; no change has to invalidate anything. If
 //! nothing was committed since the last request for a page, not even the stamps are compared. A page that a policy
-//! leaves a file out of for a time expires when that time is over; for all others the clock is not read.
+//! leaves a file out of for a time expires when that time is over, and one for which a policy asked what is known of malware and
+//! vulnerabilities when something else is known; for all others neither is looked at.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use record::Serial;
 use reply::{EncodedBody, Encoding, PerEncoding, Reply};
 
 use crate::inherit::ResolutionOrder;
+use crate::osv::Judged;
 use crate::policy::Judge;
 use crate::simple::{self, Links, PageForm, Rendered};
 use crate::{ProjectName, Snapshot, StageName};
@@ -49,14 +51,22 @@ pub struct PageBudget {
     pub list_bytes_max: u64,
 }
 
+/// A page expires at no time, whatever happens.
+const NEVER: i64 = i64::MAX;
+
+/// A page may expire, but nobody knows when. Such a time is none that a clock shows.
+const SOME_TIME: i64 = i64::MAX - 1;
+
 /// A finished page. It never changes, except that an encoding is added when it is first requested.
 #[derive(Debug)]
 pub struct Page {
     stamp: Serial,
     /// The newest serial of a snapshot for which the stamp is known to be valid.
     checked_at: AtomicU64,
-    /// When it is out of date although nothing was committed, in microseconds; `i64::MAX`: never.
+    /// When it is out of date although nothing was committed, in microseconds; [`NEVER`], or at no known time.
     expires_at_microseconds: i64,
+    /// By which records of malware and vulnerabilities it was made.
+    judged: Option<Judged>,
     hidden_files: u64,
     reply: Reply,
     body: EncodedBody,
@@ -323,7 +333,8 @@ impl Page {
         order: &ResolutionOrder<'_>,
         request: PageRequest<'_>,
     ) -> Page {
-        let Rendered { reply, expires_at, hidden_files } = rendered;
+        let Rendered { reply, expires_at, hidden_files, judged } = rendered;
+        let at_latest = if judged.is_some() { SOME_TIME } else { NEVER };
         let tag = |encoding| {
             let etag = reply.etag.map(|etag| etag.header_value(encoding));
             etag.unwrap_or_default().into_boxed_str()
@@ -331,7 +342,8 @@ impl Page {
         Page {
             stamp: stamp(order, request),
             checked_at: AtomicU64::new(0),
-            expires_at_microseconds: expires_at.map_or(i64::MAX, Timestamp::as_microsecond),
+            expires_at_microseconds: expires_at.map_or(at_latest, Timestamp::as_microsecond),
+            judged,
             hidden_files,
             body: EncodedBody::new(reply.body.clone()),
             tags: PerEncoding::from_fn(tag),
@@ -340,14 +352,15 @@ impl Page {
         }
     }
 
-    /// Whether a policy leaves out a file for a time.
+    /// Whether a policy leaves out a file for a time, or asked what is known of malware and vulnerabilities.
     pub fn may_expire(&self) -> bool {
-        self.expires_at_microseconds != i64::MAX
+        self.expires_at_microseconds != NEVER
     }
 
-    /// Whether a file that a policy leaves out is no longer refused.
+    /// Whether a file that a policy leaves out is no longer refused, or what it was decided by no longer counts.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         now.as_microsecond() >= self.expires_at_microseconds
+            || self.judged.as_ref().is_some_and(|judged| !judged.is_current())
     }
 
     /// How many files policies leave out of it.

@@ -7,17 +7,22 @@
 //! Pages, JSON and downloads all ask the same judge, so they cannot disagree. A file has to pass the policy of the stage
 //! that was asked and the policy of the stage that holds it. Time is an argument; nothing here reads a clock.
 
+mod advised;
 mod hidden;
 mod judge;
 mod rule;
 mod shown;
 
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::osv::Affected;
 use crate::{FileKind, Filename, Project, ProjectName, StageName, Version};
 
+use self::advised::Advised;
+pub use self::advised::Measure;
 pub use self::hidden::{Hidden, HiddenGroup};
 pub use self::judge::Judge;
 pub(crate) use self::judge::refusal_in_json;
@@ -44,6 +49,10 @@ pub struct Policy {
     pub deny: Vec<Rule>,
     /// What is refused until somebody has examined it, with the reason that installers show.
     pub quarantine: Vec<Quarantine>,
+    /// What is done about known malware.
+    pub malware: Measure,
+    /// What is done about known vulnerabilities.
+    pub vulnerabilities: Measure,
     /// What is given out although the rules above refuse it, for a time: to break the glass.
     pub exceptions: Vec<Exception>,
 }
@@ -57,6 +66,17 @@ pub struct Excepted {
     pub rule: RuleName,
     /// The exception, as it was set.
     pub exception: String,
+}
+
+/// Why a file is given out with a warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warned {
+    /// The stage whose policy warns.
+    pub stage: StageName,
+    /// The rule.
+    pub rule: RuleName,
+    /// The reason.
+    pub reason: String,
 }
 
 /// When a file was uploaded.
@@ -92,6 +112,10 @@ pub enum RuleName {
     Quarantine,
     /// `policy_deny`.
     Deny,
+    /// `policy_malware`.
+    Malware,
+    /// `policy_vulnerabilities`.
+    Vulnerabilities,
     /// `policy_allow`.
     Allow,
     /// `policy_cutoff`.
@@ -119,6 +143,8 @@ impl RuleName {
         match self {
             RuleName::Quarantine => "quarantine",
             RuleName::Deny => "deny",
+            RuleName::Malware => "malware",
+            RuleName::Vulnerabilities => "vulnerabilities",
             RuleName::Allow => "allow",
             RuleName::Cutoff => "cutoff",
             RuleName::Cooldown => "cooldown",
@@ -213,8 +239,13 @@ impl Policy {
         self.exceptions.iter().filter(move |exception| now < exception.until)
     }
 
-    /// The part of it that is about a project at this time.
-    fn on(&self, project: &ProjectName, now: Timestamp) -> OnProject<'_> {
+    /// The part of it that is about a project at this time, of which the records say this.
+    fn on(
+        &self,
+        project: &ProjectName,
+        now: Timestamp,
+        affected: Option<Arc<[Affected]>>,
+    ) -> OnProject<'_> {
         let is_excepted = self.cooldown_except.iter().any(|pattern| pattern.matches(project));
         OnProject {
             cooldown_days: self.cooldown_days.filter(|_| !is_excepted),
@@ -223,6 +254,7 @@ impl Policy {
                 .then(|| self.allow.iter().filter(|rule| rule.may_match(project)).collect()),
             deny: self.deny.iter().filter(|rule| rule.may_match(project)).collect(),
             quarantine: self.quarantine.iter().filter(|it| it.rule.may_match(project)).collect(),
+            advised: Advised::of(self, affected),
             exceptions: self.exceptions_at(now).filter(|it| it.rule.may_match(project)).collect(),
         }
     }
@@ -236,16 +268,19 @@ struct OnProject<'policy> {
     allow: Option<Vec<&'policy Rule>>,
     deny: Vec<&'policy Rule>,
     quarantine: Vec<&'policy Quarantine>,
+    advised: Option<Advised>,
     exceptions: Vec<&'policy Exception>,
 }
 
 impl OnProject<'_> {
-    /// Why the whole project is quarantined, if it is, and no file of it is excepted.
+    /// Why the whole project is quarantined, or is malware that is refused, if it is, and no file of it is excepted.
     fn whole_quarantine(&self) -> Option<&str> {
         if !self.exceptions.is_empty() {
             return None;
         }
-        self.quarantine.iter().find(|it| it.rule.is_whole()).map(|it| &*it.reason)
+        let quarantine = self.quarantine.iter().find(|it| it.rule.is_whole());
+        let reason = quarantine.map(|it| &*it.reason);
+        reason.or_else(|| self.advised.as_ref()?.whole())
     }
 
     /// The exception that is about the file.
@@ -278,6 +313,10 @@ impl OnProject<'_> {
         }
         if let Some(rule) = self.deny.iter().find(|rule| rule.matches(file, true)) {
             return for_ever(RuleName::Deny, format!("denied by `{rule}`"));
+        }
+        let found = self.advised.as_ref().and_then(|it| it.found(file, Measure::Refuse));
+        if let Some((rule, reason)) = found {
+            return for_ever(rule, reason);
         }
         if let Some(allow) = &self.allow
             && !allow.iter().any(|rule| rule.matches(file, false))

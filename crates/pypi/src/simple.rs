@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use reply::Reply;
 
 use crate::inherit::{FileView, ProjectView, ResolutionOrder};
+use crate::osv::Judged;
 use crate::policy::{Hidden, Judge, Listed};
 use crate::upstream::Locations;
 use crate::url::encoded;
@@ -51,6 +52,9 @@ pub struct Rendered {
     pub expires_at: Option<Timestamp>,
     /// How many files it leaves out.
     pub hidden_files: u64,
+    /// By which records of malware and vulnerabilities that was decided: when others count, the page is out of date. `None`: by
+    /// none.
+    pub judged: Option<Judged>,
 }
 
 impl Rendered {
@@ -59,13 +63,24 @@ impl Rendered {
             reply: Reply::tagged(form.content_type(), text),
             expires_at: hidden.until(),
             hidden_files: hidden.files(),
+            judged: None,
         }
     }
 
-    /// The page, which is out of date when an exception ends, too.
+    /// The list, which is out of date when the list of what is shown is.
+    pub(crate) fn of_list(form: PageForm, text: String, listed: &Listed<'_>) -> Rendered {
+        Rendered {
+            expires_at: listed.until(),
+            judged: listed.judged().cloned(),
+            ..Rendered::of(form, text, &Hidden::default())
+        }
+    }
+
+    /// The page, which is out of date when an exception ends, too, and when other records count than this judge asked.
     pub(crate) fn until(mut self, judge: Option<&Judge<'_>>) -> Rendered {
         let until = judge.and_then(Judge::exceptions_until);
         self.expires_at = [self.expires_at, until].into_iter().flatten().min();
+        self.judged = judge.and_then(Judge::judged).cloned();
         self
     }
 }
@@ -454,7 +469,7 @@ pub(crate) fn list_page(
         }
         PageForm::Human => list_human(order, &listed, stage, &prefix),
     };
-    Rendered { expires_at: listed.until(), ..Rendered::of(form, text, &Hidden::default()) }
+    Rendered::of_list(form, text, &listed)
 }
 
 /// Says how many projects policies hide, to people.

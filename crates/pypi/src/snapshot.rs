@@ -9,6 +9,7 @@ use bytes::Bytes;
 use imbl::OrdMap;
 use record::{Digest, Key, Record, Serial, UnreadableReason, UnreadableRecord};
 
+use crate::osv::LiveAdvisories;
 use crate::project::Project;
 use crate::record::{
     Shared, StoredFile, Subject, file_key, project_key, read_file, read_project, read_stage,
@@ -27,6 +28,8 @@ pub struct Snapshot {
     serial: Serial,
     /// The server's default for stages that do not set who may add test results.
     strangers_add_test_results: bool,
+    /// What is known of malware and vulnerabilities. It changes at any time, also for a snapshot, and every stage has it.
+    advisories: Arc<LiveAdvisories>,
 }
 
 /// One stage as of one serial.
@@ -45,6 +48,8 @@ pub struct Stage {
     changed_serial: Serial,
     /// Includes projects of which nothing is left, for their serials.
     projects: OrdMap<ProjectName, Arc<Project>>,
+    /// Those of the snapshot.
+    advisories: Arc<LiveAdvisories>,
 }
 
 /// A snapshot, and the records that could not be read.
@@ -103,6 +108,13 @@ impl Snapshot {
     /// devpi; by default only users may.
     pub fn with_strangers_adding_test_results() -> Snapshot {
         Snapshot { strangers_add_test_results: true, ..Snapshot::default() }
+    }
+
+    /// A snapshot without a stage whose policies ask these what is known of malware and vulnerabilities.
+    #[must_use]
+    pub fn with_advisories(self, advisories: Arc<LiveAdvisories>) -> Snapshot {
+        debug_assert!(self.stages.is_empty(), "stages have theirs already");
+        Snapshot { advisories, ..self }
     }
 
     /// Whether strangers may add test results to stages that do not set who may.
@@ -185,7 +197,8 @@ impl Snapshot {
             if parsed.as_str() != name {
                 return Err(UnreadableReason::Key);
             }
-            self.stages.insert(parsed.clone(), Arc::new(Stage::empty(parsed)));
+            let stage = Stage::empty(parsed.clone(), self.advisories.clone());
+            self.stages.insert(parsed, Arc::new(stage));
         }
         let stage = self.stages.get_mut(name).expect("it was there or was put there");
         Ok(Arc::make_mut(stage))
@@ -261,7 +274,7 @@ impl Snapshot {
 }
 
 impl Stage {
-    fn empty(name: StageName) -> Stage {
+    fn empty(name: StageName, advisories: Arc<LiveAdvisories>) -> Stage {
         Stage {
             name,
             config: None,
@@ -270,7 +283,13 @@ impl Stage {
             projects_serial: Serial::ZERO,
             changed_serial: Serial::ZERO,
             projects: OrdMap::new(),
+            advisories,
         }
+    }
+
+    /// What is known of malware and vulnerabilities.
+    pub(crate) fn advisories(&self) -> &Arc<LiveAdvisories> {
+        &self.advisories
     }
 
     /// Its name.

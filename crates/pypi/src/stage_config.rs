@@ -17,7 +17,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use self::settings::{Settings, TOX_RESULTS, defaults, edited};
-use crate::policy::{Pin, ProjectPlace};
+use crate::policy::{Measure, Pin, ProjectPlace};
 use crate::upstream::Locations;
 use crate::{Policy, StageName};
 
@@ -323,6 +323,11 @@ impl StageConfig {
         list("policy_deny", texts(&policy.deny));
         list("policy_quarantine", texts(&policy.quarantine));
         list("policy_exceptions", texts(&policy.exceptions));
+        for (key, measure) in
+            [("policy_malware", policy.malware), ("policy_vulnerabilities", policy.vulnerabilities)]
+        {
+            own(key, (measure > Measure::Off).then(|| measure.as_str().into()));
+        }
     }
 
     /// The names of the settings in which two configurations differ.

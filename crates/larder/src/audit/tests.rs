@@ -107,8 +107,7 @@ fn what_cannot_be_written_is_counted() {
 #[test]
 fn a_bad_query_is_refused_in_words() {
     let refused = |name, value| Query::of([(name, value)]).expect_err("a bad query");
-    let expected =
-        "`event` cannot be `x`: `refused`, `served`, `excepted` or `changed` was expected";
+    let expected = "`event` cannot be `x`: `refused`, `served`, `excepted`, `warned` or `changed` was expected";
     assert_eq!(refused("event", "x"), expected);
     let expected = "`limit` cannot be `0`: a whole number from 1 to 1000 was expected";
     assert_eq!(refused("limit", "0"), expected);

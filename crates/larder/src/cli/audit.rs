@@ -16,10 +16,10 @@ pub(super) struct Command {
     /// Only what this index decided, or was asked for: team/dev
     #[arg(long, value_name = "USER/INDEX")]
     index: Option<StageName>,
-    /// Only these events: refused, served, excepted or changed
+    /// Only these events: refused, served, excepted, warned or changed
     #[arg(long, value_name = "EVENT")]
     event: Option<String>,
-    /// Only what this rule refused: cooldown, cutoff, allow, deny or quarantine
+    /// Only what this rule refused: cooldown, cutoff, allow, deny, quarantine, malware or vulnerabilities
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
     /// Only requests of this user

@@ -33,6 +33,7 @@ Settings, as KEY=VALUE; lists are separated by commas, and also take KEY+=VALUE 
                              files that are too new to be given out, and for which projects that does not count
   policy_allow=..., policy_deny=...         what is given out by name, version and kind: NAME>=1,<2@wheel
   policy_quarantine+=NAME==1.0 REASON       what is kept away from everybody, and why; one at a time
+  policy_malware=refuse, policy_vulnerabilities=warn    what OSV records name: refuse, warn (in the audit log) or off
   policy_exceptions+=NAME==1.0 until DAY REASON    what is given out all the same, until when and why; one at a time
 KEY-= drops a setting that has no default.";
 

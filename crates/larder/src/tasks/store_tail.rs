@@ -30,6 +30,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     if app.config.python.devpi_defaults {
         first.index = pypi::Snapshot::with_strangers_adding_test_results();
     }
+    first.index = first.index.with_advisories(app.advisories.live.clone());
     let first = Following::new(first, app.config.changes.history_max);
     let mut follower = Follower::new(app.store.records.clone(), first);
     let mut is_first = true;

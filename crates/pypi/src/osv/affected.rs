@@ -114,7 +114,8 @@ impl Affected {
         Affected { advisory, versions }
     }
 
-    pub(super) fn advisory(&self) -> &Advisory {
+    /// The record.
+    pub(crate) fn advisory(&self) -> &Advisory {
         &self.advisory
     }
 
@@ -125,7 +126,7 @@ impl Affected {
     }
 
     /// Whether every version is meant.
-    fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.versions.ranges.iter().any(|range| range.from.is_none() && range.to == End::Never)
     }
 
@@ -139,7 +140,8 @@ impl Affected {
         }
     }
 
-    fn has(&self, version: &Pep440) -> bool {
+    /// Whether the record says that this version is affected, which can be compared.
+    pub(crate) fn has(&self, version: &Pep440) -> bool {
         let Versions { ranges, single, .. } = &self.versions;
         ranges.iter().any(|range| range.has(version)) || single.binary_search(version).is_ok()
     }

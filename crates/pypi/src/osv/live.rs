@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::Advisories;
+use super::{Advisories, Affected};
+use crate::ProjectName;
 
 /// The advisories that count now; none before the first are published. All stages of a snapshot share one cell.
 #[derive(Debug, Default)]
@@ -18,10 +19,22 @@ impl LiveAdvisories {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What they say about a project now, and by what that was decided.
+    pub(crate) fn about(
+        self: &Arc<Self>,
+        project: &ProjectName,
+    ) -> (Judged, Option<Arc<[Affected]>>) {
+        // First: if others are published meanwhile, what is decided is out of date.
+        let judged = Judged::by(self);
+        let affected = self.current().and_then(|it| it.of_project(project.as_str()).cloned());
+        (judged, affected)
+    }
+
     /// From now on these count. Pages that earlier ones decided about are out of date at once.
     pub fn publish(&self, next: Arc<Advisories>) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(next);
-        // After them: who sees this sees them, too.
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(next);
+        // Under the lock: nobody decides by them while pages that others decided about still count.
         self.generation.fetch_add(1, Ordering::Release);
     }
 }

@@ -6,6 +6,12 @@ use serde_json::{Value, json};
 use super::{Refused, seconds};
 use crate::StageName;
 
+/// Groups with reasons of their own: each file of a project may have vulnerabilities of its own.
+const GROUPS_MAX: usize = 100;
+
+/// The reason of those that there are beyond.
+const OTHER_REASONS: &str = "other reasons";
+
 /// The files that a page leaves out because of a policy. Pages with a million of them need no more memory than with one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hidden {
@@ -31,11 +37,16 @@ impl Hidden {
     pub fn add(&mut self, refused: &Refused) {
         self.files += 1;
         let is_same =
-            |it: &&mut HiddenGroup| it.stage == refused.stage && it.reason == refused.reason;
-        let Some(group) = self.groups.iter_mut().find(is_same) else {
+            |it: &HiddenGroup, reason: &str| it.stage == refused.stage && it.reason == reason;
+        let found = self.groups.iter().position(|it| is_same(it, &refused.reason));
+        let is_full = found.is_none() && self.groups.len() >= GROUPS_MAX;
+        let reason = if is_full { OTHER_REASONS } else { &refused.reason };
+        let found = found
+            .or_else(|| self.groups.iter().position(|it| is_full && is_same(it, OTHER_REASONS)));
+        let Some(group) = found.map(|at| &mut self.groups[at]) else {
             self.groups.push(HiddenGroup {
                 stage: refused.stage.clone(),
-                reason: refused.reason.clone(),
+                reason: reason.to_owned(),
                 files: 1,
                 until: refused.until,
             });

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{Candidate, Excepted, OnProject, Refused, Uploaded};
+use super::{Candidate, Excepted, Measure, OnProject, Refused, Uploaded, Warned};
+use crate::osv::Judged;
 use crate::upstream::UpstreamFile;
 use crate::{FileRole, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageName};
 
@@ -14,6 +15,8 @@ pub struct Judge<'stages> {
     /// The stage that was asked; its policy counts for all files.
     asked: &'stages StageName,
     policies: Vec<(&'stages StageName, OnProject<'stages>)>,
+    /// By which records it decides, if a policy asks them.
+    judged: Option<Judged>,
 }
 
 impl<'stages> Judge<'stages> {
@@ -44,12 +47,19 @@ impl<'stages> Judge<'stages> {
         project: &'stages ProjectName,
         now: Timestamp,
     ) -> Option<Judge<'stages>> {
-        let policies = stages.filter_map(|stage| {
-            let policy = stage.config().policy.as_deref()?;
-            Some((stage.name(), policy.on(project, now)))
-        });
-        let policies: Vec<_> = policies.collect();
-        (!policies.is_empty()).then_some(Judge { project, now, asked, policies })
+        let mut policies = Vec::new();
+        // All of them are judged by the same records.
+        let mut known = None;
+        for stage in stages {
+            let Some(policy) = stage.config().policy.as_deref() else { continue };
+            let affected = policy.asks_advisories().then(|| {
+                let (_, affected) = known.get_or_insert_with(|| stage.advisories().about(project));
+                affected.clone()
+            });
+            policies.push((stage.name(), policy.on(project, now, affected.flatten())));
+        }
+        let judged = known.map(|(judged, _)| judged);
+        (!policies.is_empty()).then_some(Judge { project, now, asked, policies, judged })
     }
 
     /// Whether the stage that was asked has a policy, so that all files are linked below it.
@@ -83,6 +93,29 @@ impl<'stages> Judge<'stages> {
             let (rule, ..) = policy.refusal_by_rule(file, self.now)?;
             Some(Excepted { stage: (*stage).clone(), rule, exception })
         })
+    }
+
+    /// Why a file that `holder` has is given out with a warning; `None` if no rule warns of it, or an exception lets it pass.
+    pub fn warning(&self, holder: &StageName, file: &Candidate<'_>) -> Option<Warned> {
+        self.counting(holder).find_map(|(stage, policy)| {
+            if policy.exception(file).is_some() {
+                return None;
+            }
+            let (rule, reason) = policy.advised.as_ref()?.found(file, Measure::Warn)?;
+            Some(Warned { stage: (*stage).clone(), rule, reason })
+        })
+    }
+
+    /// Whether it may warn of something, or let something pass by an exception.
+    pub fn may_note(&self) -> bool {
+        let has_notes =
+            |policy: &OnProject<'_>| policy.advised.is_some() || !policy.exceptions.is_empty();
+        self.policies.iter().any(|(_, policy)| has_notes(policy))
+    }
+
+    /// By which records it decides; `None` if it does not ask them. Others may say something else.
+    pub(crate) fn judged(&self) -> Option<&Judged> {
+        self.judged.as_ref()
     }
 
     /// When what it says changes because an exception ends.

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::rule::{Named, Rule};
 use super::{Hidden, Judge, Policy, Refused};
 use crate::inherit::{ProjectView, ResolutionOrder};
+use crate::osv::{Advisories, Judged};
 use crate::{FileRole, Project, ProjectName, Stage, StageName};
 
 /// What is refused of a project, and why.
@@ -125,6 +126,7 @@ pub struct Listed<'snapshot> {
     /// Those that only bases have from which they do not come.
     elsewhere: HashSet<&'snapshot str>,
     until: Option<Timestamp>,
+    judged: Option<Judged>,
 }
 
 impl<'snapshot> Listed<'snapshot> {
@@ -135,6 +137,8 @@ impl<'snapshot> Listed<'snapshot> {
             hidden: HashSet::new(),
             elsewhere: HashSet::new(),
             until: None,
+            // Before anything is decided: if the records change meanwhile, this is out of date.
+            judged: order.asked_advisories().map(Judged::by),
         };
         if order.has_pins() {
             let is_elsewhere = |name: &&&ProjectName| order.project(name.as_str()).is_none();
@@ -180,6 +184,11 @@ impl<'snapshot> Listed<'snapshot> {
         self.hidden.len()
     }
 
+    /// By which records it was decided what is shown, if a policy asks them.
+    pub(crate) fn judged(&self) -> Option<&Judged> {
+        self.judged.as_ref()
+    }
+
     /// When the first of them will be shown, or an exception ends.
     pub fn until(&self) -> Option<Timestamp> {
         self.until
@@ -190,8 +199,11 @@ impl<'snapshot> Listed<'snapshot> {
 #[derive(Debug)]
 pub(crate) struct NameRules<'policy>(Vec<OfPolicy<'policy>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OfPolicy<'policy> {
+    policy: &'policy Policy,
+    /// The records that count, if the policy asks them.
+    advisories: Option<Arc<Advisories>>,
     refused: Names<'policy>,
     allowed: Option<Names<'policy>>,
     excepted: Names<'policy>,
@@ -236,15 +248,20 @@ impl<'policy> NameRules<'policy> {
     ) -> NameRules<'policy> {
         let is_counting = |(at, stage): &(usize, &&Arc<Stage>)| *at == 0 || stage.name() == mirror;
         let stages = order.stages().iter().enumerate().filter(is_counting);
-        let policies = stages.filter_map(|(_, stage)| stage.config().policy.as_deref());
-        let rules = policies.map(|policy: &'policy Policy| {
+        let rules = stages.filter_map(|(_, stage)| {
+            let policy: &'policy Policy = stage.config().policy.as_deref()?;
             let quarantined = policy.quarantine.iter().map(|it| &it.rule);
             let refusing = policy.deny.iter().chain(quarantined).filter(|rule| rule.is_whole());
-            OfPolicy {
+            Some(OfPolicy {
+                policy,
+                advisories: policy
+                    .asks_advisories()
+                    .then(|| stage.advisories().current())
+                    .flatten(),
                 refused: Names::of(refusing),
                 allowed: (!policy.allow.is_empty()).then(|| Names::of(policy.allow.iter())),
                 excepted: Names::of(policy.exceptions_at(now).map(|it| &it.rule)),
-            }
+            })
         });
         NameRules(rules.collect())
     }
@@ -253,7 +270,11 @@ impl<'policy> NameRules<'policy> {
     pub(crate) fn refuse(&self, name: &str) -> bool {
         self.0.iter().any(|policy| {
             let is_allowed = policy.allowed.as_ref().is_none_or(|allowed| allowed.has(name));
-            (policy.refused.has(name) || !is_allowed) && !policy.excepted.has(name)
+            let is_known = || {
+                let advisories = policy.advisories.as_deref();
+                advisories.is_some_and(|it| policy.policy.refuses_whole(it, name))
+            };
+            (policy.refused.has(name) || !is_allowed || is_known()) && !policy.excepted.has(name)
         })
     }
 }

@@ -7,6 +7,7 @@ use account::Principal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::advised::tests::{publish, world};
 use super::*;
 use crate::devpi::{self, MetadataBytes, View};
 use crate::testing::{World, now, project_name, stage_name, time};
@@ -38,7 +39,7 @@ fn check(settings: Value, filename: &str, uploaded: &str, expected: &str) {
         first_seen: None,
     };
     let policy = policy(settings);
-    let found = match policy.on(&project, now()).refusal(&candidate, now()) {
+    let found = match policy.on(&project, now(), None).refusal(&candidate, now()) {
         None => String::new(),
         Some((rule, _, None)) => rule.as_str().to_owned(),
         Some((rule, _, Some(until))) => format!("{} until {until}", rule.as_str()),
@@ -433,9 +434,11 @@ fn settings() -> impl Strategy<Value = Value> {
     let cutoff = prop::option::of(prop::sample::select(vec!["2020-01-01", "2027-01-01"]));
     let except = prop::collection::vec(prop::sample::select(vec!["foo", "b*"]), 0..2);
     let allow = prop_oneof![3 => Just(Vec::new()), 1 => rules()];
-    (days, cutoff, except, allow, rules(), rules()).prop_map(
-        |(days, cutoff, except, allow, deny, quarantine)| {
+    let measure = || prop::option::of(prop::sample::select(vec!["refuse", "warn", "off"]));
+    (days, cutoff, except, allow, rules(), rules(), measure(), measure()).prop_map(
+        |(days, cutoff, except, allow, deny, quarantine, malware, vulnerabilities)| {
             json!({
+                "policy_malware": malware, "policy_vulnerabilities": vulnerabilities,
                 "policy_cooldown_days": days, "policy_cutoff": cutoff, "policy_cooldown_except": except,
                 "policy_allow": allow, "policy_deny": deny, "policy_quarantine": quarantine,
             })
@@ -446,7 +449,9 @@ fn settings() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn pages_and_json_never_disagree(dev in settings(), base in settings(), days in 0_i64..6) {
-        let mut world = World::new();
+        let live = Arc::default();
+        let mut world = world(&live);
+        publish(&live, &[("MAL-1", "bar", &[]), ("MAL-2", "foo", &["2.0"]), ("GHSA-1", "foo", &["1.0", "3.0"])]);
         world.create("alice/base", json!({})).create("alice/dev", json!({"bases": "alice/base"}));
         for filename in ["foo-1.0.tar.gz", "foo-1.0-py3-none-any.whl", "foo-2.0.tar.gz", "bar-1.0.tar.gz"] {
             world.upload("alice/base", filename, filename);

@@ -397,7 +397,7 @@ pub fn merged_list(
         page.push_str("</body></html>\n");
         page
     };
-    Rendered { expires_at: listed.until(), ..Rendered::of(form, text, &Hidden::default()) }
+    Rendered::of_list(form, text, &listed)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use super::{
     WhitelistInheritance, without_credentials,
 };
 use crate::policy::{
-    COOLDOWN_DAYS_MAX, Exception, NamePattern, OPERATORS, Pin, ProjectPlace, Quarantine, Rule,
-    RuleError,
+    COOLDOWN_DAYS_MAX, Exception, Measure, NamePattern, OPERATORS, Pin, ProjectPlace, Quarantine,
+    Rule, RuleError,
 };
 use crate::{Policy, ProjectName, StageName};
 
@@ -39,6 +39,8 @@ pub(super) enum ValueType {
     Json,
     /// A time, or a day in UTC.
     Time,
+    /// What a policy does about known malware or vulnerabilities.
+    Measure,
     AclList,
     BaseList,
     ProjectList,
@@ -90,7 +92,7 @@ impl ValueType {
     }
 }
 
-const BOTH: [(&str, ValueType); 12] = [
+const BOTH: [(&str, ValueType); 14] = [
     ("volatile", ValueType::Boolean),
     ("acl_read", ValueType::AclList),
     ("title", ValueType::Text),
@@ -102,6 +104,8 @@ const BOTH: [(&str, ValueType); 12] = [
     ("policy_allow", ValueType::RuleList),
     ("policy_deny", ValueType::RuleList),
     ("policy_quarantine", ValueType::QuarantineList),
+    ("policy_malware", ValueType::Measure),
+    ("policy_vulnerabilities", ValueType::Measure),
     ("policy_exceptions", ValueType::ExceptionList),
 ];
 
@@ -318,6 +322,15 @@ fn normal(
             let name = value.as_str().map(str::trim).and_then(MirrorMerge::named);
             let name = name.ok_or_else(|| refused("`connected` or `all` was expected"))?;
             Ok(json!(name.as_str()))
+        }
+        (ValueType::Measure, Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
+        (ValueType::Measure, value) => {
+            let measure = value.as_str().map(str::trim).and_then(Measure::named);
+            match measure.ok_or_else(|| refused("`refuse`, `warn` or `off` was expected"))? {
+                // As without the setting.
+                Measure::Off => Ok(Value::Null),
+                measure => Ok(json!(measure.as_str())),
+            }
         }
         (ValueType::Time, Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
         (ValueType::Time, value) => {
@@ -537,8 +550,14 @@ impl Settings {
             allow: self.parsed("policy_allow"),
             deny: self.parsed("policy_deny"),
             quarantine: self.parsed("policy_quarantine"),
+            malware: self.measure("policy_malware"),
+            vulnerabilities: self.measure("policy_vulnerabilities"),
             exceptions: self.parsed("policy_exceptions"),
         }
+    }
+
+    fn measure(&self, key: &str) -> Measure {
+        self.text(key).as_deref().and_then(Measure::named).unwrap_or_default()
     }
 
     /// The items of a list, which are in their normal form.

@@ -351,6 +351,10 @@ fn settings_of_a_policy_have_one_spelling() {
         ),
         ("policy_allow", json!(["foo ~= 1.0"]), json!(["foo~=1.0"])),
         ("policy_deny", json!(""), Value::Null),
+        ("policy_malware", json!(" refuse "), json!("refuse")),
+        ("policy_vulnerabilities", json!("warn"), json!("warn")),
+        ("policy_malware", json!("off"), Value::Null),
+        ("policy_malware", json!(""), Value::Null),
         (
             "policy_quarantine",
             json!("Foo==1.0  stolen, see below"),
@@ -375,6 +379,11 @@ fn settings_of_a_policy_have_one_spelling() {
             "policy_cutoff",
             json!("soon"),
             "'policy_cutoff' cannot be soon: a day or a time was expected, as 2026-01-31 or 2026-01-31T23:59:59Z",
+        ),
+        (
+            "policy_malware",
+            json!("deny"),
+            "'policy_malware' cannot be deny: `refuse`, `warn` or `off` was expected",
         ),
         (
             "policy_deny",
@@ -423,7 +432,7 @@ fn what_is_quarantined_is_released_by_its_rule() {
     // A mirror has the same settings, and a record keeps them.
     let mirror = json!({"type": "mirror", "mirror_url": "https://h/", "policy_cooldown_days": 3,
         "policy_cutoff": "2026-01-31", "policy_allow": ["a*", "b<2"], "policy_quarantine": ["c why, so"],
-        "policy_exceptions": ["d until 2026-01-31 why"]});
+        "policy_exceptions": ["d until 2026-01-31 why"], "policy_malware": "refuse", "policy_vulnerabilities": "warn"});
     let mirror = created(mirror).expect("a configuration");
     assert_eq!(StageConfig::from_stored(&name(), &mirror.to_stored()), Ok(mirror));
 }

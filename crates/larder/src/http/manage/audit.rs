@@ -8,7 +8,7 @@ use crate::audit::Query;
 use crate::http::words::visible_name;
 
 /// The events that can be chosen.
-const EVENTS: [&str; 4] = ["refused", "excepted", "changed", "served"];
+const EVENTS: [&str; 5] = ["refused", "excepted", "warned", "changed", "served"];
 
 #[derive(Template)]
 #[template(path = "manage_audit.html")]
@@ -27,7 +27,7 @@ struct AuditPage {
 }
 
 impl AuditPage {
-    fn events(&self) -> [&'static str; 4] {
+    fn events(&self) -> [&'static str; 5] {
         EVENTS
     }
 

@@ -8,7 +8,7 @@ use axum::response::Response;
 use http::header::CACHE_CONTROL;
 use http::{HeaderValue, Method};
 use jiff::Timestamp;
-use pypi::policy::{Excepted, Exception, RuleName};
+use pypi::policy::{Excepted, Exception, RuleName, Warned};
 use pypi::upstream::{UpstreamFile, UpstreamPage};
 use pypi::{
     FileLookup, Judge, Policy, ProjectName, Refused, ReleaseFile, Stage, StageName, StatusMarker,
@@ -75,7 +75,8 @@ pub(super) enum Given<'file> {
     Upstreams(&'file UpstreamFile),
 }
 
-/// Notes in the audit log that a file is given out where a policy counts: by an exception always, else if the log has that.
+/// Notes in the audit log that a file is given out where a policy counts: by an exception or with a warning
+/// always, else if the log has that.
 pub(super) async fn note_given(
     ask: &Ask,
     asked: &Stage,
@@ -89,13 +90,16 @@ pub(super) async fn note_given(
     }
     let Some(judge) = judge(asked, holder, project) else { return };
     let has_served = ask.app.audit.has_served();
-    if !has_served && judge.exceptions_until().is_none() {
+    if !has_served && !judge.may_note() {
         return;
     }
     let candidate = match given {
         Given::Own(file) => judge.own(file),
         Given::Upstreams(file) => judge.upstreams(file),
     };
+    if let Some(Warned { stage, rule, reason }) = judge.warning(holder.name(), &candidate) {
+        note(ask, Event::Warned, &stage, candidate.filename, Some(rule), reason).await;
+    }
     match judge.exception(holder.name(), &candidate) {
         Some(Excepted { stage, rule, exception }) => {
             note(ask, Event::Excepted, &stage, candidate.filename, Some(rule), exception).await;
@@ -131,6 +135,8 @@ pub(super) fn entries_of_change(
         ("policy_allow", before.allow != after.allow),
         ("policy_deny", before.deny != after.deny),
         ("policy_quarantine", before.quarantine != after.quarantine),
+        ("policy_malware", before.malware != after.malware),
+        ("policy_vulnerabilities", before.vulnerabilities != after.vulnerabilities),
     ];
     let changed = changed.iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| *name);
     let changed: Vec<&str> = changed.collect();

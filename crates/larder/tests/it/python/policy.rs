@@ -1,16 +1,21 @@
 //! Policies over HTTP: what a page hides is refused under every other address as well, and appears when it has matured.
 
+mod advised;
+
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use larder::config::BundleSource;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use record::Digest;
 use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
+use super::advisories::{bundle, record, replace};
 use super::{Index, JSON, Response, Upload, path, sdist, wheel};
 use crate::wait_until;
 
@@ -22,6 +27,15 @@ fn start() -> Index {
     Index::start_with(|config| {
         config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
         config.python.mirror_cache_expiry = Duration::from_secs(100_000);
+    })
+}
+
+/// An index whose policies know the OSV records of this zip, before the first request.
+fn start_knowing(source: &Path) -> Index {
+    Index::start_with(|config| {
+        config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
+        config.python.mirror_cache_expiry = Duration::from_secs(100_000);
+        config.advisories.source = Some(BundleSource::File(source.to_owned()));
     })
 }
 
@@ -551,9 +565,11 @@ fn settings() -> impl Strategy<Value = Value> {
     let cutoff = prop::option::of(prop::sample::select(vec!["2020-01-01", "2100-01-01"]));
     let except = prop::collection::vec(prop::sample::select(vec!["foo", "o*"]), 0..2);
     let allow = prop_oneof![3 => Just(Vec::new()), 1 => rules()];
-    (days, cutoff, except, allow, rules(), rules()).prop_map(
-        |(days, cutoff, except, allow, deny, quarantine)| {
+    let measure = || prop::option::of(prop::sample::select(vec!["refuse", "warn", "off"]));
+    (days, cutoff, except, allow, rules(), rules(), measure(), measure()).prop_map(
+        |(days, cutoff, except, allow, deny, quarantine, malware, vulnerabilities)| {
             json!({
+                "policy_malware": malware, "policy_vulnerabilities": vulnerabilities,
                 "policy_cooldown_days": days, "policy_cutoff": cutoff, "policy_cooldown_except": except,
                 "policy_allow": allow, "policy_deny": deny, "policy_quarantine": quarantine,
             })
@@ -624,7 +640,16 @@ fn resolved(link: &str, stage: &str, project: &str) -> String {
 #[test]
 fn page_json_metadata_file_and_direct_link_agree() {
     let upstream = upstream_of(&FILES);
-    let index = start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let source = directory.path().join("osv.zip");
+    let records = [
+        record("MAL-1", "own", &["2.0"]),
+        record("MAL-2", "foo", &["3.0"]),
+        record("GHSA-1", "own", &["3.0", "4.0"]),
+        record("GHSA-2", "foo", &[]),
+    ];
+    replace(&source, &bundle(&records));
+    let index = start_knowing(&source);
     make_mirror(&index, &upstream, json!({}));
     index.stage("alice/base", json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/base", "alice/up"]}));
