@@ -173,14 +173,15 @@ impl Webhook {
         self.place().clone()
     }
 
-    /// Notes a failure, and answers how many there were in a row.
-    pub(crate) fn failed(&self, text: String) -> u32 {
+    /// Notes a failure, and answers how many there were in a row, and whether the one before was another one or none.
+    pub(crate) fn failed(&self, text: String) -> (u32, bool) {
         let mut place = self.place();
         let (since, before) =
             place.as_ref().map_or((Timestamp::now(), 0), |last| (last.since, last.attempts));
         let attempts = before.saturating_add(1);
+        let is_another = place.as_ref().is_none_or(|last| last.text != text);
         *place = Some(DeliveryTrouble { since, attempts, text });
-        attempts
+        (attempts, is_another)
     }
 
     /// Notes that nothing is wrong, and answers whether something was.
@@ -328,9 +329,15 @@ mod tests {
     fn trouble_is_noted_from_its_beginning() {
         let webhook = parse(GOOD).expect("a good file").remove(0);
         assert!(!webhook.succeeded());
-        assert_eq!((webhook.failed("one".to_owned()), webhook.failed("two".to_owned())), (1, 2));
+        let failed = |text: &str| webhook.failed(text.to_owned());
+        assert_eq!((failed("one"), failed("one")), ((1, true), (2, false)));
+        // What is new is told, although it began earlier.
+        assert_eq!(
+            (failed("two"), failed("two"), failed("one")),
+            ((3, true), (4, false), (5, true))
+        );
         let trouble = webhook.trouble().expect("trouble");
-        assert_eq!((trouble.attempts, trouble.text.as_str()), (2, "two"));
+        assert_eq!((trouble.attempts, trouble.text.as_str()), (5, "one"));
         assert!(webhook.succeeded() && webhook.trouble().is_none());
     }
 }

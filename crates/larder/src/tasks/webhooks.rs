@@ -190,10 +190,11 @@ fn next(
 /// Notes a failure, and waits before the next attempt.
 async fn fail(app: &App, webhook: &Webhook, failure: Failure) {
     app.metrics.webhook_failed(&webhook.name);
-    let attempts = webhook.failed(failure.shown);
-    if attempts == 1 {
+    let (attempts, is_another) = webhook.failed(failure.shown);
+    // The same again is not logged; another one is, since its detail is nowhere else.
+    if is_another {
         let error = failure.detail;
-        tracing::warn!(webhook = webhook.name, error, "changes cannot be delivered");
+        tracing::warn!(webhook = webhook.name, attempts, error, "changes cannot be delivered");
     }
     tokio::time::sleep(pause(attempts)).await;
 }
