@@ -12,6 +12,7 @@ mod disk;
 mod download;
 mod flights;
 mod known;
+mod plans;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -34,9 +35,10 @@ use self::disk::{Disk, Limits};
 use self::download::Downloads;
 use self::flights::Flights;
 use self::known::Subject;
+use self::plans::Plans;
 use self::upstream::{Origin, Upstream};
 use crate::config::Config;
-use crate::turns::{Turn, Turns};
+use crate::turns::Turns;
 use net::Egress;
 
 pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
@@ -108,6 +110,8 @@ pub(crate) struct Mirrors {
     asking: Semaphore,
     downloading: Semaphore,
     pages_work: Turns,
+    /// What the JSON of projects may take.
+    pub(crate) plans: Plans,
     checks: Turns,
     versions: AtomicU64,
     /// Whether no upstream is asked, whatever a mirror's own setting says.
@@ -276,18 +280,13 @@ impl Mirrors {
             asking: Semaphore::new(ASKING_TOGETHER_MAX),
             downloading: Semaphore::new(DOWNLOADS_TOGETHER_MAX),
             pages_work: Turns::new(PAGES_MAX),
+            plans: Plans::new(),
             checks: Turns::new(CHECKS_MAX),
             versions: AtomicU64::new(0),
             is_offline: AtomicBool::new(budget.is_offline),
             started_at: Instant::now(),
             counters: Counters::default(),
         })
-    }
-
-    /// The turn of work on pages with so many files together; with many it counts as several.
-    pub(crate) async fn page_turn(&self, files: usize) -> Turn {
-        let is_large = files > MANY_FILES;
-        self.pages_work.take_many(if is_large { LARGE_PAGE_COUNTS } else { 1 }).await
     }
 
     /// The mirror of this stage; `None` if it is none, or names no upstream.

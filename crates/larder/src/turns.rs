@@ -36,7 +36,12 @@ impl Turns {
 
     /// A turn, if one is free now.
     pub fn try_take(&self) -> Option<Turn> {
-        let permit = self.0.clone().try_acquire_owned().ok()?;
+        self.try_take_many(1)
+    }
+
+    /// A turn that counts as so many, if they are free now.
+    pub fn try_take_many(&self, count: u32) -> Option<Turn> {
+        let permit = self.0.clone().try_acquire_many_owned(count).ok()?;
         Some(Turn { _permit: Some(permit) })
     }
 
@@ -64,11 +69,15 @@ pub struct Share {
 }
 
 impl Share {
+    /// So many turns, and so many places to wait for one besides.
+    pub fn new(turns_max: usize, waiting_max: usize) -> Share {
+        let places_max = turns_max + waiting_max;
+        Share { places: Turns::new(places_max), places_max, turns: Turns::new(turns_max) }
+    }
+
     /// Half of the threads and half of the queue; of the threads, at least one.
     pub fn half(threads: usize, queue_max: usize) -> Share {
-        let turns_max = (threads / 2).max(1);
-        let places_max = turns_max + queue_max / 2;
-        Share { places: Turns::new(places_max), places_max, turns: Turns::new(turns_max) }
+        Share::new((threads / 2).max(1), queue_max / 2)
     }
 
     /// A place to wait for a turn, which is kept for as long as the turn.

@@ -3,11 +3,12 @@
 //! project -> the pages of the mirrors -> a [`Plan`]: the files that the policies let pass, by version -> JSON. The links are
 //! devpi's own (`+f`, `+e`), which tools of devpi take apart. What upstream does not say is not there: no metadata, no history.
 //!
-//! A page may have as many files as its upstream likes. So all work here takes the turns of pages, of one version only its own
-//! files are looked at closely, and more than a few links are sent in portions.
+//! A page may have as many files as its upstream likes. So all work here takes turns ([`Plans`](crate::mirrors)), of one version only
+//! its own files are looked at closely, and more than a few links are sent in portions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -27,9 +28,13 @@ use crate::http::python::ask::Ask;
 use crate::http::python::simple::mirrored::{keep_one_project, marked, project_of};
 use crate::http::python::{policy, reply};
 use crate::mirrors::{Known, Stale};
+use crate::turns::Turn;
 
 /// Links that are made at a time, and most that are sent in one piece.
 const AT_ONCE: usize = 256;
+
+/// How long a reader may take for a portion: who reads more slowly keeps a place from others.
+const PORTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pages of a project that mirrors have.
 struct MirrorPages {
@@ -74,8 +79,12 @@ async fn planned(
         heard: heard.into_iter().map(|(stage, known)| (stage.clone(), known)).collect(),
     };
     let wanted = wanted.map(str::to_owned);
-    let turn = ask.app.mirrors.page_turn(counts.iter().sum()).await;
+    let entered = ask.app.mirrors.plans.enter(counts.iter().sum()).await;
+    let (place, turn) = entered.map_err(|most| {
+        HttpError::unavailable(format!("{most} requests for projects of mirrors wait already"), 2)
+    })?;
     let made = turn.run(move || {
+        let _place = place;
         let plan = pages.plan(wanted.as_deref());
         Arc::new((pages, plan))
     });
@@ -101,6 +110,10 @@ impl MirrorPages {
             let Some(page) = self.page(mirror) else { continue };
             let judge = policy::judge(&self.asked, stage, &self.project);
             for (at, file) in page.files.iter().enumerate() {
+                // Most files need no closer look.
+                if wanted.is_some_and(|wanted| !may_have_version(&file.filename, wanted)) {
+                    continue;
+                }
                 let Some(version) = version_of(file, &self.project) else { continue };
                 // A file that is refused still hides farther ones with the same name.
                 if wanted.is_some_and(|wanted| version.as_str() != wanted)
@@ -194,6 +207,11 @@ fn version_of(file: &UpstreamFile, project: &ProjectName) -> Option<Version> {
     Filename::parse(&file.filename).ok()?.split(Some(project))?.version
 }
 
+/// Whether a file with this name may be of the version: it is written there, but for the `+`, which wheels write otherwise.
+fn may_have_version(filename: &str, wanted: &str) -> bool {
+    wanted.split('+').all(|part| filename.contains(part))
+}
+
 /// Why a file is left out; an upstream's own quarantine counts without a policy, too, as on pages.
 fn refusal(
     judge: Option<&Judge<'_>>,
@@ -219,56 +237,91 @@ fn link(file: &UpstreamFile, href: String) -> Value {
 }
 
 /// The JSON of the whole project, or of the only version of the plan.
-async fn answer(ask: &Ask, made: Arc<(MirrorPages, Plan)>, is_whole: bool) -> Response {
-    let kind = if is_whole { "projectconfig" } else { "versiondata" };
+async fn answer(
+    ask: &Ask,
+    made: Arc<(MirrorPages, Plan)>,
+    is_whole: bool,
+) -> Result<Response, HttpError> {
+    let kind = kind(is_whole);
     let (pages, plan) = &*made;
     let said = if is_whole { sentences(&plan.hidden) } else { String::new() };
     if plan.files.len() > AT_ONCE {
-        return streamed(ask.app.clone(), made, is_whole, kind, said);
+        let place = ask.app.mirrors.plans.stream(plan.files.len()).ok_or_else(|| {
+            HttpError::unavailable("too many large projects of mirrors are being sent", 2)
+        })?;
+        return Ok(streamed(ask.app.clone(), made, place, is_whole, said));
     }
     let versions = (0..plan.versions.len()).map(|at| pages.version(plan, at));
     let data: Value = match is_whole {
         true => versions.collect::<Map<_, _>>().into(),
         false => versions.map(|(_, data)| data).next().unwrap_or_default(),
     };
-    reply::result(StatusCode::OK, kind, data, Some(&*said).filter(|said| !said.is_empty()))
+    let said = Some(&*said).filter(|said| !said.is_empty());
+    Ok(reply::result(StatusCode::OK, kind, data, said))
 }
 
+fn kind(is_whole: bool) -> &'static str {
+    if is_whole { "projectconfig" } else { "versiondata" }
+}
+
+/// The JSON in portions; `place` is kept until the last one has been taken.
 fn streamed(
     app: Arc<App>,
     made: Arc<(MirrorPages, Plan)>,
+    place: Turn,
     is_whole: bool,
-    kind: &'static str,
     said: String,
 ) -> Response {
     let (sender, receiver) = mpsc::channel::<std::io::Result<Bytes>>(1);
     tokio::spawn(async move {
-        let mut text = format!("{{\"result\": {}", if is_whole { "{" } else { "" });
-        let mut from = 0;
-        while from < made.1.files.len() {
-            let shared = made.clone();
-            // A slow client keeps no turn.
-            let turn = app.mirrors.page_turn(AT_ONCE).await;
-            let making = turn.run(move || shared.0.portion(&shared.1, from, is_whole));
-            let (portion, next) = making.await;
-            from = next;
-            text.push_str(&portion);
-            if sender.send(Ok(std::mem::take(&mut text).into())).await.is_err() {
-                return;
-            }
+        let sent = send(&app, made, is_whole, &said, &sender).await;
+        drop(place);
+        if let Err(error) = sent {
+            // Half of it must not look whole. A client that has gone misses nothing.
+            _ = sender.send(Err(error)).await;
         }
-        let message = match &*said {
-            "" => String::new(),
-            said => format!(", \"message\": {}", Value::from(said)),
-        };
-        let end = if is_whole { "}" } else { "" };
-        let text = format!("{end}, \"type\": \"{kind}\"{message}}}\n");
-        // A client that has gone misses nothing.
-        _ = sender.send(Ok(text.into())).await;
     });
     let mut response = Body::from_stream(received(receiver)).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(reply::JSON));
     response
+}
+
+/// Sends the JSON in portions.
+async fn send(
+    app: &App,
+    made: Arc<(MirrorPages, Plan)>,
+    is_whole: bool,
+    said: &str,
+    sender: &mpsc::Sender<std::io::Result<Bytes>>,
+) -> std::io::Result<()> {
+    let mut text = format!("{{\"result\": {}", if is_whole { "{" } else { "" });
+    let mut from = 0;
+    while from < made.1.files.len() {
+        let shared = made.clone();
+        // A slow client keeps no turn.
+        let turn = app.mirrors.plans.portion().await;
+        let making = turn.run(move || shared.0.portion(&shared.1, from, is_whole));
+        let (portion, next) = making.await;
+        from = next;
+        text.push_str(&portion);
+        hand_over(sender, std::mem::take(&mut text)).await?;
+    }
+    let message = match said {
+        "" => String::new(),
+        said => format!(", \"message\": {}", Value::from(said)),
+    };
+    let end = if is_whole { "}" } else { "" };
+    hand_over(sender, format!("{end}, \"type\": \"{}\"{message}}}\n", kind(is_whole))).await
+}
+
+/// Sends a portion as soon as the one before was taken.
+async fn hand_over(
+    sender: &mpsc::Sender<std::io::Result<Bytes>>,
+    portion: String,
+) -> std::io::Result<()> {
+    let sending = tokio::time::timeout(PORTION_TIMEOUT, sender.send(Ok(portion.into())));
+    let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    sending.await.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?.map_err(gone)
 }
 
 /// `GET /{user}/{index}/{project}` of a project that is none of ours; `None` if no mirror has it.
@@ -278,7 +331,7 @@ pub(super) async fn project(
     project: &ProjectName,
 ) -> Result<Option<Response>, HttpError> {
     let Some((made, stale)) = planned(ask, order, project, None).await? else { return Ok(None) };
-    Ok(Some(marked(answer(ask, made, true).await, stale)))
+    Ok(Some(marked(answer(ask, made, true).await?, stale)))
 }
 
 /// `GET /{user}/{index}/{project}/{version}` of such a project.
@@ -295,5 +348,5 @@ pub(super) async fn release(
         let Some(refused) = &made.1.refused else { return Ok(None) };
         return Ok(Some(policy::refused(ask, &format!("{project} {version}"), refused).await));
     }
-    Ok(Some(marked(answer(ask, made, false).await, stale)))
+    Ok(Some(marked(answer(ask, made, false).await?, stale)))
 }

@@ -116,3 +116,27 @@ fn a_project_with_many_files_is_sent_in_portions() {
     assert_eq!(get("/alice/up/foo/2.999").status, 403);
     assert_eq!(get("/alice/up/foo/3.0").status, 404);
 }
+
+#[test]
+fn a_version_is_found_however_its_file_writes_it() {
+    let upstream = upstream_of(b"content");
+    let names = [
+        ("1.0+cpu.1", "foo-1.0_cpu.1-py3-none-any.whl"),
+        ("1.0", "foo-1.0.tar.gz"),
+        ("1.0.post1", "foo-1.0.post1-1-py3-none-any.whl"),
+        ("2!1.0", "foo-2!1.0.zip"),
+        ("11.0", "foo-11.0.zip"),
+    ];
+    let files: Vec<Value> = names.iter().map(|(_, name)| file(&upstream, name, b"x")).collect();
+    upstream.offer("/simple/foo/", page("foo", json!(files)));
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    for (version, name) in names {
+        let path = format!("/alice/up/foo/{}", version.replace('+', "%2B"));
+        let found = result(&index.anybody().json().get(&path), "versiondata");
+        let links = found["+links"].as_array().expect("links");
+        let href = links[0]["href"].as_str().expect("a URL");
+        assert!(links.len() == 1 && href.replace("%21", "!").ends_with(name), "{found}");
+    }
+    assert_eq!(index.anybody().json().get("/alice/up/foo/1").status, 404);
+}

@@ -1,0 +1,103 @@
+//! [`Plans`]: how much of the JSON of mirrors' projects is made at once, how much may wait for that, and how much is sent.
+//!
+//! a request -> [`Plans::enter`]: a place to wait, then a turn -> what is shown -> [`Plans::stream`] if it is much -> portions.
+//! All of this is apart from the turns of pages: installers, which need pages, wait behind none of it.
+
+use super::MANY_FILES;
+use crate::turns::{Share, Turn, Turns};
+
+/// Plans that are made at once. One of many files takes all turns: it may look at hundreds of thousands of names.
+const TURNS: usize = 8;
+
+/// Plans that may wait besides.
+const WAITING_MAX: usize = 64;
+
+/// Answers that are sent at once, each of which keeps its plan and its pages for as long as its reader likes; one of more files
+/// counts as several.
+const STREAMS_MAX: u32 = 64;
+const FILES_OF_STREAM: usize = 16_384;
+
+/// Portions that are made at once.
+const PORTIONS: usize = 4;
+
+/// What plans may have at once.
+#[derive(Debug)]
+pub(crate) struct Plans {
+    share: Share,
+    streams: Turns,
+    portions: Turns,
+}
+
+impl Plans {
+    pub(super) fn new() -> Plans {
+        Plans {
+            share: Share::new(TURNS, WAITING_MAX),
+            streams: Turns::new(STREAMS_MAX as usize),
+            portions: Turns::new(PORTIONS),
+        }
+    }
+
+    /// A place among those who plan or wait for it, and then the turn to plan with pages of so many files together. The work has to
+    /// own both.
+    ///
+    /// # Errors
+    /// If too many wait: how many may.
+    pub(crate) async fn enter(&self, files: usize) -> Result<(Turn, Turn), usize> {
+        let place = self.share.enter()?;
+        let turns = if files > MANY_FILES { TURNS as u32 } else { 1 };
+        Ok((place, self.share.turns.take_many(turns).await))
+    }
+
+    /// The right to send the JSON of so many files in portions; `None` if too many do.
+    pub(crate) fn stream(&self, files: usize) -> Option<Turn> {
+        let counts = u32::try_from(files / FILES_OF_STREAM + 1).unwrap_or(STREAMS_MAX);
+        self.streams.try_take_many(counts.min(STREAMS_MAX))
+    }
+
+    /// The turn to make a portion.
+    pub(crate) async fn portion(&self) -> Turn {
+        self.portions.take().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn only_so_many_wait_for_a_turn() {
+        let plans = Plans::new();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut enter = |files| {
+            let plans = &plans;
+            let mut entering = Box::pin(plans.enter(files));
+            let polled = entering.as_mut().poll(&mut context);
+            (entering, polled)
+        };
+        let (_, Poll::Ready(Ok(large))) = enter(MANY_FILES + 1) else { panic!("it is first") };
+        let waiting: Vec<_> = (1..TURNS + WAITING_MAX).map(|_| enter(1)).collect();
+        assert!(waiting.iter().all(|(_, polled)| polled.is_pending()), "the large one has all");
+        let refused = enter(1).1;
+        assert!(matches!(refused, Poll::Ready(Err(most)) if most == TURNS + WAITING_MAX));
+        // Who leaves makes room, and a turn that ends is another's.
+        drop(waiting);
+        assert!(enter(1).1.is_pending());
+        drop(large);
+        assert!(matches!(enter(1).1, Poll::Ready(Ok(_))));
+    }
+
+    #[test]
+    fn only_so_much_is_sent_at_once() {
+        let plans = Plans::new();
+        let streams: Vec<_> = (0..STREAMS_MAX).map(|_| plans.stream(300)).collect();
+        assert!(streams.iter().all(Option::is_some) && plans.stream(300).is_none());
+        drop(streams);
+        let large = plans.stream(60 * FILES_OF_STREAM);
+        assert!(large.is_some() && plans.stream(3 * FILES_OF_STREAM).is_none());
+        assert!(plans.stream(2 * FILES_OF_STREAM).is_some());
+        drop(large);
+        assert!(plans.stream(usize::MAX).is_some(), "however many, it is sent alone");
+    }
+}
