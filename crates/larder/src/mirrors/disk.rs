@@ -53,6 +53,9 @@ pub(super) struct Head {
     /// Upstream's serial of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) serial: Option<u64>,
+    /// Of a page, the number of its form: what older ones have left out is asked for again.
+    #[serde(default)]
+    pub(super) form: u32,
     /// Whether upstream named a digest that the content was compared with.
     #[serde(default)]
     pub(super) is_verified: bool,
@@ -591,6 +594,7 @@ mod tests {
             etag: Some("\"tag\"".to_owned()),
             last_modified: None,
             serial: Some(7),
+            form: 1,
             is_verified: true,
         }
     }

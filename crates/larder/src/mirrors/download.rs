@@ -484,6 +484,7 @@ impl Mirrors {
             etag: None,
             last_modified: None,
             serial: None,
+            form: 0,
             is_verified: order.sha256().is_some(),
         };
         let (mirrors, key, kept) = (self.clone(), order.key, head.clone());
@@ -663,6 +664,7 @@ mod tests {
             etag: None,
             last_modified: None,
             serial: None,
+            form: 0,
             is_verified: true,
         };
         sender.send_modify(|it| it.state = State::Whole(head.into()));

@@ -25,6 +25,10 @@ use crate::turns::Turn;
 const PAGE_BYTES_MAX: usize = 64 << 20;
 const LIST_BYTES_MAX: usize = 160 << 20;
 
+/// The form in which pages are kept now. A page of an older one lacks something that its upstream may say: 1 brought the other
+/// places of a project (PEP 708).
+pub(super) const PAGE_FORM: u32 = 1;
+
 /// How long a request waits for an upstream that has to confirm what is known, before it gets the known as stale.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for one page or list to arrive.
@@ -58,8 +62,8 @@ pub(crate) struct Known {
     /// Changes when the content does; no two contents of this process have the same.
     pub(crate) version: u64,
     confirmed_at: SystemTime,
-    etag: Option<String>,
-    last_modified: Option<String>,
+    pub(super) etag: Option<String>,
+    pub(super) last_modified: Option<String>,
     serial: Option<u64>,
 }
 
@@ -511,6 +515,7 @@ impl Mirrors {
             etag: known.etag.clone(),
             last_modified: known.last_modified.clone(),
             serial: known.serial,
+            form: PAGE_FORM,
             is_verified: false,
         };
         match self.disk.open_entry(&key) {
@@ -539,12 +544,14 @@ impl Mirrors {
             }
         };
         let confirmed_at = Duration::from_millis(u64::try_from(head.confirmed_at).unwrap_or(0));
+        // On a condition, upstream would confirm a page that was not kept whole.
+        let is_whole = *subject == Subject::List || head.form >= PAGE_FORM;
         let known = Arc::new(Known {
             content,
             version: self.next_version(),
             confirmed_at: SystemTime::UNIX_EPOCH + confirmed_at,
-            etag: head.etag,
-            last_modified: head.last_modified,
+            etag: head.etag.filter(|_| is_whole),
+            last_modified: head.last_modified.filter(|_| is_whole),
             serial: head.serial,
         });
         // Another request may have been faster, and even have asked upstream meanwhile.

@@ -46,6 +46,7 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
             etag: None,
             last_modified: None,
             serial: None,
+            form: 0,
             is_verified: true,
         };
         writing.disk.write(mirror.key(name), &head, content).expect("a disk");
@@ -107,6 +108,36 @@ fn who_leaves_a_page_that_is_read_frees_no_turn() {
         mirrors.pages_work.take_many(PAGES_MAX as u32).await;
         assert!(mirrors.in_memory(&mirror, &subject).is_some(), "it has been read all the same");
     });
+}
+
+#[tokio::test]
+async fn a_page_that_was_not_kept_whole_is_asked_for_without_conditions() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mirrors, mirror) = mirrors(directory.path(), &[]);
+    let page = br#"{"meta": {"api-version": "1.1"}, "name": "foo", "files": []}"#;
+    let cases: [(&str, &[u8], u32, bool); 3] = [
+        ("page/old", page, 0, false),
+        ("page/new", page, known::PAGE_FORM, true),
+        ("list", b"foo\n", 0, true),
+    ];
+    for (name, content, form, has_conditions) in cases {
+        let head = Head {
+            name: name.to_owned(),
+            size_bytes: content.len() as u64,
+            sha256: Digest::of(content).to_string(),
+            confirmed_at: milliseconds(std::time::SystemTime::now()),
+            etag: Some("\"tag\"".to_owned()),
+            last_modified: Some("Sat, 31 Jan 2026 12:00:00 GMT".to_owned()),
+            serial: Some(7),
+            form,
+            is_verified: false,
+        };
+        mirrors.disk.write(mirror.key(name), &head, content).expect("a disk");
+        let subject = Subject::named(name).expect("a subject");
+        let known = mirrors.remembered(&mirror, &subject).await.expect("it is there");
+        let found = (known.etag.is_some(), known.last_modified.is_some());
+        assert_eq!(found, (has_conditions, has_conditions), "{name}");
+    }
 }
 
 #[test]

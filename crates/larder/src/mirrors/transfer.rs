@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Each file appears whole or not at all, and a page after its files; so both directions can be interrupted and run again,
-//! and do only what is left. Nothing in the directory is believed: names, sizes and digests are compared, what is read into
+//! and do only what is left. An export locks the directory: a second one would remove what the first is writing. Nothing in the directory is believed: names, sizes and digests are compared, what is read into
 //! memory is bounded, and links are not followed. Only what a page says of its files is taken as it is, as from upstream.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -73,6 +73,9 @@ struct Said {
     last_modified: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     serial: Option<u64>,
+    /// [`Head::form`].
+    #[serde(default)]
+    form: u32,
     /// The files of the page that are there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kept: Vec<ExportedFile>,
@@ -129,13 +132,15 @@ pub(crate) fn export(
 ) -> anyhow::Result<Carried> {
     let unwritable = || format!("`{}` cannot be written", to.display());
     fs::create_dir_all(to).with_context(unwritable)?;
+    let _locked = locked(to)?;
     let about = About {
         format: FORMAT,
         mirror: mirror.stage.clone(),
         mirror_url: mirror.origin.url.to_string(),
     };
     clear_partial(to).with_context(unwritable)?;
-    match fs::read_dir(to).with_context(unwritable)?.next() {
+    let names = names_in(to).with_context(unwritable)?;
+    match names.iter().find(|name| !is_left_over(name)) {
         None => {
             fs::create_dir(to.join(PARTIAL)).with_context(unwritable)?;
             replace(to, &to.join(ABOUT), &[&serde_json::to_vec_pretty(&about)?])
@@ -154,6 +159,7 @@ pub(crate) fn export(
             fs::create_dir(to.join(PARTIAL)).with_context(unwritable)?;
         }
     }
+    clear_left_over(to).with_context(unwritable)?;
     let mut carried = Carried::default();
     for (key, head) in disk::heads(cache) {
         let subject =
@@ -169,6 +175,7 @@ pub(crate) fn export(
             etag: head.etag,
             last_modified: head.last_modified,
             serial: head.serial,
+            form: head.form,
             kept: Vec::new(),
         };
         let path = match &subject {
@@ -203,6 +210,54 @@ pub(crate) fn export(
     }
     clear_partial(to).with_context(unwritable)?;
     Ok(carried)
+}
+
+/// The directory, locked for as long as it is open.
+///
+/// # Errors
+/// If another export has it.
+fn locked(to: &Path) -> anyhow::Result<File> {
+    let directory = File::open(to).with_context(|| format!("`{}` cannot be read", to.display()))?;
+    match directory.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            bail!(
+                "another export writes into `{}`: a directory of its own was expected",
+                to.display()
+            );
+        }
+        // Not every file system has locks of directories.
+        Err(TryLockError::Error(error)) => {
+            tracing::warn!(path = %to.display(), %error, "the directory cannot be locked: no other export may write into it");
+        }
+    }
+    Ok(directory)
+}
+
+/// Whether this is the name of a temporary file that an export of an earlier version, which had no directory for them, has
+/// left.
+fn is_left_over(name: &str) -> bool {
+    let rest = name.strip_prefix(".tmp");
+    rest.is_some_and(|it| it.len() == 6 && it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+}
+
+/// Removes such files.
+fn clear_left_over(to: &Path) -> io::Result<()> {
+    let files = to.join(FILES);
+    let mut directories = vec![to.to_owned(), to.join(PAGES)];
+    directories.extend(names_in(&files).unwrap_or_default().iter().map(|name| files.join(name)));
+    for directory in directories {
+        if !fs::symlink_metadata(&directory).is_ok_and(|data| data.is_dir()) {
+            continue;
+        }
+        for name in names_in(&directory)?.iter().filter(|name| is_left_over(name)) {
+            let path = directory.join(name);
+            if fs::symlink_metadata(&path)?.is_file() {
+                fs::remove_file(path)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Removes what an export that was killed has left, and its directory.
@@ -344,7 +399,10 @@ fn size_of(from: &Path) -> io::Result<u64> {
             continue;
         }
         for entry in fs::read_dir(directory)? {
-            total += entry?.metadata()?.len() + HEAD_BYTES;
+            let entry = entry?;
+            if !is_left_over(&entry.file_name().to_string_lossy()) {
+                total += entry.metadata()?.len() + HEAD_BYTES;
+            }
         }
     }
     Ok(total)
@@ -410,6 +468,9 @@ impl Mirrors {
         }
         let pages = from.join(PAGES);
         for name in names_in(&pages).with_context(unreadable)? {
+            if is_left_over(&name) {
+                continue;
+            }
             step();
             if !ProjectName::is_normalized(&name) {
                 carried.leave_out(format!("{PAGES}/{name}"), "this is no name of a project");
@@ -522,6 +583,7 @@ impl Mirrors {
             etag: None,
             last_modified: None,
             serial: None,
+            form: 0,
             is_verified: order.sha256().is_some(),
         };
         self.disk.keep(writing, order.key, &head)?;
@@ -555,6 +617,7 @@ impl Mirrors {
             etag: short(said.etag),
             last_modified: short(said.last_modified),
             serial: said.serial.filter(|_| is_of_this_upstream),
+            form: said.form,
             is_verified: false,
         };
         self.disk.write(key, &head, content)?;

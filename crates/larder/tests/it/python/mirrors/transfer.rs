@@ -59,16 +59,32 @@ fn a_cache_is_carried_over() {
         std::fs::create_dir_all(export.join(".larder-partial")).expect("a directory");
         std::fs::write(export.join(".larder-partial/x"), "half").expect("a file");
     };
+    // So has one of an earlier version.
+    let sha256 = Digest::of(b"content").to_string();
+    let earlier = [".tmpAb12Cd", "pages/.tmpAb12Cd", &format!("files/{}/.tmpAb12Cd", &sha256[..2])]
+        .map(|name| export.join(name));
+    let left_by_earlier =
+        || earlier.iter().for_each(|path| std::fs::write(path, "half").expect("a file"));
+    left_by_earlier();
     left_over(&export);
     let (code, out, said) = larder(&directory, &["export-mirror", "root/pypi", export_text]);
     assert_eq!((code, &*out), (Some(0), "pages: 2, files: 2, bytes copied: 3\n"), "{said}");
     assert!(!export.join(".larder-partial").exists());
+    assert!(!earlier.iter().any(|path| path.exists()), "they are removed");
+    // Two at once would remove each other's.
+    let first = std::fs::File::open(&export).expect("a directory");
+    first.lock().expect("a lock");
+    let (code, _, said) = larder(&directory, &["export-mirror", "root/pypi", export_text]);
+    let expected = format!("another export writes into `{export_text}`");
+    assert!(code == Some(1) && said.contains(&expected), "{said}");
+    drop(first);
     let killed = carrier.path().join("killed");
     left_over(&killed);
     let killed = killed.to_str().expect("a path");
     let (code, out, said) = larder(&directory, &["export-mirror", "root/pypi", killed]);
     assert_eq!((code, &*out), (Some(0), "pages: 2, files: 2, bytes copied: 10\n"), "{said}");
     left_over(&export);
+    left_by_earlier();
     let (code, _, said) = import(&directory, &export);
     assert!(code == Some(1) && said.contains("in use"), "{said}");
     drop(server.stop());
