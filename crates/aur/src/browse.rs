@@ -4,6 +4,8 @@
 //! Counts are exact; what is copied out of the snapshot is bounded by who asks. To sort, the numbers of all packages are read
 //! once for each segment ([`crate::sort_key::Keys`]): tens of milliseconds for a large one, which the first who looks at a list pays.
 
+use std::collections::HashSet;
+
 use postings::DocId;
 
 use crate::field::{By, Field, Mode};
@@ -210,10 +212,9 @@ impl Snapshot {
                 })
             }
             Wanted::Values(values) => self.found_in_all(|segment, limit| {
-                let lists = values.iter().enumerate().map(|(at, (by, value))| {
-                    if values[..at].contains(&(*by, value)) {
-                        return Vec::new();
-                    }
+                let mut seen = HashSet::with_capacity(values.len());
+                let distinct = values.iter().filter(|wanted| seen.insert(**wanted));
+                let lists = distinct.map(|(by, value)| {
                     let value = Arg { literal: (*value).to_owned(), spaced: None };
                     segment.find_by(*by, &value, limit)
                 });

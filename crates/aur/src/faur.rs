@@ -12,6 +12,7 @@ use crate::field::{By, Field, Mode};
 use crate::fold::fold;
 use crate::needles::{Needles, WORDS_MAX};
 use crate::outside::Outside;
+use crate::record::Record;
 use crate::snapshot::Snapshot;
 use crate::sort_key::integer;
 
@@ -111,16 +112,26 @@ impl Snapshot {
         words: &[String],
         outside: &Outside<'_>,
     ) -> Result<Vec<DocId>, QueryError> {
-        let folded: HashSet<String> = words.iter().map(|word| fold(word)).collect();
+        let wholes: Vec<String> = words.iter().map(|word| fold(word)).collect();
+        let parts: Vec<HashSet<&str>> =
+            wholes.iter().map(|whole| words_of(whole).collect()).collect();
+        let folded: HashSet<&str> = parts.iter().flatten().copied().collect();
         if folded.len() > WORDS_MAX {
             return Err(QueryError::TooManyWords);
         }
-        if folded.is_empty() || folded.iter().any(|word| word.chars().count() < WORD_CHARS_MIN) {
+        let is_long = |word: &&str| word.chars().count() >= WORD_CHARS_MIN;
+        if parts.is_empty() || !parts.iter().all(|parts| parts.iter().any(is_long)) {
             return Ok(Vec::new());
         }
-        let needles = Needles::of(folded.iter().map(String::as_str), Mode::Contains, WORDS_MAX);
+        let long = folded.iter().copied().filter(is_long);
+        let needles = Needles::of(long, Mode::Contains, WORDS_MAX);
         let candidates = self.found_in_all(|segment, _| {
-            segment.find_words_or_keywords(By::NameDesc, Mode::Contains, &needles)
+            let mut docs = segment.find_words_or_keywords(By::NameDesc, Mode::Contains, &needles);
+            // A keyword may have signs, too.
+            docs.extend(wholes.iter().flat_map(|whole| segment.with_keyword(whole.as_bytes())));
+            docs.sort_unstable();
+            docs.dedup();
+            docs
         });
         let mut found = Vec::new();
         for (at, doc) in candidates.into_iter().enumerate() {
@@ -128,17 +139,9 @@ impl Snapshot {
                 return Err(QueryError::TooCostly);
             }
             let record = self.record(doc);
-            let texts = [Field::Name, Field::Description, Field::Keywords].map(|field| {
-                // What JSON has between its texts is between words, too.
-                let json = record.value(field).unwrap_or_default();
-                match serde_json::from_slice::<String>(json) {
-                    Ok(text) => fold(&text),
-                    Err(_) => fold(&String::from_utf8_lossy(json)),
-                }
-            });
-            let mut missing: HashSet<&str> = folded.iter().map(String::as_str).collect();
-            for text in &texts {
-                for word in text.split(|letter: char| !letter.is_alphanumeric()) {
+            let mut missing = folded.clone();
+            for text in texts(record) {
+                for word in words_of(&fold(&text)) {
                     missing.remove(word);
                 }
             }
@@ -152,4 +155,19 @@ impl Snapshot {
         found.truncate(FOUND_MAX);
         Ok(found.into_iter().map(|(_, doc)| doc).collect())
     }
+}
+
+/// The words of a folded text.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+/// The texts in which words are looked for.
+fn texts(record: Record<'_>) -> Vec<String> {
+    let text = |field| serde_json::from_slice::<String>(record.value(field)?).ok();
+    let keywords = record
+        .value(Field::Keywords)
+        .and_then(|json| serde_json::from_slice::<Vec<String>>(json).ok());
+    let texts = [Field::Name, Field::Description].into_iter().filter_map(text);
+    texts.chain(keywords.into_iter().flatten()).collect()
 }

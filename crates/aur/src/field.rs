@@ -184,7 +184,7 @@ impl Field {
 }
 
 /// The field that a search looks at: the values of the `by` parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum By {
     /// Substring of the package's name.

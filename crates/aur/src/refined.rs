@@ -280,7 +280,7 @@ impl Segment {
     }
 
     /// The packages with this keyword, which is folded.
-    fn with_keyword(&self, keyword: &[u8]) -> Vec<DocId> {
+    pub(crate) fn with_keyword(&self, keyword: &[u8]) -> Vec<DocId> {
         self.terms().documents(By::Keywords as u8, keyword, usize::MAX)
     }
 }

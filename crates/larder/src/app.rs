@@ -35,6 +35,9 @@ use crate::token_uses::TokenUses;
 use crate::turns::{Share, Turns};
 use crate::webhooks::Webhooks;
 
+/// Requests that wait for files which are being made for downloads.
+const MAKING_WAITING_MAX: usize = 128;
+
 /// How a wished-for reload ended: whether the data was new, or why it failed.
 pub type ReloadOutcome = Result<bool, String>;
 
@@ -68,6 +71,8 @@ pub struct App {
     pub(crate) mirrors: Arc<Mirrors>,
     /// Known malware and vulnerabilities.
     pub(crate) advisories: KnownAdvisories,
+    /// Who makes a file for downloads that is not at hand: one at a time.
+    pub(crate) making_downloads: Share,
     /// Turns to read whole OSV records.
     pub(crate) reading_advisories: Turns,
     /// Documentation of the Python index that is read now.
@@ -169,6 +174,7 @@ impl App {
                 mirrors_egress,
             )?),
             advisories: KnownAdvisories::default(),
+            making_downloads: Share::one(MAKING_WAITING_MAX),
             reading_advisories: advisories::reading(),
             documentation: OpenZips::default(),
             archives: Archives::new(cores),

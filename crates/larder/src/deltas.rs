@@ -12,7 +12,8 @@ mod pieces;
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use aur::Compressed;
@@ -23,21 +24,30 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::chain::{Chain, Dump, Listed};
-use crate::turns::Turns;
+use crate::turns::Share;
 
 /// What is kept in memory of deltas that were asked for.
 const MADE_BYTES_MAX: usize = 8 << 20;
+
+/// What a delta takes beside its body.
+const MADE_BYTES: usize = 256;
+
+/// Requests that wait for a delta of which nothing is at hand.
+const WAITING_MAX: usize = 128;
 
 /// The deltas to the dump that was kept last.
 pub struct Deltas {
     directory: PathBuf,
     kept: watch::Sender<Option<KeptDumpFile>>,
     listed: ArcSwap<Listed>,
-    made: Mutex<VecDeque<(Wanted, Made)>>,
+    /// What was asked for; `None`: nothing can be sent.
+    made: Mutex<VecDeque<(Wanted, Option<Made>)>>,
+    /// Whether the last dump could not be kept.
+    is_unkept: AtomicBool,
     /// Set when no other dump will be kept.
     pub(crate) ended: CancellationToken,
     /// One is put together at a time.
-    pub(crate) turns: Turns,
+    pub(crate) making: Share,
 }
 
 /// A delta that somebody wants.
@@ -75,13 +85,20 @@ impl Deltas {
             listed: ArcSwap::default(),
             made: Mutex::default(),
             ended: CancellationToken::new(),
-            turns: Turns::new(1),
+            is_unkept: AtomicBool::new(false),
+            making: Share::one(WAITING_MAX),
         }
     }
 
     /// Notes that this dump is kept now.
     pub(crate) fn keep(&self, file: KeptDumpFile) {
+        self.is_unkept.store(false, Relaxed);
         self.kept.send_replace(Some(file));
+    }
+
+    /// Notes that a dump could not be kept.
+    pub(crate) fn keep_none(&self) {
+        self.is_unkept.store(true, Relaxed);
     }
 
     /// Which dump is kept.
@@ -89,39 +106,62 @@ impl Deltas {
         self.kept.subscribe()
     }
 
-    /// What leads from the dump with this content to the last one. It blocks.
-    pub(crate) fn offer(&self, from: &str, compressed: Compressed) -> io::Result<Offer> {
-        let listed = self.listed.load_full();
+    /// What can be said at once to somebody who has the dump with this content; `None`: a delta has to be put together.
+    pub(crate) fn at_hand(&self, from: &str, compressed: Compressed) -> Option<Offer> {
+        let listed = self.listed.load();
         if !listed.knows(from) {
-            let is_last = |kept: &KeptDumpFile| kept.sha256 == listed.file;
-            let is_known = self.kept.borrow().as_ref().is_some_and(is_last);
-            return Ok(if is_known { Offer::StartOver } else { Offer::NotYet });
+            let is_compared = self.kept.borrow().as_ref().map(|kept| kept.sha256 == listed.file);
+            return Some(match is_compared.unwrap_or_else(|| self.is_unkept.load(Relaxed)) {
+                true => Offer::StartOver,
+                false => Offer::NotYet,
+            });
         }
-        let to = listed.content().to_owned();
-        let wanted = Wanted { from: from.to_owned(), to, compressed };
-        let lock = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, made)) = lock().iter().find(|(made, _)| *made == wanted) {
-            return Ok(Offer::Delta(made.clone()));
+        let wanted = Wanted::to(&listed, from, compressed);
+        let made = self.made();
+        let (_, made) = made.iter().find(|(made, _)| *made == wanted)?;
+        Some(made.clone().map_or(Offer::StartOver, Offer::Delta))
+    }
+
+    /// What leads from the dump with this content to the last one. It blocks, and is to be asked if nothing is at hand.
+    pub(crate) fn offer(&self, from: &str, compressed: Compressed) -> io::Result<Offer> {
+        if let Some(at_hand) = self.at_hand(from, compressed) {
+            return Ok(at_hand);
         }
-        let delta = match listed.way_from(from, &self.directory) {
-            Ok(Some(delta)) => delta,
-            Ok(None) | Err(delta::Trouble::TooMuch) => return Ok(Offer::StartOver),
+        let listed = self.listed.load_full();
+        let made = match listed.way_from(from, &self.directory) {
+            Ok(Some(delta)) => {
+                let body = compressed.write(Vec::new(), |out| delta.write(out))?;
+                Some(Made { to: delta.head.to, body: body.into() })
+            }
+            Ok(None) | Err(delta::Trouble::TooMuch) => None,
             // The chain has gone on meanwhile.
             Err(_) if !Arc::ptr_eq(&listed, &self.listed.load()) => return Ok(Offer::NotYet),
             Err(trouble) => {
                 tracing::debug!(%trouble, "a delta of the AUR's dump cannot be read: clients start over");
-                return Ok(Offer::StartOver);
+                None
             }
         };
-        let body = compressed.write(Vec::new(), |out| delta.write(out))?;
-        let made = Made { to: delta.head.to, body: body.into() };
-        let mut kept = lock();
+        let wanted = Wanted::to(&listed, from, compressed);
+        let mut kept = self.made();
         kept.retain(|(other, _)| other.to == wanted.to);
         kept.push_back((wanted, made.clone()));
-        while kept.iter().map(|(_, made)| made.body.len()).sum::<usize>() > MADE_BYTES_MAX {
+        let bytes = |(_, made): &(Wanted, Option<Made>)| {
+            MADE_BYTES + made.as_ref().map_or(0, |made| made.body.len())
+        };
+        while kept.iter().map(bytes).sum::<usize>() > MADE_BYTES_MAX {
             kept.pop_front();
         }
-        Ok(Offer::Delta(made))
+        Ok(made.map_or(Offer::StartOver, Offer::Delta))
+    }
+
+    fn made(&self) -> MutexGuard<'_, VecDeque<(Wanted, Option<Made>)>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wanted {
+    fn to(listed: &Listed, from: &str, compressed: Compressed) -> Wanted {
+        Wanted { from: from.to_owned(), to: listed.content().to_owned(), compressed }
     }
 }
 
@@ -188,4 +228,65 @@ fn digest_of(mut content: impl Read) -> io::Result<(String, u64)> {
 
 fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Text(&'static str);
+
+    impl Dump for Text {
+        fn file_sha256(&self) -> &str {
+            self.0
+        }
+
+        fn content(&self) -> Box<dyn Read> {
+            Box::new(self.0.as_bytes())
+        }
+    }
+
+    /// What was refused once is refused at once until the next dump, and so is a delta that was made sent at once.
+    #[test]
+    fn what_was_answered_is_at_hand() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let deltas = Deltas::new(directory.path());
+        std::fs::create_dir_all(deltas.directory.parent().expect("one")).expect("a directory");
+        let mut chain = Chain::open(&deltas.directory).expect("a chain");
+        let mut go_on = |before: Option<&'static str>, next| {
+            let before = before.map(Text);
+            let before = before.as_ref().map(|before| before as &dyn Dump);
+            chain.take(before, &Text(next)).expect("files");
+            deltas.listed.store(Arc::new(chain.listed.clone()));
+        };
+        let sha256 = |text: &str| digest_of(text.as_bytes()).expect("memory").0;
+        let said = |offer: Offer| match offer {
+            Offer::Delta(made) => made.to,
+            Offer::StartOver => "start over".to_owned(),
+            Offer::NotYet => "not yet".to_owned(),
+        };
+        let at_hand = |from: &str| deltas.at_hand(&sha256(from), Compressed::Gzip).map(said);
+        let offer =
+            |from: &str| said(deltas.offer(&sha256(from), Compressed::Gzip).expect("memory"));
+        assert_eq!(at_hand("one").as_deref(), Some("not yet"), "before the first dump");
+        deltas.keep_none();
+        assert_eq!(at_hand("one").as_deref(), Some("start over"), "no dump is kept");
+        go_on(None, "one");
+        go_on(Some("one"), "two");
+        assert_eq!((at_hand("one"), at_hand("two")), (None, None));
+        assert_eq!(offer("one"), sha256("two"));
+        assert_eq!(at_hand("one"), Some(sha256("two")));
+        assert_eq!(deltas.at_hand(&sha256("one"), Compressed::Zstd).map(said), None);
+        go_on(Some("two"), "three");
+        assert_eq!(at_hand("one"), None, "it leads to the dump before");
+        // The file of a delta is damaged.
+        for entry in std::fs::read_dir(&deltas.directory).expect("a directory").flatten() {
+            if entry.path().extension().is_some_and(|it| it == "zst") {
+                std::fs::write(entry.path(), "damaged").expect("a file");
+            }
+        }
+        assert_eq!(offer("one"), "start over");
+        assert_eq!(at_hand("one").as_deref(), Some("start over"));
+        assert_eq!(offer("three"), sha256("three"));
+    }
 }

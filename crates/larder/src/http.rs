@@ -262,7 +262,7 @@ async fn answer(
             Box::pin(pages::show_openapi(head)).await
         }
         Endpoint::BrowsePackages if faur::is_asked(head) => {
-            Box::pin(faur::list_packages(app, head)).await?
+            Box::pin(faur::list_packages(app, head)).await
         }
         Endpoint::BrowsePackages => Box::pin(pages::browse_packages(app, head)).await?,
         Endpoint::ShowPackage => Box::pin(pages::show_package(app, head)).await?,

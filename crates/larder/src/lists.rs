@@ -21,6 +21,11 @@ pub(crate) struct MadeList {
 }
 
 impl Lists {
+    /// A list that was made before.
+    pub(crate) fn at_hand(&self, list: List, compressed: Compressed) -> Option<&MadeList> {
+        self.made[compressed as usize][list as usize].get()
+    }
+
     /// A list of `snapshot`, which must be the same each time.
     pub(crate) fn get(&self, snapshot: &Snapshot, list: List, compressed: Compressed) -> &MadeList {
         self.made[compressed as usize][list as usize].get_or_init(|| {

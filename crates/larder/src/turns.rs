@@ -80,6 +80,37 @@ impl Share {
         Share::new((threads / 2).max(1), queue_max / 2)
     }
 
+    /// One at a time, while at most so many others wait.
+    pub fn one(waiting_max: usize) -> Share {
+        let places_max = 1 + waiting_max;
+        Share { places: Turns::new(places_max), places_max, turns: Turns::new(1) }
+    }
+
+    /// What `look` finds, at once or when it is our turn; else what `make` makes, on a thread that may take long. So what many
+    /// ask for at the same time is made once. A panic in `make` is the caller's.
+    ///
+    /// # Errors
+    /// If all places are taken: how many there are.
+    pub async fn find_or_make<T: Send + 'static>(
+        &self,
+        look: impl Fn() -> Option<T>,
+        make: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, usize> {
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        let place = self.enter()?;
+        let turn = self.turns.take().await;
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        let making = turn.run(move || {
+            let _place = place;
+            make()
+        });
+        Ok(making.await)
+    }
+
     /// A place to wait for a turn, which is kept for as long as the turn.
     ///
     /// # Errors
@@ -137,5 +168,50 @@ mod tests {
         let failed = tokio::spawn(async move { running.run(|| panic!("as a test")).await });
         assert!(failed.await.is_err_and(|error| error.is_panic()));
         assert_eq!(turns.free(), 1);
+    }
+
+    /// Many want the same: one makes it, the others find it, and who comes when all places are taken is told so at once.
+    #[tokio::test]
+    async fn what_many_want_is_made_once() {
+        use std::sync::Mutex;
+        let share = Share::one(2);
+        let made: Arc<Mutex<Option<u32>>> = Arc::default();
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let ask = |share: &Share, make: Box<dyn FnOnce() -> u32 + Send>| {
+            let (share, looked, made) = (share.clone(), made.clone(), made.clone());
+            async move {
+                let make = move || {
+                    // The others look meanwhile.
+                    let value = make();
+                    *made.lock().expect("no panic").insert(value)
+                };
+                share.find_or_make(move || *looked.lock().expect("no panic"), make).await
+            }
+        };
+        let first = tokio::spawn(ask(
+            &share,
+            Box::new(move || {
+                begun.send(()).expect("the test waits");
+                may_go_on.recv().expect("the test says so");
+                7
+            }),
+        ));
+        has_begun.await.expect("it begins");
+        let others: Vec<_> = (0..2)
+            .map(|_| tokio::spawn(ask(&share, Box::new(|| panic!("it is made already")))))
+            .collect();
+        while share.places.free() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ask(&share, Box::new(|| panic!("there is no place"))).await, Err(3));
+        go_on.send(()).expect("the work waits");
+        assert_eq!(first.await.expect("no panic"), Ok(7));
+        for other in others {
+            assert_eq!(other.await.expect("no panic"), Ok(7));
+        }
+        // What is at hand needs no turn.
+        let _taken = share.turns.take().await;
+        assert_eq!(ask(&share, Box::new(|| panic!("it is at hand"))).await, Ok(7));
     }
 }

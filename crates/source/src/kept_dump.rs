@@ -8,8 +8,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use aur::Compressed;
 use flate2::bufread::MultiGzDecoder;
@@ -57,8 +57,28 @@ pub struct KeptDumpFile {
     file: Arc<File>,
     stamp: Stamp,
     /// The same in zstd, once somebody has asked for it.
-    zstd: Arc<Mutex<Option<ZstdFile>>>,
+    zstd: Arc<Mutex<Zstd>>,
 }
+
+/// How long a failure to make a dump in zstd is remembered.
+pub const ZSTD_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// What became of the dump in zstd.
+#[derive(Debug, Default)]
+enum Zstd {
+    #[default]
+    Unmade,
+    Made(ZstdFile),
+    Failed {
+        problem: ZstdProblem,
+        at: Instant,
+    },
+}
+
+/// Why there is no dump in zstd. It has been logged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the dump cannot be compressed with zstd: {0}")]
+pub struct ZstdProblem(Arc<str>);
 
 /// A dump in zstd, in a file without a name: it goes when nobody holds it any more.
 #[derive(Debug, Clone)]
@@ -83,15 +103,48 @@ impl KeptDumpFile {
         MultiGzDecoder::new(io::BufReader::with_capacity(COPY_BUFFER_BYTES, self.reader()))
     }
 
-    /// The same dump in zstd. The first call makes it, which takes a second of CPU; the same dump gives the same bytes.
+    /// The same dump in zstd if it was made before, or why it could not be made a short time ago. Never waits.
+    pub fn zstd_at_hand(&self) -> Option<Result<ZstdFile, ZstdProblem>> {
+        match &*self.zstd() {
+            Zstd::Made(made) => Some(Ok(made.clone())),
+            Zstd::Failed { problem, at } if at.elapsed() < ZSTD_RETRY_AFTER => {
+                Some(Err(problem.clone()))
+            }
+            Zstd::Unmade | Zstd::Failed { .. } => None,
+        }
+    }
+
+    /// The same dump in zstd. The first call makes it, which takes a second of CPU; the same dump gives the same bytes. It
+    /// blocks, and calls at the same time make it several times: the caller sees to it that there is one.
     ///
     /// # Errors
-    /// If there is no room for it; the next call tries again.
-    pub fn in_zstd(&self) -> io::Result<ZstdFile> {
-        let mut made = self.zstd.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = &*made {
-            return Ok(made.clone());
+    /// If there is no room for it; that is remembered for [`ZSTD_RETRY_AFTER`], and logged once for a dump.
+    pub fn in_zstd(&self) -> Result<ZstdFile, ZstdProblem> {
+        if let Some(at_hand) = self.zstd_at_hand() {
+            return at_hand;
         }
+        match self.make_zstd() {
+            Ok(made) => {
+                *self.zstd() = Zstd::Made(made.clone());
+                Ok(made)
+            }
+            Err(error) => {
+                let problem = ZstdProblem(error.to_string().into());
+                let failed = Zstd::Failed { problem: problem.clone(), at: Instant::now() };
+                let before = std::mem::replace(&mut *self.zstd(), failed);
+                if matches!(before, Zstd::Unmade) {
+                    tracing::error!(%error, "the dump cannot be compressed with zstd");
+                }
+                Err(problem)
+            }
+        }
+    }
+
+    fn zstd(&self) -> MutexGuard<'_, Zstd> {
+        self.zstd.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_zstd(&self) -> io::Result<ZstdFile> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
         let file = tempfile::tempfile_in(directory)
             .or_else(|error| tempfile::tempfile().map_err(|_| error))?;
@@ -101,7 +154,7 @@ impl KeptDumpFile {
         })?;
         let sha256 = hashing.finish().1;
         let size_bytes = file.metadata()?.len();
-        Ok(made.insert(ZstdFile { size_bytes, sha256, file: Arc::new(file) }).clone())
+        Ok(ZstdFile { size_bytes, sha256, file: Arc::new(file) })
     }
 
     /// Whether nobody has written to the file since its digest was taken: one question to the system's memory.

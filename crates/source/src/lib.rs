@@ -57,7 +57,9 @@ mod url;
 pub use arrival::{Arrival, FileReader, News, Update};
 pub use database::DatabaseUrl;
 pub use error::SourceError;
-pub use kept_dump::{KEPT_FILE_NAME, KeptDump, KeptDumpFile, ZstdFile};
+pub use kept_dump::{
+    KEPT_FILE_NAME, KeptDump, KeptDumpFile, ZSTD_RETRY_AFTER, ZstdFile, ZstdProblem,
+};
 pub use kept_file::{KeptFile, Staged};
 pub use lock::DataDirLock;
 pub use spec::SourceSpec;

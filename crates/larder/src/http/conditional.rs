@@ -13,11 +13,17 @@ use super::negotiation::listed;
 
 /// Whether the client has the file already (RFC 9110, 13.2.2: tags before dates).
 pub(super) fn is_current(request: &HeaderMap, etag: &str, modified_at: SystemTime) -> bool {
-    if let Some(tags) = listed(request, IF_NONE_MATCH) {
-        let etag = etag.trim_matches('"');
-        return reply::is_listed(&tags, |tag| tag == etag);
-    }
-    header_date(request, IF_MODIFIED_SINCE).is_some_and(|since| whole_seconds(modified_at) <= since)
+    names_tag(request, etag).unwrap_or_else(|| {
+        header_date(request, IF_MODIFIED_SINCE)
+            .is_some_and(|since| whole_seconds(modified_at) <= since)
+    })
+}
+
+/// Whether the client has what this tag is of; `None` if it names no tags.
+pub(super) fn names_tag(request: &HeaderMap, etag: &str) -> Option<bool> {
+    let tags = listed(request, IF_NONE_MATCH)?;
+    let etag = etag.trim_matches('"');
+    Some(reply::is_listed(&tags, |tag| tag == etag))
 }
 
 fn header_date(request: &HeaderMap, name: http::HeaderName) -> Option<SystemTime> {

@@ -3,7 +3,7 @@
 //! A delta leads from one dump to the next ([`crate::deltas`]). A list comes from [`crate::lists`], which is kept with its snapshot. The dump itself is read from the data directory and
 //! sent in pieces.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -19,12 +19,13 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use net::MadeForOne;
-use source::{FileReader, KEPT_FILE_NAME};
+use source::{FileReader, KEPT_FILE_NAME, ZSTD_RETRY_AFTER};
 
-use super::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use super::conditional::{Wanted, content_range, is_current, names_tag, unsatisfiable, wanted};
 use super::error::HttpError;
 use crate::app::App;
 use crate::deltas::Offer;
+use crate::lists::MadeList;
 
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -69,12 +70,15 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
         let (reader, size_bytes, sha256) = match compressed {
             Compressed::Gzip => (kept.reader(), kept.size_bytes, kept.sha256),
             Compressed::Zstd => {
-                let making = tokio::task::spawn_blocking(move || kept.in_zstd());
-                let made = making.await.map_err(io::Error::other).and_then(|made| made);
-                let made = made.map_err(|error| {
-                    tracing::error!(%error, "the dump cannot be compressed with zstd");
+                let making = kept.clone();
+                let made = app
+                    .making_downloads
+                    .find_or_make(|| kept.zstd_at_hand(), move || making.in_zstd())
+                    .await
+                    .map_err(too_many_wait)?;
+                let made = made.map_err(|_| {
                     let detail = "the dump cannot be compressed with zstd now; it has been logged";
-                    HttpError::unavailable(detail, 60)
+                    HttpError::unavailable(detail, ZSTD_RETRY_AFTER.as_secs() as u32)
                 })?;
                 (made.reader(), made.size_bytes, made.sha256)
             }
@@ -83,15 +87,24 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
         return Ok(Found { download, compressed, sha256, modified_at });
     }
     let list = List::ALL.into_iter().find(|list| list.stem() == stem).ok_or_else(unknown)?;
-    let making = tokio::task::spawn_blocking(move || {
-        let made = published.lists.get(&published.snapshot, list, compressed);
+    let found = move |made: &MadeList| {
         let download = Download::Memory(made.body.clone());
         Found { download, compressed, sha256: made.sha256.clone(), modified_at }
-    });
-    making.await.map_err(|error| {
-        tracing::error!(%error, list = list.stem(), "a list cannot be made");
-        HttpError::internal("the list cannot be made; it has been logged")
-    })
+    };
+    let making = published.clone();
+    app.making_downloads
+        .find_or_make(
+            || published.lists.at_hand(list, compressed).map(found),
+            move || found(making.lists.get(&making.snapshot, list, compressed)),
+        )
+        .await
+        .map_err(too_many_wait)
+}
+
+/// 503: what is made for the others is at hand soon.
+fn too_many_wait(places: usize) -> HttpError {
+    let detail = format!("{places} requests wait for files that are being made; try again soon");
+    HttpError::unavailable(detail, 2)
 }
 
 /// `/packages.gz` and the other files: conditional, and in ranges.
@@ -116,10 +129,12 @@ pub(super) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Respo
     let since = delta_since(head.uri.query())?;
     let is_gzip = head.uri.path().ends_with(Compressed::Gzip.extension());
     let compressed = if is_gzip { Compressed::Gzip } else { Compressed::Zstd };
-    let deltas = app.clone();
-    let from = since.clone();
-    let offering = app.deltas.turns.run(move || deltas.deltas.offer(&from, compressed)).await;
-    let offer = offering.map_err(|error| {
+    let (deltas, from) = (app.clone(), since.clone());
+    let offering = app.deltas.making.find_or_make(
+        || app.deltas.at_hand(&since, compressed).map(Ok),
+        move || deltas.deltas.offer(&from, compressed),
+    );
+    let offer = offering.await.map_err(too_many_wait)?.map_err(|error| {
         tracing::error!(%error, "a delta of the AUR's dump cannot be made");
         HttpError::internal("the delta cannot be made; it has been logged")
     })?;
@@ -139,8 +154,8 @@ pub(super) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Respo
         }
     };
     let etag = format!("\"{}-{}\"", &since[..16], &made.to[..16]);
-    // It has no date of its own.
-    let mut response = if is_current(&head.headers, &etag, SystemTime::now()) {
+    // It has no date of its own: only who has the delta itself is current.
+    let mut response = if names_tag(&head.headers, &etag) == Some(true) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         (StatusCode::OK, [(CONTENT_LENGTH, made.body.len())], made.body).into_response()

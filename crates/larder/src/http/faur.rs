@@ -4,15 +4,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
-use aur::{FaurBy, Outside};
-use axum::response::Response;
+use aur::{FaurBy, Outside, QueryError};
+use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::ORIGIN;
 use http::request::Parts;
 use reply::Reply;
 
 use super::aur::{COMPUTING_MAX, computed, loaded, open_to_all};
+use super::body;
 use super::error::HttpError;
 use super::respond::{Conditions, respond};
 use crate::app::App;
@@ -28,8 +30,25 @@ pub(super) fn is_asked(head: &Parts) -> bool {
         && form_urlencoded::parse(query.as_bytes()).any(|(key, _)| key == "names")
 }
 
-/// `GET /packages?names=…`.
-pub(super) async fn list_packages(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+/// `GET /packages?names=…`: a question as those of `/rpc`, of which a client has so many in a window.
+pub(super) async fn list_packages(app: &Arc<App>, head: &Parts) -> Response {
+    let client = body::client(app, head);
+    let decision = app.rate_limiter.check(client.key(), Instant::now());
+    let answered = if decision.allowed {
+        answer(app, head).await
+    } else {
+        app.metrics.rpc_rate_limited.inc();
+        app.metrics.refused(QueryError::RateLimited);
+        let detail = format!("there were {} questions, the most in a window", decision.limit);
+        Err(HttpError::refused(StatusCode::TOO_MANY_REQUESTS, detail))
+    };
+    let mut response = answered.unwrap_or_else(IntoResponse::into_response);
+    open_to_all(head.headers.contains_key(ORIGIN), response.headers_mut());
+    app.rate_limiter.insert_headers(&decision, response.headers_mut());
+    response
+}
+
+async fn answer(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let (names, by) = parse(head.uri.query().unwrap_or_default())?;
     let snapshot = loaded(app)?.snapshot.clone();
     let results_max = app.results_max.load(Relaxed);
@@ -48,10 +67,7 @@ pub(super) async fn list_packages(app: &Arc<App>, head: &Parts) -> Result<Respon
     let found = searching.await.map_err(HttpError::uncomputed)?;
     let json = found.map_err(|error| HttpError::bad_request(error.to_string()))?;
     let conditions = Conditions::of(&head.method, &head.headers);
-    let mut response =
-        respond(Reply::tagged("application/json", json), StatusCode::OK, conditions).await;
-    open_to_all(head.headers.contains_key(ORIGIN), response.headers_mut());
-    Ok(response)
+    Ok(respond(Reply::tagged("application/json", json), StatusCode::OK, conditions).await)
 }
 
 /// The names, each once, and what they are.

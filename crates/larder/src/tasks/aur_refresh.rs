@@ -452,6 +452,7 @@ impl Refresh {
             Err(error) => {
                 self.unkept = Some((unkept, published));
                 self.app.metrics.aur_keep_failures.inc();
+                self.app.deltas.keep_none();
                 if !self.kept_failed {
                     tracing::error!(%error, "the dump cannot be kept; it is served, but a restart would not have it");
                 }

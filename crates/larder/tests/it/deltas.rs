@@ -82,6 +82,7 @@ fn a_client_keeps_its_dump_up_to_date() {
     let first = a_day_later(&catalogue::generation(0, PACKAGES));
     let server = TestServer::serving(&first);
     assert!(dump(&server) == first);
+    check(&server, &first, &first);
     let mut dumps = vec![first];
     let days =
         [a_day_later as fn(&[u8]) -> Vec<u8>, |_| catalogue::generation(1, PACKAGES), a_day_later];
@@ -166,6 +167,9 @@ fn questions_are_checked() {
     let target = format!("{path}?since={since}");
     assert_eq!(server.client.get_with(&target, &[("If-None-Match", etag)]).status, 304);
     assert_eq!(server.client.get_with(&target, &[("If-None-Match", "\"x\"")]).status, 200);
+    // A date says nothing about a delta.
+    let date = "Fri, 01 Jan 2100 00:00:00 GMT";
+    assert_eq!(server.client.get_with(&target, &[("If-Modified-Since", date)]).status, 200);
 }
 
 /// Where deltas cannot be written, clients are told to start over, and not to wait.
@@ -182,4 +186,19 @@ fn without_room_for_deltas_clients_start_over() {
     let since = sha256(&dump(&server));
     wait_until("the answer", || delta(&server, "gz", &since).status == 410);
     assert_eq!(server.get("/packages-meta-ext-v1.json.gz").status, 200);
+}
+
+/// Where the dump cannot be kept, no delta will ever be there.
+#[test]
+fn without_a_kept_dump_clients_start_over() {
+    let directory = std::sync::Arc::new(tempfile::tempdir().expect("a directory"));
+    let in_the_way = directory.path().join("data/aur/packages-meta-ext-v1.json.gz/a-directory");
+    fs::create_dir_all(in_the_way).expect("a directory");
+    fs::write(source_path(&directory), catalogue::generation(0, PACKAGES)).expect("a dump");
+    let server = TestServer::start_in(directory, |config, directory| {
+        config.aur.source = Some(AurSource::File(source_path(directory)));
+    });
+    // It does not get ready before the dump is kept.
+    wait_until("the answer", || delta(&server, "gz", &sha256(b"any")).status == 410);
+    assert_eq!(server.get("/packages-meta-ext-v1.json.gz").status, 503);
 }

@@ -258,3 +258,28 @@ fn a_read_only_directory_is_loaded_from() {
     assert_eq!(outcome.is_err(), is_bound);
     set_mode(0o755);
 }
+
+/// A failure is remembered, so that clients that ask again do not have everything compressed again, and passes.
+#[test]
+fn a_dump_that_cannot_be_compressed_is_tried_again_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let arrival = foreign(directory.path(), JSON);
+    let mut kept = KeptDump::open(&directory.path().join("data")).unwrap();
+    let file = kept.keep(&arrival).unwrap();
+    let good = fs::read(&file.path).unwrap();
+    assert!(file.zstd_at_hand().is_none());
+    fs::write(&file.path, &good[..good.len() / 2]).unwrap();
+    let problem = file.in_zstd().unwrap_err();
+    fs::write(&file.path, &good).unwrap();
+    assert_eq!(file.in_zstd().unwrap_err(), problem);
+    assert_eq!(file.clone().zstd_at_hand().unwrap().unwrap_err(), problem);
+    let at = Instant::now().checked_sub(ZSTD_RETRY_AFTER).unwrap();
+    *file.zstd() = Zstd::Failed { problem, at };
+    assert!(file.zstd_at_hand().is_none());
+    let made = file.in_zstd().unwrap();
+    assert!(
+        read(made.reader()).starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
+        "the magic number of RFC 8878"
+    );
+    assert_eq!(file.zstd_at_hand().unwrap().unwrap().sha256, made.sha256);
+}

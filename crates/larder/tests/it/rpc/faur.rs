@@ -82,6 +82,19 @@ fn what_has_all_of_the_words() {
     check("names=green,nothing&by=desc", &[]);
 }
 
+/// Signs part the words that are looked for as they part those that are found.
+#[test]
+fn words_with_signs() {
+    check("names=two-words&by=desc", &["two-words"]);
+    check("names=two-words,green&by=desc", &["two-words"]);
+    check("names=two-nothing&by=desc", &[]);
+    check("names=two+words&by=desc", &["two-words"]);
+    check("names=%2B%2B&by=desc", &[]);
+    check("names=&by=desc", &[]);
+    // Neither is a word what JSON has where a description is missing.
+    check("names=null&by=desc", &[]);
+}
+
 #[test]
 fn questions_are_checked() {
     let wrong = ask("names=x&by=name");

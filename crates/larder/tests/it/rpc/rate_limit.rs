@@ -147,6 +147,25 @@ fn zero_is_no_limit() {
     assert_eq!(server.metric("larder_rate_limit_clients"), 0.0);
 }
 
+/// What clients of faur ask counts as what is asked of `/rpc`, and is refused as that is.
+#[test]
+fn what_aura_asks_is_a_question() {
+    let server = limited(2);
+    let question = "/packages?names=attest";
+    let response = server.get(question);
+    assert_eq!((response.status, response.header("ratelimit-remaining")), (200, "1"));
+    let wrong = server.get("/packages?names=attest&by=name");
+    assert_eq!((wrong.status, wrong.header("ratelimit-remaining")), (400, "0"));
+    let headers = [("Origin", "https://example.org")];
+    let refused = server.client.get_with(question, &headers);
+    assert_eq!((refused.status, refused.header("ratelimit-remaining")), (429, "0"));
+    assert_eq!(refused.header("retry-after"), refused.header("ratelimit-reset"));
+    assert_eq!(refused.header("access-control-allow-origin"), "*");
+    assert_eq!(server.get(QUESTION).status, 429);
+    assert_eq!(server.get("/packages?K=attest").status, 200, "pages are no questions");
+    assert_eq!(server.metric("rpc_requests_rate_limited"), 2.0);
+}
+
 /// An answer that takes long to encode is made by a thread of its own; the question is still one.
 #[test]
 fn a_long_answer_is_counted_once() {
