@@ -5,6 +5,7 @@
 
 mod bundle;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -28,6 +29,8 @@ pub(crate) struct Served {
     pub(crate) source_fingerprint: String,
     /// When it was modified there, as far as that is known.
     pub(crate) modified_at: SystemTime,
+    /// Whether a record could not be read any more: that is logged once.
+    pub(crate) has_failed: AtomicBool,
 }
 
 /// The advisories that count now.

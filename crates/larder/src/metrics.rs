@@ -639,7 +639,7 @@ impl Metrics {
             python.osv_records.with_label_values(&[kind]).set(count as i64);
         };
         set("malware", advisories.malware());
-        set("vulnerability", advisories.len() - advisories.malware());
+        set("vulnerability", advisories.vulnerabilities());
         python.osv_unreadable.set(unreadable as i64);
         let since = modified_at.duration_since(std::time::UNIX_EPOCH);
         python.osv_timestamp.set(since.map_or(0.0, |since| since.as_secs_f64()));

@@ -19,6 +19,7 @@ use jiff::Timestamp;
 
 pub(crate) use self::affected::Affected;
 pub use self::live::{Judged, LiveAdvisories};
+pub use self::wire::is_ecosystem;
 use crate::{ProjectName, Version};
 
 /// The ecosystem of the records that count.
@@ -30,8 +31,11 @@ const MALWARE_PREFIX: &str = "MAL-";
 /// Longest identifier of a record, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 
-/// Most bounds and versions of all records together: each takes some hundred bytes.
-const BOUNDS_MAX: usize = 2_000_000;
+/// Most memory for all records together, in bytes. It is counted for the worst; what they really take is a part of it.
+const WEIGHT_MAX: usize = 512 << 20;
+
+/// Most packages, events and versions of one record.
+const PARTS_MAX: usize = 50_000;
 
 /// Why a record is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,9 +53,26 @@ pub enum OsvError {
         /// What was expected.
         expected: &'static str,
     },
+    /// It says more than one record may.
+    #[error("it has {count} packages, events and versions, but at most {max} were expected", max = PARTS_MAX)]
+    TooLarge {
+        /// How many.
+        count: usize,
+    },
     /// All records together say more than can be kept.
-    #[error("the records have more than {max} bounds and versions, the most that are kept in memory", max = BOUNDS_MAX)]
+    #[error("the versions of all records take more than {max} bytes of memory, the most that is used for them", max = WEIGHT_MAX)]
     TooMany,
+}
+
+/// What became of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// None of the packages that it affects is of [`ECOSYSTEM`], so it is left out.
+    Foreign,
+    /// It counts.
+    Whole,
+    /// It counts but for the parts that cannot be read; this is why the first of them cannot.
+    InPart(OsvError),
 }
 
 /// What is known of a record without reading it again.
@@ -104,6 +125,7 @@ pub struct Advisories {
     /// Of each project with one, by its normalized name: ascending by identifier.
     of_projects: HashMap<Box<str>, Arc<[Affected]>>,
     malware: usize,
+    vulnerabilities: usize,
 }
 
 impl Advisories {
@@ -120,6 +142,11 @@ impl Advisories {
     /// How many of them are about malware.
     pub fn malware(&self) -> usize {
         self.malware
+    }
+
+    /// How many of them are about vulnerabilities.
+    pub fn vulnerabilities(&self) -> usize {
+        self.vulnerabilities
     }
 
     /// The record with this identifier.
@@ -146,9 +173,10 @@ impl Advisories {
         })
     }
 
-    /// How many records name the project, whatever the version: what [`Advisories::affecting`] looks at.
-    pub fn count_of(&self, project: &ProjectName) -> usize {
-        self.of_project(project.as_str()).map_or(0, |affected| affected.len())
+    /// How many comparisons [`Advisories::affecting`] needs for a version of the project.
+    pub fn comparisons(&self, project: &ProjectName) -> usize {
+        let affected = self.of_project(project.as_str()).map(|it| &**it).unwrap_or_default();
+        affected.iter().map(Affected::comparisons).sum()
     }
 
     /// What is known of the project with this normalized name.
@@ -158,10 +186,17 @@ impl Advisories {
 }
 
 /// Reads records, one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AdvisoriesBuilder {
     read: Vec<Read>,
-    bounds: usize,
+    /// What they may still take, in bytes.
+    room: usize,
+}
+
+impl Default for AdvisoriesBuilder {
+    fn default() -> AdvisoriesBuilder {
+        AdvisoriesBuilder { read: Vec::new(), room: WEIGHT_MAX }
+    }
 }
 
 /// A record that was read.
@@ -172,12 +207,12 @@ struct Read {
 }
 
 impl AdvisoriesBuilder {
-    /// Takes a record; false: none of the packages that it affects is of [`ECOSYSTEM`], so it is left out.
+    /// Takes a record, without the parts of it that cannot be read.
     ///
     /// # Errors
     /// [`OsvError`]; after [`OsvError::TooMany`], nothing is to be made of the others, either.
-    pub fn add(&mut self, json: &[u8], place: u32) -> Result<bool, OsvError> {
-        let Some(record) = wire::read(json)? else { return Ok(false) };
+    pub fn add(&mut self, json: &[u8], place: u32) -> Result<Taken, OsvError> {
+        let Some(record) = wire::read(json)? else { return Ok(Taken::Foreign) };
         let advisory = Arc::new(Advisory {
             id: record.id.into(),
             modified: record.modified,
@@ -189,12 +224,10 @@ impl AdvisoriesBuilder {
             .into_iter()
             .map(|(project, versions)| (project, Affected::of(advisory.clone(), versions)))
             .collect();
-        self.bounds += affected.iter().map(|(_, it)| it.bounds()).sum::<usize>();
-        if self.bounds > BOUNDS_MAX {
-            return Err(OsvError::TooMany);
-        }
+        let weight = affected.iter().map(|(_, it)| it.weight()).sum();
+        self.room = self.room.checked_sub(weight).ok_or(OsvError::TooMany)?;
         self.read.push(Read { advisory, affected });
-        Ok(true)
+        Ok(record.problem.map_or(Taken::Whole, Taken::InPart))
     }
 
     /// All that was read. Of several records with one identifier, that which was changed last counts.
@@ -212,8 +245,13 @@ impl AdvisoriesBuilder {
             }
             all.push(advisory);
         }
+        let count_of = |is_malware| {
+            let counts = |it: &&Arc<Advisory>| it.is_malware() == is_malware && !it.is_withdrawn;
+            all.iter().filter(counts).count()
+        };
         Advisories {
-            malware: all.iter().filter(|it| it.is_malware() && !it.is_withdrawn).count(),
+            malware: count_of(true),
+            vulnerabilities: count_of(false),
             all: all.into(),
             of_projects: of_projects.into_iter().map(|(name, it)| (name, it.into())).collect(),
         }

@@ -173,6 +173,11 @@ impl Arrival {
         &self.file
     }
 
+    /// Whether it is a file of the operator, who may write to it at any time.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.kind, ArrivalKind::Foreign)
+    }
+
     /// Which source it came from: equal texts are of equal sources. Empty for a file opened by hand.
     pub fn source_fingerprint(&self) -> &str {
         &self.source_fingerprint

@@ -7,8 +7,9 @@ use std::fs::File;
 use std::sync::Arc;
 
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip};
-use pypi::osv::{Advisories, AdvisoriesBuilder, Advisory, ECOSYSTEM, OsvError};
+use pypi::osv::{Advisories, AdvisoriesBuilder, Advisory, ECOSYSTEM, OsvError, Taken};
 use rawzip::FileReader;
+use tokio_util::sync::CancellationToken;
 
 /// Largest record, in bytes. While one is read, it takes some ten times as much.
 pub(crate) const RECORD_BYTES_MAX: u64 = 2 << 20;
@@ -32,7 +33,7 @@ const LIMITS: ArchiveLimits = ArchiveLimits {
 pub(crate) struct Bundle {
     pub(crate) advisories: Arc<Advisories>,
     zip: SafeZip<Arc<FileReader>>,
-    /// How many files could not be read as a record.
+    /// How many files could not be read as a record, or not all of it.
     pub(crate) unreadable: u64,
     /// The first of them, with the reason.
     pub(crate) unreadable_named: Vec<String>,
@@ -47,6 +48,8 @@ pub(crate) enum BundleError {
     Io(#[from] std::io::Error),
     #[error("it is too large: {0}")]
     TooMuch(OsvError),
+    #[error("nobody wants it any more")]
+    Stopped,
     #[error(
         "it has no record of {ECOSYSTEM} that can be read, among {files} files; unreadable are {unreadable}{named}"
     )]
@@ -54,22 +57,26 @@ pub(crate) enum BundleError {
 }
 
 impl Bundle {
-    /// Reads all records. This blocks, for seconds.
+    /// Reads all records. This blocks, for seconds, or until `stop`.
     ///
     /// # Errors
-    /// [`BundleError`]. Single records that are not as they should be are left out instead.
-    pub(crate) fn read(file: File) -> Result<Bundle, BundleError> {
+    /// [`BundleError`]. Single records that are not as they should be, or parts of them, are left out instead.
+    pub(crate) fn read(file: File, stop: &CancellationToken) -> Result<Bundle, BundleError> {
         let bytes = file.metadata()?.len();
         let zip = SafeZip::open(Arc::new(FileReader::from(file)), bytes, &LIMITS)?;
         let mut builder = AdvisoriesBuilder::default();
         let (mut unreadable, mut named) = (0, Vec::new());
         for (place, member) in zip.members().iter().enumerate() {
+            if stop.is_cancelled() {
+                return Err(BundleError::Stopped);
+            }
             if !member.name.ends_with(".json") {
                 continue;
             }
             let outcome = match zip.read(member, "bytes in a record", RECORD_BYTES_MAX) {
                 Ok(json) => match builder.add(&json, place as u32) {
-                    Ok(_) => continue,
+                    Ok(Taken::Foreign | Taken::Whole) => continue,
+                    Ok(Taken::InPart(error)) => format!("a part of it does not count: {error}"),
                     Err(error @ OsvError::TooMany) => return Err(BundleError::TooMuch(error)),
                     Err(error) => error.to_string(),
                 },

@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use account::Principal;
 use axum::body::Body;
@@ -16,7 +17,7 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
-use pypi::osv::{Advisories, Advisory, ECOSYSTEM, is_id};
+use pypi::osv::{Advisories, Advisory, ECOSYSTEM, is_ecosystem, is_id};
 use pypi::{ProjectName, Version};
 use serde::Deserialize;
 use serde_json::json;
@@ -33,10 +34,10 @@ const VALUES_MAX: usize = 20_000;
 /// Queries in a batch, as in OSV's API.
 const QUERIES_MAX: usize = 1000;
 
-/// Identifiers in the answer to a batch, to one query of it, and records that are looked at for all of them.
+/// Identifiers in the answer to a batch, to one query of it, and comparisons of versions for all of them.
 const BATCH_IDS_MAX: usize = 5000;
 const QUERY_IDS_MAX: usize = 1000;
-const LOOKED_AT_MAX: usize = 50_000;
+const COMPARISONS_MAX: usize = 50_000;
 
 /// Whole records in one answer, and their size; one record may be larger.
 const RECORDS_MAX: usize = 200;
@@ -139,8 +140,8 @@ pub(super) async fn query(app: &App, head: &Parts, body: Body) -> Response {
     let answering = async {
         let served = served(app)?;
         let body = received(app, head, body).await?;
-        let query: Query<'_> = parsed(&body)?;
-        let sought = Sought::of(query)?;
+        let sought =
+            body::parsed(app, body.len(), move || parsed(&body).and_then(Sought::of)).await?;
         let read = move || whole_records(&served, &sought);
         app.reading_advisories.run(read).await
     };
@@ -152,18 +153,22 @@ pub(super) async fn query_batch(app: &App, head: &Parts, body: Body) -> Response
     let answering = async {
         let served = served(app)?;
         let body = received(app, head, body).await?;
-        let batch: Batch<'_> = parsed(&body)?;
-        if batch.queries.len() > QUERIES_MAX {
-            let count = batch.queries.len();
-            return Err(Refusal::invalid(format!(
-                "Too many queries: {count}, at most {QUERIES_MAX} were expected."
-            )));
-        }
-        let sought: Result<Vec<Sought>, Refusal> =
-            batch.queries.into_iter().map(Sought::of).collect();
-        Ok(identifiers(&served.bundle.advisories, &sought?).into_bytes())
+        let sought = body::parsed(app, body.len(), move || sought_by_batch(&body)).await?;
+        let finding = move || identifiers(&served.bundle.advisories, &sought).into_bytes();
+        Ok(app.reading_advisories.run(finding).await)
     };
     answered(answering.await)
+}
+
+fn sought_by_batch(body: &[u8]) -> Result<Vec<Sought>, Refusal> {
+    let batch: Batch<'_> = parsed(body)?;
+    if batch.queries.len() > QUERIES_MAX {
+        let count = batch.queries.len();
+        return Err(Refusal::invalid(format!(
+            "Too many queries: {count}, at most {QUERIES_MAX} were expected."
+        )));
+    }
+    batch.queries.into_iter().map(Sought::of).collect()
 }
 
 /// `GET /+osv/v1/vulns/{id}`: a whole record.
@@ -245,22 +250,24 @@ impl Sought {
             }
             (None, Some(name)) if !name.is_empty() => {
                 let ecosystem = package.ecosystem.unwrap_or_default();
-                match ecosystem.split(':').next() {
-                    Some(ECOSYSTEM) => name,
-                    Some("") => {
-                        return Err(Refusal::invalid("Invalid query: `ecosystem` is missing."));
-                    }
-                    _ => return Ok(sought),
+                if ecosystem.is_empty() {
+                    return Err(Refusal::invalid("Invalid query: `ecosystem` is missing."));
                 }
+                if !is_ecosystem(&ecosystem) {
+                    return Ok(sought);
+                }
+                name
             }
             (None, _) => return Err(Refusal::invalid("Invalid query: `name` is missing.")),
         };
-        // What cannot be a name or a version of a package is not known to be bad, as of any other unknown one.
-        let name = ProjectName::normalize(&name).ok();
-        match version.map(|version| Version::parse(&version)) {
-            None => sought.project = name,
-            Some(Ok(version)) => (sought.project, sought.version) = (name, Some(version)),
-            Some(Err(_)) => {}
+        // What cannot be a name of a package is not known to be bad, as any other unknown one. But a record may be about all
+        // versions: of what cannot be one, nothing can be said.
+        sought.project = ProjectName::normalize(&name).ok();
+        if let Some(version) = version {
+            sought.version = Some(Version::parse(&version).map_err(|_| {
+                let shown: String = version.chars().take(100).collect();
+                Refusal::invalid(format!("`{shown}` is no version; one such as 1.0 was expected."))
+            })?);
         }
         Ok(sought)
     }
@@ -304,13 +311,15 @@ impl Purl {
 /// The answer to a batch.
 fn identifiers(known: &Advisories, all: &[Sought]) -> String {
     let mut text = String::from("{\"results\":[");
-    let (mut room, mut looked_at) = (BATCH_IDS_MAX, 0);
+    let (mut room, mut compared) = (BATCH_IDS_MAX, 0);
     for (position, sought) in all.iter().enumerate() {
         text.push_str(if position == 0 { "{" } else { ",{" });
-        let first_looked_at = looked_at;
-        looked_at += sought.project.as_ref().map_or(0, |project| known.count_of(project));
-        // The first of those with anything to look at is looked at in any case.
-        if room == 0 || first_looked_at > 0 && looked_at > LOOKED_AT_MAX {
+        let compared_before = compared;
+        if compared <= COMPARISONS_MAX {
+            compared += sought.project.as_ref().map_or(0, |project| known.comparisons(project));
+        }
+        // The first of those with anything to compare is answered in any case.
+        if room == 0 || compared_before > 0 && compared > COMPARISONS_MAX {
             push_token(&mut text, &sought.after);
             text.push('}');
             continue;
@@ -372,7 +381,9 @@ fn whole_records(served: &Served, sought: &Sought) -> Result<Vec<u8>, Refusal> {
 /// A whole record. This blocks.
 fn record(served: &Served, place: u32) -> Result<Vec<u8>, Refusal> {
     served.bundle.record(place).map_err(|error| {
-        tracing::error!(%error, "an OSV record cannot be read any more from the bundle");
+        if !served.has_failed.swap(true, Relaxed) {
+            tracing::error!(%error, "an OSV record cannot be read any more from the bundle");
+        }
         HttpError::internal("the record cannot be read; it has been logged").into()
     })
 }

@@ -4,12 +4,13 @@
 //! of its records, changes nothing but a log line, a metric and `/readyz?verbose`.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
 use net::Egress;
 use source::{Arrival, KeptFile, News, Source, SourceOptions, SourceSpec, Staged};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::advisories::{Bundle, Served};
 use crate::app::App;
@@ -27,7 +28,7 @@ pub struct Refresh {
     has_failed_to_keep: bool,
 }
 
-/// Opens the source, and publishes what an earlier run kept; a file that is there counts before that.
+/// Opens the source, and publishes what an earlier run kept; then a file, which is judged by that as if the server had not stopped.
 ///
 /// # Errors
 /// If there can be no HTTP client.
@@ -37,11 +38,9 @@ pub async fn start(app: Arc<App>) -> anyhow::Result<Refresh> {
     let source = source(config, &kept).context("the source of OSV records")?;
     let is_file = source.as_ref().is_some_and(|it| matches!(it.spec(), SourceSpec::File(_)));
     let mut refresh = Refresh { app, kept: Arc::new(kept), source, has_failed_to_keep: false };
+    refresh.load_kept().await;
     if is_file {
         refresh.look(false).await;
-    }
-    if refresh.app.advisories.served().is_none() {
-        refresh.load_kept().await;
     }
     Ok(refresh)
 }
@@ -117,18 +116,19 @@ impl Refresh {
     /// Publishes what an earlier run kept, if it kept anything.
     async fn load_kept(&mut self) {
         let kept = self.kept.clone();
+        let (stop, _stop_when_dropped) = stop_when_dropped();
         let loaded = tokio::task::spawn_blocking(move || {
             let Some(arrival) = kept.load().map_err(|error| error.to_string())? else {
                 return Ok(None);
             };
             let file = arrival.file().try_clone().map_err(|error| error.to_string())?;
-            let bundle = Bundle::read(file).map_err(|error| error.to_string())?;
+            let bundle = Bundle::read(file, &stop).map_err(|error| error.to_string())?;
             Ok::<_, String>(Some((bundle, arrival)))
         });
         match loaded.await.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(None) => {}
             Ok(Some((bundle, arrival))) => {
-                self.publish(bundle, &arrival);
+                self.publish(bundle, &arrival).await;
                 if let Some(source) = &mut self.source {
                     source.accepted(&arrival);
                 }
@@ -140,21 +140,25 @@ impl Refresh {
     /// Reads a bundle, publishes it and keeps it.
     async fn take(&mut self, arrival: Arrival) -> Result<Arrival, String> {
         let kept = self.kept.clone();
+        let (stop, _stop_when_dropped) = stop_when_dropped();
         let reading = tokio::task::spawn_blocking(move || {
             // The copy is read, since nobody else writes to it: records are read from it later, too.
             let staged = kept.stage(&arrival).map_err(|error| error.to_string());
             let file = match &staged {
                 Ok(staged) => staged.file.try_clone(),
+                Err(problem) if arrival.is_foreign() => {
+                    return Err(format!("{}: it cannot be copied: {problem}", arrival.origin));
+                }
                 Err(_) => arrival.file().try_clone(),
             };
-            let bundle = file.map_err(Into::into).and_then(Bundle::read);
+            let bundle = file.map_err(Into::into).and_then(|file| Bundle::read(file, &stop));
             let bundle = bundle.map_err(|error| format!("{}: {error}", arrival.origin))?;
             arrival.check_unchanged().map_err(|error| error.to_string())?;
             Ok::<_, String>((bundle, arrival, staged))
         });
         let (bundle, arrival, staged) = reading.await.map_err(|error| error.to_string())??;
         self.check_size(&bundle, &arrival)?;
-        self.publish(bundle, &arrival);
+        self.publish(bundle, &arrival).await;
         let (arrival, kept) = self.keep(arrival, staged).await;
         match kept {
             Ok(()) => self.has_failed_to_keep = false,
@@ -197,7 +201,7 @@ impl Refresh {
         Ok(())
     }
 
-    fn publish(&self, bundle: Bundle, arrival: &Arrival) {
+    async fn publish(&self, bundle: Bundle, arrival: &Arrival) {
         let advisories = bundle.advisories.clone();
         for named in &bundle.unreadable_named {
             tracing::warn!(record = named, "an OSV record cannot be read, and does not count");
@@ -211,18 +215,35 @@ impl Refresh {
             origin = arrival.origin,
             "OSV records count from now on"
         );
-        self.app.advisories.publish(Arc::new(Served {
+        let served = Arc::new(Served {
             bundle,
             origin: arrival.origin.clone(),
             source_fingerprint: arrival.source_fingerprint().to_owned(),
             modified_at,
-        }));
+            has_failed: AtomicBool::new(false),
+        });
+        let app = self.app.clone();
+        // The earlier ones are freed there, which takes long.
+        let publishing = tokio::task::spawn_blocking(move || app.advisories.publish(served));
+        publishing.await.expect("nothing in it panics");
     }
 
     fn fail(&self, problem: &str) {
         self.app.metrics.osv_refreshed(RefreshResult::Failed);
         if self.app.advisories.fail(problem) {
-            tracing::error!(problem, "OSV records are not refreshed; the earlier ones count on");
+            match self.app.advisories.served() {
+                Some(_) => tracing::error!(
+                    problem,
+                    "OSV records are not refreshed; the earlier ones count on"
+                ),
+                None => tracing::error!(problem, "there are no OSV records yet"),
+            }
         }
     }
+}
+
+/// What stops the reading of a bundle, and what does so when it is dropped: a server that is told to stop waits for no reading.
+fn stop_when_dropped() -> (CancellationToken, DropGuard) {
+    let stop = CancellationToken::new();
+    (stop.clone(), stop.drop_guard())
 }

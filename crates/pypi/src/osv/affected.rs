@@ -17,12 +17,18 @@ pub(crate) struct Affected {
 /// Some versions.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
-    /// Ranges of them.
+    /// Ranges of them; in [`Affected`] ascending, with something between one and the next.
     pub(super) ranges: Vec<Range>,
     /// Those that are in none of the ranges.
     pub(super) single: Vec<Pep440>,
     /// Those that PEP 440 cannot parse.
     pub(super) texts: Vec<Box<str>>,
+}
+
+impl Versions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty() && self.single.is_empty() && self.texts.is_empty()
+    }
 }
 
 /// All versions from one to another.
@@ -41,6 +47,17 @@ pub(super) enum End {
     With(Pep440),
 }
 
+impl End {
+    /// As a place between versions, which can be compared: behind all of them, before or behind one.
+    fn place(&self) -> (bool, Option<&Pep440>, bool) {
+        match self {
+            End::Never => (true, None, false),
+            End::Before(version) => (false, Some(version), false),
+            End::With(version) => (false, Some(version), true),
+        }
+    }
+}
+
 /// What happened in a version: those of the same version count in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
@@ -57,6 +74,29 @@ impl Range {
                 End::Before(end) => version < end,
                 End::With(end) => version <= end,
             }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.from.as_ref().is_some_and(|from| !self.has(from))
+    }
+
+    /// The same versions in ascending ranges, of which none touches the next.
+    fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
+        ranges.retain(|range| !range.is_empty());
+        ranges.sort_by(|one, other| one.from.cmp(&other.from));
+        let mut merged: Vec<Range> = Vec::new();
+        for range in ranges {
+            let touched = merged.last_mut().filter(|last| match (&last.to, &range.from) {
+                (End::Never, _) | (_, None) => true,
+                (End::Before(end) | End::With(end), Some(from)) => from <= end,
+            });
+            match touched {
+                Some(last) if last.to.place() < range.to.place() => last.to = range.to,
+                Some(_) => {}
+                None => merged.push(range),
+            }
+        }
+        merged
     }
 
     /// The ranges between these events, none of which is at the greatest limit or above; without a limit there is none.
@@ -101,13 +141,15 @@ impl Range {
 }
 
 impl Affected {
-    pub(super) fn of(advisory: Arc<Advisory>, mut versions: Versions) -> Affected {
-        let ranges = &versions.ranges;
-        versions.single.retain(|version| !ranges.iter().any(|range| range.has(version)));
-        versions.single.sort();
-        versions.single.dedup();
-        versions.texts.sort();
-        versions.texts.dedup();
+    pub(super) fn of(advisory: Arc<Advisory>, versions: Versions) -> Affected {
+        let Versions { ranges, mut single, mut texts } = versions;
+        let ranges = Range::merged(ranges);
+        single.sort();
+        single.dedup();
+        single.retain(|version| !is_in(&ranges, version));
+        texts.sort();
+        texts.dedup();
+        let mut versions = Versions { ranges, single, texts };
         versions.ranges.shrink_to_fit();
         versions.single.shrink_to_fit();
         versions.texts.shrink_to_fit();
@@ -119,15 +161,32 @@ impl Affected {
         &self.advisory
     }
 
-    /// How many versions are kept.
-    pub(super) fn bounds(&self) -> usize {
+    /// How much memory it takes at most, in bytes.
+    pub(super) fn weight(&self) -> usize {
         let Versions { ranges, single, texts } = &self.versions;
-        1 + 2 * ranges.len() + single.len() + texts.len()
+        let bounds = ranges.iter().flat_map(|range| {
+            let to = match &range.to {
+                End::Never => None,
+                End::Before(version) | End::With(version) => Some(version),
+            };
+            range.from.iter().chain(to)
+        });
+        let versions: usize = bounds.chain(single).map(weight_of).sum();
+        let texts: usize = texts.iter().map(|text| ENTRY_BYTES + text.len()).sum();
+        ENTRY_BYTES + ranges.len() * ENTRY_BYTES + versions + texts
+    }
+
+    /// How many comparisons it takes to find a version.
+    pub(super) fn comparisons(&self) -> usize {
+        let Versions { ranges, single, texts } = &self.versions;
+        let of = |count: usize| count.checked_ilog2().map_or(0, |log| log as usize + 1);
+        1 + of(ranges.len()) + of(single.len()).max(of(texts.len()))
     }
 
     /// Whether every version is meant.
     pub(crate) fn is_whole(&self) -> bool {
-        self.versions.ranges.iter().any(|range| range.from.is_none() && range.to == End::Never)
+        let first = self.versions.ranges.first();
+        first.is_some_and(|range| range.from.is_none() && range.to == End::Never)
     }
 
     /// Whether the record says that this version is affected.
@@ -135,7 +194,8 @@ impl Affected {
         match version.as_pep440() {
             Some(version) => self.has(version),
             None => {
-                self.is_whole() || self.versions.texts.iter().any(|it| **it == *version.as_str())
+                let texts = &self.versions.texts;
+                self.is_whole() || texts.binary_search_by(|it| (**it).cmp(version.as_str())).is_ok()
             }
         }
     }
@@ -143,6 +203,23 @@ impl Affected {
     /// Whether the record says that this version is affected, which can be compared.
     pub(crate) fn has(&self, version: &Pep440) -> bool {
         let Versions { ranges, single, .. } = &self.versions;
-        ranges.iter().any(|range| range.has(version)) || single.binary_search(version).is_ok()
+        is_in(ranges, version) || single.binary_search(version).is_ok()
     }
+}
+
+/// Whether a version is in one of these ranges, which are merged.
+fn is_in(ranges: &[Range], version: &Pep440) -> bool {
+    let begun =
+        ranges.partition_point(|range| range.from.as_ref().is_none_or(|from| from <= version));
+    begun > 0 && ranges[begun - 1].has(version)
+}
+
+/// What a range, a version or a text takes beside what is in it.
+const ENTRY_BYTES: usize = 160;
+
+/// Memory for a byte of a version's text: one letter and a dot may be a part with an allocation of its own.
+const VERSION_BYTES_PER_BYTE: usize = 32;
+
+fn weight_of(version: &Pep440) -> usize {
+    ENTRY_BYTES + VERSION_BYTES_PER_BYTE * version.to_string().len()
 }

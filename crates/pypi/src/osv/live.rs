@@ -33,9 +33,12 @@ impl LiveAdvisories {
     /// From now on these count. Pages that earlier ones decided about are out of date at once.
     pub fn publish(&self, next: Arc<Advisories>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Some(next);
+        let before = current.replace(next);
         // Under the lock: nobody decides by them while pages that others decided about still count.
         self.generation.fetch_add(1, Ordering::Release);
+        drop(current);
+        // Nobody waits at the lock while the earlier ones are freed.
+        drop(before);
     }
 }
 

@@ -103,12 +103,12 @@ fn withdrawn_records_and_other_ecosystems_affect_nothing() {
     let mut builder = AdvisoriesBuilder::default();
     let foreign = record("X-1", &json!([{"package": {"ecosystem": "npm", "name": "foo"}}, {}]));
     let mut add = |record: &Value, place| builder.add(record.to_string().as_bytes(), place);
-    assert_eq!(add(&foreign, 0), Ok(false));
+    assert_eq!(add(&foreign, 0), Ok(Taken::Foreign));
     for (place, record) in [&old, &withdrawn, &new, &record("GHSA-1", &whole)].iter().enumerate() {
-        assert_eq!(add(record, place as u32), Ok(true));
+        assert_eq!(add(record, place as u32), Ok(Taken::Whole));
     }
     let advisories = builder.finish();
-    assert_eq!((advisories.len(), advisories.malware()), (3, 1));
+    assert_eq!((advisories.len(), advisories.malware(), advisories.vulnerabilities()), (3, 1, 1));
     assert_eq!(affecting(&advisories, "1"), "GHSA-1");
     assert_eq!(affecting(&advisories, "2"), "GHSA-1 MAL-3", "the newer record of one identifier");
     assert_eq!(affecting(&advisories, "2004d"), "GHSA-1");
@@ -142,17 +142,98 @@ fn what_is_no_record_is_refused_with_the_reason() {
         let ranges = json!([{"type": "ECOSYSTEM", "events": [event]}]);
         with("affected", json!([{"package": package("foo"), "ranges": ranges}]))
     };
-    assert_eq!(events(json!({"introduced": "1"})), Ok(true));
+    assert_eq!(events(json!({"introduced": "1"})), Ok(Taken::Whole));
     assert!(events(json!({"introduced": "one"})).is_err_and(|text| text.contains("`one`")));
     assert!(events(json!({"fixed": "9".repeat(300)})).is_err());
     assert!(with("affected", json!([{"package": package("f\u{f6}")}])).is_err());
-    let many: Vec<String> = (0..BOUNDS_MAX / 1000 + 1).map(|it| format!("1.{it}")).collect();
-    let affected: Vec<Value> =
-        (0..100).map(|_| json!({"package": package("foo"), "versions": many})).collect();
-    let record = record("MAL-1", &affected.into()).to_string();
+}
+
+/// A slip in one part of a record does not make the others harmless.
+#[test]
+fn a_part_that_cannot_be_read_is_left_out_alone() {
+    let range =
+        |introduced: &str| json!({"type": "ECOSYSTEM", "events": [{"introduced": introduced}]});
+    let check = |affected: Value, problem: &str, versions: [(&str, bool); 2]| {
+        let mut builder = AdvisoriesBuilder::default();
+        let taken = builder.add(record("MAL-1", &affected).to_string().as_bytes(), 0);
+        let Ok(Taken::InPart(error)) = &taken else { panic!("{taken:?}: {affected}") };
+        assert!(error.to_string().contains(problem), "{error}");
+        let advisories = builder.finish();
+        for (version, expected) in versions {
+            assert_eq!(!affecting(&advisories, version).is_empty(), expected, "{affected}");
+        }
+    };
+    let good = json!({"package": package("foo"), "versions": ["1"]});
+    let only_one = [("1", true), ("2", false)];
+    check(json!([{"package": package("f\u{f6}"), "versions": ["2"]}, good]), "`f\u{f6}`", only_one);
+    check(json!([{"package": package("foo"), "ranges": [range("one")]}, good]), "`one`", only_one);
+    let ranges = json!([range("one"), range("2")]);
+    check(
+        json!([{"package": package("foo"), "ranges": ranges}]),
+        "`one`",
+        [("1", false), ("2", true)],
+    );
+    let versions = json!(["9".repeat(300), "1"]);
+    check(json!([{"package": package("foo"), "versions": versions}]), "a version", only_one);
+}
+
+#[test]
+fn what_records_take_is_bounded() {
+    let versions: Vec<String> = (0..PARTS_MAX).map(|it| format!("1.{it}")).collect();
+    let mut many = record("MAL-1", &json!([{"package": package("foo"), "versions": versions}]));
     let mut builder = AdvisoriesBuilder::default();
-    let mut outcomes = (0..11).map(|place| builder.add(record.as_bytes(), place));
+    let taken = builder.add(many.to_string().as_bytes(), 0);
+    assert_eq!(taken, Err(OsvError::TooLarge { count: PARTS_MAX + 1 }));
+    // It is not how many there are that counts, but how long they are.
+    let mut weight = |version: String| {
+        let mut builder = AdvisoriesBuilder::default();
+        many["affected"] = json!([{"package": package("foo"), "versions": [version]}]);
+        builder.add(many.to_string().as_bytes(), 0).expect("a record");
+        WEIGHT_MAX - builder.room
+    };
+    assert!(weight(vec!["1"; 120].join(".")) > 120 * 8 + weight("1".to_owned()));
+    let local = format!("1+{}", vec!["a"; 120].join("."));
+    assert!(weight(local) > 120 * 48);
+    builder.room = 10_000;
+    let small = record("MAL-1", &json!([{"package": package("foo"), "versions": ["1", "2"]}]));
+    let mut outcomes = (0..100).map(|place| builder.add(small.to_string().as_bytes(), place));
     assert!(outcomes.any(|outcome| outcome == Err(OsvError::TooMany)));
+}
+
+/// As many ranges and versions as a record may have are read and found in no time: each version is in the last range.
+#[test]
+fn many_ranges_are_merged() {
+    let events: Vec<Value> = (0..PARTS_MAX / 4)
+        .flat_map(|it| {
+            [json!({"introduced": format!("{it}")}), json!({"fixed": format!("{it}.5")})]
+        })
+        .collect();
+    let versions: Vec<String> = (0..PARTS_MAX / 4).map(|it| format!("{it}.1")).collect();
+    let range = json!({"type": "ECOSYSTEM", "events": events});
+    let affected = json!([{"package": package("foo"), "ranges": [range], "versions": versions}]);
+    let advisories = built(&[record("A-1", &affected)]);
+    let comparisons = advisories.comparisons(&project_name("foo"));
+    assert!((10..20).contains(&comparisons), "{comparisons}");
+    for (version, expected) in [("0", "A-1"), ("12499.4", "A-1"), ("12499.5", ""), ("77.7", "")] {
+        assert_eq!(affecting(&advisories, version), expected, "{version}");
+    }
+    // Of ranges that overlap or touch, one is left.
+    let range = |from: &str, kind: &str, to: &str| json!({"type": "ECOSYSTEM", "events": [{"introduced": from}, {kind: to}]});
+    let ranges = [
+        range("4", "fixed", "5"),
+        range("0", "fixed", "1"),
+        range("1", "last_affected", "2"),
+        range("1.5", "fixed", "2"),
+        range("2", "fixed", "3"),
+    ];
+    let affected = json!([{"package": package("foo"), "ranges": ranges, "versions": ["2.5", "3"]}]);
+    let advisories = built(&[record("A-1", &affected)]);
+    assert_eq!(advisories.comparisons(&project_name("foo")), 1 + 2 + 1);
+    for (version, expected) in
+        [("0.dev1", "A-1"), ("2.9", "A-1"), ("3", "A-1"), ("3.1", ""), ("4.9", "A-1"), ("5", "")]
+    {
+        assert_eq!(affecting(&advisories, version), expected, "{version}");
+    }
 }
 
 #[test]
@@ -189,6 +270,7 @@ proptest! {
     #[test]
     fn ranges_are_those_of_the_schema(
         events in prop::collection::vec((0_u8..3, 0_u8..9), 0..6),
+        others in prop::collection::vec((0_u8..3, 0_u8..9), 0..6),
         limits in prop::collection::vec(0_u8..9, 0..3),
         named in prop::collection::vec(0_u8..9, 0..3),
     ) {
@@ -197,12 +279,13 @@ proptest! {
         let all: Vec<Value> = events.iter().map(event)
             .chain(limits.iter().map(|limit| json!({"limit": limit.to_string()}))).collect();
         let versions: Vec<String> = named.iter().map(|version| format!("{version}.0")).collect();
-        let affected = json!([{
-            "package": package("foo"), "ranges": [{"type": "ECOSYSTEM", "events": all}], "versions": versions,
-        }]);
+        let ranges = [all, others.iter().map(event).collect()];
+        let ranges = ranges.map(|events| json!({"type": "ECOSYSTEM", "events": events}));
+        let affected = json!([{"package": package("foo"), "ranges": ranges, "versions": versions}]);
         let advisories = built(&[record("A-1", &affected)]);
         for version in 0..9 {
-            let expected = by_schema(&events, &limits, version) || named.contains(&version);
+            let expected = by_schema(&events, &limits, version)
+                || by_schema(&others, &[], version) || named.contains(&version);
             let found = !affecting(&advisories, &version.to_string()).is_empty();
             prop_assert_eq!(found, expected, "{} of {}", version, affected);
         }

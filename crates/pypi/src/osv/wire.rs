@@ -7,7 +7,7 @@ use pep440_rs::Version as Pep440;
 use serde::Deserialize;
 
 use super::affected::{Event, Range, Versions};
-use super::{ECOSYSTEM, OsvError, is_id};
+use super::{ECOSYSTEM, OsvError, PARTS_MAX, is_id};
 use crate::{ProjectName, Version};
 
 /// What is used of a record.
@@ -16,6 +16,8 @@ pub(super) struct Record {
     pub(super) modified: Timestamp,
     pub(super) is_withdrawn: bool,
     pub(super) affected: Vec<(ProjectName, Versions)>,
+    /// Why the first part that is left out cannot be read.
+    pub(super) problem: Option<OsvError>,
 }
 
 #[derive(Deserialize)]
@@ -68,23 +70,41 @@ struct WireEvent<'text> {
     limit: Option<Cow<'text, str>>,
 }
 
-/// Reads a record; `None` if none of the packages that it affects is of the ecosystem.
+/// Reads a record; `None` if none of the packages that it affects is of the ecosystem. A package, a range or a version that
+/// cannot be read is left out, as long as another one is left: a slip in one must not make the others harmless.
 pub(super) fn read(json: &[u8]) -> Result<Option<Record>, OsvError> {
     // Texts that are not used are not looked at otherwise, and the record is passed on as it is.
     let text = std::str::from_utf8(json).map_err(|error| OsvError::Form(error.to_string()))?;
     let wire: WireRecord<'_> =
         serde_json::from_str(text).map_err(|error| OsvError::Form(error.to_string()))?;
+    let parts = wire.affected.unwrap_or_default();
+    let count = parts.iter().map(WireAffected::count).sum();
+    if count > PARTS_MAX {
+        return Err(OsvError::TooLarge { count });
+    }
     let mut affected = Vec::new();
+    let mut problem = None;
     let mut is_of_ecosystem = false;
-    for part in wire.affected.unwrap_or_default() {
+    for part in parts {
         let Some(package) = part.package.filter(|it| is_ecosystem(&it.ecosystem)) else { continue };
         is_of_ecosystem = true;
-        let project = ProjectName::normalize(&package.name)
-            .map_err(|_| bad("affected.package.name", &package.name, "the name of a project"))?;
-        affected.push((project, versions(part.ranges, part.versions)?));
+        let Ok(project) = ProjectName::normalize(&package.name) else {
+            let expected = "the name of a project";
+            problem.get_or_insert(bad("affected.package.name", &package.name, expected));
+            continue;
+        };
+        let (versions, problem_of_part) = versions(part.ranges, part.versions);
+        // A part without versions affects nothing, but a part of which none can be read is none.
+        if problem_of_part.is_none() || !versions.is_empty() {
+            affected.push((project, versions));
+        }
+        problem = problem.or(problem_of_part);
     }
     if !is_of_ecosystem {
         return Ok(None);
+    }
+    if let Some(problem) = problem.take_if(|_| affected.is_empty()) {
+        return Err(problem);
     }
     if !is_id(&wire.id) {
         return Err(bad("id", &wire.id, "an identifier of letters, digits, `-`, `.`, `_` and `:`"));
@@ -97,19 +117,30 @@ pub(super) fn read(json: &[u8]) -> Result<Option<Record>, OsvError> {
         Some(withdrawn) => time("withdrawn", withdrawn).map(|_| true)?,
         None => false,
     };
-    Ok(Some(Record { id: wire.id.into_owned(), modified, is_withdrawn, affected }))
+    Ok(Some(Record { id: wire.id.into_owned(), modified, is_withdrawn, affected, problem }))
 }
 
-/// `PyPI`, or `PyPI:` with a suffix.
-pub(super) fn is_ecosystem(name: &str) -> bool {
-    name.split(':').next() == Some(ECOSYSTEM)
+/// `PyPI`, or `PyPI:` with a suffix, in any case.
+pub fn is_ecosystem(name: &str) -> bool {
+    name.split(':').next().is_some_and(|name| name.eq_ignore_ascii_case(ECOSYSTEM))
 }
 
+impl WireAffected<'_> {
+    /// The package, its events and its versions.
+    fn count(&self) -> usize {
+        let ranges = self.ranges.iter().flatten();
+        let events: usize = ranges.map(|range| 1 + range.events.as_ref().map_or(0, Vec::len)).sum();
+        1 + events + self.versions.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// The versions that can be read, and why the first of the others cannot.
 fn versions(
     ranges: Option<Vec<WireRange<'_>>>,
     named: Option<Vec<Cow<'_, str>>>,
-) -> Result<Versions, OsvError> {
+) -> (Versions, Option<OsvError>) {
     let mut versions = Versions::default();
+    let mut problem = None;
     let named = named.unwrap_or_default();
     for range in ranges.unwrap_or_default() {
         // The versions of a range of git commits are listed one by one.
@@ -120,19 +151,20 @@ fn versions(
             Ok(ranges) => versions.ranges.extend(ranges),
             // What cannot be compared is listed one by one, too.
             Err(_) if !named.is_empty() => {}
-            Err(error) => return Err(error),
+            Err(error) => problem = problem.or(Some(error)),
         }
     }
     for version in named {
         if version.len() > Version::BYTES_MAX {
-            return Err(bad("affected.versions", &version, "a version"));
+            problem = problem.or_else(|| Some(bad("affected.versions", &version, "a version")));
+            continue;
         }
         match version.parse() {
             Ok(version) => versions.single.push(version),
             Err(_) => versions.texts.push(version.into()),
         }
     }
-    Ok(versions)
+    (versions, problem)
 }
 
 fn ranges_of(wire: Vec<WireEvent<'_>>) -> Result<Vec<Range>, OsvError> {

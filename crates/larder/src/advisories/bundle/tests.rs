@@ -39,24 +39,44 @@ fn record(id: &str) -> Vec<u8> {
     record.to_string().into_bytes()
 }
 
+fn read(file: File) -> Result<Bundle, BundleError> {
+    Bundle::read(file, &CancellationToken::new())
+}
+
+#[test]
+fn a_bundle_that_nobody_wants_is_not_read() {
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let outcome = Bundle::read(zip(&[("MAL-1.json", record("MAL-1"))]), &stop);
+    assert!(matches!(outcome, Err(BundleError::Stopped)));
+}
+
 #[test]
 fn what_is_no_record_is_left_out_counted_and_named() {
     let foreign = br#"{"id":"GO-1","modified":"2026-01-01T00:00:00Z","affected":[{"package":{"ecosystem":"Go","name":"x"}}]}"#;
     let mut large = record("MAL-9");
     large.resize(RECORD_BYTES_MAX as usize + 1, b' ');
-    let bundle = Bundle::read(zip(&[
+    let affected = json!([
+        {"package": {"ecosystem": "PyPI", "name": "f\u{f6}"}, "versions": ["1"]},
+        {"package": {"ecosystem": "PyPI", "name": "foo"}, "versions": ["1"]},
+    ]);
+    let in_part = json!({"id": "MAL-2", "modified": "2026-01-01T00:00:00Z", "affected": affected});
+    let in_part = in_part.to_string();
+    let bundle = read(zip(&[
         ("MAL-1.json", record("MAL-1")),
         ("README", b"not a record".to_vec()),
         ("sub/GHSA-1.json", record("GHSA-1")),
         ("GO-1.json", foreign.to_vec()),
         ("bad.json", b"{".to_vec()),
         ("large.json", large),
+        ("MAL-2.json", in_part.into_bytes()),
     ]))
     .expect("a bundle");
-    assert_eq!((bundle.advisories.len(), bundle.advisories.malware()), (2, 1));
-    assert_eq!((bundle.unreadable, bundle.unreadable_named.len()), (2, 2));
+    assert_eq!((bundle.advisories.len(), bundle.advisories.malware()), (3, 2));
+    assert_eq!((bundle.unreadable, bundle.unreadable_named.len()), (3, 3));
     assert!(bundle.unreadable_named[0].starts_with("\"bad.json\": it is not an OSV record"));
     assert!(bundle.unreadable_named[1].contains("2097153 bytes in a record"));
+    assert!(bundle.unreadable_named[2].starts_with("\"MAL-2.json\": a part of it does not count"));
     let known = bundle.advisories.by_id("GHSA-1").expect("it is known");
     assert_eq!(bundle.record(known.place()).expect("it is there"), record("GHSA-1"));
     assert_eq!(bundle.record_bytes(known), record("GHSA-1").len() as u64);
@@ -64,7 +84,7 @@ fn what_is_no_record_is_left_out_counted_and_named() {
 
 #[test]
 fn what_is_no_bundle_is_refused() {
-    let refused = |file: File| Bundle::read(file).err().map(|error| error.to_string());
+    let refused = |file: File| read(file).err().map(|error| error.to_string());
     let check = |file: File, expected: &str| {
         let found = refused(file).unwrap_or_default();
         assert!(found.contains(expected), "{found}");

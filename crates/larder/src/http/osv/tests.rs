@@ -48,7 +48,9 @@ fn queries() {
     check(json!({"package": of("foo", "PyPI"), "other": [1]}), "foo *");
     check(json!({"package": of("foo", "PyPI:x"), "version": ""}), "foo *");
     check(json!({"package": of("foo", "npm"), "version": "1.0"}), "nothing");
-    check(json!({"package": of("foo", "PyPI"), "version": "../1"}), "nothing");
+    check(json!({"package": of("foo", "npm"), "version": "../1"}), "nothing");
+    check(json!({"package": of("f\u{f6}", "PyPI"), "version": "1"}), "nothing");
+    check(json!({"package": of("foo", "pypi"), "version": "1"}), "foo 1");
     check(json!({"commit": "6879efc2c1596d11a6a6ad296f80063b558d5e0f"}), "nothing");
     let purl = |purl: &str| json!({"package": {"purl": purl}});
     check(purl("pkg:pypi/foo@1.0"), "foo 1.0");
@@ -68,6 +70,11 @@ fn queries() {
             json!({"package": {"purl": "pkg:pypi/foo@1"}, "version": "2"}),
             "3 There are two versions, one in the `purl`.",
         ),
+        (
+            json!({"package": of("foo", "PyPI"), "version": "1.0 "}),
+            "3 `1.0 ` is no version; one such as 1.0 was expected.",
+        ),
+        (purl("pkg:pypi/foo@%2E1"), "3 `.1` is no version; one such as 1.0 was expected."),
         (
             json!({"package": of("foo", "PyPI"), "page_token": "after:\"}"}),
             "3 `page_token` is not one of this server.",

@@ -162,6 +162,14 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     replace(&path, &bundle(&many[..3]));
     wait_until("the refusal", || verbose(&server).contains("it has 3 records, and 10 are served"));
     assert_eq!(ids(&server, "evil", "2").len(), 10);
+    // Nor is it after a restart.
+    let server = start(server.stop(), |_| ());
+    assert!(
+        verbose(&server).contains("it has 3 records, and 10 are served"),
+        "{}",
+        verbose(&server)
+    );
+    assert_eq!(ids(&server, "evil", "2").len(), 10);
     // The last good one outlives a restart, before the first answer, and its source.
     fs::remove_file(&path).expect("a file");
     let directory = server.stop();
@@ -169,6 +177,38 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     assert_eq!(ids(&server, "evil", "2").len(), 10);
     assert_eq!(server.get("/+osv/v1/vulns/MAL-3").status, 200);
     assert!(verbose(&server).contains("(kept from "));
+}
+
+/// A file that was replaced while the server was stopped counts before the first answer.
+#[test]
+fn a_file_that_is_new_at_the_start_counts() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let path = path_in(&directory);
+    let mut withdrawn = record("GHSA-1", "evil", &[]);
+    withdrawn["withdrawn"] = json!("2026-01-02T00:00:00Z");
+    replace(&path, &bundle(&[record("MAL-1", "evil", &["1"]), withdrawn]));
+    let server = start(directory, |_| ());
+    assert_eq!(ids(&server, "evil", "1"), ["MAL-1"]);
+    assert_eq!(server.metric("larder_osv_records{kind=\"vulnerability\"}"), 0.0);
+    let wrong = post(&server, "/+osv/v1/querybatch", &json!({"queries": [query("evil", "1.0 ")]}));
+    assert_eq!((wrong.status, wrong.json()["code"].clone()), (400, json!(3)));
+    let directory = server.stop();
+    replace(&path, &bundle(&[record("MAL-2", "evil", &["1"])]));
+    let server = start(directory, |_| ());
+    assert_eq!(ids(&server, "evil", "1"), ["MAL-2"]);
+}
+
+/// The operator may write to a file at any time, so only a copy of it is served.
+#[test]
+fn a_file_that_cannot_be_copied_is_not_served() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    fs::create_dir_all(directory.path().join("data")).expect("a directory");
+    fs::write(directory.path().join("data/osv"), "in the way").expect("a file");
+    fs::write(path_in(&directory), bundle(&[record("MAL-1", "evil", &[])])).expect("a file");
+    let server = start(directory, |_| ());
+    assert!(verbose(&server).contains("it cannot be copied"), "{}", verbose(&server));
+    let unknown = post(&server, "/+osv/v1/querybatch", &json!({"queries": []}));
+    assert_eq!(unknown.status, 503);
 }
 
 #[test]
