@@ -24,7 +24,7 @@ use crate::ArticleName;
 /// Articles of segments that are merged at once: some milliseconds.
 const SMALL_MAX: usize = 1_024;
 
-/// Articles of each segment that are looked at for links.
+/// Links of each segment that are looked at.
 const LINKING_MAX: usize = 1_000;
 
 /// Articles by their words. Cloning it copies nothing of the texts.
@@ -250,8 +250,9 @@ impl TextIndex {
         found
     }
 
-    /// Articles with a link to `name`, in ascending order, at most `limit`, and whether there are more. Of a link that may lead to two
-    /// articles, `is_there` says whether the nearer one exists: then it leads there. Only those that `is_shown` are found.
+    /// Articles with a link to `name`, at most `limit`, in ascending order, and whether there may be more: no more are looked for when
+    /// there are enough, and no more links are looked at than so many. Of a link that may lead to two articles, `is_there` says whether
+    /// the nearer one exists: then it leads there. Only those that `is_shown` are found.
     pub fn linking_to(
         &self,
         name: &ArticleName,
@@ -260,15 +261,18 @@ impl TextIndex {
         is_shown: impl Fn(&ArticleName) -> bool,
     ) -> (Vec<ArticleName>, bool) {
         let mut linking = std::collections::BTreeSet::new();
+        let mut is_more = false;
         for part in &self.parts {
-            for doc in part.segment.linking_to(name, LINKING_MAX, &is_there) {
+            let is_shown = |doc: usize| {
                 let from = part.segment.name(doc);
-                if !part.is_gone(doc) && from != name && is_shown(from) {
-                    linking.insert(from.clone());
-                }
-            }
+                !part.is_gone(doc) && from != name && is_shown(from)
+            };
+            let limits = (limit, LINKING_MAX);
+            let (docs, is_whole) = part.segment.linking_to(name, limits, &is_there, is_shown);
+            is_more |= !is_whole;
+            linking.extend(docs.into_iter().map(|doc| part.segment.name(doc).clone()));
         }
-        let is_more = linking.len() > limit;
+        is_more |= linking.len() > limit;
         (linking.into_iter().take(limit).collect(), is_more)
     }
 }

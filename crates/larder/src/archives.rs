@@ -1,22 +1,22 @@
 //! [`Archives`]: the release files that people look into: each is read once, and what was read is kept for a while.
 //!
 //! digest and filename -> the blob's file -> [`pypi::archive`] on a thread that may take long -> members, or the beginning of one.
-//! Few are read at a time, and few may wait: beyond that the answer is “not now”. What is kept is bounded in bytes.
+//! Few are read at a time, on threads of low priority, and few may wait: beyond that the answer is “not now”. What is kept is bounded
+//! in bytes, and so is what comparisons hold while they wait: only a few go on at once ([`Archives::comparison`]).
 
 use std::path::Path;
 use std::sync::Arc;
 
-use markup::{Comparison, TooLong, compare};
 use pypi::Filename;
 use pypi::archive::{self, ArchiveError, Contents, ContentsLimits, MemberText};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use rawzip::FileReader;
 use record::Digest;
 use store::BlobStore;
 
 use crate::open_zips::{Unopened, copied, local};
-use crate::turns::Share;
+use crate::turns::{Share, Turn};
 
 /// Memory for lists of members, and for texts of members, in bytes.
 const LISTS_BYTES_MAX: u64 = 8 << 20;
@@ -27,6 +27,9 @@ const ENTRY_BYTES: u64 = 300;
 
 /// Archives that may wait to be read.
 const WAITING_MAX: usize = 64;
+
+/// Comparisons that go on at once: each may hold two lists of members, or two texts.
+const COMPARED_AT_ONCE: usize = 8;
 
 /// Most bytes of an archive in an object store, which is copied to the disk to be read.
 const COPY_BYTES_MAX: u64 = 64 << 20;
@@ -39,6 +42,7 @@ pub(crate) struct Archives {
     lists: Cache<Key, Looked<Contents>, Weights>,
     texts: Cache<Key, Looked<Option<MemberText>>, Weights>,
     share: Share,
+    comparisons: Share,
 }
 
 /// A release file, whoever has it.
@@ -103,13 +107,36 @@ pub(crate) enum Unread {
     Failed(String),
 }
 
+/// A cache of so many bytes. It is one piece: in a part of a divided one, a long list would have no room.
+fn cache<T: Clone>(bytes_max: u64) -> Cache<Key, T, Weights>
+where
+    Weights: Weighter<Key, T>,
+{
+    let options = OptionsBuilder::new()
+        .shards(1)
+        .estimated_items_capacity(200)
+        .weight_capacity(bytes_max)
+        .build();
+    match options {
+        Ok(options) => Cache::with_options(
+            options,
+            Weights,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        ),
+        // Only without a capacity, which is given.
+        Err(_) => Cache::with_weighter(200, bytes_max, Weights),
+    }
+}
+
 impl Archives {
     /// For a machine with so many cores: at most half of them read archives.
     pub(crate) fn new(cores: usize) -> Archives {
         Archives {
-            lists: Cache::with_weighter(200, LISTS_BYTES_MAX, Weights),
-            texts: Cache::with_weighter(200, TEXTS_BYTES_MAX, Weights),
+            lists: cache(LISTS_BYTES_MAX),
+            texts: cache(TEXTS_BYTES_MAX),
             share: Share::half(cores, 2 * WAITING_MAX),
+            comparisons: Share::half(2 * COMPARED_AT_ONCE, 2 * WAITING_MAX),
         }
     }
 
@@ -144,25 +171,47 @@ impl Archives {
         file: &ArchiveFile,
         number: usize,
     ) -> Result<Looked<Option<MemberText>>, Unread> {
+        let limits = ContentsLimits::default();
+        if number >= limits.members_max {
+            return Ok(Arc::new(Ok(None)));
+        }
+        // A list that is there says what need not be looked for.
+        let listed = [false, true].into_iter().find_map(|has_digests| {
+            let what = What::Members { has_digests };
+            self.lists.get(&Key { file: file.clone(), what })
+        });
+        if let Some(Ok(contents)) = listed.as_deref()
+            && !contents.is_cut
+            && contents.members.get(number).is_none_or(|member| !member.is_file)
+        {
+            return Ok(Arc::new(Ok(None)));
+        }
         let key = Key { file: file.clone(), what: What::Member(number) };
         let reading = self.read(blobs, directory, file, move |reader, file_bytes, filename| {
-            let limits = ContentsLimits::default();
             archive::member(reader, file_bytes, filename, &limits, number)
         });
         self.texts.get_or_insert_async(&key, reading).await
     }
 
-    /// Two texts, compared when it is their turn.
+    /// A place for a comparison, as soon as one is free; whoever waits for it has read nothing yet.
     ///
     /// # Errors
-    /// [`Unread::Busy`]; the inner error if they are too long.
-    pub(crate) async fn compared(
+    /// [`Unread::Busy`]
+    pub(crate) async fn comparison(&self) -> Result<(Turn, Turn), Unread> {
+        let place = self.comparisons.enter().map_err(Unread::Busy)?;
+        Ok((place, self.comparisons.turns.take().await))
+    }
+
+    /// Does `work` with what was read, when it is its turn.
+    ///
+    /// # Errors
+    /// [`Unread::Busy`]
+    pub(crate) async fn work<T: Send + 'static>(
         &self,
-        old: String,
-        new: String,
-    ) -> Result<Result<Comparison, TooLong>, Unread> {
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Unread> {
         let _place = self.share.enter().map_err(Unread::Busy)?;
-        Ok(self.share.turns.run(move || compare(&old, &new)).await)
+        Ok(self.share.turns.take().await.run_apart(work).await)
     }
 
     async fn read<T: Send + 'static>(
@@ -198,10 +247,68 @@ impl Archives {
             let file_bytes = opened.metadata().map_err(ArchiveError::Io)?.len();
             work(FileReader::from(opened), file_bytes, &filename)
         };
-        match turn.run(looking).await {
+        match turn.run_apart(looking).await {
             Ok(found) => Ok(Arc::new(Ok(found))),
             Err(ArchiveError::Io(error)) => Err(Unread::Failed(error.to_string())),
             Err(error) => Ok(Arc::new(Err(error.to_string()))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use archive::ContentsMember;
+    use store::BlobLocation;
+
+    use super::*;
+
+    fn file(text: &str) -> ArchiveFile {
+        let filename = Filename::parse("foo-1.0.tar.gz").expect("a filename");
+        ArchiveFile { digest: Digest::of(text.as_bytes()), filename }
+    }
+
+    fn listed(members: usize, is_cut: bool) -> Looked<Contents> {
+        let member = |number: usize| ContentsMember {
+            name: format!("foo-1.0/{number:0100}"),
+            size_bytes: 1,
+            is_file: number > 0,
+            link: None,
+            digest: Some(Digest::of(b"x")),
+        };
+        Arc::new(Ok(Contents { members: (0..members).map(member).collect(), is_cut }))
+    }
+
+    fn list_of(file: &ArchiveFile) -> Key {
+        Key { file: file.clone(), what: What::Members { has_digests: true } }
+    }
+
+    #[test]
+    fn the_longest_lists_are_kept() {
+        let archives = Archives::new(64);
+        let key = list_of(&file("long"));
+        archives.lists.insert(key.clone(), listed(ContentsLimits::default().members_max, false));
+        assert!(archives.lists.get(&key).is_some());
+    }
+
+    #[tokio::test]
+    async fn what_is_known_not_to_be_there_is_not_looked_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let location = BlobLocation::Directory(directory.path().to_owned());
+        let blobs = BlobStore::open(&location, directory.path()).await.expect("a store");
+        let archives = Archives::new(2);
+        let whole = file("whole");
+        archives.lists.insert(list_of(&whole), listed(3, false));
+        let looked = async |file: &ArchiveFile, number: usize| {
+            archives.member(&blobs, directory.path(), file, number).await
+        };
+        // None of them is in the store: who would look there gets an error.
+        for number in [0, 3, 19_999, 20_000, usize::MAX] {
+            assert_eq!(looked(&whole, number).await.expect("no error").as_ref(), &Ok(None));
+        }
+        assert!(matches!(looked(&whole, 1).await, Err(Unread::Missing)));
+        let cut = file("cut");
+        archives.lists.insert(list_of(&cut), listed(3, true));
+        assert!(matches!(looked(&cut, 3).await, Err(Unread::Missing)));
+        assert!(archives.texts.is_empty());
     }
 }

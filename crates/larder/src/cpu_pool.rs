@@ -243,6 +243,31 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Does `work` on a thread of its own, of low priority: for what takes seconds, so that it neither holds up the computations of
+/// programs nor takes the processor from those that answer.
+///
+/// # Errors
+/// What `work` panicked with; or why there is no thread.
+pub(crate) async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> thread::Result<T> {
+    let (result, computed) = oneshot::channel();
+    let started = thread::Builder::new().name("larder-apart".to_owned()).spawn(move || {
+        lower_priority();
+        // What the work has is its own, so nobody sees what a panic left half done.
+        let outcome = catch_unwind(AssertUnwindSafe(work));
+        // If the caller has gone, nobody receives the result.
+        let _ = result.send(outcome);
+    });
+    if let Err(error) = started {
+        return Err(Box::new(format!("no thread can be started: {error}")));
+    }
+    match computed.await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Box::new("a thread has ended without a result")),
+    }
+}
+
 /// Lowers the priority of this thread below that of the threads that answer requests.
 fn lower_priority() {
     // On Linux niceness belongs to a thread; elsewhere it belongs to the process, so there it stays unchanged.

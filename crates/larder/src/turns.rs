@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::cpu_pool;
+
 /// How much work of a kind runs at once.
 #[derive(Clone, Debug)]
 pub struct Turns(Arc<Semaphore>);
@@ -132,6 +134,21 @@ impl Turn {
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
+
+    /// The same on a thread of low priority.
+    pub async fn run_apart<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let running = cpu_pool::apart(move || {
+            let _turn = self;
+            work()
+        });
+        match running.await {
+            Ok(done) => done,
+            Err(error) => std::panic::resume_unwind(error),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +185,10 @@ mod tests {
         let failed = tokio::spawn(async move { running.run(|| panic!("as a test")).await });
         assert!(failed.await.is_err_and(|error| error.is_panic()));
         assert_eq!(turns.free(), 1);
+        let turn = turns.take().await;
+        let failed = tokio::spawn(turn.run_apart(|| panic!("as a test"))).await;
+        assert!(failed.is_err_and(|error| error.is_panic()));
+        assert_eq!((turns.take().await.run_apart(|| 7).await, turns.free()), (7, 1));
     }
 
     /// Many want the same: one makes it, the others find it, and who comes when all places are taken is told so at once.

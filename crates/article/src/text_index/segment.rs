@@ -377,31 +377,44 @@ impl Segment {
         is_whole
     }
 
-    /// The documents with a link to `name`, at most `limit` of each way to link to it.
+    /// The documents with a link to `name` that `is_shown`, and whether these are all: it stops behind `limit` of them, and when it has
+    /// looked at `looked_at_max` links.
     pub(super) fn linking_to(
         &self,
         name: &ArticleName,
-        limit: usize,
+        (limit, looked_at_max): (usize, usize),
         is_there: impl Fn(&str) -> bool,
-    ) -> Vec<usize> {
+        is_shown: impl Fn(usize) -> bool,
+    ) -> (Vec<usize>, bool) {
+        let mut docs = Vec::new();
+        let mut looked_at = 0;
+        // False if that is enough.
+        let mut look = |docs: &mut Vec<usize>, doc: Option<usize>| {
+            if docs.len() > limit || looked_at == looked_at_max {
+                return false;
+            }
+            looked_at += 1;
+            docs.extend(doc.filter(|doc| !docs.contains(doc) && is_shown(*doc)));
+            true
+        };
         let near = format!("{NEAR}{name}");
         let own = self.first_from(&near);
-        let mut docs = Vec::new();
-        if self.term(own) == Some(&near) {
-            docs.extend(self.postings(own).map(|(doc, _)| doc).take(limit));
+        if self.term(own) == Some(&near)
+            && !self.postings(own).all(|(doc, _)| look(&mut docs, Some(doc)))
+        {
+            return (docs, false);
         }
         let far = format!("{FAR}{name}{NEAR}");
         let mut at = self.first_from(&far);
-        let last = at + limit;
         while let Some(near) = self.term(at).and_then(|term| term.strip_prefix(&*far)) {
-            if docs.len() >= 2 * limit || at == last {
-                break;
+            if !look(&mut docs, None) {
+                return (docs, false);
             }
-            if !is_there(near) {
-                docs.extend(self.postings(at).map(|(doc, _)| doc).take(limit));
+            if !is_there(near) && !self.postings(at).all(|(doc, _)| look(&mut docs, Some(doc))) {
+                return (docs, false);
             }
             at += 1;
         }
-        docs
+        (docs, true)
     }
 }

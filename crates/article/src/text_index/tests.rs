@@ -171,8 +171,20 @@ fn links_lead_to_the_nearer_article() {
         looked_at.set(looked_at.get() + 1);
         true
     };
-    assert_eq!(many.linking_to(&name("b"), 10, is_there, |_| true), (vec![], false));
+    assert_eq!(many.linking_to(&name("b"), 10, is_there, |_| true), (vec![], true));
     assert!((1..=LINKING_MAX * many.segments()).contains(&looked_at.get()));
+    // Nor more than are shown; and those that are not shown hide none that are.
+    let many =
+        (0..900).map(|at| (name(&format!("e{at:03}")), Some(linking(vec![link("b", None)]))));
+    let many = TextIndex::default().replaced(many.collect());
+    looked_at.set(0);
+    let is_shown = |from: &crate::ArticleName| {
+        looked_at.set(looked_at.get() + 1);
+        from.as_str() >= "e800"
+    };
+    let (found, is_more) = many.linking_to(&name("b"), 10, |_| false, is_shown);
+    assert_eq!((found[0].as_str(), found.len(), is_more), ("e800", 10, true));
+    assert_eq!(looked_at.get(), 811);
     let (found, is_more) = index.linking_to(&name("b"), 1, |_| false, |_| true);
     assert_eq!((found.len(), is_more), (1, true));
     let (found, _) = index.linking_to(&name("b"), 9, |_| false, |from| from.as_str() != "c");

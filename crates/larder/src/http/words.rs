@@ -56,7 +56,8 @@ pub(super) fn count(number: usize, one: &str, many: &str) -> String {
 }
 
 /// What a stranger wrote, so that no character of it hides, moves or reorders what stands beside it: control characters are shown as
-/// their pictures, and those that are invisible or change the direction as their numbers. Lines and tabs stay.
+/// their pictures, and those that are invisible or change the direction as their numbers: all that Unicode calls
+/// `Default_Ignorable_Code_Point`, the other ends of lines, and an empty Braille cell. Lines and tabs stay.
 pub(super) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -66,12 +67,22 @@ pub(super) fn visible(text: &str) -> String {
             '\x7f' => shown.push('\u{2421}'),
             '\u{80}'..='\u{9f}'
             | '\u{ad}'
+            | '\u{34f}'
             | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
             | '\u{e0000}'..='\u{e0fff}' => {
                 shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(character)));
             }
@@ -126,6 +137,33 @@ mod tests {
     fn nothing_hides_in_what_is_shown() {
         assert_eq!(visible("a\n\tb\r\x1b[2J"), "a\n\tb\u{240d}\u{241b}[2J");
         assert_eq!(visible("x\u{202e}y\u{feff}é"), "x⟨U+202E⟩y⟨U+FEFF⟩é");
+        let ranges = [
+            (0xad, 0xad),
+            (0x34f, 0x34f),
+            (0x61c, 0x61c),
+            (0x115f, 0x1160),
+            (0x17b4, 0x17b5),
+            (0x180b, 0x180f),
+            (0x200b, 0x200f),
+            (0x2028, 0x202e),
+            (0x2060, 0x206f),
+            (0x2800, 0x2800),
+            (0x3164, 0x3164),
+            (0xfe00, 0xfe0f),
+            (0xfeff, 0xfeff),
+            (0xffa0, 0xffa0),
+            (0xfff0, 0xfffb),
+            (0x1bca0, 0x1bca3),
+            (0x1d173, 0x1d17a),
+            (0xe0000, 0xe0fff),
+        ];
+        for (first, last) in ranges {
+            for number in first..=last {
+                let character = char::from_u32(number).expect("a character");
+                assert_eq!(visible(&character.to_string()), format!("⟨U+{number:04X}⟩"));
+            }
+        }
+        assert_eq!(visible("ᄀ가a\u{301}"), "ᄀ가a\u{301}");
         assert_eq!(visible_name("a\nb\tc"), "a\u{240a}b\u{2409}c");
     }
 

@@ -12,11 +12,13 @@ use article::{ArticleName, Content, Snapshot, TextIndex};
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use store::BlobError;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::article_texts::{Texts, document};
+use crate::cpu_pool;
 use crate::stored::Stored;
 
 /// Articles whose texts are read and indexed together: at most 8 MiB of texts.
@@ -59,7 +61,9 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 async fn work(app: &Arc<App>) {
     let mut published = app.live_store.published();
     let mut indexing = Indexing::default();
-    let mut merging: Option<JoinHandle<Merged>> = None;
+    let mut merging: Option<Merging> = None;
+    // Commits do not put it off.
+    let mut retry_at: Option<Instant> = None;
     loop {
         published.borrow_and_update();
         if let Some(stored) = app.live_store.snapshot_full() {
@@ -68,8 +72,12 @@ async fn work(app: &Arc<App>) {
         if merging.is_none()
             && let Some(merge) = indexing.index.wants_merge()
         {
-            merging = Some(tokio::task::spawn_blocking(move || merge.run()));
+            merging = Some(tokio::spawn(cpu_pool::apart(move || merge.run())));
         }
+        retry_at = match indexing.unread.is_empty() {
+            true => None,
+            false => Some(retry_at.unwrap_or_else(|| Instant::now() + RETRY)),
+        };
         tokio::select! {
             changed = published.changed() => {
                 if changed.is_err() {
@@ -79,15 +87,17 @@ async fn work(app: &Arc<App>) {
             merged = finished(&mut merging) => {
                 merging = None;
                 match merged {
-                    Ok(merged) => {
+                    Some(merged) => {
                         indexing.index = indexing.index.with(merged);
                         indexing.publish(app);
                     }
-                    Err(error) => tracing::error!(%error, "the texts of articles cannot be merged"),
+                    None => tracing::error!("the texts of articles cannot be merged"),
                 }
             }
-            () = tokio::time::sleep(RETRY), if !indexing.unread.is_empty() => {
-                let unread: Vec<_> = std::mem::take(&mut indexing.unread).into_iter().collect();
+            () = tokio::time::sleep_until(retry_at.unwrap_or_else(Instant::now)), if retry_at.is_some() => {
+                retry_at = None;
+                // Until it is read, each counts as missing.
+                let unread: Vec<_> = indexing.unread.iter().cloned().collect();
                 let articles = indexing.seen.clone();
                 indexing.take(app, &articles, &unread).await;
                 indexing.publish(app);
@@ -96,10 +106,13 @@ async fn work(app: &Arc<App>) {
     }
 }
 
-/// Waits for the merge that runs; for ever if there is none.
-async fn finished(merging: &mut Option<JoinHandle<Merged>>) -> Result<Merged, JoinError> {
+/// A merge that runs on a thread of its own.
+type Merging = JoinHandle<std::thread::Result<Merged>>;
+
+/// Waits for the merge that runs; for ever if there is none. `None` if it failed.
+async fn finished(merging: &mut Option<Merging>) -> Option<Merged> {
     match merging {
-        Some(merging) => merging.await,
+        Some(merging) => merging.await.ok().and_then(Result::ok),
         None => std::future::pending().await,
     }
 }
@@ -149,6 +162,16 @@ impl Indexing {
                 sources.push(source);
             }
             self.index = indexed(app, self.index.clone(), sources, is_bulk).await;
+            // A merge may take as long as there are texts: none of the threads that compute for programs does it.
+            while is_bulk && let Some(merge) = self.index.wants_merge() {
+                match cpu_pool::apart(move || merge.run()).await {
+                    Ok(merged) => self.index = self.index.with(merged),
+                    Err(_) => {
+                        tracing::error!("the texts of articles cannot be merged");
+                        break;
+                    }
+                }
+            }
             if is_bulk {
                 // What is there is found while the others are read.
                 self.publish(app);
@@ -213,11 +236,7 @@ async fn indexed(app: &App, index: TextIndex, sources: Vec<Source>, is_bulk: boo
             });
             (name, document)
         });
-        let mut index = index.replaced(changes.collect());
-        while is_bulk && let Some(merge) = index.wants_merge() {
-            index = index.with(merge.run());
-        }
-        index
+        index.replaced(changes.collect())
     };
     if is_bulk && let Ok(index) = app.cpu_pool.run(work.clone()).await {
         return index;

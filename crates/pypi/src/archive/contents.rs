@@ -13,6 +13,8 @@ pub struct ContentsLimits {
     pub name_bytes_max: usize,
     /// Most bytes that are unpacked.
     pub inflated_bytes_max: u64,
+    /// Most bytes of the file that are read to unpack those: there are archives that unpack to nothing for gigabytes.
+    pub packed_bytes_max: u64,
     /// Most bytes of a member that are read for a page.
     pub member_bytes_max: u64,
 }
@@ -23,6 +25,8 @@ impl Default for ContentsLimits {
             members_max: 20_000,
             name_bytes_max: 2 << 20,
             inflated_bytes_max: 128 << 20,
+            // What cannot be compressed takes a little more than it is.
+            packed_bytes_max: (128 << 20) + (128 << 20) / 16,
             member_bytes_max: 256 << 10,
         }
     }

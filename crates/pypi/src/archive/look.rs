@@ -49,12 +49,14 @@ pub fn members<R: ReaderAt>(
         Some(Form::TarGz) => tarball::members(reader, file_bytes, limits, has_digests).map(Some),
         Some(Form::Zip) => {
             let zip = SafeZip::open(reader, file_bytes, &zip_limits(limits))?;
-            let mut left = limits.inflated_bytes_max;
+            let (mut left, mut packed_left) = (limits.inflated_bytes_max, limits.packed_bytes_max);
             let listed = zip.members().iter().map(|member| {
                 let is_file = !member.name.ends_with('/');
-                let is_read = has_digests && is_file && member.size_bytes <= left;
+                let (bytes, packed) = (member.size_bytes, member.packed_bytes());
+                let is_read = has_digests && is_file && bytes <= left && packed <= packed_left;
                 if is_read {
-                    left -= member.size_bytes;
+                    left -= bytes;
+                    packed_left -= packed;
                 }
                 // What cannot be unpacked has no digest, so it is the same as nothing else.
                 let digest = || digest_of(&mut zip.reader(member).ok()?).ok();
@@ -88,6 +90,10 @@ pub fn member<R: ReaderAt>(
         Some(Form::Zip) => {
             let zip = SafeZip::open(reader, file_bytes, &zip_limits(limits))?;
             let found = zip.members().get(number).filter(|member| !member.name.ends_with('/'));
+            // Of what is not compressed, no more is read than is shown.
+            let found = found.filter(|member| {
+                member.is_stored() || member.packed_bytes() <= limits.packed_bytes_max
+            });
             let Some(member) = found else { return Ok(None) };
             let bytes = first_bytes(&mut zip.reader(member)?, member.size_bytes, limits)
                 .map_err(|error| super::io_error("zip", error))?;
@@ -177,6 +183,13 @@ mod tests {
         assert_eq!(text(SDIST, &source(), 4), None);
     }
 
+    /// A gzip file that unpacks to nothing: a header, and 100,000 bytes of empty blocks of deflate, stored and not the last.
+    fn empty_blocks() -> Vec<u8> {
+        let mut bytes = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+        bytes.extend([0, 0, 0, 255, 255].repeat(20_000));
+        bytes
+    }
+
     #[test]
     fn no_more_is_read_than_the_limits_allow() {
         let first = |limits: ContentsLimits| {
@@ -196,11 +209,24 @@ mod tests {
         assert_eq!((found.members.len(), found.is_cut), (1, true));
         let behind = member(&bomb[..], bomb.len() as u64, &named(SDIST), &limits, 1);
         assert_eq!(behind.expect("it is read"), None);
+        let empty = empty_blocks();
+        let limits = ContentsLimits { packed_bytes_max: 50_000, ..limits };
+        let found = members(&empty[..], empty.len() as u64, &named(SDIST), &limits, true);
+        let found = found.expect("it is read").expect("it is an archive");
+        assert_eq!((found.members.len(), found.is_cut), (0, true));
+        let unread = member(&empty[..], empty.len() as u64, &named(SDIST), &limits, 0);
+        assert_eq!(unread.expect("it is read"), None);
         let bytes = zip(&[file("a", vec![0; 200_000]), file("b", "b")]);
         let found = members(&bytes[..], bytes.len() as u64, &named(WHEEL), &limits, true);
         let found = found.expect("it is read").expect("it is an archive");
         let digested = found.members.iter().map(|it| it.digest.is_some());
         assert_eq!(digested.collect::<Vec<_>>(), [false, true]);
+        let narrow = ContentsLimits { packed_bytes_max: 1, ..ContentsLimits::default() };
+        let found = members(&bytes[..], bytes.len() as u64, &named(WHEEL), &narrow, true);
+        let found = found.expect("it is read").expect("it is an archive");
+        assert!(found.members[0].digest.is_none());
+        let unread = member(&bytes[..], bytes.len() as u64, &named(WHEEL), &narrow, 0);
+        assert_eq!(unread.expect("it is read"), None);
         let few = ContentsLimits { members_max: 1, ..limits };
         let refused = members(&bytes[..], bytes.len() as u64, &named(WHEEL), &few, false);
         assert!(matches!(refused, Err(ArchiveError::TooMuch { what: "members", .. })));

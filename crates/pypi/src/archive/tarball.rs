@@ -198,18 +198,28 @@ fn unpacked<R: ReaderAt>(
     limits: &ContentsLimits,
     visit: impl FnMut(
         &Met<'_>,
-        &mut tar::Entry<'_, Bounded<'_, MultiGzDecoder<RangeReader<R>>>>,
+        &mut tar::Entry<'_, Bounded<'_, MultiGzDecoder<Bounded<'_, RangeReader<R>>>>>,
     ) -> Result<ControlFlow<()>, ArchiveError>,
 ) -> Result<bool, ArchiveError> {
-    let inflated_bytes = Cell::new(0);
+    let (inflated_bytes, packed_bytes) = (Cell::new(0), Cell::new(0));
+    let packed = Bounded {
+        reader: RangeReader::new(reader, 0..file_bytes),
+        read_bytes: &packed_bytes,
+        read_bytes_max: limits.packed_bytes_max,
+    };
     let mut archive = tar::Archive::new(Bounded {
-        reader: MultiGzDecoder::new(RangeReader::new(reader, 0..file_bytes)),
+        reader: MultiGzDecoder::new(packed),
         read_bytes: &inflated_bytes,
         read_bytes_max: limits.inflated_bytes_max,
     });
     match walk(&mut archive, &ArchiveLimits::default(), visit) {
         Ok(_) => Ok(true),
-        Err(_) if inflated_bytes.get() > limits.inflated_bytes_max => Ok(false),
+        Err(_)
+            if inflated_bytes.get() > limits.inflated_bytes_max
+                || packed_bytes.get() > limits.packed_bytes_max =>
+        {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }

@@ -49,6 +49,18 @@ const END_RECORD_BYTES: u64 = 22;
 /// Size of the 64-bit end record without extensions, together with its locator.
 const END_RECORD_64_BYTES: u64 = 56 + 20;
 
+impl ZipMember {
+    /// Size in the file, as the directory says.
+    pub(super) fn packed_bytes(&self) -> u64 {
+        self.wayfinder.compressed_size_hint()
+    }
+
+    /// Whether it is not compressed.
+    pub(super) fn is_stored(&self) -> bool {
+        self.method == CompressionMethod::STORE
+    }
+}
+
 impl<R: ReaderAt> SafeZip<R> {
     /// Opens the zip whose `file_bytes` are in `reader` and checks its whole structure, without unpacking anything.
     ///

@@ -1,95 +1,139 @@
 //! Comparisons and merges of texts: each may take a core for a second, so only a few run at once.
 //!
-//! a turn -> both texts, read only now, so that those who wait take no memory -> the work, on a thread that may take long.
-//! The turn belongs to the work: who asks and leaves again frees none.
+//! a place in the queue, or “not now” -> a turn -> both texts, read only now, so that those who wait take no memory -> the work, on a
+//! thread that may take long. The turn belongs to the work: who asks and leaves again frees none.
 
 use std::future::Future;
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use crate::turns::Turns;
+use crate::http::error::HttpError;
+use crate::turns::{Share, Turn};
 
 /// Comparisons that readers asked for, at the same time.
 const COMPARED_AT_ONCE: usize = 2;
 
-/// Merges for writers who were overtaken: they do not wait for readers.
+/// Merges for writers who were overtaken, at the same time: they do not wait for readers.
 const MERGED_AT_ONCE: usize = 2;
 
-static COMPARING: LazyLock<Turns> = LazyLock::new(|| Turns::new(COMPARED_AT_ONCE));
-static MERGING: LazyLock<Turns> = LazyLock::new(|| Turns::new(MERGED_AT_ONCE));
+/// Those of each kind that may wait.
+const WAITING_MAX: usize = 64;
 
-/// What `work` makes of what `load` reads, for a reader.
+/// How long a turn is kept for texts that are being read.
+const LOADING_MAX: Duration = Duration::from_secs(20);
+
+static COMPARING: LazyLock<Share> = LazyLock::new(|| share(COMPARED_AT_ONCE));
+static MERGING: LazyLock<Share> = LazyLock::new(|| share(MERGED_AT_ONCE));
+
+fn share(at_once: usize) -> Share {
+    Share::half(2 * at_once, 2 * WAITING_MAX)
+}
+
+/// What `work` makes of what `load` reads, for a reader: on a thread of low priority.
 ///
 /// # Errors
-/// Those of `load`.
-pub(super) async fn compared<Loaded, Made, Failure>(
-    load: impl Future<Output = Result<Loaded, Failure>>,
+/// Those of `load`; 503 if too many wait already, or if it takes too long to read them.
+pub(super) async fn compared<Loaded, Made>(
+    load: impl Future<Output = Result<Loaded, HttpError>>,
     work: impl FnOnce(Loaded) -> Made + Send + 'static,
-) -> Result<Made, Failure>
+) -> Result<Made, HttpError>
 where
     Loaded: Send + 'static,
     Made: Send + 'static,
 {
-    in_turn(&COMPARING, load, work).await
+    let (_place, turn, loaded) = in_turn(&COMPARING, LOADING_MAX, load).await?;
+    Ok(turn.run_apart(move || work(loaded)).await)
 }
 
 /// The same for a writer.
 ///
 /// # Errors
-/// Those of `load`.
-pub(super) async fn merged<Loaded, Made, Failure>(
-    load: impl Future<Output = Result<Loaded, Failure>>,
+/// As [`compared`].
+pub(super) async fn merged<Loaded, Made>(
+    load: impl Future<Output = Result<Loaded, HttpError>>,
     work: impl FnOnce(Loaded) -> Made + Send + 'static,
-) -> Result<Made, Failure>
+) -> Result<Made, HttpError>
 where
     Loaded: Send + 'static,
     Made: Send + 'static,
 {
-    in_turn(&MERGING, load, work).await
+    let (_place, turn, loaded) = in_turn(&MERGING, LOADING_MAX, load).await?;
+    Ok(turn.run(move || work(loaded)).await)
 }
 
-async fn in_turn<Loaded, Made, Failure>(
-    turns: &Turns,
-    load: impl Future<Output = Result<Loaded, Failure>>,
-    work: impl FnOnce(Loaded) -> Made + Send + 'static,
-) -> Result<Made, Failure>
-where
-    Loaded: Send + 'static,
-    Made: Send + 'static,
-{
-    let turn = turns.take().await;
-    let loaded = load.await?;
-    Ok(turn.run(move || work(loaded)).await)
+/// A place, a turn, and what was read in it.
+async fn in_turn<Loaded>(
+    share: &Share,
+    loading_max: Duration,
+    load: impl Future<Output = Result<Loaded, HttpError>>,
+) -> Result<(Turn, Turn, Loaded), HttpError> {
+    let place = share.enter().map_err(|waiting| {
+        let detail = format!("{waiting} texts are being compared already; try again in a moment");
+        HttpError::unavailable(detail, 2)
+    })?;
+    let turn = share.turns.take().await;
+    let loaded = tokio::time::timeout(loading_max, load).await.map_err(|_| {
+        HttpError::unavailable("the texts cannot be read now: it takes too long", 5)
+    })??;
+    Ok((place, turn, loaded))
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::convert::Infallible;
 
     use futures_util::poll;
+    use http::StatusCode;
 
     use super::*;
 
     #[tokio::test]
     async fn nothing_is_read_or_compared_before_its_turn() {
-        let turns = Turns::new(1);
-        let taken = turns.take().await;
+        let share = share(1);
+        let taken = share.turns.take().await;
         let is_read = Cell::new(false);
         let load = async {
             is_read.set(true);
-            Ok::<_, Infallible>(3)
+            Ok(3)
         };
-        let mut comparing = Box::pin(in_turn(&turns, load, |loaded| loaded + 4));
-        assert!(poll!(&mut comparing).is_pending() && !is_read.get());
+        let mut reading = Box::pin(in_turn(&share, LOADING_MAX, load));
+        assert!(poll!(&mut reading).is_pending() && !is_read.get());
         drop(taken);
-        assert_eq!(comparing.await, Ok(7));
-        assert_eq!(turns.free(), 1);
+        let (_place, turn, loaded) = reading.await.expect("it is read");
+        assert_eq!((turn.run_apart(move || loaded + 4).await, share.turns.free()), (7, 1));
     }
 
     #[tokio::test]
     async fn what_cannot_be_read_keeps_no_turn() {
-        let turns = Turns::new(1);
-        let failed = in_turn(&turns, async { Err::<(), _>("lost") }, |()| ()).await;
-        assert_eq!((failed, turns.free()), (Err("lost"), 1));
+        let share = share(1);
+        let failed =
+            in_turn(&share, LOADING_MAX, async { Err::<(), _>(HttpError::not_found("lost")) })
+                .await;
+        assert_eq!(failed.err().map(|error| error.status()), Some(StatusCode::NOT_FOUND));
+        assert_eq!(share.turns.free(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_takes_too_long_to_read_keeps_no_turn() {
+        let share = share(1);
+        let late =
+            in_turn(&share, Duration::ZERO, std::future::pending::<Result<(), HttpError>>()).await;
+        let status = late.err().map(|error| error.status());
+        assert_eq!((status, share.turns.free()), (Some(StatusCode::SERVICE_UNAVAILABLE), 1));
+    }
+
+    #[tokio::test]
+    async fn only_so_many_wait() {
+        let share = share(1);
+        let _taken = share.turns.take().await;
+        let mut waiting: Vec<_> = (0..=WAITING_MAX)
+            .map(|_| Box::pin(in_turn(&share, LOADING_MAX, async { Ok(()) })))
+            .collect();
+        for one in &mut waiting {
+            assert!(poll!(one).is_pending());
+        }
+        let refused = in_turn(&share, LOADING_MAX, async { Ok(()) }).await;
+        let status = refused.err().map(|error| error.status());
+        assert_eq!(status, Some(StatusCode::SERVICE_UNAVAILABLE));
     }
 }

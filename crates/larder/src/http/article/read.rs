@@ -523,7 +523,8 @@ pub(in crate::http) async fn list_articles(
     let listed = Object::Articles(prefix.unwrap_or_default());
     let (app, stored) = admitted(app.clone(), head, listed).await?;
     let [prefix, q, after, limit, deleted, text] = given?;
-    if let Some(text) = text {
+    // A form sends the field that is empty, too.
+    if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
         if q.is_some() || after.is_some() || deleted.is_some() {
             let detail = "`text` stands with `prefix` and `limit` only: what it finds is in the order of \
                           relevance, and comes in one part";
@@ -613,9 +614,9 @@ async fn diff(
         bytes_max: usize::try_from(2 * app.config.article.merge_bytes_max).unwrap_or(usize::MAX),
         ..DifferenceLimits::default()
     };
-    let sides = sides(app, stored, name, from, to, limits.bytes_max as u64);
+    let sides = Sides::judged(stored, name, from, to, limits.bytes_max as u64)?;
     let name = name.clone();
-    let difference = compared(sides, move |(from, to)| {
+    let difference = compared(sides.load(app), move |(from, to)| {
         let sides = [&from, &to].map(|side| {
             let Textual { revision, bytes, is_textual } = side;
             Side { name: &name, revision: *revision, bytes, is_textual: *is_textual }
@@ -637,28 +638,46 @@ pub(super) struct Textual {
     pub(super) is_textual: bool,
 }
 
-/// Both sides of a comparison: without `to`, the latest revision; without `from`, the one that it was made from.
-pub(super) async fn sides(
-    app: &App,
-    stored: &Stored,
-    name: &ArticleName,
-    from: Option<Revision>,
-    to: Option<Revision>,
-    bytes_max: u64,
-) -> Result<(Textual, Textual), HttpError> {
-    let to = revision(stored, name, to)?;
-    let from = from.unwrap_or(to.base);
-    let from_facts =
-        if from == Revision::NONE { None } else { Some(revision(stored, name, Some(from))?) };
-    let sizes = [Some(to), from_facts].into_iter().flatten().filter_map(|facts| facts.content());
-    let together: u64 = sizes.map(|content| content.size_bytes).sum();
-    if together > bytes_max {
-        let detail = format!(
-            "texts of {together} bytes together are too large to be compared: at most {bytes_max}"
-        );
-        return Err(HttpError::too_large(detail));
+/// Both sides of a comparison, which are there and not too large; nothing is read yet.
+pub(super) struct Sides<'stored> {
+    from: (Revision, Option<&'stored Arc<RevisionFacts>>),
+    to: &'stored Arc<RevisionFacts>,
+}
+
+impl<'stored> Sides<'stored> {
+    /// Without `to`, the latest revision; without `from`, the one that it was made from.
+    ///
+    /// # Errors
+    /// 404, and 413 if they have more than `bytes_max` together.
+    pub(super) fn judged(
+        stored: &'stored Stored,
+        name: &ArticleName,
+        from: Option<Revision>,
+        to: Option<Revision>,
+        bytes_max: u64,
+    ) -> Result<Sides<'stored>, HttpError> {
+        let to = revision(stored, name, to)?;
+        let from = from.unwrap_or(to.base);
+        let from_facts =
+            if from == Revision::NONE { None } else { Some(revision(stored, name, Some(from))?) };
+        let sizes =
+            [Some(to), from_facts].into_iter().flatten().filter_map(|facts| facts.content());
+        let together: u64 = sizes.map(|content| content.size_bytes).sum();
+        if together > bytes_max {
+            let detail = format!(
+                "texts of {together} bytes together are too large to be compared: at most {bytes_max}"
+            );
+            return Err(HttpError::too_large(detail));
+        }
+        Ok(Sides { from: (from, from_facts), to })
     }
-    Ok((side(app, from, from_facts).await?, side(app, to.revision, Some(to)).await?))
+
+    /// The texts.
+    pub(super) async fn load(self, app: &App) -> Result<(Textual, Textual), HttpError> {
+        let (from, from_facts) = self.from;
+        let to = self.to;
+        Ok((side(app, from, from_facts).await?, side(app, to.revision, Some(to)).await?))
+    }
 }
 
 async fn side(

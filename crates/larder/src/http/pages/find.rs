@@ -112,11 +112,8 @@ impl Question {
     /// What is asked, and what each surface finds that is served: on a thread for computations, so that programs do not wait for it.
     async fn answer(self) -> Result<(String, Vec<Group>), HttpError> {
         let app = self.app.clone();
-        let serial = app.live_store.snapshot().map(|stored| stored.serial);
-        let texts = match serial.filter(|_| !self.text.is_empty() && app.config.article.enabled) {
-            Some(serial) => app.article_texts.as_of(serial).await,
-            None => Arc::default(),
-        };
+        // As it is: who types does not wait for the last commit's texts.
+        let texts = app.article_texts.snapshot();
         let finding = app.cpu_pool.run(move || (self.groups(&texts), self.text));
         let (groups, text) = finding.await.map_err(HttpError::uncomputed)?;
         Ok((text, groups))

@@ -1,7 +1,7 @@
 //! Articles by the words in their texts, and by who links to them.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -20,12 +20,14 @@ const BROWSER: (&str, &str) =
 /// Asks until `done` says that this is the answer that must come.
 #[track_caller]
 fn until(ask: impl Fn() -> Response, done: impl Fn(&Response) -> bool) -> Response {
+    let late = Instant::now() + Duration::from_secs(120);
     loop {
         let response = ask();
         assert_eq!(response.status, 200, "{}", response.text());
         if done(&response) {
             return response;
         }
+        assert!(Instant::now() < late, "the last answer: {}", response.text());
         thread::sleep(Duration::from_millis(10));
     }
 }

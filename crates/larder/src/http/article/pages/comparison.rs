@@ -7,7 +7,7 @@ use askama::Template;
 use axum::response::Response;
 use markup::{Block, Cell, Comparison};
 
-use super::super::read::{Textual, sides};
+use super::super::read::{Sides, Textual};
 use super::super::{comparing, parameters, parsed};
 use super::{Place, Shown};
 use crate::http::error::HttpError;
@@ -60,13 +60,14 @@ pub(in super::super) async fn show_difference(
             return Err(HttpError::bad_request(detail));
         }
     };
-    let sides = sides(shown.app, shown.stored, name, from, to, BYTES_MAX);
-    let comparing = comparing::compared(sides, |(from, to)| {
-        let found = compared(&from, &to);
-        (from.revision, to.revision, found)
-    });
-    let (from, to, found) = match comparing.await {
-        Ok(found) => found,
+    let (from, to, found) = match Sides::judged(shown.stored, name, from, to, BYTES_MAX) {
+        Ok(sides) => {
+            let comparing = comparing::compared(sides.load(shown.app), |(from, to)| {
+                let found = compared(&from, &to);
+                (from.revision, to.revision, found)
+            });
+            comparing.await?
+        }
         Err(error) if error.status() == http::StatusCode::PAYLOAD_TOO_LARGE => {
             let (from, to) = (from.unwrap_or_default(), to.unwrap_or_default());
             (from, to, ComparisonResult::Not(error.detail().to_owned()))

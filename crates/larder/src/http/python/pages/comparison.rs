@@ -2,13 +2,15 @@
 //! has, and in the text of one of them.
 //!
 //! Of each version one file is compared, with its like: a source archive with a source archive, a wheel with the one of the same
-//! tags. Members are the same if their digests are; their names are compared without the version that is in them.
+//! tags. Members are the same if their digests are; their names are compared without the release's own directory, which has the version
+//! in its name, and only without that one, so that no member can stand in for another.
+//! Only a few comparisons go on at once, and what takes long is done on another thread ([`crate::archives`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
 use axum::response::Response;
-use markup::{Block, Comparison};
+use markup::{Block, Comparison, compare};
 use pypi::archive::{Contents, ContentsMember};
 use pypi::{FileKind, Filename, ReleaseFile, VersionView};
 use serde_json::{Map, Value};
@@ -19,6 +21,7 @@ use super::super::route::Route;
 use super::super::write::Refused;
 use super::contents::number;
 use super::given::{Readable, archive_of, text_of, unread};
+use crate::archives::Archives;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::http::words::{self, in_path, visible, visible_name};
@@ -77,7 +80,7 @@ struct Lists {
     changed: Vec<Line>,
     more: usize,
     same: usize,
-    /// Those of the same size that were not read, as there is too much to unpack.
+    /// Those of the same size that were not read: there is too much to unpack, or they are damaged.
     unread: usize,
     is_cut: bool,
 }
@@ -100,9 +103,7 @@ pub(in super::super) async fn compare_releases(
     })?;
     let new = readable.version(ask, &route.version).await?;
     let old = readable.version(ask, &with).await?;
-    let (old_files, new_files) = (readable.files(&old, FILES), readable.files(&new, FILES));
-    let pairs: Vec<(&ReleaseFile, &ReleaseFile)> =
-        new_files.iter().filter_map(|new| Some((like(&old_files, new)?, *new))).collect();
+    let pairs = pairs(&readable.files(&old, FILES), &readable.files(&new, FILES));
     let wanted = ask.parameter("file");
     let pair = match &wanted {
         Some(wanted) => {
@@ -114,6 +115,8 @@ pub(in super::super) async fn compare_releases(
         }
         None => pairs.first(),
     };
+    // Whoever waits for it holds nothing yet.
+    let _place = ask.app.archives.comparison().await.map_err(unread)?;
     let files = match pair {
         Some((old_file, new_file)) => {
             // Judged and noted as a download.
@@ -134,7 +137,10 @@ pub(in super::super) async fn compare_releases(
         new: new.version.as_str(),
         old_path: in_path(old.version.as_str()),
         new_path: in_path(new.version.as_str()),
-        metadata: compared_texts(ask, &old_text, &new_text, false).await?,
+        metadata: match (old_text, new_text) {
+            (Some(old), Some(new)) => compared_texts(&ask.app.archives, old, new, false).await?,
+            _ => Texts::Not("What is known of at least one of them cannot be read.".to_owned()),
+        },
         pairs: match pairs.len() {
             0 | 1 => Vec::new(),
             _ => pairs
@@ -157,36 +163,49 @@ fn query(with: &str, file: &str, members: Option<(usize, usize)>) -> String {
     query.finish()
 }
 
-/// The file among these that `file` takes the place of.
-fn like<'a>(files: &[&'a ReleaseFile], file: &ReleaseFile) -> Option<&'a ReleaseFile> {
-    let kind = |file: &ReleaseFile| {
-        let name = Filename::parse(file.filename()).ok()?;
-        pypi::archive::is_archive(&name).then(|| name.kind())
+/// What files have to have in common to be compared: the kind and, of wheels, the tags. None of those that are not opened.
+fn likeness(filename: &str) -> Option<(FileKind, Vec<&str>)> {
+    let name = Filename::parse(filename).ok().filter(pypi::archive::is_archive)?;
+    let tags = match name.kind() {
+        FileKind::Wheel | FileKind::Egg => {
+            let stem = filename.rsplit_once('.').map_or("", |(stem, _)| stem);
+            stem.rsplit('-').take(3).collect()
+        }
+        _ => Vec::new(),
     };
-    let tags = |file: &ReleaseFile| {
-        let stem = file.filename().rsplit_once('.').map_or("", |(stem, _)| stem);
-        stem.rsplit('-').take(3).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let wanted = kind(file)?;
-    let mut same_kind = files.iter().copied().filter(|it| kind(it) == Some(wanted));
-    match wanted {
-        FileKind::Wheel | FileKind::Egg => same_kind.find(|it| tags(it) == tags(file)),
-        _ => same_kind.next(),
-    }
+    Some((name.kind(), tags))
 }
 
-/// The metadata of a version, a line for each field, and the description.
-async fn described(ask: &Ask, version: &VersionView<'_>) -> Result<String, Refused> {
+/// The new files, each with the old one that it takes the place of.
+fn pairs<'a>(
+    old_files: &[&'a ReleaseFile],
+    new_files: &[&'a ReleaseFile],
+) -> Vec<(&'a ReleaseFile, &'a ReleaseFile)> {
+    let mut old = HashMap::new();
+    for file in old_files {
+        if let Some(likeness) = likeness(file.filename()) {
+            old.entry(likeness).or_insert(*file);
+        }
+    }
+    let like = |new: &ReleaseFile| likeness(new.filename()).and_then(|it| old.get(&it).copied());
+    new_files.iter().filter_map(|new| Some((like(new)?, *new))).collect()
+}
+
+/// The metadata of a version, a line for each field, and the description; `None` if it cannot be read.
+async fn described(ask: &Ask, version: &VersionView<'_>) -> Result<Option<String>, Refused> {
     let bytes = metadata(&ask.app, std::slice::from_ref(version)).await?;
     let mut releases =
         version.parts.iter().filter_map(|part| part.project.release(version.version.as_str()));
-    let object = releases
+    let Some(object) = releases
         .next()
         .and_then(|release| bytes.get(&release.metadata))
-        .and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(bytes).ok());
+        .and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(bytes).ok())
+    else {
+        return Ok(None);
+    };
     let mut text = String::new();
     let mut description = String::new();
-    let fields: BTreeMap<String, Value> = object.unwrap_or_default().into_iter().collect();
+    let fields: BTreeMap<String, Value> = object.into_iter().collect();
     for (key, value) in fields {
         let mut line = |value: &Value| {
             let said = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -210,15 +229,40 @@ async fn described(ask: &Ask, version: &VersionView<'_>) -> Result<String, Refus
         text.push('\n');
         text.push_str(&description);
     }
-    Ok(text)
+    Ok(Some(text))
 }
 
-async fn compared_texts(ask: &Ask, old: &str, new: &str, is_cut: bool) -> Result<Texts, Refused> {
+/// Most bytes of two texts that are compared: that of [`compare`], which is told what it would say without them.
+const TEXTS_BYTES_MAX: usize = 1 << 20;
+
+async fn compared_texts(
+    archives: &Archives,
+    old: String,
+    new: String,
+    is_cut: bool,
+) -> Result<Texts, Refused> {
     if old == new {
         return Ok(Texts::Same);
     }
-    let compared = ask.app.archives.compared(visible(old), visible(new)).await.map_err(unread)?;
-    Ok(match compared {
+    let bytes = old.len() + new.len();
+    if bytes > TEXTS_BYTES_MAX {
+        let text = format!(
+            "The texts have {bytes} bytes together: at most {TEXTS_BYTES_MAX} are compared."
+        );
+        return Ok(Texts::Not(text));
+    }
+    // Made visible, a text may be six times as long: only when it is its turn.
+    archives.work(move || texts_of(&old, &new, is_cut)).await.map_err(unread)
+}
+
+/// What two texts that differ come to.
+fn texts_of(old: &str, new: &str, is_cut: bool) -> Texts {
+    let (old, new) = (visible(old), visible(new));
+    if old == new {
+        let text = "They differ, but only in how characters are written that nobody sees, such as U+200B and its number as text.";
+        return Texts::Not(text.to_owned());
+    }
+    match compare(&old, &new) {
         Ok(comparison) => {
             let added = words::count(comparison.added, "line", "lines");
             let removed = words::count(comparison.removed, "line", "lines");
@@ -226,7 +270,7 @@ async fn compared_texts(ask: &Ask, old: &str, new: &str, is_cut: bool) -> Result
             Texts::Different { comparison, counts, is_cut }
         }
         Err(error) => Texts::Not(error.to_string()),
-    })
+    }
 }
 
 async fn compared_files(
@@ -251,35 +295,89 @@ async fn compared_files(
             (Some(old), Some(new)) if is_cut && old == new => {
                 Texts::Not("What is read of them is the same; the rest is not compared.".to_owned())
             }
-            (Some(old), Some(new)) => compared_texts(ask, old, new, is_cut).await?,
+            (Some(old), Some(new)) => {
+                let (old, new) = (old.to_owned(), new.to_owned());
+                compared_texts(archives, old, new, is_cut).await?
+            }
             _ => Texts::Not("At least one of them is not text.".to_owned()),
         };
         return Ok(FilesFound::Member(visible_name(&two.name), compared));
     }
     let one = archives.members(blobs, directory, &old_archive, true).await.map_err(unread)?;
     let two = archives.members(blobs, directory, &new_archive, true).await.map_err(unread)?;
-    Ok(match (&*one, &*two) {
-        (Ok(one), Ok(two)) => {
-            FilesFound::Lists(lists((one, old.filename()), (two, new.filename()), with))
+    for (looked, file) in [(&one, old), (&two, new)] {
+        if let Err(why) = &**looked {
+            return Ok(FilesFound::Not(format!("{}: {}", file.filename(), visible_name(why))));
         }
-        (Err(why), _) => FilesFound::Not(format!("{}: {}", old.filename(), visible_name(why))),
-        (_, Err(why)) => FilesFound::Not(format!("{}: {}", new.filename(), visible_name(why))),
-    })
+    }
+    let names = [old.filename(), new.filename(), with].map(str::to_owned);
+    let comparing = archives.work(move || match (&*one, &*two) {
+        (Ok(one), Ok(two)) => lists((one, &names[0]), (two, &names[1]), &names[2]),
+        // Has been answered above.
+        _ => Lists::default(),
+    });
+    Ok(FilesFound::Lists(comparing.await.map_err(unread)?))
 }
 
-/// A member's name without the version: below the directory of a source archive, and with that of a wheel's own data left open.
-fn canonical<'a>(name: &'a str, is_source: bool) -> std::borrow::Cow<'a, str> {
-    let name = name.strip_prefix("./").unwrap_or(name);
-    let Some((top, rest)) = name.split_once('/') else { return name.into() };
+/// Where a member is: in a directory that a release calls after itself, or elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Place {
+    /// `foo-1.0/` of a source archive.
+    Top,
+    /// `foo-1.0.dist-info/`
+    Info,
+    /// `foo-1.0.data/`
+    Data,
+    Elsewhere,
+}
+
+/// A member's name below the directory that the release `own` calls after itself; any other name as it is.
+fn canonical<'a>(name: &'a str, own: &str, is_source: bool) -> (&'a str, Place) {
+    let (is_own, elsewhere) = (|name: &str| folded(name) == own, (name, Place::Elsewhere));
+    let Some((top, rest)) = name.split_once('/') else { return elsewhere };
     if is_source {
-        return rest.into();
+        return if is_own(top) { (rest, Place::Top) } else { elsewhere };
     }
-    for ending in [".dist-info", ".data"] {
-        if top.ends_with(ending) {
-            return format!("*{ending}/{rest}").into();
+    for (ending, place) in [(".dist-info", Place::Info), (".data", Place::Data)] {
+        if top.strip_suffix(ending).is_some_and(is_own) {
+            return (rest, place);
         }
     }
-    name.into()
+    elsewhere
+}
+
+/// A name and a version, in one of the spellings that tools choose.
+fn folded(name: &str) -> String {
+    name.to_ascii_lowercase().replace(['_', '.'], "-")
+}
+
+/// The files and links of an archive, by their canonical names.
+fn named<'a>(
+    contents: &'a Contents,
+    file: &str,
+) -> HashMap<(&'a str, Place), (usize, &'a ContentsMember)> {
+    let is_source = !file.ends_with(".whl") && !file.ends_with(".egg");
+    let stem = Filename::parse(file).map_or_else(|_| file.to_owned(), |it| it.stem().to_owned());
+    // A wheel's name goes on with its tags.
+    let mut hyphens = stem.match_indices('-').map(|(at, _)| at);
+    let end = if is_source { None } else { hyphens.nth(1) };
+    let own = folded(&stem[..end.unwrap_or(stem.len())]);
+    let members = contents.members.iter().enumerate();
+    let members = members.filter(|(_, member)| member.is_file || member.link.is_some());
+    // Of several with one name, the last one is what an installer leaves there.
+    let full = |member: &'a ContentsMember| member.name.strip_prefix("./").unwrap_or(&member.name);
+    let last: HashMap<&str, (usize, &ContentsMember)> =
+        members.map(|(at, member)| (full(member), (at, member))).collect();
+    let mut met: HashMap<_, usize> = HashMap::new();
+    for name in last.keys() {
+        *met.entry(canonical(name, &own, is_source)).or_default() += 1;
+    }
+    let one_of = |name: &'a str| {
+        let canonical = canonical(name, &own, is_source);
+        // Where two names meet, each stands for itself: none of them hides the other.
+        if met[&canonical] == 1 { canonical } else { (name, Place::Elsewhere) }
+    };
+    last.into_iter().map(|(name, member)| (one_of(name), member)).collect()
 }
 
 /// The members of two archives with these names, compared.
@@ -288,16 +386,6 @@ fn lists(
     (new, new_file): (&Contents, &str),
     with: &str,
 ) -> Lists {
-    type Named<'a> = BTreeMap<std::borrow::Cow<'a, str>, (usize, &'a ContentsMember)>;
-    fn named<'a>(contents: &'a Contents, file: &str) -> Named<'a> {
-        let is_source = !file.ends_with(".whl") && !file.ends_with(".egg");
-        // Of several with one name, the last one is what an installer leaves there.
-        let members = contents.members.iter().enumerate();
-        members
-            .filter(|(_, member)| member.is_file || member.link.is_some())
-            .map(|(at, member)| (canonical(&member.name, is_source), (at, member)))
-            .collect()
-    }
     let (olds, news) = (named(old, old_file), named(new, new_file));
     let mut lists = Lists { is_cut: old.is_cut || new.is_cut, ..Lists::default() };
     let line = |member: &ContentsMember, size: String, query: Option<String>| Line {
@@ -306,13 +394,15 @@ fn lists(
         query,
     };
     let mut more = 0;
-    let mut push = |list: &mut Vec<Line>, line: Line| match list.len() < MEMBERS {
-        true => list.push(line),
+    let mut push = |list: &mut Vec<Line>, line: &dyn Fn() -> Line| match list.len() < MEMBERS {
+        true => list.push(line()),
         false => more += 1,
     };
-    for (name, (new_at, new)) in &news {
+    let mut new_names: Vec<_> = news.iter().collect();
+    new_names.sort_unstable_by_key(|(name, _)| **name);
+    for (name, (new_at, new)) in new_names {
         let Some((old_at, old)) = olds.get(name) else {
-            push(&mut lists.added, line(new, words::size(new.size_bytes), None));
+            push(&mut lists.added, &|| line(new, words::size(new.size_bytes), None));
             continue;
         };
         let is_like = old.size_bytes == new.size_bytes && old.link == new.link;
@@ -320,19 +410,19 @@ fn lists(
             (true, Some(old), Some(new)) if old == new => lists.same += 1,
             (true, _, _) if new.link.is_some() && !new.is_file => lists.same += 1,
             (true, None, _) | (true, _, None) => lists.unread += 1,
-            _ => {
+            _ => push(&mut lists.changed, &|| {
                 let is_file = old.is_file && new.is_file;
                 let sizes = [old.size_bytes, new.size_bytes].map(words::size);
                 let size = format!("{} → {}", sizes[0], sizes[1]);
                 let query = is_file.then(|| query(with, new_file, Some((*old_at, *new_at))));
-                push(&mut lists.changed, line(new, size, query));
-            }
+                line(new, size, query)
+            }),
         }
     }
-    for (name, (_, old)) in &olds {
-        if !news.contains_key(name) {
-            push(&mut lists.removed, line(old, words::size(old.size_bytes), None));
-        }
+    let mut gone: Vec<_> = olds.iter().filter(|(name, _)| !news.contains_key(*name)).collect();
+    gone.sort_unstable_by_key(|(name, _)| **name);
+    for (_, (_, old)) in gone {
+        push(&mut lists.removed, &|| line(old, words::size(old.size_bytes), None));
     }
     lists.more = more;
     lists
@@ -390,5 +480,47 @@ mod tests {
         new.members[0].digest = None;
         let found = lists((&old, "p-1.tar.gz"), (&new, "p-2.tar.gz"), "1");
         assert_eq!((found.same, found.unread, found.changed.len()), (0, 1, 0));
+    }
+
+    #[test]
+    fn no_member_hides_another() {
+        // A copy of the old file, elsewhere and later.
+        let old = contents(&[("p-1/setup.py", "good"), ("p-1/a", "a")]);
+        let new = contents(&[("p-2/setup.py", "evil"), ("zz/setup.py", "good"), ("p-2/a", "a")]);
+        let found = lists((&old, "p-1.tar.gz"), (&new, "p-2.tar.gz"), "1");
+        assert_eq!(
+            (names(&found.changed), names(&found.added), found.same),
+            (vec!["p-2/setup.py"], vec!["zz/setup.py"], 1)
+        );
+        // Also beside the directory of the release, and in one that is called like it.
+        let new = contents(&[("p-2/setup.py", "evil"), ("setup.py", "good"), ("P_2/a", "a")]);
+        let found = lists((&old, "p-1.tar.gz"), (&new, "p-2.tar.gz"), "1");
+        assert_eq!(names(&found.changed), ["p-2/setup.py"]);
+        assert_eq!((names(&found.added), found.same), (vec!["setup.py"], 1));
+        let new = contents(&[("p-2/setup.py", "evil"), ("P_2/setup.py", "good")]);
+        let found = lists((&old, "p-1.tar.gz"), (&new, "p-2.tar.gz"), "1");
+        assert_eq!(names(&found.added), ["P_2/setup.py", "p-2/setup.py"]);
+        assert_eq!(names(&found.removed), ["p-1/a", "p-1/setup.py"]);
+        let old = contents(&[("p-1.data/scripts/run", "good")]);
+        let new = contents(&[("p-2.data/scripts/run", "evil"), ("q.data/scripts/run", "good")]);
+        let found = lists((&old, "p-1-py3-none-any.whl"), (&new, "p-2-py3-none-any.whl"), "1");
+        assert_eq!(names(&found.changed), ["p-2.data/scripts/run"]);
+        assert_eq!(names(&found.added), ["q.data/scripts/run"]);
+    }
+
+    #[test]
+    fn wheels_are_compared_with_those_of_their_tags() {
+        assert_eq!(likeness("p-1-py3-none-any.whl"), likeness("p-2-py3-none-any.whl"));
+        assert_ne!(likeness("p-1-py3-none-any.whl"), likeness("p-2-cp312-none-any.whl"));
+        assert_eq!(likeness("p-1.tar.gz"), likeness("p-2.zip"));
+        assert_eq!(likeness("p-1.exe"), None);
+    }
+
+    #[test]
+    fn texts_that_only_look_the_same_are_not_called_so() {
+        let texts = texts_of("a\u{200b}b", "a⟨U+200B⟩b", false);
+        assert!(matches!(texts, Texts::Not(why) if why.starts_with("They differ")));
+        let texts = texts_of("a\u{200b}b", "ab", false);
+        assert!(matches!(texts, Texts::Different { .. }));
     }
 }
