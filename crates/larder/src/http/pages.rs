@@ -8,6 +8,7 @@ mod docs;
 mod find;
 mod home;
 mod package;
+mod package_past;
 mod packages;
 mod status;
 

@@ -128,6 +128,18 @@ impl Histories<'_> {
         History::open(app).await.map(Histories)
     }
 
+    /// The history, if it has taken in these packages: a page does not wait for that.
+    pub(in crate::http) async fn now<'app>(
+        app: &'app App,
+        published: &Arc<AurPublished>,
+    ) -> Option<Histories<'app>> {
+        let last = app.changes.aur_noted.subscribe().borrow().clone();
+        let records =
+            app.changes.aur_records.get().filter(|_| last.as_ptr() == Arc::as_ptr(published))?;
+        let began_at = aur_history::began_at(records).await.map_err(unreadable).ok()?;
+        Some(Histories(History { records, published: published.clone(), began_at }))
+    }
+
     /// The packages that the history has taken in.
     pub(in crate::http) fn published(&self) -> &Arc<AurPublished> {
         &self.0.published

@@ -12,9 +12,11 @@ use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
+use super::package_past::Past;
 use crate::app::App;
 use crate::aur_published::AurPublished;
 use crate::config::AurSource;
+use crate::http::changes::Histories;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 
@@ -269,6 +271,8 @@ struct PackagePage {
     snapshot_path: String,
     /// Whether the name stands for itself in a shell.
     is_plain: bool,
+    /// None while the history has not taken in what is served.
+    past: Option<Past>,
 }
 
 impl PackagePage {
@@ -293,7 +297,15 @@ pub(in crate::http) async fn show_package(app: &App, head: &Parts) -> Result<Res
         Some(package_page(app, head, &published.snapshot, details))
     });
     match found {
-        Some(page) => Ok(people::send(&page, head, Audience::Everybody).await),
+        Some(mut page) => {
+            if let Some(histories) = Histories::now(app, &published).await
+                && let Ok(members) = histories.members(&page.name.name).await
+                && !members.is_empty()
+            {
+                page.past = Some(Past::of(&members, Timestamp::now()));
+            }
+            Ok(people::send(&page, head, Audience::Everybody).await)
+        }
         None => {
             let detail = match published.snapshot.base(&name) {
                 Some(base) => format!(
@@ -401,6 +413,7 @@ fn package_page(app: &App, head: &Parts, snapshot: &Snapshot, details: Details) 
             .collect(),
         aur_url: aur_url(app),
         name: summary.name.into(),
+        past: None,
     }
 }
 

@@ -83,6 +83,48 @@ fn what_differs_between_two_dumps_is_told() {
 }
 
 #[test]
+fn the_page_of_a_package_says_who_had_it_and_warns_of_new_hands() {
+    let attack = "<script>alert(1)</script>";
+    let first =
+        [package(1, "taken", json!({"Maintainer": attack})), package(2, "quiet", json!({}))];
+    let server = TestServer::serving(&dump(first));
+    position(&server);
+    let page = |name: &str| {
+        let target = format!("/packages/{name}");
+        let page = server.client.get_with(&target, &[("Accept", "text/html")]).text();
+        crate::pages::check_harmless(&page, name);
+        page
+    };
+    let mut before = String::new();
+    wait_until("the page with its history", || {
+        before = page("taken");
+        before.contains("Who maintained it")
+    });
+    assert!(!before.contains("Changed hands"), "{before}");
+    let second = [
+        package(1, "taken", json!({"Maintainer": "carl", "Version": "2.0-1"})),
+        package(2, "quiet", json!({})),
+    ];
+    server.replace_source(&dump(second));
+    let mut after = String::new();
+    wait_until("the page of what is served now", || {
+        after = page("taken");
+        after.contains("2.0-1") && after.contains("Who maintained it")
+    });
+    for expected in [
+        "<b>Changed hands.</b> carl maintains this package since",
+        "before, &#60;script&#62;alert(1)&#60;/script&#62; did.",
+        "<li>2.0-1 ",
+        "<li>1.0-1 ",
+        "from before this server looked",
+    ] {
+        assert!(after.contains(expected), "{expected}: {after}");
+    }
+    wait_until("the page of the other package", || page("quiet").contains("Versions seen"));
+    assert!(!page("quiet").contains("Changed hands"));
+}
+
+#[test]
 fn a_wave_of_adoptions_is_told_completely() {
     const WAVE: u32 = 1_500;
     let orphans = |number| json!({"Maintainer": (number % 2 == 0).then(|| format!("m{number}"))});
