@@ -1,6 +1,6 @@
 //! [`Deltas`]: what a client applies to the dump that it has, instead of fetching the next one whole.
 //!
-//! the dump that was kept last, and the one before -> [`Delta`], a file of the [`Chain`] -> a client names the dump that it has -> the
+//! the dump that was kept last, and the one before -> a delta, a file of the [`Chain`] -> a client names the dump that it has -> the
 //! deltas from there on, put together and compressed -> kept while the dump is the same
 //!
 //! A task compares dumps ([`crate::tasks::dump_deltas`]); neither a refresh nor anybody who reads waits for that.
