@@ -326,8 +326,13 @@ impl Query {
     }
 }
 
-/// Takes out of an entry who asked, and where, if they asked an index that `may_read` does not admit.
+/// Takes out of an entry who asked, and where, if they asked an index that `may_read` does not admit. Who changed an index that it
+/// admits is not taken out, whatever they asked for to do that.
 pub(crate) fn anonymise(entry: &mut Value, may_read: impl Fn(&str) -> bool) {
+    let changed = entry["index"].as_str().filter(|_| entry["event"] == "changed");
+    if changed.is_some_and(&may_read) {
+        return;
+    }
     let asked = entry["path"].as_str().unwrap_or_default();
     let mut names = asked
         .split('/')

@@ -32,6 +32,12 @@ pub(super) async fn wait_for_seen(app: &App, request: &HeaderMap) -> Result<(), 
     Err(HttpError::unavailable(detail, 1))
 }
 
+/// The serial of an answer; zero if it has none.
+pub(super) fn of(headers: &HeaderMap) -> Serial {
+    let text = headers.get(X_LARDER_SERIAL).and_then(|value| value.to_str().ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
 /// Names the serial that a response was made from.
 pub(super) fn insert(headers: &mut HeaderMap, serial: Serial) {
     headers.insert(X_LARDER_SERIAL, HeaderValue::from(serial.0));

@@ -52,6 +52,8 @@ struct Line {
     reason: String,
     who: String,
     client: String,
+    /// Whether who asked, and where, is taken out for this reader.
+    is_hidden: bool,
 }
 
 impl Line {
@@ -67,6 +69,7 @@ impl Line {
             reason: text("reason"),
             who: text("who"),
             client: text("client"),
+            is_hidden: entry["path"].as_str() == Some(""),
         }
     }
 }

@@ -174,8 +174,13 @@ pub(in crate::http) async fn create_index(
         config["mirror_url"] = json!(mirror_url);
     }
     let path = format!("/{}", name.split('/').map(in_path).collect::<Vec<_>>().join("/"));
-    let answer = match name.split('/').count() {
-        2 => call(app, head, &posted.principal, (Method::PUT, &path), Some(&config)).await,
+    let unproved = match config.as_object().is_some_and(|it| it.keys().any(is_list_of_rights)) {
+        true => forms::proved_again(app, &posted, "own").await.err(),
+        false => None,
+    };
+    let answer = match (name.split('/').count(), unproved) {
+        (_, Some(error)) => Answer::refused(error),
+        (2, None) => call(app, head, &posted.principal, (Method::PUT, &path), Some(&config)).await,
         _ => {
             let detail =
                 "The name of an index is that of a user and one of its own, such as team/dev.";
@@ -189,6 +194,11 @@ pub(in crate::http) async fn create_index(
     }
     let (said, status) = Said::of(&answer, "");
     super::page(app, head, (&posted.session, &posted.principal), said, status).await
+}
+
+/// Whether a setting says who may do what: such a right lasts longer than the session that gave it.
+fn is_list_of_rights(key: impl AsRef<str>) -> bool {
+    key.as_ref().starts_with("acl_")
 }
 
 /// The path of the index that a request is about, and its name.
@@ -299,9 +309,18 @@ pub(in crate::http) async fn change_index(
         "settings" => {
             let answer = match edit_of(fields, &current) {
                 Ok(edit) => {
+                    let mut keys = edit.as_object().into_iter().flat_map(|edit| edit.keys());
+                    let unproved = match keys.any(is_list_of_rights) {
+                        true => forms::proved_again(app, &posted, "own").await.err(),
+                        false => None,
+                    };
                     let mut head = head.clone();
                     head.extensions.insert(python::AsSeen(seen_config));
-                    call(app, &head, principal, (Method::PATCH, &url), Some(&edit)).await
+                    let call = call(app, &head, principal, (Method::PATCH, &url), Some(&edit));
+                    match unproved {
+                        Some(error) => Answer::refused(error),
+                        None => call.await,
+                    }
                 }
                 Err(error) => Answer::refused(error),
             };
@@ -316,7 +335,15 @@ pub(in crate::http) async fn change_index(
                 "drop" => format!("{key}-="),
                 _ => format!("{key}={value}"),
             };
-            (patch(json!([operation])).await, "The setting is changed.")
+            let unproved = match is_list_of_rights(&operation) {
+                true => forms::proved_again(app, &posted, "own").await.err(),
+                false => None,
+            };
+            let answer = match unproved {
+                Some(error) => Answer::refused(error),
+                None => patch(json!([operation])).await,
+            };
+            (answer, "The setting is changed.")
         }
         "quarantine" => {
             let (project, version) = (fields.one("project")?.trim(), fields.one("version")?.trim());

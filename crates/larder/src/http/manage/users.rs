@@ -7,8 +7,8 @@ use account::{Forbidden, GroupName, Object, Principal, Scope, UserName, UserPoli
 use jiff::Timestamp;
 
 use super::*;
-use crate::http::tokens;
 use crate::http::words::Time;
+use crate::http::{serial, tokens};
 
 #[derive(Template)]
 #[template(path = "manage_user.html")]
@@ -52,7 +52,11 @@ pub(in crate::http) async fn create_user(
         }
     }
     let path = format!("/{}", in_path(name));
-    let answer = call(app, head, &posted.principal, (Method::PUT, &path), Some(&user)).await;
+    // A user whom an unattended browser makes would outlast its session.
+    let answer = match forms::proved_again(app, &posted, "own").await {
+        Ok(_) => call(app, head, &posted.principal, (Method::PUT, &path), Some(&user)).await,
+        Err(error) => Answer::refused(error),
+    };
     if answer.is_done() {
         let mut response = forms::see_other(app, head, &format!("/+manage/users{path}"));
         seen(app, head, &mut response, &posted, answer.serial);
@@ -167,7 +171,7 @@ pub(in crate::http) async fn change_user(
     let what = fields.one("do")?;
     let unproved = match what {
         "password" if is_own => None,
-        "password" | "groups" => forms::proved_again(app, &posted, "own").await.err(),
+        "password" | "groups" | "enable" => forms::proved_again(app, &posted, "own").await.err(),
         _ => None,
     };
     let (answer, done) = match (what, unproved) {
@@ -204,7 +208,7 @@ pub(in crate::http) async fn change_user(
                     status: response.status(),
                     message: String::new(),
                     value: Value::Null,
-                    serial: Serial::ZERO,
+                    serial: serial::of(response.headers()),
                 },
                 Err(error) => Answer::refused(error),
             };

@@ -84,32 +84,57 @@ pub(super) async fn note_given(
     project: &ProjectName,
     given: Given<'_>,
 ) {
+    for entry in entries_of_given(ask, asked, holder, project, given).await {
+        ask.app.audit.note(entry);
+    }
+}
+
+/// What [`note_given`] notes, if anything.
+pub(super) async fn entries_of_given(
+    ask: &Ask,
+    asked: &Stage,
+    holder: &Stage,
+    project: &ProjectName,
+    given: Given<'_>,
+) -> Vec<Entry> {
     let has_policy = asked.config().policy.is_some() || holder.config().policy.is_some();
     if !has_policy || ask.head.method == Method::HEAD {
-        return;
+        return Vec::new();
     }
-    let Some(judge) = judge(asked, holder, project) else { return };
-    let has_served = ask.app.audit.has_served();
-    if !has_served && !judge.may_note() {
-        return;
-    }
-    let candidate = match given {
-        Given::Own(file) => judge.own(file),
-        Given::Upstreams(file) => judge.upstreams(file),
-    };
-    if let Some(Warned { stage, rule, reason }) = judge.warning(holder.name(), &candidate) {
-        note(ask, Event::Warned, &stage, candidate.filename, Some(rule), reason).await;
-    }
-    match judge.exception(holder.name(), &candidate) {
-        Some(Excepted { stage, rule, exception }) => {
-            note(ask, Event::Excepted, &stage, candidate.filename, Some(rule), exception).await;
+    let mut found = Vec::new();
+    if let Some(judge) = judge(asked, holder, project)
+        && (ask.app.audit.has_served() || judge.may_note())
+    {
+        let candidate = match given {
+            Given::Own(file) => judge.own(file),
+            Given::Upstreams(file) => judge.upstreams(file),
+        };
+        let what = candidate.filename.to_owned();
+        if let Some(Warned { stage, rule, reason }) = judge.warning(holder.name(), &candidate) {
+            found.push((Event::Warned, stage.clone(), what.clone(), Some(rule), reason));
         }
-        None if has_served => {
-            let (index, what) = (asked.name(), candidate.filename);
-            note(ask, Event::Served, index, what, None, String::new()).await;
+        match judge.exception(holder.name(), &candidate) {
+            Some(Excepted { stage, rule, exception }) => {
+                found.push((Event::Excepted, stage.clone(), what, Some(rule), exception));
+            }
+            None if ask.app.audit.has_served() => {
+                found.push((Event::Served, asked.name().clone(), what, None, String::new()));
+            }
+            None => {}
         }
-        None => {}
     }
+    if found.is_empty() {
+        return Vec::new();
+    }
+    // Credentials that cannot be looked at now are those of nobody.
+    let principal = ask.principal().await.ok();
+    let who = principal.as_ref().and_then(|principal| principal.user_name());
+    found
+        .into_iter()
+        .map(|(event, index, what, rule, reason)| {
+            entry(ask, who, event, &index, &what, rule, reason)
+        })
+        .collect()
 }
 
 /// What the audit log has of a change that the sender of this request makes to the policy of an index: nothing if it stays what

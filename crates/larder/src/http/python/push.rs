@@ -24,7 +24,8 @@ use super::policy::{self, Given};
 use super::reply;
 use super::rights::{About, cause, no_replacing, not_listed, readable};
 use super::stages::{refused, status};
-use super::write::{Refused, decided, json_body};
+use super::write::{Refused, decided_and_noted, json_body};
+use crate::audit::Entry;
 use crate::http::auth;
 use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
@@ -62,12 +63,7 @@ pub(super) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<R
             let principal = basis.principal();
             let project = about.of(found.stage);
             let object = found.stage.object(project.portion());
-            let done =
-                external::release(ask, principal, object, &release, &target, register_project);
-            let done = done.await?;
-            // Also where the other server took only some of them: it was sent them.
-            note_pushed(ask, &found, content).await;
-            Ok(done)
+            external::release(ask, principal, object, &release, &target, register_project).await
         }
     }
 }
@@ -81,7 +77,7 @@ async fn internal(
     content: PushContent,
 ) -> Result<Response, Refused> {
     auth::admit_to_disk(&ask.app, &ask.principal().await?).await?;
-    let deciding = decided(ask, |basis| async move {
+    let deciding = decided_and_noted(ask, |basis| async move {
         let (stored, principal) = (basis.stored(), basis.principal());
         let project = about.of(readable(stored, principal, source.as_str(), about)?);
         check_target(ask, stored, principal, target, project.portion())?;
@@ -102,19 +98,16 @@ async fn internal(
             return Err(Refused::forbidden(no_replacing(&filename)));
         }
         let found = PushSource::find(&stored.index, source, &order.name, &order.version);
-        check_withheld(ask, &found.map_err(refused)?, content).await?;
+        let found = found.map_err(refused)?;
+        check_withheld(ask, &found, content).await?;
         let (batch, actions) = push(&stored.index, &pushed).map_err(told)?;
         if let Some(batch) = &batch {
             touch(ask, batch).await?;
         }
-        Ok::<_, Refused>((batch, (actions, basis.clone())))
+        let entries = entries_of_pushed(ask, &found, content).await;
+        Ok::<_, Refused>((batch, entries, actions))
     });
-    let (actions, basis) = deciding.await?;
-    // As of the state that the push was decided on.
-    if let Ok(found) = PushSource::find(&basis.stored().index, source, &order.name, &order.version)
-    {
-        note_pushed(ask, &found, content).await;
-    }
+    let actions = deciding.await?;
     Ok(reply::result(StatusCode::OK, "actionlog", actions, None))
 }
 
@@ -154,12 +147,15 @@ async fn check_withheld(
     }
 }
 
-/// Notes in the audit log that files were pushed where a policy counts, as a download of them is noted.
-async fn note_pushed(ask: &Ask, found: &PushSource<'_>, content: PushContent) {
+/// What the audit log has of files that are pushed where a policy counts: as of a download of them.
+async fn entries_of_pushed(ask: &Ask, found: &PushSource<'_>, content: PushContent) -> Vec<Entry> {
+    let mut entries = Vec::new();
     for file in found.release_files(content) {
         let (stage, project) = (found.stage, found.project_name());
-        policy::note_given(ask, stage, stage, project, Given::Own(file)).await;
+        let entry = policy::entries_of_given(ask, stage, stage, project, Given::Own(file));
+        entries.extend(entry.await);
     }
+    entries
 }
 
 /// What forbids a push; a file that stays as it is, is in the reason phrase as well.

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::future::{Future, ready};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use account::Principal;
 use axum::body::Body;
@@ -179,17 +179,32 @@ pub(super) async fn committed_and_noted<T>(
     ask: &Ask,
     mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, Vec<Entry>, T), Refused>,
 ) -> Result<T, Refused> {
-    let mut pending = Pending::new(&ask.app.audit);
+    decided_and_noted(ask, |basis: Arc<Basis>| ready(decide(&basis))).await
+}
+
+/// The same for a decision that waits.
+pub(super) async fn decided_and_noted<T, D>(
+    ask: &Ask,
+    mut decide: impl FnMut(Arc<Basis>) -> D,
+) -> Result<T, Refused>
+where
+    D: Future<Output = Result<(Option<Batch>, Vec<Entry>, T), Refused>>,
+{
+    let held = Mutex::new(Pending::new(&ask.app.audit));
+    let set = |entries| held.lock().unwrap_or_else(|it| it.into_inner()).set(entries);
     let outcome = decided(ask, |basis: Arc<Basis>| {
         // What was decided before was not written.
-        pending.set(Vec::new());
-        let decision = decide(&basis).map_err(Uncommitted::Refused);
-        ready(decision.map(|(batch, entries, outcome)| {
-            pending.set(entries);
-            (batch, outcome)
-        }))
+        set(Vec::new());
+        let (deciding, set) = (decide(basis), &set);
+        async move {
+            let (batch, entries, outcome) = deciding.await.map_err(Uncommitted::Refused)?;
+            set(entries);
+            Ok::<_, Uncommitted>((batch, outcome))
+        }
     });
-    match outcome.await {
+    let outcome = outcome.await;
+    let pending = held.into_inner().unwrap_or_else(|it| it.into_inner());
+    match outcome {
         Ok(outcome) => {
             pending.committed();
             Ok(outcome)

@@ -25,7 +25,9 @@ fn users_are_made_changed_disabled_and_deleted() {
     let server = start();
     let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
     let page = root.get("/+manage").text();
-    let values = [("name", "alice"), ("password", "staple"), ("email", "alice@host.example")];
+    let own = ("own", ROOT_PASSWORD);
+    let values = [("name", "alice"), ("password", "staple"), ("email", "alice@host.example"), own];
+    assert_eq!(root.submit(&page, "New user", &values[..3]).status, 403);
     let made = root.submit(&page, "New user", &values);
     assert_eq!(
         (made.status, made.header("location")),
@@ -83,7 +85,8 @@ fn users_are_made_changed_disabled_and_deleted() {
     assert_eq!(Browser::new(server.client).log_in("alice", "n3w").status, 401);
     let page = root.get("/+manage/users/alice").text();
     assert!(page.contains("disabled"), "{page}");
-    assert_eq!(root.submit(&page, "Enable", &[]).status, 200);
+    assert_eq!(root.submit(&page, "Enable", &[]).status, 403);
+    assert_eq!(root.submit(&page, "Enable", &[own]).status, 200);
     assert!(alice.get("/+account").text().contains("<h1>Log in</h1>"), "its session stays over");
     assert_eq!(alice.log_in("alice", "n3w").status, 303);
     assert!(alice.get("/+account").text().contains("<h1>alice</h1>"));
@@ -120,7 +123,10 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
     let server = start();
     let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
     let page = root.get("/+manage").text();
-    let values = [("name", "root/dev"), ("title", "Ours"), ("acl_read", "root, :team")];
+    let own = ("own", ROOT_PASSWORD);
+    let values = [("name", "root/dev"), ("title", "Ours"), ("acl_read", "root, :team"), own];
+    // Who may do what is nothing that an unattended browser decides.
+    assert_eq!(root.submit(&page, "New index", &values[..3]).status, 403);
     let made = root.submit(&page, "New index", &values);
     assert_eq!(made.header("location"), "/+manage/indexes/root/dev", "{}", made.text());
     let mirror =
@@ -150,7 +156,16 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
     let page = root.get("/+manage/indexes/root/dev").text();
     let patch = json!(["acl_upload=root,:ci"]).to_string();
     assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
-    let values = [("is.title", "Still ours"), ("is.acl_read", "root\r\n:other\r\n")];
+    let values = [("is.title", "Still ours"), ("is.acl_read", "root\r\n:other\r\n"), own];
+    for (label, values) in [
+        ("Settings", &values[..2]),
+        ("Settings", &[values[1], ("own", "wrong")]),
+        ("Another setting", &[("how", "add"), ("key", " acl_upload"), ("value", "mallory")]),
+    ] {
+        let refused = root.submit(&page, label, values);
+        assert_eq!(refused.status, 403, "{label}: {}", refused.text());
+    }
+    assert_eq!(config("root/dev")["title"], json!("Ours"));
     let saved = root.submit(&page, "Settings", &values);
     assert_eq!(saved.status, 200, "{}", saved.text());
     let now = config("root/dev");
@@ -163,13 +178,13 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
     let page = root.get("/+manage/indexes/root/dev").text();
     let patch = json!(["acl_upload-=:ci"]).to_string();
     assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
-    let values = [("is.acl_upload", "root\n:ci\nbob"), ("is.title", "Not this")];
+    let values = [("is.acl_upload", "root\n:ci\nbob"), ("is.title", "Not this"), own];
     let late = root.submit(&page, "Settings", &values);
     assert_eq!(late.status, 409, "{}", late.text());
     assert!(late.text().contains("Somebody else changed `acl_upload`"), "{}", late.text());
     let now = config("root/dev");
     assert_eq!((&now["acl_upload"], &now["title"]), (&json!(["root"]), &json!("Still ours")));
-    let values = [("is.acl_upload", "root\r\nbob")];
+    let values = [("is.acl_upload", "root\r\nbob"), own];
     assert_eq!(root.submit(&late.text(), "Settings", &values).status, 200);
     assert_eq!(config("root/dev")["acl_upload"], json!(["root", "bob"]));
     // What may be anything stays what it is, and one that is gone meanwhile is not changed.

@@ -16,7 +16,7 @@ use http::StatusCode;
 use hyper::ext::ReasonPhrase;
 use net::{Egress, NotPublic};
 use pypi::change::push::{PushOrder, PushSource};
-use pypi::{FileRole, Filename, ReleaseFile, Stage};
+use pypi::{FileRole, Filename, ProjectName, ReleaseFile, Stage};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Client, Response as Answer, Url};
 use serde_json::{Map, Value, json};
@@ -26,6 +26,7 @@ use tokio::time::{sleep, timeout};
 use super::unauthorized;
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
+use crate::http::python::policy::{self, Given};
 use crate::http::python::reply;
 use crate::http::python::rights;
 use crate::http::python::write::Refused;
@@ -108,6 +109,7 @@ pub(super) struct Release<'stage> {
     name: &'stage str,
     version: &'stage str,
     stage: &'stage Stage,
+    project: &'stage ProjectName,
     files: Vec<&'stage ReleaseFile>,
     docs: Vec<&'stage ReleaseFile>,
     metadata: Map<String, Value>,
@@ -132,7 +134,8 @@ impl<'stage> Release<'stage> {
         })?;
         let metadata = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let metadata = metadata.unwrap_or_default();
-        Ok(Release { name, version, stage, files, docs, metadata })
+        let project = source.project_name();
+        Ok(Release { name, version, stage, project, files, docs, metadata })
     }
 
     /// One upload after the other; `log` says how each went. True if all were taken.
@@ -155,6 +158,9 @@ impl<'stage> Release<'stage> {
         }
         let mut is_done = true;
         for file in &self.files {
+            // Before its first byte leaves, whatever becomes of it and of whoever ordered it.
+            let given = Given::Own(file);
+            policy::note_given(ask, self.stage, self.stage, self.project, given).await;
             let outcome = match self.part(ask, file, file.filename()).await {
                 Ok((part, movement)) => {
                     let mut form = self.file_form(file).part("content", part);
