@@ -524,7 +524,7 @@ def check_account(browser, base, password):
             watched.open("/+manage")
             page.click("summary >> nth=0")
             new = re.sub("[^a-z]", "", mark.lower())
-            answer = submitted(page, "New user", [("name", new), ("password", "staple")])
+            answer = submitted(page, "New user", [("name", new), ("own", password), ("password", "staple")])
             assert page.url == f"{base}/+manage/users/{new}", page.url
             submitted(page, "Disable")
             looked_at("a user who is disabled")
