@@ -213,7 +213,7 @@ def check_links(browser, base, paths):
             url, fragment = urldefrag(link)
             answer = context.request.get(url, headers=ACCEPT)
             # Nobody is logged in here.
-            expected = 401 if urlsplit(link).path.startswith("/+edit/") else 200
+            expected = 401 if urlsplit(link).path.startswith(("/+edit/", "/+rename/")) else 200
             assert answer.status == expected, f"{path} links to {link}: {answer.status}"
             if fragment:
                 assert f'id="{fragment}"' in answer.text(), f"{path} links to {link}: nothing there"
@@ -495,6 +495,23 @@ def check_account(browser, base, password):
             answer = submitted(page, "Article", [("text", f"{WRITTEN}\n\nboth\n")], "button[value=save]")
             assert page.url == f"{base}/article/written/in/a/browser", page.url
             watched.check("saved")
+            page.click('main a[href^="/+rename/"]')
+            looked_at("the form for another name")
+            assert submitted(page, "Rename", [("to", "written/../x")]).status == 400
+            looked_at("a name that is refused", [400])
+            submitted(page, "Rename", [("to", "written/anew"), ("comment", "a better name")])
+            assert page.url == f"{base}/article/written/anew", page.url
+            watched.check("renamed", [400])
+            watched.open("/+edit/written/in/a/browser")
+            expect(page.locator("main .note")).to_contain_text("is called written/anew now")
+            looked_at("the form at the old name")
+            # The old name leads to the new one; from there it comes back.
+            page.goto(f"{base}/article/written/in/a/browser")
+            assert page.url == f"{base}/article/written/anew", page.url
+            page.click('main a[href^="/+rename/"]')
+            submitted(page, "Rename", [("to", "written/in/a/browser")])
+            assert page.url == f"{base}/article/written/in/a/browser", page.url
+            watched.check("renamed back")
             page.click("text=Edit")
             page.click("summary")
             submitted(page, "Delete", [("comment", "tidied up")])

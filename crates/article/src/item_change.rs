@@ -1,14 +1,15 @@
 //! [`ArticleChange`]: what a record changed among the articles, for those who follow them.
 //!
 //! a record's key and a snapshot that has it -> [`ArticleChange::of`] -> what is added, changed or removed. A revision
-//! says by itself what it did, so the snapshot before it is not needed.
+//! says by itself what it did, so the snapshot before it is not needed. An article that is renamed is removed under the
+//! old name and added under the new one: its earlier revisions, and redirects that follow it, are no changes.
 
 use std::sync::Arc;
 
 use ::record::{ChangeKind, Key};
 
 use crate::record::{KIND, parse_key};
-use crate::{ArticleName, Revision, RevisionFacts, Snapshot};
+use crate::{ArticleName, Kind, Revision, RevisionFacts, Snapshot};
 
 /// What a revision did to its article.
 #[derive(Clone, Debug)]
@@ -24,13 +25,32 @@ pub struct ArticleChange {
 }
 
 impl ArticleChange {
-    /// What the record under `key` did; None if it is no revision, or one that cannot be read.
+    /// What the record under `key` did; None if it is no revision, one that cannot be read, or one that only went along
+    /// when an article was renamed.
     pub fn of(key: &Key, after: &Snapshot) -> Option<ArticleChange> {
         let (name, number) = parse_key(key.after(KIND)?)?;
         let revision = after.revision(&name, number)?.clone();
+        let went_along = match &revision.kind {
+            // If the article did not arrive there in this commit and from here, it has got another name since.
+            Kind::Redirect { to } => {
+                let article = after.article(to);
+                let arrived = article.and_then(|it| Some((it, it.revision(number)?)));
+                !arrived.is_some_and(|(article, arrived)| {
+                    matches!(&arrived.kind, Kind::Renamed { from, .. } if *from == name)
+                        && arrived.serial == revision.serial
+                        && !article.is_followed_in_its_commit(arrived)
+                })
+            }
+            // Every other commit writes one revision of an article.
+            _ => after.article(&name)?.is_followed_in_its_commit(&revision),
+        };
+        if went_along {
+            return None;
+        }
         let earlier = number.0.checked_sub(1).filter(|&number| number > 0);
         let earlier = earlier.and_then(|number| after.revision(&name, Revision(number)));
-        let before = earlier.and_then(|earlier| earlier.content());
+        let has_arrived = matches!(revision.kind, Kind::Renamed { .. });
+        let before = earlier.filter(|_| !has_arrived).and_then(|earlier| earlier.content());
         let now = revision.content();
         // A deletion is one whether or not the revision before it can be read.
         let kind = ChangeKind::of(before.is_some(), now.is_some()).unwrap_or(ChangeKind::Removed);

@@ -3,13 +3,13 @@
 //! ```text
 //! store records ─► Snapshot::apply ─► Snapshot ─► latest, revision, history, list ─► render
 //!                                        │
-//! Put, Delete, Restore ─────────────► check ─► record::Batch (committed by the caller)
+//! Put, Delete, Restore, Rename ─────► check ─► record::Batch (committed by the caller)
 //!                                        └────► WriteError ─► merge proposal ─► render
 //! texts and links ─► TextIndex ─► search by words, backlinks
 //! ```
 //!
-//! A revision is stored once and never changed. Deleting an article and undoing that are revisions too, so versions
-//! have no gaps and every old text stays readable. The texts themselves are blobs: this crate knows their digests,
+//! A revision is stored once and never changed. Deleting an article, undoing that and renaming it are revisions too, so
+//! versions have no gaps and every old text stays readable, under the name that the article has now. The texts themselves are blobs: this crate knows their digests,
 //! and sees their bytes only to describe, compare and merge them. It does no I/O, reads no clock and knows no HTTP.
 
 mod content;
@@ -20,6 +20,7 @@ mod merge;
 mod name;
 mod path;
 mod record;
+mod rename;
 pub mod render;
 mod revision;
 mod search;
@@ -39,6 +40,7 @@ pub use merge::{Hunk, Merge, MergeSides, NotMergeable, merge};
 pub use name::{ArticleName, ArticleNameError};
 pub use path::{ArticlePath, PathError, Target};
 pub use record::{KIND, key};
+pub use rename::{RECORDS_MAX as RENAMED_RECORDS_MAX, Rename};
 pub use revision::{Kind, Revision, RevisionError, RevisionFacts};
 pub use search::{SearchIndex, fold};
 pub use snapshot::{Applied, Article, ListQuery, Page, Snapshot};

@@ -57,6 +57,12 @@ struct Body<'a> {
     content_type: Option<std::borrow::Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     title: Option<std::borrow::Cow<'a, str>>,
+    /// The article's name before it was renamed to this one.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    name_before: Option<std::borrow::Cow<'a, str>>,
+    /// The article's name now, for a redirect.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    name_now: Option<std::borrow::Cow<'a, str>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +71,8 @@ enum WireKind {
     Put,
     Deleted,
     Restored,
+    Renamed,
+    Redirect,
 }
 
 /// The body of a revision's record. It leaves out number and serial, which the key and the record have.
@@ -79,6 +87,13 @@ pub(crate) fn render(
         Kind::Put(content) => (WireKind::Put, None, Some(content)),
         Kind::Deleted => (WireKind::Deleted, None, None),
         Kind::Restored { from, content } => (WireKind::Restored, Some(from.0), Some(content)),
+        Kind::Renamed { content, .. } => (WireKind::Renamed, None, Some(content)),
+        Kind::Redirect { .. } => (WireKind::Redirect, None, None),
+    };
+    let (name_before, name_now) = match kind {
+        Kind::Renamed { from, .. } => (Some(from.as_str().into()), None),
+        Kind::Redirect { to } => (None, Some(to.as_str().into())),
+        _ => (None, None),
     };
     let body = Body {
         v: FORM,
@@ -92,6 +107,8 @@ pub(crate) fn render(
         sha256: content.map(|content| content.digest.to_string().into()),
         content_type: content.map(|content| content.content_type.as_str().into()),
         title: content.and_then(|content| content.title.as_deref()).map(Into::into),
+        name_before,
+        name_now,
     };
     (write_body(&body), content.map(|content| content.digest).into_iter().collect())
 }
@@ -124,6 +141,11 @@ pub(crate) fn parse(
             let from = Revision(from.ok_or(UnreadableReason::Member("from"))?);
             Kind::Restored { from, content: content()? }
         }
+        WireKind::Renamed => {
+            let from = named(body.name_before.as_deref(), "name_before")?;
+            Kind::Renamed { from, content: content()? }
+        }
+        WireKind::Redirect => Kind::Redirect { to: named(body.name_now.as_deref(), "name_now")? },
     };
     if body.base >= revision.0 {
         return Err(UnreadableReason::Member("base"));
@@ -146,10 +168,16 @@ pub(crate) fn parse(
     Ok(facts)
 }
 
+/// The name in a member of a body.
+fn named(text: Option<&str>, member: &'static str) -> Result<ArticleName, UnreadableReason> {
+    let name = text.and_then(|text| ArticleName::parse(text).ok().filter(|it| it.as_str() == text));
+    name.ok_or(UnreadableReason::Member(member))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Store, delete, name, put, restore};
+    use crate::testing::{Store, delete, name, put, rename, restore};
 
     /// Every kind of record as it is stored. Every later version must be able to read these bytes.
     #[test]
@@ -158,6 +186,16 @@ mod tests {
         store.write(&put("a/b", 0, "# T\n"));
         store.write(&delete("a/b", 1));
         store.write(&restore("a/b", 2, Some(1)));
+        let revisions = store.log.len();
+        store.rename(&rename("a/b", 3, "c"));
+        let last = |key: &str| store.log.iter().filter(|it| it.key.as_str() == key).count() == 1;
+        assert!(last("article/0000000004/c") && last("article/0000000004/a/b"));
+        let is_new = |record: &&Record| record.key.as_str().contains("0000000004");
+        let new = store.log[revisions..].iter().filter(is_new).cloned().collect::<Vec<_>>();
+        let moved = store.log[revisions..].len() - new.len();
+        assert_eq!(moved, 6, "three are deleted under the old name and written under the new one");
+        store.log.truncate(revisions);
+        store.log.extend(new);
         let stored: Vec<(String, String)> = store
             .log
             .iter()
@@ -189,15 +227,34 @@ mod tests {
                 ),
             ),
         ];
+        let content = content.replace("}", r#","name_before":"a/b"}"#);
+        let expected = [
+            &expected[..],
+            &[
+                (
+                    "article/0000000004/c",
+                    format!(
+                        r#"{{"v":1,"kind":"renamed","base":3,"author":"dan","comment":"better",{at},{content}"#
+                    ),
+                ),
+                (
+                    "article/0000000004/a/b",
+                    format!(
+                        r#"{{"v":1,"kind":"redirect","base":3,"author":"dan","comment":"better",{at},"name_now":"c"}}"#
+                    ),
+                ),
+            ],
+        ]
+        .concat();
         for ((key, body), (expected_key, expected_body)) in stored.iter().zip(&expected) {
             assert_eq!((key.as_str(), body), (*expected_key, expected_body));
         }
         assert_eq!(stored.len(), expected.len());
         let blobs: Vec<_> = store.log.iter().map(|record| record.blobs.clone()).collect();
-        assert_eq!(blobs, [vec![digest], vec![], vec![digest]]);
+        assert_eq!(blobs, [vec![digest], vec![], vec![digest], vec![digest], vec![]]);
         let latest = store.snapshot.latest(&name("a/b")).expect("a revision");
-        assert_eq!(latest.serial, ::record::Serial(3));
-        assert_eq!(latest.tag.revision, Revision(3));
+        assert_eq!(latest.serial, ::record::Serial(4));
+        assert_eq!(latest.tag.revision, Revision(4));
     }
 
     /// A media type stays as it was stored: the rules for new texts are not applied to it again.
@@ -240,6 +297,12 @@ mod tests {
         check(&format!("{}}}", deleted.replace("\"base\":1", "\"base\":2")), "`base`");
         check(&format!("{}}}", deleted.replace("deleted", "put")), "`sha256`");
         check(&format!("{}}}", deleted.replace("deleted", "restored")), "`from`");
+        check(&format!("{}}}", deleted.replace("deleted", "redirect")), "`name_now`");
+        check(
+            &format!(r#"{},"name_now":"../x"}}"#, deleted.replace("deleted", "redirect")),
+            "`name_now`",
+        );
+        check(&format!("{}}}", deleted.replace("deleted", "renamed")), "`name_before`");
         check(&format!("{}}}", deleted.replace("2026", "26")), "its body has not");
         check(&format!("{}}}", deleted.replace("deleted", "moved")), "its body has not");
         check("\u{0}\u{ff}", "its body is not");

@@ -7,14 +7,18 @@
 //! | --- | --- |
 //! | `name` | the article, normalized |
 //! | `version` | the revision's number, from 1 |
-//! | `kind` | `put`, `deleted` or `restored` |
-//! | `deleted` | whether the article is deleted as of this revision |
+//! | `kind` | `put`, `deleted`, `restored`, `renamed` or `redirect` |
+//! | `deleted` | whether the name has no content as of this revision: it was deleted, or the article has another name |
 //! | `base_version` | the revision it was made from; 0 if it created the article |
 //! | `author`, `comment` | who, and why (may be empty) |
 //! | `created_at` | RFC 3339, UTC, to the microsecond at most |
 //! | `size_bytes`, `sha256`, `content_type` | of the content; null for a deletion |
 //! | `title` | what the text calls itself, at most 200 characters; null if it does not |
 //! | `restored_from` | the revision whose content was restored; null unless `kind` is `restored` |
+//! | `renamed_from` | the name before; only if `kind` is `renamed`, and for who may read that name |
+//! | `redirect_to` | the name now; only if `kind` is `redirect`, and for who may read that name |
+//!
+//! Whoever calls says which names the reader may learn.
 
 use std::sync::Arc;
 
@@ -40,6 +44,10 @@ struct WireRevision<'a> {
     content_type: Option<&'a str>,
     title: Option<&'a str>,
     restored_from: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renamed_from: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redirect_to: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -128,12 +136,19 @@ struct WireHunk<'a> {
 }
 
 impl<'a> WireRevision<'a> {
-    fn of(name: &'a ArticleName, facts: &'a RevisionFacts) -> WireRevision<'a> {
+    fn of(name: &'a ArticleName, facts: &'a RevisionFacts, names: Names<'_>) -> WireRevision<'a> {
         let content = facts.content();
+        let shown = |name: &'a ArticleName| names(name).then_some(name.as_str());
         let (kind, restored_from) = match &facts.kind {
             Kind::Put(_) => ("put", None),
             Kind::Deleted => ("deleted", None),
             Kind::Restored { from, .. } => ("restored", Some(from.0)),
+            Kind::Renamed { .. } => ("renamed", None),
+            Kind::Redirect { .. } => ("redirect", None),
+        };
+        let renamed_from = match &facts.kind {
+            Kind::Renamed { from, .. } => shown(from),
+            _ => None,
         };
         WireRevision {
             name: name.as_str(),
@@ -149,19 +164,24 @@ impl<'a> WireRevision<'a> {
             content_type: content.map(|content| content.content_type.as_str()),
             title: content.and_then(|content| content.title.as_deref()),
             restored_from,
+            renamed_from,
+            redirect_to: facts.redirect().and_then(shown),
         }
     }
 }
 
+/// Whether the reader may learn of this other name of an article.
+pub type Names<'a> = &'a dyn Fn(&ArticleName) -> bool;
+
 /// One revision as JSON, in the form above: the answer to a write.
-pub fn revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
-    json(&WireRevision::of(name, facts))
+pub fn revision(name: &ArticleName, facts: &RevisionFacts, names: Names<'_>) -> Bytes {
+    json(&WireRevision::of(name, facts, names))
 }
 
 /// One revision, for a writer who may not read it. If they restored a content, which they have not seen, nothing of
 /// it is shown.
 pub fn blind_revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
-    let shown = WireRevision::of(name, facts);
+    let shown = WireRevision::of(name, facts, &|_| false);
     if shown.restored_from.is_none() {
         return json(&shown);
     }
@@ -170,7 +190,7 @@ pub fn blind_revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
 
 /// Some of an article's revisions, latest first, as [`crate::Snapshot::history`] gives them:
 /// `{"name", "latest", "deleted", "versions": […], "next_before"}`.
-pub fn history(article: &Article, versions: &[Arc<RevisionFacts>]) -> Bytes {
+pub fn history(article: &Article, versions: &[Arc<RevisionFacts>], names: Names<'_>) -> Bytes {
     let first = article.revisions().next().map(|facts| facts.revision);
     let last_shown = versions.last().map(|facts| facts.revision);
     let latest = article.latest().map_or(0, |facts| facts.revision.0);
@@ -178,17 +198,20 @@ pub fn history(article: &Article, versions: &[Arc<RevisionFacts>]) -> Bytes {
         name: article.name.as_str(),
         latest,
         deleted: article.is_deleted(),
-        versions: versions.iter().map(|facts| WireRevision::of(&article.name, facts)).collect(),
+        versions: versions
+            .iter()
+            .map(|facts| WireRevision::of(&article.name, facts, names))
+            .collect(),
         next_before: last_shown.filter(|last| Some(*last) > first).map(|last| last.0),
     })
 }
 
 /// A part of the list of articles, each by its latest revision: `{"articles": […], "next_after"}`.
-pub fn list(page: &Page) -> Bytes {
+pub fn list(page: &Page, names: Names<'_>) -> Bytes {
     let articles = page.articles.iter();
     json(&WireList {
         articles: articles
-            .filter_map(|article| Some(WireRevision::of(&article.name, article.latest()?)))
+            .filter_map(|article| Some(WireRevision::of(&article.name, article.latest()?, names)))
             .collect(),
         next_after: page.next.as_ref().map(ArticleName::as_str),
     })
@@ -196,12 +219,17 @@ pub fn list(page: &Page) -> Bytes {
 
 /// The articles that a search found, each by its latest revision and with the places of the words: `{"articles": [… "found_in"],
 /// "count", "complete"}`.
-pub fn found(hits: &[(Arc<Article>, Hit)], count: usize, is_complete: bool) -> Bytes {
+pub fn found(
+    hits: &[(Arc<Article>, Hit)],
+    count: usize,
+    is_complete: bool,
+    names: Names<'_>,
+) -> Bytes {
     let articles = hits.iter().filter_map(|(article, hit)| {
         let places = [("name", hit.in_name), ("title", hit.in_title), ("text", hit.in_text)];
         let found_in = places.into_iter().filter(|(_, is_there)| *is_there);
         Some(WireHit {
-            latest: WireRevision::of(&article.name, article.latest()?),
+            latest: WireRevision::of(&article.name, article.latest()?, names),
             found_in: found_in.map(|(place, _)| place).collect(),
         })
     });
@@ -212,12 +240,12 @@ pub fn found(hits: &[(Arc<Article>, Hit)], count: usize, is_complete: bool) -> B
 /// state that the write expected, `name`, `base_version`, `latest_version`, `latest` (a revision), `same_content` and
 /// `merge`. That is `{"outcome": "clean", "text"}`, `{"outcome": "conflict", "text", "conflicts": [{"base_line",
 /// "base", "latest", "refused"}]}`, `{"outcome": "none", "reason"}` or null.
-pub fn refusal(error: &WriteError, merge: Option<&Merge>) -> Map<String, Value> {
+pub fn refusal(error: &WriteError, merge: Option<&Merge>, names: Names<'_>) -> Map<String, Value> {
     let conflict = error.stale().map(|stale| WireConflict {
         name: stale.name.as_str(),
         base_version: stale.base.0,
         latest_version: stale.latest.revision.0,
-        latest: WireRevision::of(&stale.name, &stale.latest),
+        latest: WireRevision::of(&stale.name, &stale.latest, names),
         same_content: stale.has_same_content,
         merge: merge.map(WireMerge::of),
     });
@@ -253,7 +281,7 @@ fn json(value: &impl Serialize) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Store, delete, name, put, restore};
+    use crate::testing::{Store, delete, name, put, rename, restore};
     use crate::{ListQuery, Revision};
 
     fn sample() -> Store {
@@ -289,8 +317,8 @@ mod tests {
         let Store { snapshot, .. } = sample();
         let name = name("a \"b\"");
         let article = snapshot.article(&name).expect("the article");
-        check(&revision(&name, article.latest().expect("a revision")), THIRD);
-        let part = |before, limit| history(article, &snapshot.history(&name, before, limit));
+        check(&revision(&name, article.latest().expect("a revision"), NAMES), THIRD);
+        let part = |before, limit| history(article, &snapshot.history(&name, before, limit), NAMES);
         check(
             &part(None, 9),
             &format!(
@@ -306,11 +334,38 @@ mod tests {
             ),
         );
         check(
-            &list(&snapshot.list(&ListQuery::default())),
+            &list(&snapshot.list(&ListQuery::default()), NAMES),
             &format!(r#"{{"articles": [{THIRD}], "next_after": null}}"#),
         );
         let none = snapshot.list(&ListQuery { limit: 0, ..ListQuery::default() });
-        check(&list(&none), r#"{"articles": [], "next_after": null}"#);
+        check(&list(&none, NAMES), r#"{"articles": [], "next_after": null}"#);
+    }
+
+    const NAMES: Names<'static> = &|_| true;
+
+    #[test]
+    fn other_names_are_shown_to_those_who_may_know_them() {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "x"));
+        store.rename(&rename("a", 1, "b"));
+        let latest = |at: &str, names: Names<'_>| -> Value {
+            let article = store.snapshot.article(&name(at)).expect(at);
+            let body = revision(&name(at), article.latest().expect("a revision"), names);
+            serde_json::from_slice(&body).expect("JSON")
+        };
+        let (old, new) = (latest("a", NAMES), latest("b", NAMES));
+        assert_eq!((&old["kind"], &old["redirect_to"]), (&"redirect".into(), &"b".into()));
+        assert_eq!((&old["deleted"], &old["sha256"]), (&true.into(), &Value::Null));
+        assert_eq!((&new["kind"], &new["renamed_from"]), (&"renamed".into(), &"a".into()));
+        let hidden = [("a", "redirect_to"), ("b", "renamed_from")];
+        for (at, member) in hidden {
+            let shown = latest(at, &|other| other.as_str() == at);
+            assert_eq!(shown.get(member), None, "{shown}");
+        }
+        let refused = store.check(&put("a", 1, "y")).expect_err("renamed");
+        let shown = |names: Names<'_>| refusal(&refused, None, names)["latest"].clone();
+        assert_eq!(shown(NAMES)["redirect_to"], "b");
+        assert_eq!(shown(&|_| false).get("redirect_to"), None);
     }
 
     #[track_caller]
@@ -328,28 +383,28 @@ mod tests {
                 "latest": {THIRD}, "same_content": true, "merge": {merge}}}"#
             )
         };
-        check_refusal(&refusal(&stale, None), &body("null"));
+        check_refusal(&refusal(&stale, None, NAMES), &body("null"));
         let clean = Merge::Clean("x".to_owned());
         check_refusal(
-            &refusal(&stale, Some(&clean)),
+            &refusal(&stale, Some(&clean), NAMES),
             &body(r#"{"outcome": "clean", "text": "x"}"#),
         );
         let none = Merge::NotMergeable(crate::NotMergeable::NotText);
         check_refusal(
-            &refusal(&stale, Some(&none)),
+            &refusal(&stale, Some(&none), NAMES),
             &body(r#"{"outcome": "none", "reason": "only text can be merged"}"#),
         );
         let text = |text: &str| text.to_owned();
         let hunk = Hunk { base_line: 7, base: text("b"), latest: text("l"), refused: text("r") };
         let conflict = Merge::Conflict { text: text("x"), hunks: vec![hunk] };
         check_refusal(
-            &refusal(&stale, Some(&conflict)),
+            &refusal(&stale, Some(&conflict), NAMES),
             &body(
                 r#"{"outcome": "conflict", "text": "x", "conflicts": [{"base_line": 7, "base": "b",
                 "latest": "l", "refused": "r"}]}"#,
             ),
         );
         let not_found = store.check(&put("new", 7, "x")).expect_err("not found");
-        check_refusal(&refusal(&not_found, None), r#"{"code": "not_found"}"#);
+        check_refusal(&refusal(&not_found, None, NAMES), r#"{"code": "not_found"}"#);
     }
 }

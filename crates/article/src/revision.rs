@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::record::Serial;
 use jiff::Timestamp;
 
-use crate::{Content, RevisionTag};
+use crate::{ArticleName, Content, RevisionTag};
 
 /// The number of an article's revision: 1, 2, 3 …, without gaps. On the wire it is called `version`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +67,18 @@ pub enum Kind {
         /// The restored content.
         content: Content,
     },
+    /// Gave the article its name, and left its content as it was.
+    Renamed {
+        /// Its name before.
+        from: ArticleName,
+        /// The content.
+        content: Content,
+    },
+    /// The article that had this name has another one now, with all its earlier revisions.
+    Redirect {
+        /// Its name now. The only fact of a revision that changes: it follows the article when that is renamed again.
+        to: ArticleName,
+    },
 }
 
 /// What is known about one revision, apart from its bytes. It never changes.
@@ -91,17 +103,27 @@ pub struct RevisionFacts {
 }
 
 impl RevisionFacts {
-    /// The content of the article at this revision; `None` for a deletion.
+    /// The content of the article at this revision; `None` for a deletion and a redirect.
     pub fn content(&self) -> Option<&Content> {
         match &self.kind {
-            Kind::Put(content) | Kind::Restored { content, .. } => Some(content),
-            Kind::Deleted => None,
+            Kind::Put(content) | Kind::Restored { content, .. } | Kind::Renamed { content, .. } => {
+                Some(content)
+            }
+            Kind::Deleted | Kind::Redirect { .. } => None,
         }
     }
 
-    /// Whether this revision is a deletion.
+    /// Whether the name has no content as of this revision, which is a deletion or a redirect.
     pub fn is_deleted(&self) -> bool {
         self.content().is_none()
+    }
+
+    /// Where a redirect leads; `None` for every other revision.
+    pub fn redirect(&self) -> Option<&ArticleName> {
+        match &self.kind {
+            Kind::Redirect { to } => Some(to),
+            _ => None,
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Snapshot {
     words: OrdSet<Arc<str>>,
     search: Search,
     linked_at: Serial,
+    /// Redirects, by where they lead.
+    redirects: OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
 }
 
 /// The result of [`Snapshot::apply`].
@@ -36,12 +38,21 @@ pub struct Applied {
     pub troubles: Vec<UnreadableRecord>,
 }
 
+/// What a link to a name leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Linked {
+    Nothing,
+    Text,
+    Picture,
+    Redirect,
+}
+
 /// An article: its name and its revisions. It has at least one, which may be unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Article {
     /// Its name.
     pub name: ArticleName,
-    /// Ascending by number. Without trouble they are 1, 2, 3 ….
+    /// Ascending by number. Without trouble they are 1, 2, 3 …, apart from those that went to another name.
     revisions: Vector<Arc<RevisionFacts>>,
     /// Revisions whose records could not be read; ascending.
     unreadable: Vec<Revision>,
@@ -109,6 +120,50 @@ impl Article {
         self.latest().is_none_or(|facts| facts.is_deleted())
     }
 
+    /// Where the article is now that had this name; `None` for a name that has an article of its own.
+    pub fn redirect(&self) -> Option<&ArticleName> {
+        self.latest()?.redirect()
+    }
+
+    /// Where this revision is now, if the article that had it has been renamed since.
+    pub fn redirect_of(&self, revision: Revision) -> Option<&ArticleName> {
+        let at = match self.position(revision) {
+            Ok(at) | Err(at) => at,
+        };
+        // A revision that went away was followed by a redirect.
+        self.revisions.get(at)?.redirect()
+    }
+
+    /// The revisions of the article that has this name now: those after the last redirect, oldest first.
+    pub(crate) fn own_revisions(&self) -> impl Iterator<Item = &Arc<RevisionFacts>> {
+        let is_own = |facts: &&Arc<RevisionFacts>| facts.redirect().is_none();
+        let count = self.revisions.iter().rev().take_while(is_own).count();
+        self.revisions.iter().skip(self.revisions.len() - count)
+    }
+
+    /// Whether the commit that stored this revision stored a later one of the article, too.
+    pub(crate) fn is_followed_in_its_commit(&self, facts: &RevisionFacts) -> bool {
+        let next = match self.position(facts.revision) {
+            Ok(at) => at + 1,
+            Err(at) => at,
+        };
+        self.revisions.get(next).is_some_and(|next| next.serial == facts.serial)
+    }
+
+    /// Numbers below the highest that no revision has, whether it can be read or not, and that no renaming explains.
+    /// Ascending.
+    pub fn lacking(&self) -> impl Iterator<Item = Revision> {
+        let first = self.revisions.front().map_or(Revision::NONE, |facts| facts.revision);
+        let was_renamed =
+            || self.revisions.iter().any(|facts| matches!(facts.kind, Kind::Renamed { .. }));
+        // Numbers go on where a redirect was overwritten, and the article takes them with it.
+        let from = if first > Revision::FIRST && was_renamed() { first } else { Revision::FIRST };
+        (from.0..=self.highest().0).map(Revision).filter(|&number| {
+            let is_there = self.position(number).is_ok() || self.unreadable.contains(&number);
+            !is_there && self.redirect_of(number).is_none()
+        })
+    }
+
     /// The highest number of a revision, whether it can be read or not.
     pub fn highest(&self) -> Revision {
         let latest = self.latest().map_or(Revision::NONE, |facts| facts.revision);
@@ -145,7 +200,8 @@ impl Article {
     fn share_title(&self, facts: &mut RevisionFacts) {
         let latest = self.latest().and_then(|facts| facts.content());
         let title = latest.and_then(|content| content.title.as_ref());
-        if let Kind::Put(content) | Kind::Restored { content, .. } = &mut facts.kind
+        if let Kind::Put(content) | Kind::Restored { content, .. } | Kind::Renamed { content, .. } =
+            &mut facts.kind
             && content.title.as_ref() == title
         {
             content.title = title.cloned();
@@ -164,10 +220,15 @@ impl Article {
         self.revisions.is_empty() && self.unreadable.is_empty()
     }
 
-    /// What a link to the article is: `None` if nothing is there, and whether it is a picture.
-    fn linked(&self) -> Option<bool> {
-        let content = self.latest()?.content()?;
-        Some(content.content_type.essence().starts_with("image/"))
+    fn linked(&self) -> Linked {
+        match self.latest().map(|facts| (facts.content(), facts.redirect())) {
+            Some((Some(content), _)) if content.content_type.essence().starts_with("image/") => {
+                Linked::Picture
+            }
+            Some((Some(_), _)) => Linked::Text,
+            Some((None, Some(_))) => Linked::Redirect,
+            _ => Linked::Nothing,
+        }
     }
 
     fn searched_text(&self) -> String {
@@ -183,6 +244,25 @@ fn share(words: &mut OrdSet<Arc<str>>, word: &str) -> Arc<str> {
     let word: Arc<str> = word.into();
     words.insert(word.clone());
     word
+}
+
+fn change_redirect(
+    redirects: &mut OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
+    place: (ArticleName, Revision),
+    before: Option<&ArticleName>,
+    after: Option<&ArticleName>,
+) {
+    if let Some(before) = before
+        && let Some(places) = redirects.get_mut(before)
+    {
+        places.remove(&place);
+        if places.is_empty() {
+            redirects.remove(before);
+        }
+    }
+    if let Some(after) = after {
+        redirects.entry(after.clone()).or_default().insert(place);
+    }
 }
 
 impl Snapshot {
@@ -228,7 +308,7 @@ impl Snapshot {
     ) {
         let known = self.articles.get(name);
         let searched_before = known.map(|article| article.searched_text());
-        let linked_before = known.and_then(|article| article.linked());
+        let linked_before = known.map_or(Linked::Nothing, |article| article.linked());
         // Shares the name that is already stored.
         let name = known.map_or(name, |article| &article.name).clone();
         let mut article =
@@ -237,6 +317,12 @@ impl Snapshot {
             let share = |word: &str| share(&mut self.words, word);
             let facts = record.body.as_ref().map(|body| parse(*revision, record, body, share));
             article.set_unreadable(*revision, matches!(facts, Some(Err(_))));
+            let before = article.revision(*revision).and_then(|facts| facts.redirect().cloned());
+            let after = facts.as_ref().and_then(|facts| facts.as_ref().ok()?.redirect());
+            if before.as_ref() != after {
+                let place = (name.clone(), *revision);
+                change_redirect(&mut self.redirects, place, before.as_ref(), after);
+            }
             match facts {
                 Some(Ok(mut facts)) => {
                     article.share_title(&mut facts);
@@ -267,7 +353,8 @@ impl Snapshot {
         }
     }
 
-    /// The last commit that changed where a link leads: since then no article came or went, or became a picture.
+    /// The last commit that changed where a link leads: since then no article came or went, got another name, or became a
+    /// picture.
     pub fn linked_at(&self) -> Serial {
         self.linked_at
     }
@@ -300,6 +387,14 @@ impl Snapshot {
     /// The article with this unchecked name; `None` for text that cannot be a name.
     pub fn article_named(&self, name: &str) -> Option<&Arc<Article>> {
         self.articles.get(name)
+    }
+
+    /// Redirects to this name: each is this revision of an article that had that name. In ascending order.
+    pub fn redirects_to(
+        &self,
+        name: &ArticleName,
+    ) -> impl Iterator<Item = &(ArticleName, Revision)> {
+        self.redirects.get(name).into_iter().flatten()
     }
 
     /// All articles in ascending order of their names, deleted ones included.

@@ -6,8 +6,8 @@ use ::record::{Batch, Expected, Found, Key, Mismatch, Record, Serial};
 use jiff::Timestamp;
 
 use crate::{
-    ArticleName, Change, Checked, Content, Delete, Limits, Put, Restore, Revision, Snapshot,
-    WriteError,
+    ArticleName, Change, Checked, Content, Delete, Limits, Put, Rename, Restore, Revision,
+    Snapshot, WriteError,
 };
 
 /// Commits batches as the real store does, and applies each to a snapshot.
@@ -60,6 +60,13 @@ impl Store {
         self.commit(&checked.batch).expect("no other writer");
         checked.revision
     }
+
+    #[track_caller]
+    pub(crate) fn rename(&mut self, rename: &Rename) -> Revision {
+        let checked = rename.check(&self.snapshot, &Limits::default()).expect("an allowed rename");
+        self.commit(&checked.batch).expect("no other writer");
+        checked.revision
+    }
 }
 
 #[track_caller]
@@ -97,4 +104,15 @@ pub(crate) fn restore(text: &str, base: u32, from: Option<u32>) -> Change {
         comment: String::new(),
         at: at(),
     })
+}
+
+pub(crate) fn rename(text: &str, base: u32, to: &str) -> Rename {
+    Rename {
+        name: name(text),
+        base: Revision(base),
+        to: name(to),
+        author: "dan".to_owned(),
+        comment: " better".to_owned(),
+        at: at(),
+    }
 }

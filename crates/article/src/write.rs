@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use ::record::{Batch, Expected, Key};
+use ::record::{Batch, Expected, Key, Serial};
 use jiff::Timestamp;
 use reply::{ListedTag, is_listed, listed_tags};
 
@@ -153,6 +153,39 @@ pub enum WriteError {
         name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
     )]
     Deleted(Box<Stale>),
+    /// The article has another name now, and the write was not made from the redirect that says so.
+    #[error(
+        "`{name}` was renamed as version {latest}, by {author} at {at}; a write from version {latest} makes a new \
+         article of that name",
+        name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
+    )]
+    Renamed(Box<Stale>),
+    /// The new name is the old one.
+    #[error("`{name}` has this name already")]
+    SameName {
+        /// The article.
+        name: ArticleName,
+    },
+    /// An article has, or had, the name that the article was to get.
+    #[error(
+        "there is, or was, an article `{name}`, so no other can be renamed to this: its versions are kept"
+    )]
+    NameTaken {
+        /// The name.
+        name: ArticleName,
+    },
+    /// The article has more revisions and redirects than one commit moves.
+    #[error(
+        "`{name}` cannot be renamed: it has {records} versions and redirects, and at most {records_max} are moved"
+    )]
+    TooManyVersions {
+        /// The article.
+        name: ArticleName,
+        /// How many it has.
+        records: usize,
+        /// The most that are moved.
+        records_max: usize,
+    },
     /// The revision to be restored does not exist or has no content.
     #[error("`{name}` has no content at version {from} that could be restored")]
     NothingToRestore {
@@ -233,6 +266,7 @@ impl WriteError {
         let (WriteError::Stale(stale)
         | WriteError::Precondition(stale)
         | WriteError::AlreadyExists(stale)
+        | WriteError::Renamed(stale)
         | WriteError::Deleted(stale)) = self
         else {
             return self.to_string();
@@ -251,6 +285,10 @@ impl WriteError {
                 "`{name}` was deleted as version {latest}; a write from version {latest} or a restoration \
                  brings it back"
             ),
+            WriteError::Renamed(_) => format!(
+                "`{name}` was renamed as version {latest}; a write from version {latest} makes a new article of that \
+                 name"
+            ),
             _ => format!(
                 "`{name}` is at version {latest}, but this write was made from version {base}"
             ),
@@ -266,6 +304,10 @@ impl WriteError {
             WriteError::Future { .. } => "version_in_future",
             WriteError::AlreadyExists(_) => "already_exists",
             WriteError::Deleted(_) => "deleted",
+            WriteError::Renamed(_) => "renamed",
+            WriteError::SameName { .. } => "same_name",
+            WriteError::NameTaken { .. } => "name_taken",
+            WriteError::TooManyVersions { .. } => "too_many_versions",
             WriteError::NothingToRestore { .. } => "nothing_to_restore",
             WriteError::BaseMissing { .. } => "base_missing",
             WriteError::TooLarge { .. } => "too_large",
@@ -281,6 +323,7 @@ impl WriteError {
             WriteError::Stale(stale)
             | WriteError::Precondition(stale)
             | WriteError::AlreadyExists(stale)
+            | WriteError::Renamed(stale)
             | WriteError::Deleted(stale) => Some(stale),
             _ => None,
         }
@@ -402,34 +445,44 @@ impl Change {
             Change::Restore(restore) => restored(name, article, restore.from)?,
         };
         let revision = next(name, base)?;
-        // Every database and client keeps microseconds, but not always more.
-        let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
+        let at = whole_microseconds(at);
         let key = key(name, revision);
         let (body, blobs) = render(&kind, base, author, comment, at);
-        let mut batch = Batch::new().put(key.clone(), Expected::Absent, body, blobs);
+        // Of a name that was never used: another article may get it meanwhile, with higher numbers.
+        let expected =
+            if article.is_none() { Expected::At(Serial::ZERO) } else { Expected::Absent };
+        let mut batch = Batch::new().put(key.clone(), expected, body, blobs);
         if base != Revision::NONE {
             batch = batch.check(crate::key(name, base), Expected::Present);
         }
         let content = match &kind {
-            Kind::Put(content) | Kind::Restored { content, .. } => Some(content),
-            Kind::Deleted => None,
+            Kind::Put(content) | Kind::Restored { content, .. } | Kind::Renamed { content, .. } => {
+                Some(content)
+            }
+            Kind::Deleted | Kind::Redirect { .. } => None,
         };
         let tag = RevisionTag::new(revision, content);
         Ok(Checked { batch, name: name.clone(), revision, key, tag })
     }
 }
 
+/// Every database and client keeps microseconds, but not always more.
+pub(crate) fn whole_microseconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
+}
+
 /// What a write does to the article.
 #[derive(Clone, Copy)]
-enum What<'content> {
+pub(crate) enum What<'content> {
     /// Gives it a new text, if that is known.
     Put(Option<&'content Content>),
     Delete,
     Restore,
+    Rename,
 }
 
 /// Checks that `base` is the latest revision, and that the article's state allows this write.
-fn check_base(
+pub(crate) fn check_base(
     what: What<'_>,
     name: &ArticleName,
     article: Option<&Arc<Article>>,
@@ -457,10 +510,13 @@ fn check_base(
     if base > latest.revision {
         return Err(WriteError::Future { name: name.clone(), base, latest: latest.revision });
     }
-    let is_deleted = latest.is_deleted();
+    let is_redirect = latest.redirect().is_some();
+    let is_deleted = latest.is_deleted() && !is_redirect;
     match what {
-        What::Delete if is_deleted => Err(WriteError::Deleted(stale())),
+        What::Delete | What::Rename if is_deleted => Err(WriteError::Deleted(stale())),
+        What::Rename if is_redirect => Err(WriteError::Renamed(stale())),
         _ if base == latest.revision => Ok(()),
+        _ if is_redirect => Err(WriteError::Renamed(stale())),
         _ if is_deleted => Err(WriteError::Deleted(stale())),
         _ if base == Revision::NONE => Err(WriteError::AlreadyExists(stale())),
         _ => Err(WriteError::Stale(stale())),
@@ -468,7 +524,7 @@ fn check_base(
 }
 
 /// The revision after `base`.
-fn next(name: &ArticleName, base: Revision) -> Result<Revision, WriteError> {
+pub(crate) fn next(name: &ArticleName, base: Revision) -> Result<Revision, WriteError> {
     base.next().ok_or_else(|| WriteError::Full { name: name.clone() })
 }
 
@@ -499,7 +555,7 @@ fn check_size(content: &Content, limits: &Limits) -> Result<(), WriteError> {
     }
 }
 
-fn check_author(author: &str, comment: &str, limits: &Limits) -> Result<(), WriteError> {
+pub(crate) fn check_author(author: &str, comment: &str, limits: &Limits) -> Result<(), WriteError> {
     check_text("author", author, 1, AUTHOR_BYTES_MAX)?;
     check_text("comment", comment, 0, limits.comment_bytes_max)
 }

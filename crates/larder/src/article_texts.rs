@@ -28,7 +28,7 @@ const LINKS_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub struct Texts {
     /// The index.
-    pub index: TextIndex,
+    pub index: Arc<TextIndex>,
     /// It has everything up to this commit; zero until all articles have been looked at once.
     pub serial: Serial,
     /// Articles whose texts are not in it: they could not be read, or there is no memory for them.
@@ -112,11 +112,17 @@ impl Hits {
     }
 }
 
-/// What the article is found by, with the first bytes of its text. A text that no parser should fail on, but does, is left
+/// What paths of this server begin with outside, as its public URL says; empty if they begin as inside.
+pub(crate) fn prefix(public_url: Option<&str>) -> String {
+    let url = public_url.and_then(|url| Url::parse(url).ok());
+    url.map(|url| url.path().trim_end_matches('/').to_owned()).unwrap_or_default()
+}
+
+/// What the article is found by, with the first bytes of its text. Links may begin with `prefix`. A text that no parser should fail on, but does, is left
 /// out.
 pub(crate) fn document(
-    name: &ArticleName,
-    title: Option<&str>,
+    (name, title): (&ArticleName, Option<&str>),
+    prefix: &str,
     kind: &ContentType,
     bytes: &[u8],
 ) -> Document {
@@ -126,7 +132,7 @@ pub(crate) fn document(
             let text = String::from_utf8_lossy(bytes);
             markup::links(&text, format, LINKS_MAX)
         });
-        let links = links.iter().filter_map(|link| candidates(name, link)).collect();
+        let links = links.iter().filter_map(|link| candidates(name, prefix, link)).collect();
         Document::titled(title).with_text(kind, bytes, links)
     });
     std::panic::catch_unwind(making).unwrap_or_else(|_| {
@@ -136,23 +142,24 @@ pub(crate) fn document(
 }
 
 /// The articles that a relative link in `name` may lead to: seen from there and, as in `[[guide/start]]`, from the root.
-fn candidates(name: &ArticleName, link: &str) -> Option<Link> {
+fn candidates(name: &ArticleName, prefix: &str, link: &str) -> Option<Link> {
     let root = Url::parse("http://here.invalid/article/").ok()?;
     let mut base = root.clone();
     base.path_segments_mut().ok()?.pop_if_empty().extend(name.as_str().split('/'));
-    let near = linked(&base.join(link).ok()?)?;
+    let near = linked(&base.join(link).ok()?, prefix)?;
     let far = match link.starts_with(['/', '.', '#', '?']) {
         true => None,
-        false => root.join(link).ok().and_then(|url| linked(&url)),
+        false => root.join(link).ok().and_then(|url| linked(&url, prefix)),
     };
     let far = far.filter(|far| *far != near);
     Some(Link { near, far })
 }
 
 /// The article that a URL of this server is of.
-fn linked(url: &Url) -> Option<ArticleName> {
+fn linked(url: &Url, prefix: &str) -> Option<ArticleName> {
     let is_here = url.host_str() == Some("here.invalid") && url.scheme() == "http";
-    let rest = url.path().strip_prefix("/article/").filter(|_| is_here)?;
+    let below = url.path().strip_prefix(prefix).and_then(|path| path.strip_prefix("/article/"));
+    let rest = below.or_else(|| url.path().strip_prefix("/article/")).filter(|_| is_here)?;
     let rest = percent_decode_str(rest).decode_utf8().ok()?;
     let path = ArticlePath::parse(&rest).ok()?;
     matches!(path.target, Target::Latest).then_some(path.name)
@@ -164,8 +171,14 @@ mod tests {
 
     #[track_caller]
     fn check(link: &str, near: &str, far: &str) {
+        check_below("", link, near, far);
+        check_below("/pre/fix", link, near, far);
+    }
+
+    #[track_caller]
+    fn check_below(prefix: &str, link: &str, near: &str, far: &str) {
         let name = ArticleName::parse("guide/a b").expect("a name");
-        let found = candidates(&name, link);
+        let found = candidates(&name, prefix, link);
         let text = |name: &ArticleName| name.to_string();
         let shown = found.map(|it| (text(&it.near), it.far.as_ref().map(text).unwrap_or_default()));
         let expected = (!near.is_empty()).then(|| (near.to_owned(), far.to_owned()));
@@ -189,5 +202,17 @@ mod tests {
         check("mailto:a@e.example", "", "");
         check("c/history", "", "");
         check("%ff", "", "");
+    }
+
+    #[test]
+    fn links_may_begin_as_the_public_url_does() {
+        let prefix = prefix(Some("https://e.example/pre/fix/"));
+        assert_eq!(prefix, "/pre/fix");
+        check_below(&prefix, "/pre/fix/article/c", "c", "");
+        check_below("", "/pre/fix/article/c", "", "");
+        check_below(&prefix, "/pre/fixed/article/c", "", "");
+        check_below(&prefix, "/pre/fix/docs", "", "");
+        assert_eq!(super::prefix(Some("https://e.example")), "");
+        assert_eq!(super::prefix(None), "");
     }
 }

@@ -166,6 +166,8 @@ endpoints! {
         ChooseArticle = Article "article": GET ["/+edit"];
         ShowEditForm = Article "article": GET ["/+edit/{article}"];
         EditArticle = Article "write": POST ["/+edit/{article}"];
+        ShowRenameForm = Article "article": GET ["/+rename/{article}"];
+        RenameArticle = Article "write": POST ["/+rename/{article}"];
         // What changed, on every surface.
         ListChanges = Server "changes": GET ["/changes"];
         ShowChangesAsAtom = Server "changes": GET ["/changes.atom"];

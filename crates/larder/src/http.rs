@@ -312,6 +312,9 @@ async fn answer(
         Endpoint::ShowEditForm | Endpoint::EditArticle => {
             Box::pin(article::edit_article(app, head, body)).await?
         }
+        Endpoint::ShowRenameForm | Endpoint::RenameArticle => {
+            Box::pin(article::rename_article(app, head, body)).await?
+        }
         Endpoint::MissArticleName => return Err(article::lacks_name(path)),
         Endpoint::AnswerQuestion => Box::pin(aur::answer_question(app, head, body)).await?,
         Endpoint::DownloadDump => Box::pin(dumps::download_dump(app, head)).await?,
@@ -364,6 +367,7 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
         ("account", name) if !name.contains('/') => named("/account/{maintainer}"),
         ("+static", file) if !file.contains('/') => named("/+static/{file}"),
         ("+edit", _) => named("/+edit/{article}"),
+        ("+rename", _) => named("/+rename/{article}"),
         ("+manage", rest) => match rest.split_once('/')? {
             ("users", name) if !name.contains('/') => named("/+manage/users/{user}"),
             ("indexes", name) if name.matches('/').count() == 1 => {

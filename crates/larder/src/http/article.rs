@@ -7,6 +7,8 @@ pub(crate) mod call;
 mod comparing;
 mod pages;
 mod read;
+mod redirect;
+mod rename;
 mod search;
 mod write;
 
@@ -54,6 +56,11 @@ pub(super) async fn answer(
         _ => None,
     };
     match *endpoint {
+        Endpoint::ReplaceArticle | Endpoint::ReviseArticle
+            if rename::is_asked(head.uri.query()) =>
+        {
+            rename::put(app, &head, path.name, base).await
+        }
         Endpoint::ReplaceArticle | Endpoint::ReviseArticle => {
             write::put(app, &head, path.name, base, body).await
         }
@@ -68,17 +75,33 @@ pub(super) async fn edit_article(
     head: &Parts,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let path = head.uri.path();
-    let rest = percent_decode_str(path.strip_prefix("/+edit/").unwrap_or_default());
-    let bad = |detail: String| HttpError::bad_request(detail);
-    let rest = rest
-        .decode_utf8()
-        .map_err(|_| bad(format!("`{path}` is not UTF-8 after percent-decoding")))?;
-    let name = ArticleName::parse(&rest).map_err(|error| bad(error.to_string()))?;
+    let name = named_in_path(head.uri.path(), "/+edit/")?;
     match head.method {
         Method::POST => pages::edit(app, head, &name, body).await,
         _ => pages::show_edit(app, head, &name).await,
     }
+}
+
+/// `/+rename/{article}`: the form for another name.
+pub(super) async fn rename_article(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let name = named_in_path(head.uri.path(), "/+rename/")?;
+    match head.method {
+        Method::POST => pages::rename(app, head, &name, body).await,
+        _ => pages::show_rename(app, head, &name).await,
+    }
+}
+
+/// The article that follows `start` in a path.
+fn named_in_path(path: &str, start: &str) -> Result<ArticleName, HttpError> {
+    let rest = percent_decode_str(path.strip_prefix(start).unwrap_or_default());
+    let rest = rest.decode_utf8().map_err(|_| {
+        HttpError::bad_request(format!("`{path}` is not UTF-8 after percent-decoding"))
+    })?;
+    ArticleName::parse(&rest).map_err(|error| HttpError::bad_request(error.to_string()))
 }
 
 /// `/+edit?name=…`: on to the form for the article of that name.

@@ -214,13 +214,9 @@ impl Reading {
             report.faults.push(Fault::Record { key, flaw: format!("cannot be read: {reason}") });
         }
         for article in stored.articles.articles() {
-            for number in 1..=article.highest().0 {
-                let revision = article::Revision(number);
-                if article.revision(revision).is_none() && !article.unreadable().contains(&revision)
-                {
-                    let flaw = format!("lacks its revision {number}");
-                    report.faults.push(Fault::Article { name: article.name.to_string(), flaw });
-                }
+            for number in article.lacking() {
+                let flaw = format!("lacks its revision {number}");
+                report.faults.push(Fault::Article { name: article.name.to_string(), flaw });
             }
         }
         self.named

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::article_texts::{Texts, document};
+use crate::article_texts::{Texts, document, prefix};
 use crate::cpu_pool;
 use crate::stored::Stored;
 
@@ -32,7 +32,8 @@ const RETRY: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 struct Indexing {
-    index: TextIndex,
+    /// Shared with what is published: a commit that changes no article copies nothing.
+    index: Arc<TextIndex>,
     /// The articles that are in it.
     seen: Snapshot,
     serial: record::Serial,
@@ -88,7 +89,7 @@ async fn work(app: &Arc<App>) {
                 merging = None;
                 match merged {
                     Some(merged) => {
-                        indexing.index = indexing.index.with(merged);
+                        indexing.index = Arc::new(indexing.index.with(merged));
                         indexing.publish(app);
                     }
                     None => tracing::error!("the texts of articles cannot be merged"),
@@ -161,11 +162,13 @@ impl Indexing {
                 }
                 sources.push(source);
             }
-            self.index = indexed(app, self.index.clone(), sources, is_bulk).await;
+            if let Some(index) = indexed(app, self.index.clone(), sources, is_bulk).await {
+                self.index = Arc::new(index);
+            }
             // A merge may take as long as there are texts: none of the threads that compute for programs does it.
             while is_bulk && let Some(merge) = self.index.wants_merge() {
                 match cpu_pool::apart(move || merge.run()).await {
-                    Ok(merged) => self.index = self.index.with(merged),
+                    Ok(merged) => self.index = Arc::new(self.index.with(merged)),
                     Err(_) => {
                         tracing::error!("the texts of articles cannot be merged");
                         break;
@@ -223,14 +226,21 @@ async fn beginning(app: &App, content: &Content) -> Result<Option<Bytes>, BlobEr
 }
 
 /// The index with these articles: many of them on a thread of low priority, where programs that read do not notice it.
-async fn indexed(app: &App, index: TextIndex, sources: Vec<Source>, is_bulk: bool) -> TextIndex {
-    let before = index.clone();
+/// None if it cannot be made.
+async fn indexed(
+    app: &App,
+    index: Arc<TextIndex>,
+    sources: Vec<Source>,
+    is_bulk: bool,
+) -> Option<TextIndex> {
+    let prefix = prefix(app.config.public_url.as_deref());
     let work = move || {
         let changes = sources.into_iter().map(|source| {
             let Source { name, content, text } = source;
             let document = content.map(|content| match &text {
                 Some(text) => {
-                    document(&name, content.title.as_deref(), &content.content_type, text)
+                    let title = content.title.as_deref();
+                    document((&name, title), &prefix, &content.content_type, text)
                 }
                 None => Document::titled(content.title.as_deref()),
             });
@@ -239,14 +249,14 @@ async fn indexed(app: &App, index: TextIndex, sources: Vec<Source>, is_bulk: boo
         index.replaced(changes.collect())
     };
     if is_bulk && let Ok(index) = app.cpu_pool.run(work.clone()).await {
-        return index;
+        return Some(index);
     }
     // The other threads have too much to do.
     match tokio::task::spawn_blocking(work).await {
-        Ok(index) => index,
+        Ok(index) => Some(index),
         Err(error) => {
             tracing::error!(%error, "articles cannot be indexed");
-            before
+            None
         }
     }
 }

@@ -9,6 +9,7 @@ mod names;
 mod pages;
 mod people;
 mod reading;
+mod renaming;
 mod rights;
 mod serials;
 mod trouble;

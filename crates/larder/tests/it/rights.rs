@@ -237,7 +237,7 @@ fn only(scope: Scope) -> Scopes {
 
 /// Whether an operation is a form of a page, for which the session of a browser counts and nothing else.
 fn is_form(path: &str) -> bool {
-    ["/+account/", "/+edit/", "/+manage/"].iter().any(|start| path.starts_with(start))
+    ["/+account/", "/+edit/", "/+manage/", "/+rename/"].iter().any(|start| path.starts_with(start))
 }
 
 #[test]

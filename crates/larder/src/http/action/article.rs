@@ -51,6 +51,14 @@ pub(super) const ACTIONS: &[Definition] = &[
         writes: true,
         handler: Handler::Wait(put),
     },
+    Definition {
+        name: "article.rename",
+        summary: "Gives an article another name, with all its versions; the old name redirects there.",
+        arguments: Rename::DESCRIBED,
+        example: r#"{"name":"drafts/hello","version":1,"to":"hello"}"#,
+        writes: true,
+        handler: Handler::Wait(rename),
+    },
 ];
 
 arguments! {
@@ -113,6 +121,20 @@ arguments! {
     }
 }
 
+arguments! {
+    /// Another name.
+    struct Rename {
+        /// The article's name.
+        name: String,
+        /// The version that was seen: the latest.
+        version: u32,
+        /// Its new name, which no other article has or had.
+        to: String,
+        /// The reason, shown in the history.
+        comment: Option<String>,
+    }
+}
+
 impl From<HttpError> for Failure {
     fn from(error: HttpError) -> Failure {
         let (status, message, retry_after_seconds) = error.into_facts();
@@ -171,6 +193,17 @@ fn put<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
         };
         let new = NewRevision { name, base, body, content_type, comment };
         let (revision, serial) = call::put(&context.app, &context.headers, new).await?;
+        context.wrote(serial);
+        Ok(revision)
+    })
+}
+
+fn rename<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+    Box::pin(async move {
+        let Rename { name, version, to, comment } = arguments.read()?;
+        let which = (name.as_str(), version);
+        let renaming = call::rename(&context.app, &context.headers, which, &to, comment);
+        let (revision, serial) = renaming.await?;
         context.wrote(serial);
         Ok(revision)
     })

@@ -5,17 +5,18 @@
 
 use std::sync::Arc;
 
-use account::Object;
-use article::{ArticleName, Revision, RevisionFacts, render};
+use account::{Object, Principal};
+use article::{Article, ArticleName, Revision, render};
 use axum::body::Body;
 use bytes::Bytes;
 use http::HeaderMap;
 use record::Serial;
 use serde_json::{Value, json};
 
+use super::rename::{self, NewName};
 use super::search::HITS;
-use super::write::{self, Base, FailedWrite, NewText};
-use super::{read, search};
+use super::write::{self, Base, FailedWrite, NewText, Written};
+use super::{read, redirect, search};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::stored::Stored;
@@ -37,15 +38,29 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
 }
 
 /// A name, if whoever sent these headers may read articles.
-async fn reader(app: &App, headers: &HeaderMap, name: &str) -> Result<ArticleName, HttpError> {
+async fn reader(
+    app: &App,
+    headers: &HeaderMap,
+    name: &str,
+) -> Result<(ArticleName, Principal), HttpError> {
     let checked = ArticleName::parse(name);
     // Who may not read is told so before what is wrong with the name.
     let object = checked.as_ref().map_or(Object::Articles(name), |it| Object::Article(it.as_str()));
-    read::admit(app, headers, object).await?;
-    checked.map_err(bad)
+    let principal = read::reader(app, headers, object).await?;
+    Ok((checked.map_err(bad)?, principal))
 }
 
-/// `{"version":4}`, and `"deleted":true` where the article is.
+/// Refuses a name whose article has another one now: an answer has no redirect that could be followed.
+fn check_name(app: &App, article: &Article, principal: &Principal) -> Result<(), HttpError> {
+    let name = &article.name;
+    let Some(to) = article.redirect() else { return Ok(()) };
+    Err(match read::may_read(app, principal, to) {
+        true => HttpError::gone(format!("`{name}` is `{to}` now: ask for that")),
+        false => redirect::hidden(name),
+    })
+}
+
+/// `{"version":4}`, with `"deleted":true` where the article is, and `redirect_to` where it has another name.
 ///
 /// # Errors
 /// As reading it has.
@@ -55,12 +70,15 @@ pub(crate) async fn latest_version(
     headers: &HeaderMap,
     name: &str,
 ) -> Result<Bytes, HttpError> {
-    let name = reader(app, headers, name).await?;
+    let (name, principal) = reader(app, headers, name).await?;
     let article =
         stored.articles.article(&name).ok_or_else(|| HttpError::unknown_article(&name))?;
     let mut answer = json!({"version": article.highest().0});
     if article.is_deleted() {
         answer["deleted"] = true.into();
+    }
+    if let Some(to) = article.redirect().filter(|to| read::may_read(app, &principal, to)) {
+        answer["redirect_to"] = to.as_str().into();
     }
     Ok(answer.to_string().into())
 }
@@ -76,7 +94,11 @@ pub(crate) async fn revision(
     (name, version): (&str, Option<u32>),
     bytes_max: usize,
 ) -> Result<Bytes, HttpError> {
-    let name = reader(app, headers, name).await?;
+    let (name, principal) = reader(app, headers, name).await?;
+    if let Some(article) = stored.articles.article(&name) {
+        check_name(app, article, &principal)?;
+    }
+    let names = |other: &ArticleName| read::may_read(app, &principal, other);
     let facts = read::revision(stored, &name, version.map(Revision))?;
     let content = read::content_of(&name, facts)?;
     if content.size_bytes > bytes_max as u64 {
@@ -88,19 +110,19 @@ pub(crate) async fn revision(
     }
     let bytes = read::bytes(app, content).await?;
     if bytes.len() <= INLINE_BYTES_MAX {
-        return Ok(with_content(&name, facts, &bytes));
+        return Ok(with_content(&render::revision(&name, facts, &names), &bytes));
     }
-    let facts = facts.clone();
-    let making = tokio::task::spawn_blocking(move || with_content(&name, &facts, &bytes));
+    let rendered = render::revision(&name, facts, &names);
+    let making = tokio::task::spawn_blocking(move || with_content(&rendered, &bytes));
     match making.await {
         Ok(answer) => Ok(answer),
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 
-fn with_content(name: &ArticleName, facts: &RevisionFacts, bytes: &[u8]) -> Bytes {
-    let mut answer: Value = serde_json::from_slice(&render::revision(name, facts))
-        .expect("what was rendered a moment ago is JSON");
+fn with_content(revision: &[u8], bytes: &[u8]) -> Bytes {
+    let mut answer: Value =
+        serde_json::from_slice(revision).expect("what was rendered a moment ago is JSON");
     match std::str::from_utf8(bytes) {
         Ok(text) => answer["text"] = text.into(),
         Err(_) => {
@@ -122,15 +144,17 @@ pub(crate) async fn history(
     name: &str,
     (before, limit): (Option<u32>, Option<u32>),
 ) -> Result<Bytes, HttpError> {
-    let name = reader(app, headers, name).await?;
+    let (name, principal) = reader(app, headers, name).await?;
     let limit = limit.map_or(read::PAGE.0, |limit| limit as usize);
     if !(1..=read::PAGE.1).contains(&limit) {
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", read::PAGE.1)));
     }
     let article =
         stored.articles.article(&name).ok_or_else(|| HttpError::unknown_article(&name))?;
+    check_name(app, article, &principal)?;
     let versions = stored.articles.history(&name, before.map(Revision), limit);
-    Ok(render::history(article, &versions))
+    let names = |other: &ArticleName| read::may_read(app, &principal, other);
+    Ok(render::history(article, &versions, &names))
 }
 
 /// Articles by their words, as `/articles?text=` shows them.
@@ -145,7 +169,7 @@ pub(crate) async fn search(
     (prefix, limit): (Option<String>, Option<u32>),
 ) -> Result<Bytes, HttpError> {
     let prefix = prefix.unwrap_or_default();
-    read::admit(app, headers, Object::Articles(&prefix)).await?;
+    let principal = read::reader(app, headers, Object::Articles(&prefix)).await?;
     let limit = limit.map_or(HITS.0, |limit| limit as usize);
     if !(1..=HITS.1).contains(&limit) {
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", HITS.1)));
@@ -153,7 +177,8 @@ pub(crate) async fn search(
     let is_shown = move |name: &ArticleName| name.as_str().starts_with(&prefix);
     let state = (&stored.articles, stored.serial);
     let hits = search::search(app, state, text, limit, is_shown).await?;
-    Ok(search::rendered(&hits))
+    let names = |other: &ArticleName| read::may_read(app, &principal, other);
+    Ok(search::rendered(&hits, &names))
 }
 
 /// Writes, as a POST to `/article/{name}/{version}` does; the answer is the new revision, and the serial that has it.
@@ -175,7 +200,31 @@ pub(crate) async fn put(
         body: Body::from(new.body),
         holder: None,
     };
-    match write::store(app, &writer, new).await {
+    answered(write::store(app, &writer, new).await)
+}
+
+/// Renames, as a POST to `/article/{name}/{version}?rename=` does; the answer is the new revision, and the serial that has
+/// it.
+///
+/// # Errors
+/// As renaming has, with the text of the refusal.
+pub(crate) async fn rename(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    (name, version): (&str, u32),
+    to: &str,
+    comment: Option<String>,
+) -> Result<(Bytes, Serial), HttpError> {
+    let name = ArticleName::parse(name).map_err(bad)?;
+    let writer = write::writer(app, headers, &name).await?;
+    let base = Base { version: Some(Revision(version)), ..Base::default() };
+    let to = ArticleName::parse(to).map_err(bad)?;
+    let new = NewName { name, base, to, comment: comment.unwrap_or_default() };
+    answered(rename::rename(app, &writer, new).await)
+}
+
+fn answered(outcome: Result<Written, FailedWrite>) -> Result<(Bytes, Serial), HttpError> {
+    match outcome {
         Ok(written) => Ok((written.rendered(), written.serial)),
         Err(FailedWrite::Refused(it)) => Err(HttpError::refused(it.status(), it.detail())),
         Err(FailedWrite::Failed(error)) => Err(error),

@@ -6,7 +6,9 @@ mod comparison;
 mod edit;
 mod link;
 mod list;
+mod rename;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use account::{Object, Principal};
@@ -28,12 +30,16 @@ use crate::stored::Stored;
 pub(super) use comparison::show_difference;
 pub(super) use edit::{edit, show_edit};
 pub(super) use list::{show_hits, show_list};
+pub(super) use rename::{rename, show_rename};
 
 /// Bytes of a content that is shown as a page; a longer one is sent as it is.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Articles that link to one, as its page names them.
 const LINKING_MAX: usize = 50;
+
+/// Old names of an article for which links are looked for.
+const OLD_NAMES_MAX: usize = 20;
 
 /// What is shown, and to whom.
 pub(super) struct Shown<'a> {
@@ -117,7 +123,11 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(article: &Article, facts: &'a RevisionFacts) -> Line<'a> {
+    fn of(shown: &Shown<'_>, article: &Article, facts: &'a RevisionFacts) -> Line<'a> {
+        let other = |what: &str, name: &ArticleName| match may_read(shown, name.as_str()) {
+            true => format!("renamed {what} {name}"),
+            false => "renamed".to_owned(),
+        };
         let before = Revision(facts.revision.0.saturating_sub(1));
         Line {
             version: facts.revision,
@@ -128,6 +138,8 @@ impl<'a> Line<'a> {
                 Kind::Put(_) => String::new(),
                 Kind::Deleted => "deleted".to_owned(),
                 Kind::Restored { from, .. } => format!("version {from} again"),
+                Kind::Renamed { from, .. } => other("from", from),
+                Kind::Redirect { to } => other("to", to),
             },
             size: facts.content().map(|content| words::size(content.size_bytes)),
             previous: article.revision(before).map(|facts| facts.revision),
@@ -177,10 +189,10 @@ pub(super) async fn show_article(
         name: name.as_str(),
         path: in_path(name.as_str()),
         title,
-        facts: Line::of(article, facts),
+        facts: Line::of(shown, article, facts),
         is_latest: facts.revision == article.highest(),
         latest: article.highest(),
-        previous: Line::of(article, facts).previous,
+        previous: Line::of(shown, article, facts).previous,
         text,
         size: words::size(content.size_bytes),
         linking,
@@ -196,15 +208,29 @@ fn linking(shown: &Shown<'_>, name: &ArticleName) -> (Vec<(String, String)>, boo
     // For who may not read the nearer article of a link, the link leads there all the same.
     let is_there = |near: &str| {
         let article = articles.article_named(near);
-        !may_read(shown, near) || article.is_some_and(|article| !article.is_deleted())
+        let is_something = |it: &Arc<Article>| !it.is_deleted() || it.redirect().is_some();
+        !may_read(shown, near) || article.is_some_and(is_something)
     };
     let is_shown = |from: &ArticleName| {
         articles.article(from).is_some_and(|it| !it.is_deleted()) && may_read(shown, from.as_str())
     };
     let texts = shown.app.article_texts.snapshot();
-    let (found, is_more) = texts.index.linking_to(name, LINKING_MAX, is_there, is_shown);
-    let found = found.iter().map(|from| (from.to_string(), in_path(from.as_str())));
-    (found.collect(), is_more)
+    let (found, mut is_more) = texts.index.linking_to(name, LINKING_MAX, is_there, is_shown);
+    let mut found: BTreeSet<ArticleName> = found.into_iter().collect();
+    // What links to an old name is led here.
+    let old = articles.redirects_to(name).map(|(old, _)| old);
+    let mut old =
+        old.filter(|old| articles.article(old).is_some_and(|it| it.redirect() == Some(name)));
+    for old in old.by_ref().take(OLD_NAMES_MAX) {
+        let (more, is_some_left) = texts
+            .index
+            .linking_to(old, LINKING_MAX, is_there, |from| from != name && is_shown(from));
+        is_more |= is_some_left;
+        found.extend(more);
+    }
+    is_more |= found.len() > LINKING_MAX || old.next().is_some();
+    let found = found.iter().take(LINKING_MAX);
+    (found.map(|from| (from.to_string(), in_path(from.as_str()))).collect(), is_more)
 }
 
 #[derive(Template)]
@@ -238,7 +264,7 @@ pub(super) async fn show_history(
         name: name.as_str(),
         path: in_path(name.as_str()),
         next: next.map(|last| format!("before={}", last.revision)),
-        lines: versions.iter().map(|facts| Line::of(article, facts)).collect(),
+        lines: versions.iter().map(|facts| Line::of(shown, article, facts)).collect(),
         latest: article.highest(),
     };
     Ok(shown.send(&page).await)

@@ -26,7 +26,7 @@ use reply::{Encoding, Reply};
 use super::comparing::compared;
 use super::pages::{self, Shown as Page};
 use super::search::{HITS, rendered, search};
-use super::{parameters, parsed};
+use super::{parameters, parsed, redirect};
 use crate::app::App;
 use crate::contents::{Content, Head};
 use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
@@ -108,9 +108,13 @@ pub(super) async fn read_article(
     path: ArticlePath,
 ) -> Result<Response, HttpError> {
     let object = Object::Article(path.name.as_str());
-    let (app, stored) = admitted(app, head, object).await?;
+    let (app, stored, principal) = admitted(app, head, object).await?;
+    let shown = Page { app: &app, stored: &stored, head, principal: &principal };
+    if let Some(answer) = redirect::answer(&shown, &path) {
+        return Ok(from_store(&app, &stored, answer.unwrap_or_else(HttpError::into_response)));
+    }
     if people::wants_page(&head.headers) {
-        let answer = Box::pin(page(&app, &stored, head, &path)).await;
+        let answer = Box::pin(page(&shown, &path)).await;
         let answer = answer.map_err(|error| from_store(&app, &stored, error.into_response()));
         match answer {
             Ok(None) => {}
@@ -120,7 +124,7 @@ pub(super) async fn read_article(
     }
     let answer = match path.target {
         Target::Latest | Target::Version(_) => body(&app, &stored, head, &path).await,
-        Target::History => history(&app, &stored, head, &path.name).await,
+        Target::History => history(&shown, &path.name).await,
         Target::Diff => diff(&app, &stored, head, &path.name).await,
     };
     // What is not there, or not there any more, may be there after the next write.
@@ -128,20 +132,12 @@ pub(super) async fn read_article(
 }
 
 /// The page for people, where there is one. A version has none under its number: its bytes are there for everybody.
-async fn page(
-    app: &App,
-    stored: &Stored,
-    head: &Parts,
-    path: &ArticlePath,
-) -> Result<Option<Response>, HttpError> {
-    // Without rights of their own they were admitted as everybody.
-    let principal =
-        if is_open(app) { Principal::Anonymous } else { auth::principal_of(app, head).await? };
-    let shown = Page { app, stored, head, principal: &principal };
+async fn page(shown: &Page<'_>, path: &ArticlePath) -> Result<Option<Response>, HttpError> {
+    let &Page { stored, head, .. } = shown;
     Ok(match path.target {
         Target::Version(_) => None,
-        Target::History => Some(pages::show_history(&shown, &path.name).await?),
-        Target::Diff => Some(pages::show_difference(&shown, &path.name).await?),
+        Target::History => Some(pages::show_history(shown, &path.name).await?),
+        Target::Diff => Some(pages::show_difference(shown, &path.name).await?),
         Target::Latest if is_raw(head) => None,
         Target::Latest => {
             let named = pages::named_version(stored, &path.name, head.uri.query())?;
@@ -150,7 +146,7 @@ async fn page(
                 None => revision(stored, &path.name, None)?,
             };
             match pages::format(content_of(&path.name, facts)?) {
-                Some(format) => Some(pages::show_article(&shown, &path.name, facts, format).await?),
+                Some(format) => Some(pages::show_article(shown, &path.name, facts, format).await?),
                 None => None,
             }
         }
@@ -162,36 +158,48 @@ fn is_raw(head: &Parts) -> bool {
     matches!(head.uri.query(), Some("raw" | "raw="))
 }
 
-/// The state to answer from, for a request that may read.
+/// The state to answer from, and who reads, for a request that may.
 async fn admitted(
     app: Arc<App>,
     head: &Parts,
     object: Object<'_>,
-) -> Result<(Arc<App>, Arc<Stored>), HttpError> {
+) -> Result<(Arc<App>, Arc<Stored>, Principal), HttpError> {
     serial::wait_for_seen(&app, &head.headers).await?;
-    if !is_open(&app) {
-        check_reader(&app, &auth::principal_of(&app, head).await?, object)?;
-    }
+    // Where everybody may read, nobody has to say who they are.
+    let principal =
+        if is_open(&app) { Principal::Anonymous } else { auth::principal_of(&app, head).await? };
+    check_reader(&app, &principal, object)?;
     let stored = auth::stored(&app)?;
-    Ok((app, stored))
+    Ok((app, stored, principal))
+}
+
+/// Who reads, if they may.
+///
+/// # Errors
+/// 401 and 403.
+pub(super) async fn reader(
+    app: &App,
+    headers: &HeaderMap,
+    object: Object<'_>,
+) -> Result<Principal, HttpError> {
+    let principal =
+        if is_open(app) { Principal::Anonymous } else { auth::principal(app, headers).await? };
+    check_reader(app, &principal, object)?;
+    Ok(principal)
 }
 
 /// Lets those pass who may read.
 ///
 /// # Errors
 /// 401 and 403.
-pub(super) async fn admit(
+pub(super) fn check_reader(
     app: &App,
-    headers: &HeaderMap,
+    principal: &Principal,
     object: Object<'_>,
 ) -> Result<(), HttpError> {
-    if !is_open(app) {
-        check_reader(app, &auth::principal(app, headers).await?, object)?;
+    if is_open(app) {
+        return Ok(());
     }
-    Ok(())
-}
-
-fn check_reader(app: &App, principal: &Principal, object: Object<'_>) -> Result<(), HttpError> {
     let readers = ("article.acl_read", &app.config.article.acl_read);
     auth::admit(readers, principal, Scope::ArticleRead, object, "read articles")
 }
@@ -245,6 +253,11 @@ pub(super) fn content_of<'facts>(
 ) -> Result<&'facts Facts, HttpError> {
     facts.content().ok_or_else(|| {
         let (version, author, at) = (facts.revision, &facts.author, facts.at);
+        if facts.redirect().is_some() {
+            return HttpError::gone(format!(
+                "what was `{name}` before was renamed as version {version}, by {author} at {at}"
+            ));
+        }
         HttpError::gone(format!(
             "`{name}` was deleted as version {version}, by {author} at {at}; earlier versions are \
                  at `/article/{name}/history`"
@@ -499,17 +512,14 @@ impl Shown<'_> {
 }
 
 /// `/article/{name}/history`
-async fn history(
-    app: &App,
-    stored: &Stored,
-    head: &Parts,
-    name: &ArticleName,
-) -> Result<Response, HttpError> {
+async fn history(shown: &Page<'_>, name: &ArticleName) -> Result<Response, HttpError> {
+    let &Page { app, stored, head, principal } = shown;
     let [before, limit] = parameters(head.uri.query(), ["before", "limit"])?;
     let before = parsed("before", before, "a version")?;
     let article = stored.articles.article(name).ok_or_else(|| HttpError::unknown_article(name))?;
     let versions = stored.articles.history(name, before, page_size(limit)?);
-    json(app, head, stored, render::history(article, &versions)).await
+    let names = |other: &ArticleName| may_read(app, principal, other);
+    json(app, head, stored, render::history(article, &versions, &names)).await
 }
 
 /// `/articles`
@@ -521,7 +531,8 @@ pub(in crate::http) async fn list_articles(
     // Who may not read is told so before what is wrong with the question.
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
-    let (app, stored) = admitted(app.clone(), head, listed).await?;
+    let (app, stored, principal) = admitted(app.clone(), head, listed).await?;
+    let shown = Page { app: &app, stored: &stored, head, principal: &principal };
     let [prefix, q, after, limit, deleted, text] = given?;
     // A form sends the field that is empty, too.
     if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
@@ -531,7 +542,7 @@ pub(in crate::http) async fn list_articles(
             return Err(HttpError::bad_request(detail));
         }
         let prefix = prefix.as_deref().unwrap_or_default();
-        return search_articles(&app, &stored, head, prefix, &text, limit).await;
+        return search_articles(&shown, prefix, &text, limit).await;
     }
     let query = ListQuery {
         prefix: prefix.as_deref().unwrap_or_default(),
@@ -542,36 +553,30 @@ pub(in crate::http) async fn list_articles(
     };
     let page = stored.articles.list(&query);
     if people::wants_page(&head.headers) {
-        let principal = if is_open(&app) {
-            Principal::Anonymous
-        } else {
-            auth::principal_of(&app, head).await?
-        };
-        let shown = Page { app: &app, stored: &stored, head, principal: &principal };
         return Ok(pages::show_list(&shown, &query, &page).await);
     }
-    json(&app, head, &stored, render::list(&page)).await
+    let names = |other: &ArticleName| may_read(&app, &principal, other);
+    json(&app, head, &stored, render::list(&page, &names)).await
 }
 
 /// `/articles?text=`, for a request that may read what begins with `prefix`.
 async fn search_articles(
-    app: &App,
-    stored: &Stored,
-    head: &Parts,
+    shown: &Page<'_>,
     prefix: &str,
     text: &str,
     limit: Option<String>,
 ) -> Result<Response, HttpError> {
+    let &Page { app, stored, head, principal } = shown;
     let limit = size(limit, HITS)?;
     let begins = prefix.to_owned();
     let is_shown = move |name: &ArticleName| name.as_str().starts_with(&begins);
     let state = (&stored.articles, stored.serial);
     let hits = search(app, state, text, limit, is_shown).await?;
     if people::wants_page(&head.headers) {
-        let shown = Page { app, stored, head, principal: &Principal::Anonymous };
-        return Ok(pages::show_hits(&shown, prefix, text, &hits).await);
+        return Ok(pages::show_hits(shown, prefix, text, &hits).await);
     }
-    json(app, head, stored, rendered(&hits)).await
+    let names = |other: &ArticleName| may_read(app, principal, other);
+    json(app, head, stored, rendered(&hits, &names)).await
 }
 
 fn page_size(limit: Option<String>) -> Result<usize, HttpError> {
@@ -630,6 +635,16 @@ async fn diff(
     Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))
 }
 
+/// The revision that `to` was made from; none if that was a redirect.
+fn begun_from(stored: &Stored, name: &ArticleName, to: &RevisionFacts) -> Revision {
+    let article = stored.articles.article(name);
+    let first = article.and_then(|article| article.revisions().next());
+    let is_earlier = first.is_some_and(|first| to.base < first.revision);
+    let base = article.and_then(|article| article.revision(to.base));
+    let is_redirect = base.is_some_and(|base| base.redirect().is_some());
+    if is_earlier || is_redirect { Revision::NONE } else { to.base }
+}
+
 /// A side of a comparison.
 pub(super) struct Textual {
     pub(super) revision: Revision,
@@ -657,7 +672,7 @@ impl<'stored> Sides<'stored> {
         bytes_max: u64,
     ) -> Result<Sides<'stored>, HttpError> {
         let to = revision(stored, name, to)?;
-        let from = from.unwrap_or(to.base);
+        let from = from.unwrap_or_else(|| begun_from(stored, name, to));
         let from_facts =
             if from == Revision::NONE { None } else { Some(revision(stored, name, Some(from))?) };
         let sizes =

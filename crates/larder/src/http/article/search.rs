@@ -31,6 +31,6 @@ pub(super) async fn search(
 }
 
 /// What was found, as JSON.
-pub(super) fn rendered(hits: &Hits) -> Bytes {
-    render::found(&hits.articles, hits.count, hits.is_complete)
+pub(super) fn rendered(hits: &Hits, names: render::Names<'_>) -> Bytes {
+    render::found(&hits.articles, hits.count, hits.is_complete, names)
 }

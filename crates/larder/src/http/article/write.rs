@@ -79,6 +79,7 @@ pub(super) struct Written {
     pub(super) facts: Arc<RevisionFacts>,
     pub(super) serial: Serial,
     may_read: bool,
+    shows_names: bool,
 }
 
 /// A write that is not.
@@ -97,7 +98,12 @@ pub(super) struct Refused {
     /// The state that it was checked against.
     serial: Serial,
     may_read: bool,
+    shows_names: bool,
 }
+
+/// What a writer may read: the article, and every other name that it has or had. In a wiki that is not open to everybody,
+/// answers to writes name no other; those to reads do.
+type Sight = (bool, bool);
 
 impl From<HttpError> for FailedWrite {
     fn from(error: HttpError) -> FailedWrite {
@@ -112,12 +118,16 @@ impl From<WriteFailure> for FailedWrite {
 }
 
 impl Base {
-    fn of(headers: &HeaderMap, version: Option<Revision>) -> Base {
+    pub(super) fn of(headers: &HeaderMap, version: Option<Revision>) -> Base {
         let listed = |name| negotiation::listed(headers, name).map(Cow::into_owned);
         Base { version, if_match: listed(IF_MATCH), if_none_match: listed(IF_NONE_MATCH) }
     }
 
-    fn resolve(&self, stored: &Stored, name: &ArticleName) -> Result<Revision, WriteError> {
+    pub(super) fn resolve(
+        &self,
+        stored: &Stored,
+        name: &ArticleName,
+    ) -> Result<Revision, WriteError> {
         let (if_match, if_none_match) = (self.if_match.as_deref(), self.if_none_match.as_deref());
         resolve_base(&stored.articles, name, self.version, if_match, if_none_match)
     }
@@ -223,7 +233,7 @@ async fn restore(
     let stored = auth::stored(app)?;
     let may_read = read::may_read(app, writer, &name);
     if let Err(error) = base.resolve(&stored, &name) {
-        return Err(refused(error, None, &stored, may_read));
+        return Err(refused(error, None, &stored, (may_read, read::is_open(app))));
     }
     // Its blob gets a new name-giver, so that no sweep takes it before.
     let content = stored.articles.revision(&name, from).and_then(|facts| facts.content());
@@ -254,12 +264,13 @@ pub(super) async fn store(
     auth::admit_to_disk(app, writer).await?;
     let stored = auth::stored(app)?;
     let may_read = read::may_read(app, writer, &name);
+    let sight = (may_read, read::is_open(app));
     let (revision, failed) = match base.resolve(&stored, &name) {
         Ok(revision) => (revision, None),
         // A client that named the revision it saw is shown the conflict: what is there now, and its own text.
         Err(error) => match error.stale().map(|stale| stale.base) {
             Some(revision) if may_read && revision != Revision::NONE => (revision, Some(error)),
-            _ => return Err(refused(error, None, &stored, may_read)),
+            _ => return Err(refused(error, None, &stored, sight)),
         },
     };
     let (author, at) = (author(writer), Timestamp::now());
@@ -268,7 +279,7 @@ pub(super) async fn store(
     if let Err(error) = announced.check(&stored.articles, &limits(app))
         && error.stale().is_none()
     {
-        return Err(refused(error, None, &stored, may_read));
+        return Err(refused(error, None, &stored, sight));
     }
     let base_type = stored.articles.revision(&name, revision).and_then(|facts| facts.content());
     let base_type = base_type.map(|content| content.content_type.clone());
@@ -326,11 +337,11 @@ pub(super) fn admit(app: &App, principal: &Principal, name: &ArticleName) -> Res
     auth::admit(writers, principal, Scope::ArticleWrite, object, "write articles")
 }
 
-fn author(writer: &Principal) -> String {
+pub(super) fn author(writer: &Principal) -> String {
     writer.user_name().map_or_else(|| "anonymous".to_owned(), ToString::to_string)
 }
 
-fn limits(app: &App) -> Limits {
+pub(super) fn limits(app: &App) -> Limits {
     Limits { content_bytes_max: app.config.article.body_bytes_max, ..Limits::default() }
 }
 
@@ -433,7 +444,7 @@ async fn receive(
     Ok(Received { staged: Some(staged), facts, bytes, held: held.map(Arc::new) })
 }
 
-fn unwritable(error: BlobError) -> HttpError {
+pub(super) fn unwritable(error: BlobError) -> HttpError {
     tracing::error!(%error, "a content cannot be kept");
     HttpError::unavailable("the content cannot be kept now; nothing was written", 5)
 }
@@ -483,25 +494,27 @@ async fn commit(
         Ok::<_, FailedWrite>((Some(checked.batch), (checked.revision, may_read)))
     });
     let ((revision, may_read), serial) = deciding.await?;
-    written(app, name, revision, serial.unwrap_or_default(), may_read)
+    let sight = (may_read, read::is_open(app));
+    written(app, name, revision, serial.unwrap_or_default(), sight)
 }
 
 /// A write that is kept and visible.
-fn written(
+pub(super) fn written(
     app: &App,
     name: &ArticleName,
     revision: Revision,
     serial: Serial,
-    may_read: bool,
+    (may_read, shows_names): Sight,
 ) -> Result<Written, FailedWrite> {
     let stored = auth::stored(app)?;
     let facts = stored.articles.revision(name, revision).cloned();
     let lost = || HttpError::internal("the write is kept, but cannot be shown");
-    Ok(Written { name: name.clone(), facts: facts.ok_or_else(lost)?, serial, may_read })
+    let (name, facts) = (name.clone(), facts.ok_or_else(lost)?);
+    Ok(Written { name, facts, serial, may_read, shows_names })
 }
 
 /// The answer to a write.
-fn answered(outcome: Result<Written, FailedWrite>) -> Result<Response, HttpError> {
+pub(super) fn answered(outcome: Result<Written, FailedWrite>) -> Result<Response, HttpError> {
     match outcome {
         Ok(written) => Ok(written.into_response()),
         Err(FailedWrite::Refused(refused)) => Ok(refused.into_response()),
@@ -513,7 +526,7 @@ impl Written {
     /// The new revision, as its writer may see it.
     pub(super) fn rendered(&self) -> Bytes {
         match self.may_read {
-            true => render::revision(&self.name, &self.facts),
+            true => render::revision(&self.name, &self.facts, &|_| self.shows_names),
             false => render::blind_revision(&self.name, &self.facts),
         }
     }
@@ -522,7 +535,7 @@ impl Written {
 impl IntoResponse for Written {
     fn into_response(self) -> Response {
         let body = self.rendered();
-        let Written { name, facts, serial, may_read } = self;
+        let Written { name, facts, serial, may_read, .. } = self;
         let status = if facts.is_deleted() { StatusCode::OK } else { StatusCode::CREATED };
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
@@ -544,13 +557,14 @@ impl IntoResponse for Written {
     }
 }
 
-fn refused(
+pub(super) fn refused(
     error: WriteError,
     merge: Option<Merge>,
     stored: &Stored,
-    may_read: bool,
+    (may_read, shows_names): Sight,
 ) -> FailedWrite {
-    FailedWrite::Refused(Box::new(Refused { error, merge, serial: stored.serial, may_read }))
+    let serial = stored.serial;
+    FailedWrite::Refused(Box::new(Refused { error, merge, serial, may_read, shows_names }))
 }
 
 /// A write that is refused with its text at hand: it is compared with what came first, for who may read that.
@@ -561,12 +575,13 @@ async fn overtaken(
     received: Option<&Received>,
     may_read: bool,
 ) -> FailedWrite {
-    let Some(received) = received else { return refused(error, None, stored, may_read) };
+    let sight = (may_read, read::is_open(app));
+    let Some(received) = received else { return refused(error, None, stored, sight) };
     if let WriteError::Precondition(stale) = &mut error {
         stale.has_same_content = stale.latest.content() == Some(&received.facts);
     }
     let merge = if may_read { propose(app, stored, &error, received).await } else { None };
-    refused(error, merge, stored, may_read)
+    refused(error, merge, stored, sight)
 }
 
 impl Refused {
@@ -581,6 +596,9 @@ impl Refused {
             | WriteError::Future { .. }
             | WriteError::AlreadyExists(_)
             | WriteError::Deleted(_)
+            | WriteError::Renamed(_)
+            | WriteError::NameTaken { .. }
+            | WriteError::TooManyVersions { .. }
             | WriteError::Full { .. } => StatusCode::CONFLICT,
             WriteError::Precondition(_) => StatusCode::PRECONDITION_FAILED,
             WriteError::NotFound { .. } | WriteError::NothingToRestore { .. } => {
@@ -588,15 +606,15 @@ impl Refused {
             }
             WriteError::BaseMissing { .. } => StatusCode::PRECONDITION_REQUIRED,
             WriteError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            WriteError::Text { .. } => StatusCode::BAD_REQUEST,
+            WriteError::Text { .. } | WriteError::SameName { .. } => StatusCode::BAD_REQUEST,
             WriteError::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
     /// Who may not read gets to know the version to start from, no more.
     fn into_response(self) -> Response {
-        let Refused { error, merge, serial, may_read } = &self;
-        let mut members = render::refusal(error, merge.as_ref());
+        let Refused { error, merge, serial, may_read, shows_names } = &self;
+        let mut members = render::refusal(error, merge.as_ref(), &|_| *shows_names);
         if !may_read {
             members.retain(|name, _| !matches!(name.as_str(), "latest" | "same_content" | "merge"));
         }

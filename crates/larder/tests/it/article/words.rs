@@ -54,19 +54,14 @@ fn names(found: &Value) -> String {
 }
 
 /// The header of a token of a new user, for articles below `docs` alone.
-fn limited(server: &TestServer) -> String {
+pub(super) fn limited(server: &TestServer, scopes: Scopes) -> String {
     let stored = || server.app.live_store.snapshot_full().expect("a state");
     let user = User::new("ada".parse().expect("a name"), Timestamp::now());
     let batch = change::create_user(&stored().accounts, &user).expect("a new user");
     wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
     let limits = larder::accounts::limits(&[], &[], &["/docs/".to_owned()]).expect("limits");
-    let new = NewToken {
-        user: user.name,
-        comment: String::new(),
-        scopes: Scopes::default().with(Scope::ArticleRead),
-        limits,
-        expires_at: None,
-    };
+    let new =
+        NewToken { user: user.name, comment: String::new(), scopes, limits, expires_at: None };
     let made = change::create_token(&stored().accounts, new, [7; 32], Timestamp::now());
     let (text, _, batch) = made.expect("a new token");
     wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
@@ -157,7 +152,7 @@ fn what_one_may_not_read_is_not_found_and_not_counted() {
     let action = json!({"actions": {"article.search": {"text": "plum"}}}).to_string();
     assert_eq!(server.client.send("POST", "/actions", &[], action.as_bytes()).status, 401);
     // Somebody who may read a part.
-    let token = limited(&server);
+    let token = limited(&server, Scopes::default().with(Scope::ArticleRead));
     let who = [("Authorization", token.as_str())];
     assert_eq!(server.client.get_with("/articles?text=plum", &who).status, 403);
     assert_eq!(names(&found_by(&server, "plum&prefix=docs/", &who)), "docs/a docs/b");
@@ -199,4 +194,33 @@ fn a_page_says_who_links_to_it() {
     store(&server, "far/1", b"nothing\n");
     ask(&server, "DELETE", "/article/guide/near/1", &[], b"");
     until(page, |page| linked(&page.text()).is_empty());
+}
+
+#[test]
+fn links_work_below_a_path() {
+    let server =
+        wiki_with(|config| config.public_url = Some("https://e.example/pre/fix".to_owned()));
+    let links = b"[it](../target) [root](/article/target) [whole](/pre/fix/article/target) [none](/article/none)\n";
+    store(&server, "lists/near/0", links);
+    store(&server, "inside/0", b"/article/target and [it](/article/target)\n");
+    store(&server, "outside/0", b"[it](/pre/fix/article/target)\n");
+    store(&server, "other/0", b"[it](/other/article/target) [docs](/docs)\n");
+    store(&server, "target/0", b"# Target\n");
+    found(&server, "target");
+    let shown = server.client.get_with("/article/lists/near", &[BROWSER]).text();
+    let rel = "rel=\"nofollow noopener\"";
+    for text in ["it", "root", "whole"] {
+        let link = format!("<a href=\"/pre/fix/article/target\" {rel}>{text}</a>");
+        assert!(shown.contains(&link), "{link}: {shown}");
+    }
+    assert!(shown.contains("<a href=\"/pre/fix/article/none\" class=\"missing\""), "{shown}");
+    let shown = server.client.get_with("/article/target", &[BROWSER]).text();
+    let linked = shown.split_once("Linked from").expect("links").1;
+    for from in ["inside", "lists/near", "outside"] {
+        assert!(
+            linked.contains(&format!("<a href=\"/pre/fix/article/{from}\">{from}</a>")),
+            "{linked}"
+        );
+    }
+    assert!(!linked.contains("other"), "{linked}");
 }

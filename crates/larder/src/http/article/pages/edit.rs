@@ -56,6 +56,8 @@ struct EditPage<'a> {
     problem: String,
     preview: Option<Arc<Rendered>>,
     conflict: Option<Conflict>,
+    /// The name that the article has now, with its path.
+    renamed: Option<(String, String)>,
 }
 
 struct Choice<'a> {
@@ -417,7 +419,13 @@ impl Editing<'_> {
             is_chosen: chosen.starts_with(media_type),
         });
         let form = sender.map(|(session, _)| forms::token(self.app, session)).transpose()?;
+        let renamed = article.and_then(|article| article.redirect());
+        let may_know = |to: &&ArticleName| {
+            sender.is_some_and(|(_, principal)| read::may_read(self.app, principal, to))
+        };
+        let renamed = renamed.filter(may_know);
         let page = EditPage {
+            renamed: renamed.map(|to| (to.to_string(), in_path(to.as_str()))),
             site: Site::of(self.app, self.head),
             place: Place::of(self.name.as_str()),
             form: form.unwrap_or_default(),

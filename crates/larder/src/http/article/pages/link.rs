@@ -42,20 +42,30 @@ fn found(shown: &Shown<'_>, prefix: &str, url: &Url) -> Option<Target> {
     // Headings of articles have other names than their links say.
     let fragment = url.fragment().and_then(markup::fragment_id);
     let fragment = fragment.map(|id| format!("#{id}")).unwrap_or_default();
-    let here = format!("{}{query}{fragment}", url.path());
-    let rest = url.path().strip_prefix(prefix).and_then(|path| path.strip_prefix("/article/"));
+    let below = url.path().strip_prefix(prefix).and_then(|path| path.strip_prefix("/article/"));
+    // Who writes `/article/…` means this server, whatever its paths begin with outside.
+    let rest = below.or_else(|| url.path().strip_prefix("/article/"));
     let Some(rest) = rest else { return Some(Target::Page(format!("{}{more}", url.path()))) };
+    let place = format!("{prefix}/article/{rest}");
+    let here = format!("{place}{query}{fragment}");
     let rest = percent_decode_str(rest).decode_utf8().ok()?;
     let path = ArticlePath::parse(&rest).ok()?;
     if !may_read(shown, path.name.as_str()) {
         return Some(Target::Page(here));
     }
-    let article = shown.stored.articles.article(&path.name);
+    let articles = &shown.stored.articles;
+    let mut article = articles.article(&path.name);
+    if let Some(to) = article.and_then(|article| article.redirect()) {
+        if !may_read(shown, to.as_str()) {
+            return Some(Target::Page(here));
+        }
+        article = articles.article(to);
+    }
     let latest = article.and_then(|article| article.latest()?.content());
     Some(match (latest, path.target) {
         (None, Page::Latest) => Target::Missing(here),
         (Some(content), Page::Latest) if content.content_type.essence().starts_with("image/") => {
-            Target::Picture(url.path().to_owned())
+            Target::Picture(place)
         }
         _ => Target::Page(here),
     })

@@ -33,6 +33,7 @@ struct Item<'a> {
     at: Option<Time>,
     author: &'a str,
     is_deleted: bool,
+    is_redirect: bool,
     /// Where the words of a search are.
     found_in: String,
 }
@@ -49,6 +50,7 @@ impl<'a> Item<'a> {
             at: latest.map(|facts| Time(facts.at)),
             author: latest.map_or("", |facts| &facts.author),
             is_deleted: article.is_deleted(),
+            is_redirect: article.redirect().is_some(),
             found_in: String::new(),
         }
     }

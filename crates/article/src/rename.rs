@@ -1,0 +1,362 @@
+//! Renaming: all revisions of an article go to another name, and the old name redirects there.
+//!
+//! A number is never used twice under a name, so nobody who holds a version of the old name, as a base or in a cache, is
+//! deceived: the redirect is the next revision there, and a new article of that name goes on after it. Redirects to an
+//! article follow it when it is renamed again, so that none leads to another. A name is free if it was never used, or if
+//! it redirects to the article itself: then that comes back.
+
+use ::record::{Batch, Expected, Serial};
+use jiff::Timestamp;
+
+use crate::record::{key, render};
+use crate::write::{What, check_author, check_base, next, whole_microseconds};
+use crate::{
+    ArticleName, Checked, Kind, Limits, Revision, RevisionFacts, RevisionTag, Snapshot, WriteError,
+};
+
+/// Most revisions and redirects that one commit moves.
+pub const RECORDS_MAX: usize = 10_000;
+
+/// Gives an article another name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rename {
+    /// The article.
+    pub name: ArticleName,
+    /// The revision that the writer saw when deciding to rename.
+    pub base: Revision,
+    /// Its new name.
+    pub to: ArticleName,
+    /// Who renames.
+    pub author: String,
+    /// Why; may be empty.
+    pub comment: String,
+    /// The current time.
+    pub at: Timestamp,
+}
+
+impl Rename {
+    /// Checks this renaming against `snapshot`. The caller commits the batch of the result, which names the article by its
+    /// new name. The blobs of all its revisions have to be touched before.
+    ///
+    /// # Errors
+    /// [`WriteError`], for the first rule that it breaks.
+    pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<Checked, WriteError> {
+        let Rename { name, base, to, author, comment, at } = self;
+        let comment = comment.trim();
+        check_author(author, comment, limits)?;
+        let not_found = || WriteError::NotFound { name: name.clone() };
+        let article = snapshot.article(name);
+        check_base(What::Rename, name, article, *base)?;
+        let article = article.ok_or_else(not_found)?;
+        let content = article.latest().and_then(|latest| latest.content());
+        let content = content.ok_or_else(not_found)?.clone();
+        if let Some(&revision) = article.unreadable().first() {
+            return Err(WriteError::Unreadable { name: name.clone(), revision });
+        }
+        if name == to {
+            return Err(WriteError::SameName { name: name.clone() });
+        }
+        let moved: Vec<&RevisionFacts> = article.own_revisions().map(|facts| &**facts).collect();
+        let redirects: Vec<_> = snapshot.redirects_to(name).collect();
+        let records = moved.len() + redirects.len();
+        if records > RECORDS_MAX {
+            let (name, records_max) = (name.clone(), RECORDS_MAX);
+            return Err(WriteError::TooManyVersions { name, records, records_max });
+        }
+        let replaced = self.replaced(snapshot, &moved)?;
+        let revision = next(name, *base)?;
+        let at = whole_microseconds(*at);
+
+        let mut batch = Batch::new();
+        let is_new = snapshot.article(to).is_none();
+        let expected = |number: Revision| match replaced {
+            Some(redirect) if redirect.revision == number => Expected::At(redirect.serial),
+            _ if is_new && number == Revision::FIRST => Expected::At(Serial::ZERO),
+            _ => Expected::Absent,
+        };
+        if is_new && moved.first().is_none_or(|first| first.revision > Revision::FIRST) {
+            // Its numbers begin later. Who makes an article of the new name meanwhile meets this one here.
+            batch = batch.delete(key(to, Revision::FIRST), expected(Revision::FIRST));
+        }
+        for facts in moved {
+            let RevisionFacts { revision, kind, base, author, comment, at, serial, .. } = facts;
+            let (body, blobs) = render(kind, *base, author, comment, *at);
+            batch = batch.delete(key(name, *revision), Expected::At(*serial));
+            batch = batch.put(key(to, *revision), expected(*revision), body, blobs);
+        }
+        for (from, number) in redirects {
+            // The article replaces the one at its new name.
+            let facts = snapshot.revision(from, *number).filter(|_| from != to);
+            let Some(facts) = facts else { continue };
+            let kind = Kind::Redirect { to: to.clone() };
+            let (body, blobs) = render(&kind, facts.base, &facts.author, &facts.comment, facts.at);
+            batch = batch.put(key(from, *number), Expected::At(facts.serial), body, blobs);
+        }
+        let tag = RevisionTag::new(revision, Some(&content));
+        let renamed = Kind::Renamed { from: name.clone(), content };
+        let redirect = Kind::Redirect { to: to.clone() };
+        for (name, kind) in [(to, renamed), (name, redirect)] {
+            let (body, blobs) = render(&kind, *base, author, comment, at);
+            batch = batch.put(key(name, revision), Expected::Absent, body, blobs);
+        }
+        Ok(Checked { batch, name: to.clone(), revision, key: key(to, revision), tag })
+    }
+
+    /// The redirect at the new name that the article replaces; `None` if the name was never used.
+    fn replaced<'snapshot>(
+        &self,
+        snapshot: &'snapshot Snapshot,
+        moved: &[&RevisionFacts],
+    ) -> Result<Option<&'snapshot RevisionFacts>, WriteError> {
+        let Some(there) = snapshot.article(&self.to) else { return Ok(None) };
+        let leads_here = |facts: &&RevisionFacts| facts.redirect() == Some(&self.name);
+        let latest = there.latest().map(|latest| &**latest).filter(leads_here);
+        // The article had this name when it had this revision.
+        let latest = latest.filter(|redirect| {
+            let had = moved.iter().any(|facts| facts.revision == redirect.revision);
+            let all = there.revisions().map(|facts| &**facts);
+            had && all.filter(leads_here).count() == 1 && there.unreadable().is_empty()
+        });
+        match latest {
+            Some(redirect) => Ok(Some(redirect)),
+            None => Err(WriteError::NameTaken { name: self.to.clone() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::testing::{Store, delete, name, put, rename, restore};
+    use crate::{ArticleChange, ListQuery};
+
+    /// What is at a name: its revisions, and where they lead.
+    #[track_caller]
+    fn check(store: &Store, at: &str, expected: &str) {
+        let article = store.snapshot.article(&name(at)).expect(at);
+        let revision = |facts: &Arc<RevisionFacts>| {
+            let kind = match &facts.kind {
+                Kind::Put(_) => "put".to_owned(),
+                Kind::Deleted => "deleted".to_owned(),
+                Kind::Restored { .. } => "restored".to_owned(),
+                Kind::Renamed { from, .. } => format!("from {from}"),
+                Kind::Redirect { to } => format!("to {to}"),
+            };
+            format!("{} {kind}", facts.revision)
+        };
+        let shown = article.revisions().map(revision).collect::<Vec<_>>().join(", ");
+        assert_eq!(shown, expected, "{at}");
+        assert_eq!(article.lacking().collect::<Vec<_>>(), [], "{at}");
+    }
+
+    /// What the last records changed, of those after so many.
+    fn news(store: &Store, from: usize) -> Vec<String> {
+        let change = |record: &::record::Record| {
+            let change = ArticleChange::of(&record.key, &store.snapshot)?;
+            Some(format!("{} {}@{}", change.kind.as_str(), change.name, change.revision.revision))
+        };
+        store.log[from..].iter().filter_map(change).collect()
+    }
+
+    #[track_caller]
+    fn refused(store: &Store, rename: &Rename, code: &str) {
+        let error = rename.check(&store.snapshot, &Limits::default()).expect_err(code);
+        assert_eq!(error.code(), code, "{error}");
+    }
+
+    #[test]
+    fn all_revisions_go_along_and_the_old_name_redirects() {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "one"));
+        store.write(&delete("a", 1));
+        store.write(&restore("a", 2, None));
+        let before: Vec<_> =
+            store.snapshot.article(&name("a")).expect("a").revisions().cloned().collect();
+        let written = store.log.len();
+        store.rename(&rename("a", 3, "b/c"));
+        check(&store, "b/c", "1 put, 2 deleted, 3 restored, 4 from a");
+        check(&store, "a", "4 to b/c");
+        assert_eq!(news(&store, written), ["added b/c@4", "removed a@4"]);
+        let article = store.snapshot.article(&name("b/c")).expect("b/c").clone();
+        for (before, after) in before.iter().zip(article.revisions()) {
+            let mut after = RevisionFacts::clone(after);
+            after.serial = before.serial;
+            assert_eq!(**before, after);
+        }
+        // A writer who has the latest revision of before is told.
+        let latest = article.latest().expect("a revision");
+        assert_ne!(latest.tag, before[2].tag);
+        assert_eq!((latest.content(), latest.base), (before[2].content(), Revision(3)));
+        // Old numbers lead where their revisions are; the new one does, too.
+        let old = store.snapshot.article(&name("a")).expect("a");
+        for number in 1..=4 {
+            assert_eq!(old.redirect_of(Revision(number)), Some(&name("b/c")), "{number}");
+        }
+        assert_eq!((old.redirect_of(Revision(5)), old.redirect()), (None, Some(&name("b/c"))));
+        assert_eq!(article.redirect_of(Revision(2)), None);
+        // A redirect is in no list, except in that of what is gone.
+        let list = |with_deleted| {
+            let query = ListQuery { with_deleted, ..ListQuery::default() };
+            store.snapshot.list(&query).articles.len()
+        };
+        assert_eq!((list(false), list(true)), (1, 2));
+        // The same state, however it is read.
+        let again = Snapshot::default().apply(&store.snapshot.records().collect::<Vec<_>>());
+        assert_eq!((again.snapshot, again.troubles), (store.snapshot.clone(), Vec::new()));
+    }
+
+    #[test]
+    fn redirects_follow_and_an_article_can_come_back() {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "one"));
+        store.rename(&rename("a", 1, "b"));
+        let written = store.log.len();
+        store.rename(&rename("b", 2, "c"));
+        check(&store, "a", "2 to c");
+        check(&store, "b", "3 to c");
+        check(&store, "c", "1 put, 2 from a, 3 from b");
+        assert_eq!(news(&store, written), ["added c@3", "removed b@3"], "`a` went along");
+        let to = |to: &str| store.snapshot.redirects_to(&name(to)).count();
+        assert_eq!((to("a"), to("b"), to("c")), (0, 0, 2));
+        store.rename(&rename("c", 3, "a"));
+        check(&store, "a", "1 put, 2 from a, 3 from b, 4 from c");
+        check(&store, "b", "3 to a");
+        check(&store, "c", "4 to a");
+        assert_eq!(store.snapshot.redirects_to(&name("a")).count(), 2);
+    }
+
+    #[test]
+    fn a_new_article_of_the_old_name_goes_on_with_its_numbers() {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "one"));
+        store.rename(&rename("a", 1, "b"));
+        // Nobody who has seen the old article overwrites anything.
+        for base in [0, 1] {
+            let error = store.check(&put("a", base, "two")).expect_err("renamed");
+            assert_eq!(error.code(), "renamed", "{error}");
+            assert!(error.to_string().contains("dan") && !error.blind().contains("dan"), "{error}");
+        }
+        store.write(&put("a", 2, "two"));
+        let written = store.log.len();
+        store.write(&put("a", 3, "three"));
+        assert_eq!(news(&store, written), ["changed a@4"]);
+        check(&store, "a", "2 to b, 3 put, 4 put");
+        refused(&store, &rename("b", 2, "a"), "name_taken");
+        // It is renamed, too: each number leads to the article that had it.
+        store.rename(&rename("a", 4, "d"));
+        check(&store, "d", "3 put, 4 put, 5 from a");
+        let old = store.snapshot.article(&name("a")).expect("a");
+        let to = |number| old.redirect_of(Revision(number)).map_or("", ArticleName::as_str);
+        assert_eq!([to(1), to(2), to(3), to(4), to(5)], ["b", "b", "d", "d", "d"]);
+        refused(&store, &rename("b", 2, "a"), "name_taken");
+        // What led to `b` follows it, though it is not the latest of `a`.
+        store.rename(&rename("b", 2, "e"));
+        check(&store, "a", "2 to e, 5 to d");
+        store.rename(&rename("d", 5, "a"));
+        check(&store, "a", "2 to e, 3 put, 4 put, 5 from a, 6 from d");
+        // A redirect can be deleted; then the name is no other article's either.
+        store.write(&delete("d", 6));
+        check(&store, "d", "6 to a, 7 deleted");
+        refused(&store, &rename("a", 6, "d"), "name_taken");
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "one"));
+        store.write(&put("a", 1, "two"));
+        store.write(&put("b", 0, "b"));
+        store.write(&put("gone", 0, "x"));
+        store.write(&delete("gone", 1));
+        refused(&store, &rename("a", 1, "c"), "stale");
+        refused(&store, &rename("a", 3, "c"), "version_in_future");
+        refused(&store, &rename("a", 0, "c"), "already_exists");
+        refused(&store, &rename("none", 0, "c"), "not_found");
+        refused(&store, &rename("gone", 2, "c"), "deleted");
+        refused(&store, &rename("a", 2, "a"), "same_name");
+        refused(&store, &rename("a", 2, "b"), "name_taken");
+        refused(&store, &rename("a", 2, "gone"), "name_taken");
+        refused(&store, &Rename { author: String::new(), ..rename("a", 2, "c") }, "bad_text");
+        store.rename(&rename("a", 2, "c"));
+        refused(&store, &rename("a", 3, "d"), "renamed");
+    }
+
+    /// `a` is at 3, where its numbers begin; `b` at 2; `x` at 6, from 3 on; `y` at 2; `d` came from `c`.
+    fn many() -> Store {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "one"));
+        store.rename(&rename("a", 1, "b"));
+        store.write(&put("a", 2, "two"));
+        store.write(&put("x", 0, "x"));
+        store.rename(&rename("x", 1, "y"));
+        for base in 2..6 {
+            store.write(&put("x", base, "more"));
+        }
+        store.write(&put("c", 0, "c"));
+        store.rename(&rename("c", 1, "d"));
+        store
+    }
+
+    /// Both are decided on the same state.
+    #[track_caller]
+    fn check_overtaken(first: &Checked, second: &Checked, mut store: Store) {
+        store.commit(&first.batch).expect("the first");
+        store.commit(&second.batch).expect_err("the second");
+    }
+
+    #[test]
+    fn two_who_write_at_once_do_not_miss_each_other() {
+        let limits = Limits::default();
+        // Also where their numbers have nothing in common.
+        let decided = |at: usize, store: &Store| {
+            let renames = [rename("a", 3, "new"), rename("b", 2, "new"), rename("x", 6, "new")];
+            match renames.get(at) {
+                Some(rename) => rename.check(&store.snapshot, &limits).expect("allowed"),
+                None => store.check(&put("new", 0, "made")).expect("allowed"),
+            }
+        };
+        for first in 0..=3 {
+            for second in (0..=3).filter(|second| *second != first) {
+                let store = many();
+                check_overtaken(&decided(first, &store), &decided(second, &store), store);
+            }
+        }
+        // A new text for an article that is renamed, and another new name.
+        let store = many();
+        let renamed = |name, base, to| rename(name, base, to).check(&store.snapshot, &limits);
+        let moving = renamed("b", 2, "new").expect("allowed");
+        let text = store.check(&put("b", 2, "text")).expect("allowed");
+        let elsewhere = renamed("b", 2, "elsewhere").expect("allowed");
+        // Somebody writes over a redirect, and its article comes back.
+        let back = renamed("d", 2, "c").expect("allowed");
+        let over = store.check(&put("c", 2, "new")).expect("allowed");
+        for (first, second) in [
+            (&text, &moving),
+            (&moving, &text),
+            (&elsewhere, &moving),
+            (&over, &back),
+            (&back, &over),
+        ] {
+            check_overtaken(first, second, many());
+        }
+    }
+
+    #[test]
+    fn an_article_with_too_many_versions_stays() {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "x"));
+        let first = store.log[0].clone();
+        let records: Vec<_> = (2..=RECORDS_MAX as u32 + 1)
+            .map(|number| ::record::Record {
+                key: key(&name("a"), Revision(number)),
+                ..first.clone()
+            })
+            .collect();
+        let applied = store.snapshot.apply(&records);
+        assert_eq!(applied.troubles, []);
+        store.snapshot = applied.snapshot;
+        refused(&store, &rename("a", RECORDS_MAX as u32 + 1, "b"), "too_many_versions");
+    }
+}

@@ -1,0 +1,166 @@
+//! `/+rename/{article}`: another name for an article, in a browser.
+//!
+//! form -> the new name, with the version that was seen -> [`mod@rename`], as for programs -> the article at its new name; or
+//! the form again, with what was sent and what is wrong.
+
+use std::sync::Arc;
+
+use account::{Principal, SessionText};
+use article::{ArticleName, Revision};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts;
+
+use super::super::read::check_reader;
+use super::super::rename::{self, NewName};
+use super::super::write::{self, Base, FailedWrite};
+use super::Place;
+use crate::app::App;
+use crate::http::auth;
+use crate::http::error::HttpError;
+use crate::http::forms::{self, Fields, Undue};
+use crate::http::people::{self, Site};
+use crate::http::words::in_path;
+
+/// Size of the form: each byte of a name and of a comment takes three there at most.
+const FORM_BYTES_MAX: usize = 64 << 10;
+
+#[derive(Template)]
+#[template(path = "rename.html")]
+struct RenamePage<'a> {
+    site: Site,
+    place: Place,
+    form: String,
+    name: &'a str,
+    path: String,
+    /// The version that was seen.
+    base: Revision,
+    to: &'a str,
+    comment: &'a str,
+    problem: String,
+}
+
+/// What the form has.
+struct Draft {
+    base: Revision,
+    to: String,
+    comment: String,
+}
+
+impl Draft {
+    fn of(fields: &Fields) -> Result<Draft, HttpError> {
+        let base = fields.one("base")?.parse::<Revision>();
+        Ok(Draft {
+            base: base.map_err(|error| HttpError::bad_request(error.to_string()))?,
+            to: fields.one("to")?.trim().to_owned(),
+            comment: fields.maybe("comment")?.unwrap_or_default().trim().to_owned(),
+        })
+    }
+}
+
+/// A request about the name of an article.
+struct Renaming<'a> {
+    app: &'a Arc<App>,
+    head: &'a Parts,
+    name: &'a ArticleName,
+}
+
+/// `GET /+rename/{article}`
+pub(in crate::http) async fn show_rename(
+    app: &Arc<App>,
+    head: &Parts,
+    name: &ArticleName,
+) -> Result<Response, HttpError> {
+    let (session, principal) = forms::logged_in(app, head).await?;
+    write::admit(app, &principal, name)?;
+    check_reader(app, &principal, account::Object::Article(name.as_str()))?;
+    let stored = auth::stored(app)?;
+    let article = stored.articles.article(name).filter(|article| !article.is_deleted());
+    let article = article.ok_or_else(|| HttpError::unknown_article(name))?;
+    let draft = Draft { base: article.highest(), to: name.to_string(), comment: String::new() };
+    let renaming = Renaming { app, head, name };
+    renaming.page(Some(&session), &draft, String::new(), StatusCode::OK).await
+}
+
+/// `POST /+rename/{article}`
+pub(in crate::http) async fn rename(
+    app: &Arc<App>,
+    head: &Parts,
+    name: &ArticleName,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let renaming = Renaming { app, head, name };
+    let (fields, sender) = forms::received(app, head, body, FORM_BYTES_MAX).await?;
+    let draft = Draft::of(&fields)?;
+    let (session, principal) = match sender {
+        Ok(sender) => sender,
+        Err(undue) => return renaming.undue(&draft, undue).await,
+    };
+    let error = match renaming.carry_out(&principal, &draft).await {
+        Ok(written) => {
+            let path = format!("/article/{}", in_path(written.name.as_str()));
+            let mut response = forms::see_other(app, head, &path);
+            forms::keep_session(app, head, &mut response, &session, written.serial);
+            return Ok(response);
+        }
+        Err(FailedWrite::Refused(refused)) => {
+            HttpError::refused(refused.status(), refused.detail())
+        }
+        Err(FailedWrite::Failed(error)) => error,
+    };
+    renaming.page(Some(&session), &draft, error.detail().to_owned(), error.status()).await
+}
+
+impl Renaming<'_> {
+    async fn carry_out(
+        &self,
+        principal: &Principal,
+        draft: &Draft,
+    ) -> Result<write::Written, FailedWrite> {
+        let to = ArticleName::parse(&draft.to);
+        let to = to.map_err(|error| HttpError::bad_request(error.to_string()))?;
+        let base = Base { version: Some(draft.base), ..Base::default() };
+        let new = NewName { name: self.name.clone(), base, to, comment: draft.comment.clone() };
+        rename::rename(self.app, principal, new).await
+    }
+
+    /// The form again where the session has ended, or the form is of another one.
+    async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
+        let problem = match undue {
+            Undue::LoggedOut => {
+                "You are not logged in any more. Log in in another tab, and then rename it here."
+            }
+            Undue::Token => {
+                "You have logged in anew since this form was loaded. Look at it, and send it again."
+            }
+        };
+        let sender = forms::logged_in(self.app, self.head).await.ok();
+        let session = sender.as_ref().map(|(session, _)| session);
+        self.page(session, draft, problem.to_owned(), HttpError::from(undue).status()).await
+    }
+
+    /// The form; nothing in it is of the article but its name, which was asked for.
+    async fn page(
+        &self,
+        session: Option<&SessionText>,
+        draft: &Draft,
+        problem: String,
+        status: StatusCode,
+    ) -> Result<Response, HttpError> {
+        let form = session.map(|session| forms::token(self.app, session)).transpose()?;
+        let page = RenamePage {
+            site: Site::of(self.app, self.head),
+            place: Place::of(self.name.as_str()),
+            form: form.unwrap_or_default(),
+            name: self.name.as_str(),
+            path: in_path(self.name.as_str()),
+            base: draft.base,
+            to: &draft.to,
+            comment: &draft.comment,
+            problem,
+        };
+        Ok(people::send_once(&page, self.head, status).await)
+    }
+}

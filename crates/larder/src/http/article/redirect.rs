@@ -1,0 +1,55 @@
+//! Old names: an article that was renamed is found under the new name, and so are the pages and versions that it had before.
+//!
+//! Whoever may not read the new name is not told it.
+
+use article::{ArticleName, ArticlePath, Target};
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, StatusCode};
+
+use super::pages::Shown;
+use super::read::may_read;
+use crate::http::error::HttpError;
+use crate::http::people::Site;
+use crate::http::words::in_path;
+
+/// 308 to the new name, if the article that had this one, or this version of it, was renamed.
+pub(super) fn answer(shown: &Shown<'_>, path: &ArticlePath) -> Option<Result<Response, HttpError>> {
+    let article = shown.stored.articles.article(&path.name)?;
+    let to = match path.target {
+        Target::Version(version) => article.redirect_of(version),
+        Target::Latest | Target::History | Target::Diff => article.redirect(),
+    };
+    let to = to.filter(|to| **to != path.name)?;
+    let page = match path.target {
+        Target::Latest => String::new(),
+        Target::Version(version) => format!("/{version}"),
+        Target::History => "/history".to_owned(),
+        Target::Diff => "/diff".to_owned(),
+    };
+    Some(match may_read(shown.app, shown.principal, to) {
+        true => sent_on(shown, to, &page),
+        false => Err(hidden(&path.name)),
+    })
+}
+
+/// The answer to somebody who may not read the new name.
+pub(super) fn hidden(name: &ArticleName) -> HttpError {
+    HttpError::gone(format!("`{name}` has another name now, which you may not read"))
+}
+
+fn sent_on(shown: &Shown<'_>, to: &ArticleName, page: &str) -> Result<Response, HttpError> {
+    let query = shown.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let site = Site::of(shown.app, shown.head);
+    let place = format!("{}/article/{}{page}{query}", site.prefix(), in_path(to.as_str()));
+    let location = HeaderValue::try_from(place);
+    let location =
+        location.map_err(|_| HttpError::bad_request("the query is not that of a URL"))?;
+    let text = format!("The article is `{to}` now.\n");
+    let mut response = (StatusCode::PERMANENT_REDIRECT, text).into_response();
+    let headers = response.headers_mut();
+    headers.insert(LOCATION, location);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
