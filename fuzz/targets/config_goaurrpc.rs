@@ -4,14 +4,14 @@
 
 use std::sync::LazyLock;
 
-use larder::config::{Environment, Flags, Inputs};
+use config::{Environment, Flags, Inputs};
 use libfuzzer_sys::fuzz_target;
 
 static DIRECTORY: LazyLock<tempfile::TempDir> =
     LazyLock::new(|| tempfile::tempdir().expect("a directory"));
 
 fuzz_target!(|text: &str| {
-    match larder::config::import_goaurrpc(text) {
+    match config::import_goaurrpc(text) {
         Err(error) => assert!(!error.is_empty()),
         Ok(toml) => {
             let path = DIRECTORY.path().join("config.toml");

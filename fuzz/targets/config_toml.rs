@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use larder::config::{Environment, Flags, Inputs};
+use config::{Environment, Flags, Inputs};
 use libfuzzer_sys::fuzz_target;
 
 static DIRECTORY: LazyLock<tempfile::TempDir> =
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     flags.set("admin.key_file", "");
     let inputs = Inputs { file: Some(path), flags, environment: Environment::default() };
     match inputs.load() {
-        Ok(loaded) => assert!(!larder::config::show(&loaded).is_empty()),
+        Ok(loaded) => assert!(!config::show(&loaded).is_empty()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 });

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use larder::config::{AurSource, Config, ListenAddress};
+use config::{AurSource, Config, ListenAddress};
 use libfuzzer_sys::fuzz_target;
 use tokio::signal::unix::{SignalKind, signal};
 

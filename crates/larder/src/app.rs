@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use config::{Config, DEMO_UPSTREAM_HOST};
 use net::{Egress, TrustedProxies};
 use passwords::{Bounds, Passwords};
 use store::Store;
@@ -17,7 +18,6 @@ use crate::audit::Audit;
 use crate::aur_published::AurPublished;
 use crate::bodies::Bodies;
 use crate::changes::Changes;
-use crate::config::{Config, DEMO_UPSTREAM_HOST};
 use crate::contents::Contents;
 use crate::cpu_pool::CpuPool;
 use crate::deltas::Deltas;

@@ -14,12 +14,12 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
+use config::Config;
 use jiff::{SignedDuration, Timestamp};
 use prometheus::IntCounter;
 use serde_json::{Value, json};
 
 use self::writer::Writer;
-use crate::config::Config;
 use crate::turns::Turns;
 
 pub(crate) use self::pending::Pending;

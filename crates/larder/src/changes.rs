@@ -14,6 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use config::Config;
 use record::Serial;
 use store::Records;
 use tokio::sync::watch;
@@ -23,7 +24,6 @@ pub(crate) use entry::{Draft, Entry, Subject};
 pub(crate) use subscribers::{Counters, Refused, Subscribers, Subscription};
 
 use crate::aur_published::AurPublished;
-use crate::config::Config;
 
 /// A surface whose changes can be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

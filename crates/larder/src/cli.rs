@@ -2,7 +2,7 @@
 //!
 //! arguments -> [`parse`] -> [`Invocation`]; `main` runs the server, or [`Request::run`] does the rest, and an [`Exit`]
 //! becomes text and exit code. clap derives the commands from the types below and in the rooms. [`command`] adds the flags
-//! that many commands share: those of the configuration, which are the keys of [`crate::config`] and never listed here, and
+//! that many commands share: those of the configuration, which are the keys of [`config`] and never listed here, and
 //! those that name a server. Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
 
 mod audit;
@@ -33,10 +33,10 @@ use clap::{
     value_parser,
 };
 use clap_complete::Shell;
+use config::{ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
 use tokio::runtime::Runtime;
 
 use self::remote::{Place, ServerFlags};
-use crate::config::{self, ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
 use crate::demo::{self, Output};
 use crate::{logging, version};
 

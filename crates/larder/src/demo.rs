@@ -11,13 +11,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use ::demo::{Recipe, SqlWriter};
+use config::Config;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use net::ListenAddress;
 
 use crate::app::App;
-use crate::config::Config;
 use crate::setup::PASSWORD_FILE;
 
 /// The seed of the catalogue that `--demo` serves.

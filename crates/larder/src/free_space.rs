@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use config::Config;
 use store::{BlobLocation, DatabaseLocation};
-
-use crate::config::Config;
 
 /// How long a look is good for.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

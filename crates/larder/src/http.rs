@@ -468,7 +468,7 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use config::Config;
 
     async fn app() -> (Arc<App>, tempfile::TempDir) {
         let directory = tempfile::tempdir().expect("a directory");

@@ -12,7 +12,6 @@ pub mod aur_published;
 pub mod bodies;
 mod changes;
 pub mod cli;
-pub mod config;
 pub mod contents;
 pub mod cpu_pool;
 pub mod deltas;
@@ -53,6 +52,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use config::{AurSource, Config, Loaded};
 use net::{Egress, ListenAddress, Listener, Server, TlsReloader};
 use source::{DataDirLock, KeptDump, Source, SourceOptions, SourceSpec};
 use tokio::signal::unix::{SignalKind, signal};
@@ -60,7 +60,6 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::config::{AurSource, Config, Loaded};
 use crate::live_settings::LiveSetting;
 
 /// A server that is bound and about to serve.

@@ -5,8 +5,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use config::Config;
+
 use crate::app::{App, RefreshRequest};
-use crate::config::Config;
 
 /// A setting that takes effect at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

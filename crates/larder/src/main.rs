@@ -3,8 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use config::{Environment, Loaded};
 use larder::cli::{self, Exit, Invocation};
-use larder::config::{Environment, Loaded};
 use larder::logging;
 use tikv_jemallocator::Jemalloc;
 

@@ -17,10 +17,10 @@ mod verify;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use config::Config;
 use record::Digest;
 use store::{BlobLocation, BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, Store};
 
-use crate::config::Config;
 use crate::setup;
 
 pub use adopt::{Adoption, adopt};

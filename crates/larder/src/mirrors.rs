@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use config::Config;
 use jiff::Timestamp;
 use pypi::upstream::Breaker;
 use pypi::{MirrorSettings, Page, PageForm, Snapshot, Stage};
@@ -37,7 +38,6 @@ use self::flights::Flights;
 use self::known::Subject;
 use self::plans::Plans;
 use self::upstream::{Origin, Upstream};
-use crate::config::Config;
 use crate::turns::Turns;
 use net::Egress;
 

@@ -14,10 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use account::{Means, Principal};
+use config::Config;
 use net::{ClientAddress, ClientKey};
 use passwords::{Budgets, Subject, ThrottlingEnded};
-
-use crate::config::Config;
 
 pub(crate) use changes::changes;
 

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use account::{Password, change};
 use anyhow::Context;
+use config::Config;
 use jiff::Timestamp;
 use record::{Batch, Serial};
 use rustix::fs::{Access, access};
@@ -18,7 +19,6 @@ use store::{
     State as _, Store,
 };
 
-use crate::config::Config;
 use crate::stored::{self, Stored};
 use crate::{accounts, identity, security};
 

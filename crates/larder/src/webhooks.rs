@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use account::UserName;
 use anyhow::Context;
+use config::Secret;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
 use net::Egress;
@@ -20,7 +21,6 @@ use serde::Deserialize;
 use sha2::Sha256;
 
 use crate::changes::Followed;
-use crate::config::Secret;
 
 /// Webhooks in a file.
 const WEBHOOKS_MAX: usize = 64;

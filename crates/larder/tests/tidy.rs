@@ -10,11 +10,12 @@ fn root() -> PathBuf {
 }
 
 /// The floors, lowest first: dependencies point down, never sideways.
-const FLOORS: [&[&str]; 5] = [
+const FLOORS: [&[&str]; 6] = [
     &["postings", "reply", "record", "demo", "markup", "net", "testbed", "paste"],
     &["account"],
     &["aur", "article", "pypi", "passwords", "store"],
     &["source"],
+    &["config"],
     &["larder"],
 ];
 

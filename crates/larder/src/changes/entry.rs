@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use account::{Acl, Object, Portion, Principal, Scope};
 use bytes::Bytes;
+use config::Config;
 use jiff::Timestamp;
 use pypi::{ProjectName, StageName};
 use record::{ChangeKind, Serial};
@@ -14,7 +15,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Followed;
-use crate::config::Config;
 use crate::stored::Stored;
 
 /// What a change is about, which decides who may read it.

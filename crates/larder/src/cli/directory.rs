@@ -5,12 +5,12 @@
 use std::sync::LazyLock;
 
 use account::Snapshot;
+use config::Config;
 use record::{Batch, Record, Serial, UnreadableRecord};
 use store::records::OpenError;
 use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, RecordsOptions, State};
 
 use super::{Exit, note};
-use crate::config::Config;
 use crate::stored::{WriteFailure, until_committed};
 use crate::{security, setup};
 

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use account::UserName;
 use clap::{Args, Subcommand};
+use config::{Config, Environment};
 use pypi::StageName;
 
 use super::remote::TOKEN_USER;
 use super::{Answer, Exit, line_of_stdin, note, print, runtime};
-use crate::config::{Config, Environment};
 use crate::import::clients::{self, Credentials, Places, Tool, Wish};
 use crate::import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
 use crate::setup;

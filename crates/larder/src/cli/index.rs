@@ -5,6 +5,7 @@
 
 use account::{Principal, UserName};
 use clap::{Args, Subcommand};
+use config::Config;
 use http::Method;
 use pypi::change::stage as change;
 use pypi::devpi::{IndexConfig, View};
@@ -14,7 +15,6 @@ use serde_json::{Map, Value, json};
 use super::directory::{Directory, Purpose};
 use super::remote::{Place, Remote, refused};
 use super::{Answer, Exit, runtime, table};
-use crate::config::Config;
 
 const SETTINGS: &str = "\
 Settings, as KEY=VALUE; lists are separated by commas, and also take KEY+=VALUE and KEY-=VALUE:

@@ -4,10 +4,10 @@ use std::io::{self, IsTerminal as _};
 
 use account::UserName;
 use clap::Args;
+use config::Config;
 
 use super::password::RootPassword;
 use super::{Exit, runtime};
-use crate::config::Config;
 use crate::setup;
 
 #[derive(Args)]

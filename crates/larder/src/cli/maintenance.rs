@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Subcommand, value_parser};
+use config::Config;
 use net::ListenAddress;
 use source::DataDirLock;
 
 use super::{Exit, print, runtime};
-use crate::config::Config;
 use crate::maintenance::{self, BackupReport, Layout, Loss, Progress, RestoreReport};
 use crate::maintenance::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
 use crate::text::counted;

@@ -6,12 +6,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use config::Config;
 use pypi::{Stage, StageName};
 use source::DataDirLock;
 
 use super::directory::{Directory, Purpose};
 use super::{Exit, print, runtime};
-use crate::config::Config;
 use crate::maintenance::Progress;
 use crate::mirrors::{Budget, Carried, Mirror, Mirrors, export};
 

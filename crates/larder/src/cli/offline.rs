@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use clap::{Arg, Args, Command, Subcommand, value_parser};
 use clap_complete::Shell;
+use config::{AurSource, Inputs, Loaded};
 
 use super::{Exit, command};
-use crate::config::{self, AurSource, Inputs, Loaded};
 use crate::version;
 
 #[derive(Subcommand)]

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use config::{Environment, TOKEN_VARIABLE};
 use futures_util::StreamExt as _;
 use http::header::ACCEPT;
 use md5::Md5;
@@ -23,7 +24,6 @@ use sha2::{Sha256, Sha384, Sha512};
 use self::wanted::{ALGORITHMS, Files, Wanted};
 use super::remote::TOKEN_USER;
 use super::{Exit, note, print, runtime};
-use crate::config::{Environment, TOKEN_VARIABLE};
 use crate::maintenance::Progress;
 use crate::version;
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use config::{Environment, Loaded, TOKEN_VARIABLE};
 use http::{Method, StatusCode};
 use pypi::{ChangeError, ConfigError, ProjectName, StageName};
 use reqwest::redirect::Policy;
@@ -16,7 +17,6 @@ use reqwest::{Client, Url};
 use serde_json::Value;
 
 use super::{Exit, line_of_stdin, note};
-use crate::config::{Environment, Loaded, TOKEN_VARIABLE};
 use crate::import::clients;
 use crate::version;
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use account::{IndexPattern, Limits, Scope, Token, TokenId, TokenText, UserName, change};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -15,7 +16,6 @@ use super::directory::{Directory, Purpose};
 use super::user::{answer, found};
 use super::{Answer, Exit, note, runtime, table};
 use crate::accounts::{self, Expiry};
-use crate::config::Config;
 
 #[derive(Subcommand)]
 pub(super) enum Command {

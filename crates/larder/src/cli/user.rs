@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use account::{Field, GroupName, ProfileEdit, User, UserName, change};
 use clap::{Args, Subcommand};
+use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -15,7 +16,6 @@ use super::directory::{Directory, Purpose};
 use super::password::{Password, PasswordSource};
 use super::{Answer, Exit, note, runtime, table};
 use crate::accounts;
-use crate::config::Config;
 
 type Groups = BTreeSet<GroupName>;
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use config::DEMO_UPSTREAM_HOST as HOST;
 use http::header::CONTENT_TYPE;
 use http::{StatusCode, Uri};
 use pypi::change::stage;
@@ -21,7 +22,6 @@ use tokio::net::TcpListener;
 
 use super::packages::{DEV, Release};
 use crate::app::App;
-use crate::config::DEMO_UPSTREAM_HOST as HOST;
 
 /// The stage that mirrors the upstream.
 pub(super) const MIRROR: &str = "root/pypi";

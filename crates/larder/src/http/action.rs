@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
+use config::Config;
 use http::{HeaderMap, StatusCode};
 use net::ClientKey;
 use record::Serial;
@@ -25,7 +26,6 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::aur_published::AurPublished;
-use crate::config::Config;
 use crate::cpu_pool::PoolError;
 use crate::stored::Stored;
 

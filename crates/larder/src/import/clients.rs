@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use config::Environment;
 use reqwest::Url;
 use serde_json::Value;
 
 pub(crate) use self::edits::credentials_in_pypirc;
 use self::edits::{overruled, pip, poetry_project, table, twine, uv, uv_project};
 pub(crate) use self::written::{Change, Undo};
-use crate::config::Environment;
 
 /// How long the index may take to answer with its endpoints.
 const ASK_TIMEOUT: Duration = Duration::from_secs(30);

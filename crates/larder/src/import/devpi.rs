@@ -11,11 +11,11 @@ mod stages;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use config::Config;
 
 use self::dump::Dump;
 use super::report::Report;
 use super::writer::Writer;
-use crate::config::Config;
 use crate::setup;
 
 /// What to import, and how.

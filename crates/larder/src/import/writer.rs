@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use bytes::Bytes;
+use config::Config;
 use record::{Batch, Digest, Expected, Key, Record, Serial, Write};
 use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, State as _, Store};
 
-use crate::config::Config;
 use crate::stored::{self, Stored, WriteFailure, until_committed};
 use crate::{maintenance, security, setup};
 

@@ -4,11 +4,11 @@
 //! before. What the records do not name is swept from then on, so that it is told how much that is.
 
 use anyhow::Context;
+use config::Config;
 use record::Serial;
 use source::DataDirLock;
 use store::{Records, RecordsOptions, StoreIdentity};
 
-use crate::config::Config;
 use crate::identity::{self, Census};
 use crate::named_blobs::Named;
 

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use config::Config;
 use jiff::Timestamp;
 use record::Serial;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use store::{
 
 use super::copy::{Carried, Loss, Manner, carry};
 use super::{Progress, locations, open_existing};
-use crate::config::Config;
 use crate::identity;
 use crate::named_blobs::{Named, who_names};
 

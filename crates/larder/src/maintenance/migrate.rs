@@ -1,9 +1,8 @@
 //! [`migrate()`]: an earlier layout of the records brought forward, without serving.
 
 use anyhow::{Context, bail};
+use config::Config;
 use store::{DatabaseLocation, OpenError, Records, RecordsOptions};
-
-use crate::config::Config;
 
 /// How the records lie, compared with what this program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,13 +6,13 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use config::Config;
 use record::Serial;
 use source::DataDirLock;
 use store::{BlobStore, Records, RecordsOptions, RestoreError, Store};
 
 use super::copy::{Carried, Loss, Manner, carry};
 use super::{Progress, open_directory};
-use crate::config::Config;
 use crate::identity;
 use crate::named_blobs::{Named, who_names};
 use crate::setup;

@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
+use config::{BundleSource, Config};
 use net::Egress;
 use source::{Arrival, KeptFile, News, Source, SourceOptions, SourceSpec, Staged};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::advisories::{Bundle, Served};
 use crate::app::App;
-use crate::config::{BundleSource, Config};
 use crate::metrics::RefreshResult;
 
 /// A bundle is refused if it has fewer records than one in this many of those that are served.

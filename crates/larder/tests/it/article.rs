@@ -17,7 +17,7 @@ mod words;
 mod writers;
 mod writing;
 
-use larder::config::Config;
+use config::Config;
 
 use crate::client::Response;
 use crate::server::{ROOT, TestServer};

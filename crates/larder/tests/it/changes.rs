@@ -9,7 +9,7 @@ use std::net::TcpStream;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use larder::config::Config;
+use config::Config;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Response};

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
-use larder::config::AurSource;
+use config::AurSource;
 use serde_json::{Value, json};
 use source::KeptDump;
 use testbed::MariaDb;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use larder::config::AurSource;
+use config::AurSource;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

@@ -1,6 +1,6 @@
 //! The five files for those who want everything, their digests, ranges and conditions.
 
-use larder::config::AurSource;
+use config::AurSource;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

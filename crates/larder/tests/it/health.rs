@@ -3,14 +3,14 @@
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
-use larder::config::AurSource;
+use config::AurSource;
 
 use crate::catalogue;
 use crate::server::{TestServer, small, wait_for};
 use crate::wait_until;
 
 /// Sets a source that has nothing yet.
-fn with_missing_source(config: &mut larder::config::Config) {
+fn with_missing_source(config: &mut config::Config) {
     config.aur.source = Some(AurSource::File("/no-such-dump.json".into()));
 }
 

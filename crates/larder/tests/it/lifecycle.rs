@@ -133,7 +133,7 @@ fn a_bad_dump_at_the_start_waits_for_a_good_one() {
     let source = directory.path().join("source.json");
     fs::write(&source, "nonsense").expect("a file");
     let server = TestServer::start_in(directory, |config, _| {
-        config.aur.source = Some(larder::config::AurSource::File(source));
+        config.aur.source = Some(config::AurSource::File(source));
     });
     wait_until("the reason", || {
         let ready = server.get("/readyz");
@@ -170,7 +170,7 @@ fn a_restart_serves_the_kept_dump() {
     let source = directory.path().join("source.json");
     fs::write(&source, "[").expect("a file");
     let server = TestServer::start_in(directory, |config, _| {
-        config.aur.source = Some(larder::config::AurSource::File(source));
+        config.aur.source = Some(config::AurSource::File(source));
     });
     server.wait_until_ready();
     assert_eq!(version(&server), "3-1");

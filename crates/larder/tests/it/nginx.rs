@@ -7,7 +7,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use larder::config::{AurSource, Config};
+use config::{AurSource, Config};
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 use testbed::Nginx;

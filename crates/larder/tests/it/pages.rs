@@ -1,7 +1,7 @@
 //! The pages for people: what `/` says of each surface, that it tells nobody what is private, and that `/docs` has every
 //! path of the OpenAPI documents.
 
-use larder::config::Config;
+use config::Config;
 use serde_json::Value;
 
 use crate::catalogue;

@@ -24,7 +24,7 @@ use std::io::{Read, Write};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use larder::config::Config;
+use config::Config;
 use record::Digest;
 use serde_json::{Value, json};
 

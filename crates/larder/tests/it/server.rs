@@ -6,8 +6,8 @@ use std::time::Duration;
 use std::{fs, future::Future, io};
 
 use account::Password;
+use config::{AurSource, Config, Secret};
 use larder::app::App;
-use larder::config::{AurSource, Config, Secret};
 use net::ListenAddress;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

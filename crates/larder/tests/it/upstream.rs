@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use larder::config::AurSource;
+use config::AurSource;
 
 use crate::server::{TestServer, wait_for};
 use crate::{catalogue, wait_until};

@@ -1,5 +1,6 @@
 //! Releases of a store, looked at and changed by this process.
 
+use config::Config;
 use jiff::Timestamp;
 use pypi::change::push::{Push, PushContent, push};
 use pypi::change::{remove, yank};
@@ -10,7 +11,6 @@ use crate::accounts;
 use crate::cli::Exit;
 use crate::cli::directory::{Directory, Purpose};
 use crate::cli::remote::refused;
-use crate::config::Config;
 
 /// Does it on the store of `config`.
 ///

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use larder::config::Config;
+use config::Config;
 
 use super::{Place, basic, prepare};
 use crate::client::{Client, Response};

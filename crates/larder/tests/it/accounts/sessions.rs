@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder::config::Config;
+use config::Config;
 use serde_json::json;
 
 use crate::browser::{ACCEPT, Browser, encoded, form};

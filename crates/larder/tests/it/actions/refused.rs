@@ -1,6 +1,6 @@
 //! What is refused, by its name, and with what was expected.
 
-use larder::config::AurSource;
+use config::AurSource;
 use serde_json::json;
 
 use super::post;

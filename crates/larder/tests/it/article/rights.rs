@@ -4,8 +4,8 @@ use account::change::{self, NewToken};
 use account::{Password, Scope, Scopes, User};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use config::Config;
 use jiff::Timestamp;
-use larder::config::Config;
 
 use super::{ask, code, store, wiki, wiki_with};
 use crate::client::Response;

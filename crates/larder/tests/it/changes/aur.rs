@@ -165,7 +165,7 @@ fn a_restart_goes_on_where_it_was() {
     });
     std::fs::write(&source, next).expect("a dump");
     let server = TestServer::start_in(directory, |config, _| {
-        config.aur.source = Some(larder::config::AurSource::File(source));
+        config.aur.source = Some(config::AurSource::File(source));
     });
     server.wait_until_ready();
     let after = wait_for_changes(&server, &begin, 6);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder::config::{BundleSource, Config};
+use config::{BundleSource, Config};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::{Offer, Upstream};

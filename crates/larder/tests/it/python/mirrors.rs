@@ -11,7 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder::config::Config;
+use config::Config;
 use record::Digest;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -7,8 +7,8 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
+use config::BundleSource;
 use jiff::{SignedDuration, Timestamp};
-use larder::config::BundleSource;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use record::Digest;

@@ -263,10 +263,10 @@ fn configuration_in_every_form() {
 fn out_of_the_box_as_devpi() {
     // Without users of the test's own, and with a root that nobody gave a password.
     let directory = tempfile::tempdir().expect("a directory");
-    let config = larder::config::Config {
+    let config = config::Config {
         listen: vec!["127.0.0.1:0".parse().expect("an address")],
         data_dir: directory.path().join("data"),
-        ..larder::config::Config::default()
+        ..config::Config::default()
     };
     let mut config = config;
     config.aur.enabled = false;

@@ -9,6 +9,7 @@ mod file;
 mod goaurrpc;
 mod key;
 mod print;
+mod problem;
 mod resolve;
 mod value;
 
@@ -25,16 +26,15 @@ use tracing::level_filters::LevelFilter;
 pub use self::goaurrpc::import_goaurrpc;
 pub use self::key::{Key, Kind};
 pub use self::print::{docs, show, template};
-pub use self::resolve::{
-    ConfigError, Environment, Flags, Inputs, Loaded, Origin, Problem, Setting, TOKEN_VARIABLE,
-};
+pub use self::problem::{ConfigError, Origin, Problem};
+pub use self::resolve::{Environment, Flags, Inputs, Loaded, Setting, TOKEN_VARIABLE};
 pub use self::value::{AurSource, BundleSource, LogFormat, Secret};
 
 use self::key::{FromTexts, Table, canonical};
 use self::resolve::Settings;
 
 /// Where the upstream of the demonstration's mirror listens.
-pub(crate) const DEMO_UPSTREAM_HOST: &str = "127.0.0.1";
+pub const DEMO_UPSTREAM_HOST: &str = "127.0.0.1";
 
 /// One section of the configuration: the typed struct and the table of its keys, from the same lines.
 ///

@@ -12,7 +12,7 @@ use super::value::MASK;
 /// `docs/config.md`: the rules in short and every key, a table per section. A test keeps the file equal to this.
 pub fn docs() -> String {
     let mut page = String::from(
-        "<!-- Made by `larder config docs` from crates/larder/src/config.rs: change it there. -->\n\
+        "<!-- Made by `larder config docs` from crates/config/src/lib.rs: change it there. -->\n\
         # Configuration\n\n\
         `larder serve` runs without any configuration. What can be set, can be set in three places, and the first one\n\
         that has a value wins:\n\n\

@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::key::{Key, Kind, split};
-use super::resolve::{Origin, Problem, shown};
+use super::problem::{Origin, Problem, shown};
 use super::{TABLES, keys};
 
 /// A key that the file sets.
