@@ -107,7 +107,7 @@ fn uploaded(
 
 async fn fill(data_dir: &Path, projects: u32, files: u32) -> anyhow::Result<()> {
     anyhow::ensure!(projects < LETTERS, "expected fewer than {LETTERS} projects, got {projects}");
-    larder::setup::create_data_dir(data_dir)?;
+    state::setup::create_data_dir(data_dir)?;
     let location = DatabaseLocation::Sqlite(data_dir.join("records.db"));
     let store = Records::open(&location, RecordsOptions::default()).await?;
     let mut restore = store.restore().await?;

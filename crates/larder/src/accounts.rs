@@ -1,55 +1,16 @@
-//! What the command line and HTTP say alike of users and tokens: their JSON, until when a token holds, and
-//! the random bytes that secrets are made of.
+//! What the command line and HTTP have in common about users and tokens: their JSON, what a token is limited to, and until
+//! when it is valid.
 //!
-//! No secret is in what [`user_json`] and [`token_json`] make, not even as a hash.
+//! [`user_json`] and [`token_json`] contain no secret, not even as a hash.
 
 use std::str::FromStr;
 
-use article::{ArticleName, ArticleNameError};
-use pypi::{ProjectName, ProjectNameError};
-
 use account::{IndexPatternError, Limits, Scope, Token, User};
+use article::{ArticleName, ArticleNameError};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, civil};
+use pypi::{ProjectName, ProjectNameError};
 use serde_json::{Value, json};
-
-/// Characters in a password that nobody chose: 101 bits.
-const PASSWORD_CHARACTERS: usize = 17;
-
-/// What it is made of: no sign that a shell, a URL, a configuration file or an option would read in another way.
-const PASSWORD_ALPHABET: &[u8; 62] =
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-
-/// Random bytes of the system's.
-///
-/// # Errors
-/// If the system has none.
-pub fn random<const COUNT: usize>() -> Result<[u8; COUNT], getrandom::Error> {
-    let mut bytes = [0; COUNT];
-    getrandom::fill(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// A password that nobody chose: 17 letters and digits.
-///
-/// # Errors
-/// If the system has no random numbers.
-pub fn random_password() -> Result<account::Password, getrandom::Error> {
-    let mut text = String::with_capacity(PASSWORD_CHARACTERS);
-    while text.len() < PASSWORD_CHARACTERS {
-        let bytes = random::<32>()?;
-        let characters = bytes.iter().filter_map(|&byte| password_character(byte));
-        text.extend(characters.take(PASSWORD_CHARACTERS - text.len()));
-    }
-    Ok(account::Password::new(&text).expect("17 characters are neither none nor too many"))
-}
-
-/// The character of a random byte. None for a byte that would make some characters likelier than others.
-fn password_character(byte: u8) -> Option<char> {
-    let count = PASSWORD_ALPHABET.len();
-    let byte = usize::from(byte);
-    (byte < 256 / count * count).then(|| char::from(PASSWORD_ALPHABET[byte % count]))
-}
 
 /// A user as an object; `tokens`: how many they have.
 pub fn user_json(user: &User, tokens: usize) -> Value {
@@ -282,25 +243,5 @@ mod tests {
             check("prefix", text, &format!("`{text}` is not where articles lie: "));
         }
         assert_eq!(limits(&[], &[], &[]), Ok(None));
-    }
-
-    #[test]
-    fn passwords_that_nobody_chose_differ() {
-        let (one, other) = (random_password().expect("random"), random_password().expect("random"));
-        assert_eq!(one.reveal().len(), 17);
-        assert_ne!(one.reveal(), other.reveal());
-    }
-
-    /// Over all random bytes: no draw gives another character, and none is likelier than another.
-    #[test]
-    fn passwords_that_nobody_chose_need_no_quoting() {
-        let mut drawn = std::collections::BTreeMap::new();
-        for character in (0..=u8::MAX).filter_map(password_character) {
-            assert!(character.is_ascii_alphanumeric(), "{character}");
-            *drawn.entry(character).or_insert(0) += 1;
-        }
-        assert_eq!(drawn.len(), 62);
-        assert!(drawn.values().all(|count| *count == 4), "{drawn:?}");
-        assert!(62_f64.log2() * PASSWORD_CHARACTERS as f64 >= 96.0);
     }
 }

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use pypi::osv::{Advisories, LiveAdvisories};
+use state::live::Live;
 use tokio::sync::Notify;
 
 pub(crate) use self::bundle::{Bundle, RECORD_BYTES_MAX};
-use crate::live::Live;
 use crate::turns::Turns;
 
 /// Records that are read from the zip at the same time.

@@ -1,6 +1,6 @@
 //! [`ArticleTexts`]: articles by the words in their texts, and by what they link to.
 //!
-//! a commit -> the tail publishes it ([`crate::stored`]) -> [`crate::tasks::article_texts`] reads the texts that are new ->
+//! a commit -> the tail publishes it ([`state::stored`]) -> [`crate::tasks::article_texts`] reads the texts that are new ->
 //! an index, published here -> searches and backlinks.
 //! No write waits for the index. A search waits until the index has what is published, for a short time; so what was
 //! acknowledged is found.
@@ -13,10 +13,9 @@ use article::{Article, ArticleName, ArticlePath, ContentType, Snapshot, Target, 
 use markup::Format;
 use percent_encoding::percent_decode_str;
 use record::Serial;
+use state::live::Live;
 use tokio::sync::watch;
 use url::Url;
-
-use crate::live::Live;
 
 /// How long a search waits for texts that are being read.
 const WAIT: Duration = Duration::from_secs(1);

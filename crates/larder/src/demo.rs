@@ -16,9 +16,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use net::ListenAddress;
+use state::setup::PASSWORD_FILE;
 
 use crate::app::App;
-use crate::setup::PASSWORD_FILE;
 
 /// The seed of the catalogue that `--demo` serves.
 const DEMO_SEED: u64 = 1;

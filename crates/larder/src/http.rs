@@ -44,11 +44,11 @@ use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, Peer};
+use state::security;
 
 use crate::app::App;
 use crate::endpoint::{Endpoint, Place, Surface, Tree};
 use crate::metrics::Stopwatch;
-use crate::security;
 
 use people::Site;
 
@@ -473,7 +473,7 @@ mod tests {
     async fn app() -> (Arc<App>, tempfile::TempDir) {
         let directory = tempfile::tempdir().expect("a directory");
         let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-        let store = crate::setup::open(&config).await.expect("a store");
+        let store = state::setup::open(&config).await.expect("a store");
         let (app, _requests) = App::new(config, store).expect("an app");
         (Arc::new(app), directory)
     }

@@ -11,13 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use config::{Config, Environment, LogFormat};
+use state::security;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
-
-use crate::security;
 
 /// The file of the security log, if this process has one.
 static SECURITY_FILE: OnceLock<Arc<SecurityFile>> = OnceLock::new();

@@ -14,10 +14,11 @@ use prometheus::{
     Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
+use state::stored;
 
 use crate::cpu_pool;
 use crate::endpoint::{Endpoint, Surface};
-use crate::{changes, mirrors, stored};
+use crate::{changes, mirrors};
 
 pub use self::times::{SAMPLED_OF, Stopwatch};
 

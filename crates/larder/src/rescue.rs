@@ -12,14 +12,14 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Key, Record, Serial};
 use source::DataDirLock;
+use state::identity;
+use state::maintenance;
+use state::named_blobs::Named;
+use state::stored::{IDENTITY_KEY, Stored};
+use state::text::counted;
 use store::{BlobStore, Records, RecordsOptions, StoreIdentity};
 
 use crate::app::App;
-use crate::identity;
-use crate::maintenance;
-use crate::named_blobs::Named;
-use crate::stored::{IDENTITY_KEY, Stored};
-use crate::text::counted;
 
 /// Blobs that are copied at once.
 const AT_ONCE_MAX: usize = 8;

@@ -1,9 +1,4 @@
-//! Words for messages, and words of searches.
-
-/// `count` and its noun, in the plural where there is not one.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
-}
+//! The words of a search.
 
 /// The words of a search, the first `count_max` different ones, longest first. A word within another one says nothing new and is left
 /// out.

@@ -10,12 +10,13 @@ fn root() -> PathBuf {
 }
 
 /// The floors, lowest first: dependencies point down, never sideways.
-const FLOORS: [&[&str]; 6] = [
+const FLOORS: [&[&str]; 7] = [
     &["postings", "reply", "record", "demo", "markup", "net", "testbed", "paste"],
     &["account"],
     &["aur", "article", "pypi", "passwords", "store"],
     &["source"],
     &["config"],
+    &["state"],
     &["larder"],
 ];
 

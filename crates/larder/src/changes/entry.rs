@@ -13,9 +13,9 @@ use pypi::{ProjectName, StageName};
 use record::{ChangeKind, Serial};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use state::stored::Stored;
 
 use super::Followed;
-use crate::stored::Stored;
 
 /// What a change is about, which decides who may read it.
 #[derive(Clone, Debug)]

@@ -10,10 +10,10 @@ use account::{Acl, AclEntry};
 use jiff::Timestamp;
 use pypi::{Item, ItemChange};
 use record::{Key, Record, Serial, UnreadableRecord};
+use state::stored::Stored;
 use store::State;
 
 use super::{Changes, Draft, Followed, Subject};
-use crate::stored::Stored;
 
 /// What is served of the store, and what changed on the way to it.
 #[derive(Clone, Default)]

@@ -7,12 +7,12 @@ use std::sync::LazyLock;
 use account::Snapshot;
 use config::Config;
 use record::{Batch, Record, Serial, UnreadableRecord};
+use state::stored::{WriteFailure, until_committed};
+use state::{security, setup};
 use store::records::OpenError;
 use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, RecordsOptions, State};
 
 use super::{Exit, note};
-use crate::stored::{WriteFailure, until_committed};
-use crate::{security, setup};
 
 /// An open store, as of the last look.
 pub(super) struct Directory {

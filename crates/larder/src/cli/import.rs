@@ -10,12 +10,12 @@ use account::UserName;
 use clap::{Args, Subcommand};
 use config::{Config, Environment};
 use pypi::StageName;
+use state::setup;
 
 use super::remote::TOKEN_USER;
 use super::{Answer, Exit, line_of_stdin, note, print, runtime};
 use crate::import::clients::{self, Credentials, Places, Tool, Wish};
 use crate::import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
-use crate::setup;
 
 #[derive(Subcommand)]
 pub(super) enum Command {

@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal as _};
 use account::UserName;
 use clap::Args;
 use config::Config;
+use state::setup;
 
 use super::password::RootPassword;
 use super::{Exit, runtime};
-use crate::setup;
 
 #[derive(Args)]
 pub(super) struct Command {

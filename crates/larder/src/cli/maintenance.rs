@@ -1,6 +1,6 @@
 //! `larder backup`, `restore`, `verify`, `migrate`, `sweep`, `adopt` and `rescue`: the store as a whole, by hand.
 //!
-//! arguments -> [`Command::run`] -> [`crate::maintenance`] -> what was done, or every fault.
+//! arguments -> [`Command::run`] -> [`state::maintenance`] -> what was done, or every fault.
 //! Servers may run at the same time, except on a store that a restore writes.
 
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use clap::{Subcommand, value_parser};
 use config::Config;
 use net::ListenAddress;
 use source::DataDirLock;
+use state::maintenance::{self, BackupReport, Layout, Loss, Progress, RestoreReport};
+use state::maintenance::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
+use state::text::counted;
 
 use super::{Exit, print, runtime};
-use crate::maintenance::{self, BackupReport, Layout, Loss, Progress, RestoreReport};
-use crate::maintenance::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
-use crate::text::counted;
 
 #[derive(Subcommand)]
 pub(super) enum Command {

@@ -9,10 +9,10 @@ use clap::Subcommand;
 use config::Config;
 use pypi::{Stage, StageName};
 use source::DataDirLock;
+use state::maintenance::Progress;
 
 use super::directory::{Directory, Purpose};
 use super::{Exit, print, runtime};
-use crate::maintenance::Progress;
 use crate::mirrors::{Budget, Carried, Mirror, Mirrors, export};
 
 #[derive(Subcommand)]

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use account::{PasswordHash, UserName};
 use clap::Args;
+use state::secrets;
 
-use crate::accounts;
 use crate::cli::Exit;
 
 /// Most bytes that are read of a file or of standard input: a password and the end of its line.
@@ -78,9 +78,7 @@ impl PasswordSource {
         let password = match self {
             Self { password_file: Some(path), .. } => Some(from_file(path)?),
             Self { password_stdin: true, .. } => Some(from_stdin()?),
-            Self { generate: true, .. } => {
-                Some(accounts::random_password().map_err(Exit::failure)?)
-            }
+            Self { generate: true, .. } => Some(secrets::random_password().map_err(Exit::failure)?),
             Self { no_password: true, .. } => None,
             _ => Some(prompt(name)?),
         };
@@ -94,7 +92,7 @@ impl Password {
     /// # Errors
     /// If the system has no random numbers.
     pub(super) fn hash(&self) -> Result<Option<PasswordHash>, Exit> {
-        let salt = accounts::random().map_err(Exit::failure)?;
+        let salt = secrets::random().map_err(Exit::failure)?;
         let hash =
             |password: &account::Password| tokio::task::block_in_place(|| password.hash(salt));
         Ok(self.password.as_ref().map(hash))

@@ -20,11 +20,11 @@ use reqwest::{Client, Url};
 use serde_json::Value;
 use sha2::digest::DynDigest;
 use sha2::{Sha256, Sha384, Sha512};
+use state::maintenance::Progress;
 
 use self::wanted::{ALGORITHMS, Files, Wanted};
 use super::remote::TOKEN_USER;
 use super::{Exit, note, print, runtime};
-use crate::maintenance::Progress;
 use crate::version;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

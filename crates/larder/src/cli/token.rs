@@ -11,6 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use state::secrets;
 
 use super::directory::{Directory, Purpose};
 use super::user::{answer, found};
@@ -161,7 +162,7 @@ async fn create_token(
     let now = Timestamp::now();
     let new = change::NewToken { expires_at: expiry.at(now).map_err(Exit::failure)?, ..new };
     let make = |snapshot: &account::Snapshot| {
-        let secret = accounts::random().map_err(Exit::failure)?;
+        let secret = secrets::random().map_err(Exit::failure)?;
         let made = change::create_token(snapshot, new.clone(), secret, now);
         let (text, token, batch) = made.map_err(Exit::failure)?;
         Ok((Some(batch), (text, token)))

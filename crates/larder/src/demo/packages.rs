@@ -14,9 +14,9 @@ use pypi::{ConfigEdit, FileRole, Filename, Metadata, StageName};
 use rawzip::ZipArchiveWriter;
 use record::Digest;
 use serde_json::json;
+use state::release_metadata;
 
 use crate::app::App;
-use crate::release_metadata;
 
 /// The stage with releases that everybody uses.
 const STABLE: &str = "root/stable";

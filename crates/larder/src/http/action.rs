@@ -23,11 +23,11 @@ use net::ClientKey;
 use record::Serial;
 use reply::Reply;
 use serde_json::json;
+use state::stored::Stored;
 
 use crate::app::App;
 use crate::aur_published::AurPublished;
 use crate::cpu_pool::PoolError;
-use crate::stored::Stored;
 
 pub(crate) use arguments::{Argument, Arguments};
 

@@ -16,6 +16,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+use state::security;
 
 use super::error::HttpError;
 use super::{auth, pages};
@@ -23,7 +24,6 @@ use crate::app::App;
 use crate::endpoint::{Endpoint, Place, Tree};
 use crate::live_settings::LiveSetting;
 use crate::rescue::rescue;
-use crate::security;
 
 /// Answers a request to this listener, and notes the endpoint that does. All but the OpenAPI document need the key.
 pub(super) async fn answer(

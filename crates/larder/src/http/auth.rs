@@ -17,12 +17,12 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
 use jiff::Timestamp;
 use passwords::CheckRefused;
+use state::security;
+use state::stored::{Basis, Stored, WriteFailure};
 use store::CommitError;
 
 use super::error::HttpError;
 use crate::app::App;
-use crate::security;
-use crate::stored::{Basis, Stored, WriteFailure};
 
 pub(super) use origin::refuse_foreign_pages;
 pub(super) use session::{Acting, Cookie, identified_of, principal_of};

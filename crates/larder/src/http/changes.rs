@@ -19,6 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use record::Serial;
 use reply::Reply;
 use serde_json::{Map, Value, json};
+use state::security;
 
 use super::article::{is_open, parameters, parsed};
 use super::error::HttpError;
@@ -26,7 +27,6 @@ use super::respond::{Conditions, respond};
 use super::{auth, serial};
 use crate::app::App;
 use crate::changes::{Feed, Followed, Lost, Position, Refused};
-use crate::security;
 
 pub(super) use self::history::{Histories, list_package_histories, show_package_history};
 

@@ -13,12 +13,12 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode;
 use record::Serial;
+use state::secrets;
 
 use super::auth::{self, Acting, Cookie, X_DEVPI_AUTH, session};
 use super::body;
 use super::error::HttpError;
 use super::outside::root_url;
-use crate::accounts;
 use crate::app::App;
 use crate::bodies::Held;
 
@@ -301,7 +301,7 @@ pub(super) fn nobodys_token(
 /// # Errors
 /// 503 if the system has none.
 pub(super) fn random<const COUNT: usize>() -> Result<[u8; COUNT], HttpError> {
-    accounts::random().map_err(|error| {
+    secrets::random().map_err(|error| {
         tracing::error!(%error, "the system has no random numbers");
         HttpError::unavailable("the system has no random numbers", 5)
     })

@@ -7,10 +7,10 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use serde_json::json;
+use state::text::counted;
 use store::blobs::Verdict;
 
 use crate::app::App;
-use crate::text::counted;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 

@@ -34,6 +34,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use pypi::upstream::Place;
+use state::stored::Stored;
 
 use self::ask::Ask;
 use self::route::Route;
@@ -41,7 +42,6 @@ use self::write::Refused;
 use super::error::HttpError;
 use crate::app::App;
 use crate::endpoint::Endpoint;
-use crate::stored::Stored;
 
 pub(super) use self::rights::may_keep;
 pub(super) use self::simple::{show_simple_page_now, simple_page};

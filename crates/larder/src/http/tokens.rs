@@ -17,12 +17,13 @@ use jiff::Timestamp;
 use record::Serial;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use state::secrets;
+use state::stored::Stored;
 
 use super::error::HttpError;
 use super::{auth, body, serial};
 use crate::accounts::{self, Expiry};
 use crate::app::App;
-use crate::stored::Stored;
 
 /// Size of the request for a token.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -110,7 +111,7 @@ pub(super) async fn create_token(
             .create_token(principal, &new.user, scopes)
             .map_err(|error| refused(principal, &error))?;
         found(stored, &new.user)?;
-        let secret = accounts::random().map_err(|error| {
+        let secret = secrets::random().map_err(|error| {
             tracing::error!(%error, "no random numbers");
             HttpError::unavailable("the system has no random numbers now", 5)
         })?;

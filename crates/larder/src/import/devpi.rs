@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use config::Config;
+use state::setup;
 
 use self::dump::Dump;
 use super::report::Report;
 use super::writer::Writer;
-use crate::setup;
 
 /// What to import, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]

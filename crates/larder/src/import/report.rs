@@ -3,8 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-
-use crate::text::counted;
+use state::text::counted;
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

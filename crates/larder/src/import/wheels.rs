@@ -19,6 +19,9 @@ use pypi::{
 };
 use record::Digest;
 use serde_json::{Map, json};
+use state::release_metadata;
+use state::setup;
+use state::text::counted;
 
 use super::intake::{Arrival, Intake};
 use super::progress::Progress;
@@ -26,9 +29,6 @@ use super::report::Report;
 use super::stored_blobs::{self, BlobCheck};
 use super::writer::{self, Plan, Writer};
 use super::{AT_ONCE_MAX, TOGETHER_MAX};
-use crate::release_metadata;
-use crate::setup;
-use crate::text::counted;
 
 /// Most skipped files that the report names.
 const NAMED_MAX: usize = 5;

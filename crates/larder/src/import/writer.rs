@@ -10,10 +10,9 @@ use anyhow::Context;
 use bytes::Bytes;
 use config::Config;
 use record::{Batch, Digest, Expected, Key, Record, Serial, Write};
+use state::stored::{self, Stored, WriteFailure, until_committed};
+use state::{maintenance, security, setup};
 use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, State as _, Store};
-
-use crate::stored::{self, Stored, WriteFailure, until_committed};
-use crate::{maintenance, security, setup};
 
 /// The store, and its state when it was last read.
 pub(super) struct Writer {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use source::schedule::Jitter;
+use state::maintenance::{self, Known, SweepPlan};
+use state::stored::WriteFailure;
 use store::CommitError;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::maintenance::{self, Known, SweepPlan};
-use crate::stored::WriteFailure;
 
 /// The longest pause before the first sweep: a process that is restarted daily sweeps as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(3_600);

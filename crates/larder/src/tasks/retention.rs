@@ -12,10 +12,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
 use pypi::{ChangeError, StageName};
+use state::stored::WriteFailure;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::stored::WriteFailure;
 
 /// The longest pause before the first run: a process that is restarted daily applies rules as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(600);

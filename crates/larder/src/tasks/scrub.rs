@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use record::Digest;
 use source::schedule::Jitter;
+use state::named_blobs;
 use store::blobs::Verdict;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::named_blobs;
 
 /// Digests are divided by their first byte: only the names of one part are in memory.
 const PARTS: u32 = 256;

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use state::stored::{self, Stored};
 use store::records::Rewound;
 use store::{Follower, ReadError};
 use tokio::task::{JoinError, JoinHandle};
@@ -14,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::changes::of_store::Following;
-use crate::stored::{self, Stored};
 use crate::tasks::highest_serial;
 
 /// Shortest and longest wait after a failure.

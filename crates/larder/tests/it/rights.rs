@@ -20,9 +20,9 @@ use account::{GroupName, Limits, Scope, Scopes, TokenId, TokenText, User, UserNa
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
-use larder::stored::Stored;
 use record::{Batch, Serial};
 use serde_json::Value;
+use state::stored::Stored;
 
 use self::operations::{Row, TABLE};
 use crate::catalogue;

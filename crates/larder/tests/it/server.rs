@@ -177,9 +177,9 @@ impl Drop for TestServer {
 /// Makes `root` with the password that all tests know, where there is none yet.
 async fn make_root(config: &Config) {
     fs::create_dir_all(&config.data_dir).expect("a data directory");
-    let store = larder::setup::open(config).await.expect("a store");
+    let store = state::setup::open(config).await.expect("a store");
     let password = Password::new(ROOT_PASSWORD).expect("a password");
-    larder::setup::initialize(&store.records, Some(password)).await.expect("root");
+    state::setup::initialize(&store.records, Some(password)).await.expect("root");
     store.close().await;
 }
 

@@ -9,6 +9,7 @@ use http::{Method, StatusCode};
 use jiff::Timestamp;
 use passwords::Priority;
 use serde_json::{Value, json};
+use state::security;
 
 use super::{FORM_BYTES_MAX, log_in};
 use crate::app::App;
@@ -18,7 +19,6 @@ use crate::http::forms::{self, Fields, Posted};
 use crate::http::people::{self, Site};
 use crate::http::tokens;
 use crate::http::words::Time;
-use crate::security;
 
 /// The scopes that one chooses from, with what they are for.
 const SCOPES: [(Scope, &str); 8] = [

@@ -3,12 +3,12 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use state::stored::Stored;
 
 use super::arguments::arguments;
 use super::{Arguments, Context, Definition, Failure, Handler, Waiting};
 use crate::http::HttpError;
 use crate::http::article::call::{self, NewRevision};
-use crate::stored::Stored;
 
 pub(super) const ACTIONS: &[Definition] = &[
     Definition {

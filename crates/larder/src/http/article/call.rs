@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use record::Serial;
 use serde_json::{Value, json};
+use state::stored::Stored;
 
 use super::rename::{self, NewName};
 use super::search::HITS;
@@ -19,7 +20,6 @@ use super::write::{self, Base, FailedWrite, NewText, Written};
 use super::{read, redirect, search};
 use crate::app::App;
 use crate::http::error::HttpError;
-use crate::stored::Stored;
 
 /// Larger contents become JSON on a thread of their own, so that no other request waits for them.
 const INLINE_BYTES_MAX: usize = 64 << 10;

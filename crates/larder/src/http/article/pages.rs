@@ -17,6 +17,7 @@ use askama::Template;
 use axum::response::Response;
 use http::request::Parts;
 use markup::{Format, Options, Rendered};
+use state::stored::Stored;
 
 use super::read::{PAGE, bytes, content_of, revision};
 use super::{is_open, parameters, parsed};
@@ -25,7 +26,6 @@ use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::http::rendered::{Key, rendered, rendered_once};
 use crate::http::words::{self, Time, in_path};
-use crate::stored::Stored;
 
 pub(super) use comparison::show_difference;
 pub(super) use edit::{edit, show_edit};

@@ -22,6 +22,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use net::Answered;
 use record::Serial;
 use reply::{Encoding, Reply};
+use state::stored::Stored;
 
 use super::comparing::compared;
 use super::pages::{self, Shown as Page};
@@ -36,7 +37,6 @@ use crate::http::path::decoded;
 use crate::http::people;
 use crate::http::respond::{Conditions, respond};
 use crate::http::{auth, serial};
-use crate::stored::Stored;
 
 /// The revision of the body, for clients that want no more than its number.
 const X_ARTICLE_VERSION: HeaderName = HeaderName::from_static("x-article-version");

@@ -13,13 +13,13 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::request::Parts;
 use jiff::Timestamp;
 use record::Digest;
+use state::stored::Stored;
 
 use super::write::{self, Base, FailedWrite, Written};
 use super::{parameters, read};
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
-use crate::stored::Stored;
 
 /// Blobs that are touched at the same time.
 const TOUCHED_AT_ONCE: usize = 8;

@@ -27,6 +27,7 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use record::Serial;
 use reply::Encoding;
+use state::stored::{Basis, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
 
 use super::comparing::merged;
@@ -36,7 +37,6 @@ use crate::bodies::{Held, Holder};
 use crate::contents::Content;
 use crate::http::error::HttpError;
 use crate::http::{auth, body, negotiation, serial};
-use crate::stored::{Basis, Stored, WriteFailure};
 
 /// What is escaped in a path, besides what is not ASCII.
 const PATH: &AsciiSet = &CONTROLS

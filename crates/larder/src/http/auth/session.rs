@@ -13,12 +13,12 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use jiff::Timestamp;
 use record::Serial;
+use state::security;
 
 use super::{X_DEVPI_AUTH, identified, stored};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::outside::root_url;
-use crate::security;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

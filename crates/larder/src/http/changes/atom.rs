@@ -4,10 +4,10 @@ use account::Principal;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use quick_xml::escape::escape;
 use serde_json::Value;
+use state::stored::Stored;
 
 use crate::app::App;
 use crate::changes::{Feed, Followed};
-use crate::stored::Stored;
 
 /// Most entries in a feed.
 const ENTRIES_MAX: usize = 100;

@@ -18,6 +18,7 @@ use pypi::policy::shown_versions;
 use pypi::{ProjectName, Stage, Version};
 use reply::Reply;
 use serde_json::json;
+use state::stored::Stored;
 
 use crate::app::App;
 use crate::article_texts::{Hits, Texts};
@@ -25,7 +26,6 @@ use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::http::respond::{Conditions, respond};
-use crate::stored::Stored;
 use crate::text::distinct_words;
 
 /// Characters of a question that are looked for.

@@ -13,11 +13,11 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::ResolutionOrder;
 use pypi::policy::shown_versions;
+use state::stored::Stored;
 
 use crate::app::App;
 use crate::http::article;
 use crate::http::people::{self, Audience, Site};
-use crate::stored::Stored;
 
 /// Indexes and articles in a list.
 const SHOWN: usize = 8;

@@ -8,13 +8,13 @@ use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
 use pypi::devpi::View;
 use record::Serial;
+use state::stored::{Basis, Stored};
 use tokio::sync::OnceCell;
 
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::outside::root_url;
 use crate::http::{auth, serial};
-use crate::stored::{Basis, Stored};
 
 /// What pip and its kin call themselves; they get pages for machines at the URLs of people.
 const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv/"];

@@ -14,12 +14,12 @@ use pypi::{
     FileLookup, Judge, Policy, ProjectName, Refused, ReleaseFile, Stage, StageName, StatusMarker,
 };
 use serde_json::Map;
+use state::security;
 
 use super::ask::Ask;
 use super::reply;
 use crate::audit::{Entry, Event};
 use crate::http::error::HttpError;
-use crate::security;
 
 /// Why what was found in a stage itself is not given out; `None` if it is.
 pub(super) fn refusal_of_own(stage: &Stage, found: &FileLookup) -> Option<Refused> {

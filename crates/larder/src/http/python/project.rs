@@ -19,6 +19,7 @@ use pypi::policy::Hidden;
 use pypi::{Judge, ProjectName, ResolutionOrder, Shown, Stage, VersionView};
 use serde_json::Value;
 use serde_json::json;
+use state::release_metadata;
 use tokio::sync::mpsc;
 
 use super::ask::Ask;
@@ -29,7 +30,6 @@ use super::write::{Refused, committed};
 use super::{policy, reply, simple};
 use crate::app::App;
 use crate::http::error::HttpError;
-use crate::release_metadata;
 
 /// Metadata that is read, and versions that are written, at a time: a project with more is sent in portions, so
 /// that thousands of long descriptions are never in memory together.

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use pypi::change::push::{Push, PushContent, PushOrder, PushSource, PushTarget, push, replaced};
 use pypi::{ChangeError, ProjectName, Stage, StageName};
 use record::Batch;
+use state::stored::Stored;
 
 use super::ask::Ask;
 use super::policy::{self, Given};
@@ -29,7 +30,6 @@ use crate::audit::Entry;
 use crate::http::auth;
 use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
-use crate::stored::Stored;
 
 /// An order: names, and a URL with a user and a password.
 const BOUND: JsonBound = JsonBound { bytes_max: 32 << 10, values_max: 100 };

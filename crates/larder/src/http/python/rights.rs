@@ -1,11 +1,12 @@
 //! Who may do what to a stage: judged when a request comes, so that nobody sends a body in vain, and judged again,
-//! by the same functions, on the [`Basis`](crate::stored::Basis) of each write. A refusal names its cause where that
+//! by the same functions, on the [`Basis`](state::stored::Basis) of each write. A refusal names its cause where that
 //! tells nothing new: what a token lacks, or the list that a user is not on.
 
 use std::sync::Arc;
 
 use account::{Object, Portion, Principal, Scope};
 use pypi::{FileLookup, ProjectName, ResolutionOrder, Stage, StageConfig, StageName, may_own};
+use state::stored::Stored;
 
 use super::ask::Ask;
 use super::project::no_stage;
@@ -15,7 +16,6 @@ use super::write::Refused;
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
-use crate::stored::Stored;
 
 /// What of a stage a request is about: a token may be limited to some of its projects.
 #[derive(Clone, Copy)]

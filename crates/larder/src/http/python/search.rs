@@ -22,6 +22,8 @@ use pypi::{Judge, Project, ProjectName, ResolutionOrder, Shown, Stage, Version};
 use record::Digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use state::release_metadata;
+use state::stored::Stored;
 use store::BlobError;
 
 use super::ask::Ask;
@@ -32,8 +34,6 @@ use super::write::{Refused, whole_body};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
-use crate::release_metadata;
-use crate::stored::Stored;
 use crate::text::distinct_words;
 
 /// Results on one page, and in one answer by XML-RPC.

@@ -22,6 +22,8 @@ use pypi::{
 };
 use rawzip::FileReader;
 use record::Digest;
+use state::release_metadata;
+use state::stored::{Basis, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
 
 use self::form::FormReader;
@@ -34,8 +36,6 @@ use crate::bodies::{Held, Holder};
 use crate::http::auth;
 use crate::http::body::{self, BodyError, announced, client};
 use crate::http::error::HttpError;
-use crate::release_metadata;
-use crate::stored::{Basis, Stored, WriteFailure};
 
 /// Text fields in one form, and their bytes together: a long description and hundreds of classifiers fit.
 const FIELDS_MAX: usize = 10_000;

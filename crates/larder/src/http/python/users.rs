@@ -13,18 +13,18 @@ use passwords::Priority;
 use pypi::change::stage;
 use pypi::devpi::{UserConfig, View, user_list};
 use serde_json::{Value, json};
+use state::secrets;
+use state::security;
+use state::stored::Basis;
 
 use super::ask::Ask;
 use super::policy::entries_of_change;
 use super::reply;
 use super::write::{Refused, committed, committed_and_noted, json_body};
-use crate::accounts;
 use crate::app::App;
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;
-use crate::security;
-use crate::stored::Basis;
 
 /// A user: a description and custom data of 64 KiB each, some of it escaped, with the indexes that old clients send back.
 const BOUND: JsonBound = JsonBound { bytes_max: 256 << 10, values_max: 20_000 };
@@ -128,7 +128,7 @@ async fn edit(
 /// Takes tens of milliseconds, once there is a place for it.
 async fn hashed(ask: &Ask, edit: &UserEdit) -> Result<Option<PasswordHash>, Refused> {
     let Some(password) = edit.password.clone() else { return Ok(None) };
-    let salt = accounts::random().map_err(|error| {
+    let salt = secrets::random().map_err(|error| {
         tracing::error!(%error, "the system has no random numbers");
         HttpError::unavailable("the system has no random numbers", 5)
     })?;

@@ -11,6 +11,7 @@ use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
 use record::Batch;
+use state::stored::{Basis, WriteFailure};
 use store::CommitError;
 
 use super::ask::Ask;
@@ -18,7 +19,6 @@ use super::reply;
 use crate::audit::{Entry, Pending};
 use crate::http::body::{self, BodyError, Json, JsonBound, Received};
 use crate::http::error::HttpError;
-use crate::stored::{Basis, WriteFailure};
 
 /// A write that a rule forbids is answered as devpi words it; one that fails, as the server words its own errors.
 pub(super) enum Refused {

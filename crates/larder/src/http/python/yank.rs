@@ -14,6 +14,7 @@ use pypi::{
     ChangeError, Decision, FileLookup, ProjectName, ProjectStatus, StageName, StatusMarker,
 };
 use serde_json::{Map, Value, json};
+use state::stored::Basis;
 
 use super::ask::Ask;
 use super::project::readable;
@@ -24,7 +25,6 @@ use super::stages::refused;
 use super::write::{self, Refused, committed, optional_json_body};
 use crate::http::auth;
 use crate::http::body::JsonBound;
-use crate::stored::Basis;
 
 /// A reason, every character of it escaped, and the words around it.
 const BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };

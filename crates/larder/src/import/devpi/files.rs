@@ -15,9 +15,9 @@ use pypi::{
     ClaimedDigests, FileRole, LogEntry, Metadata, Project, ProjectName, StageName, Version,
 };
 use record::Digest;
+use state::stored::Stored;
 
 use crate::import::report::{Report, Tally};
-use crate::stored::Stored;
 
 pub(super) use self::importing::import;
 pub(super) use self::listing::items;

@@ -68,8 +68,8 @@ fn check_round(response: &Response, round: usize) {
 #[test]
 fn a_write_is_decided_anew() {
     use account::Principal;
-    use larder::stored::{ATTEMPTS_MAX, WriteFailure};
     use record::{Batch, Expected, Key, Serial};
+    use state::stored::{ATTEMPTS_MAX, WriteFailure};
 
     let server = wiki();
     let (live_store, patience) = (&server.app.live_store, server.app.config.store.wait_for_serial);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use account::change;
 use account::{Identity, Means, Password, Principal, Scopes, TokenId};
 use jiff::Timestamp;
-use larder::stored::WriteFailure;
 use record::{Batch, Expected, Key};
+use state::stored::WriteFailure;
 
 use super::{Case, Role, World};
 use crate::server::wait_for;

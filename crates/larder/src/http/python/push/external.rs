@@ -20,6 +20,7 @@ use pypi::{FileRole, Filename, ProjectName, ReleaseFile, Stage};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Client, Response as Answer, Url};
 use serde_json::{Map, Value, json};
+use state::release_metadata;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -30,7 +31,6 @@ use crate::http::python::policy::{self, Given};
 use crate::http::python::reply;
 use crate::http::python::rights;
 use crate::http::python::write::Refused;
-use crate::release_metadata;
 
 /// Largest provenance that is read: attestations, and what is around them.
 const PROVENANCE_BYTES_MAX: u64 = 1 << 20;

@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use pypi::change::upload as change;
 use pypi::{ClaimedDigests, Decision, FileKind, FileRole, Filename, LogEntry};
 use record::Digest;
+use state::release_metadata;
 
 use super::{Item, ItemResult, NewFile, StoredItem, What};
 use crate::import::intake::Intake;
@@ -13,7 +14,6 @@ use crate::import::progress::Progress;
 use crate::import::report::Report;
 use crate::import::writer::{Plan, Writer};
 use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
-use crate::release_metadata;
 
 /// The state of an item before the decision about it.
 enum PreparedItem {

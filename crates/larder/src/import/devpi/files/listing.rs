@@ -11,12 +11,12 @@ use pypi::{
     Version, doc_filename,
 };
 use serde_json::{Map, Value, json};
+use state::stored::Stored;
+use state::text::counted;
 
 use super::{Item, NewFile, What, tally};
 use crate::import::devpi::dump::{self, Dump};
 use crate::import::report::Report;
-use crate::stored::Stored;
-use crate::text::counted;
 
 /// All items for the stages that exist now; for each stage releases first, then files, then test results.
 pub(in crate::import::devpi) fn items(

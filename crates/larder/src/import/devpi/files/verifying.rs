@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use pypi::{FileLookup, FileRole, ReleaseFile};
 use record::Digest;
+use state::stored::Stored;
 
 use super::{Item, NewFile, StoredItem, What};
 use crate::import::report::Report;
 use crate::import::stored_blobs::{self, BlobCheck};
 use crate::import::writer::Writer;
-use crate::stored::Stored;
 
 /// Checks that the store has everything that it should have: each file is looked up by its path, and the bytes that
 /// this import added are hashed again.

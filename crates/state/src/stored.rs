@@ -1,7 +1,7 @@
 //! Everything that comes out of the store, as of one serial, and the way of a write.
 //!
 //! who asks -> [`Basis`] -> a change, decided on it -> [`LiveStore::decided`] -> the store -> its serial -> the tail
-//! ([`crate::tasks::store_tail`], a [`store::Follower`]) -> [`Stored`] published -> the write is acknowledged.
+//! (`larder::tasks::store_tail`, a [`store::Follower`]) -> [`Stored`] published -> the write is acknowledged.
 //! Rights are judged on the basis as well, and the store refuses what it rests on where that has changed: so a right
 //! that is taken away while a body arrives, or between the decision and the commit, is gone for that write.
 //! Larder's own tasks write by [`LiveStore::decided_as_system`] and [`LiveStore::commit_as_system`], the command line to

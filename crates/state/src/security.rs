@@ -2,7 +2,7 @@
 //!
 //! [`of_request`] sets the origin of everything that a request does; [`identified`] adds the sender once that is
 //! known. Events go to [`tracing`] under [`TARGET`], and from there to standard error or to a file of their own
-//! ([`crate::logging`]). No event contains a secret or a part of one. Strangers can cause only a bounded number of
+//! (`larder::logging`). No event contains a secret or a part of one. Strangers can cause only a bounded number of
 //! lines: there is a maximum for each kind of event and for each client. The next line of a kind counts those that
 //! were left out.
 
@@ -18,7 +18,7 @@ use config::Config;
 use net::{ClientAddress, ClientKey};
 use passwords::{Budgets, Subject, ThrottlingEnded};
 
-pub(crate) use changes::changes;
+pub use changes::changes;
 
 /// The target of events in the security log.
 pub const TARGET: &str = "larder::security";
@@ -131,7 +131,7 @@ impl SecurityLog {
     }
 
     /// Logs that throttling of a client or an account has begun.
-    pub(crate) fn throttling_began(&self, subject: &Subject, wait_seconds: u64) {
+    pub fn throttling_began(&self, subject: &Subject, wait_seconds: u64) {
         let Some(left_out) = self.line(Kind::ThrottlingBegan, None) else { return };
         tracing::warn!(
             target: TARGET,
@@ -146,7 +146,7 @@ impl SecurityLog {
     }
 
     /// Logs that throttling of a client or an account has ended.
-    pub(crate) fn throttling_ended(&self, ended: &ThrottlingEnded) {
+    pub fn throttling_ended(&self, ended: &ThrottlingEnded) {
         let Some(left_out) = self.line(Kind::ThrottlingEnded, None) else { return };
         tracing::info!(
             target: TARGET,
@@ -194,12 +194,12 @@ tokio::task_local! {
 }
 
 /// Runs `answering`, which answers a request of `client`.
-pub(crate) async fn of_request<T>(client: ClientAddress, answering: impl Future<Output = T>) -> T {
+pub async fn of_request<T>(client: ClientAddress, answering: impl Future<Output = T>) -> T {
     ORIGIN.scope(Origin { client, who: Arc::default() }, answering).await
 }
 
 /// Remembers who sent the request.
-pub(crate) fn identified(principal: &Principal) {
+pub fn identified(principal: &Principal) {
     let Some(identity) = principal.identity() else { return };
     let means = match identity.means {
         Means::Password => "password".to_owned(),
@@ -216,7 +216,7 @@ pub(crate) fn identified(principal: &Principal) {
 }
 
 /// Whether the sender of the request is known.
-pub(crate) fn is_identified() -> bool {
+pub fn is_identified() -> bool {
     who().is_some()
 }
 
@@ -227,7 +227,7 @@ fn who() -> Option<Sender> {
 }
 
 /// The client that sent the request; outside of a request, this machine.
-pub(crate) fn client() -> ClientAddress {
+pub fn client() -> ClientAddress {
     ORIGIN.try_with(|origin| origin.client).unwrap_or(ClientAddress::Unix)
 }
 
@@ -258,7 +258,7 @@ impl Actor {
 }
 
 /// Logs the rights that the configuration grants.
-pub(crate) fn configured(config: &Config) {
+pub fn configured(config: &Config) {
     tracing::info!(
         target: TARGET,
         event = "rights_configured",

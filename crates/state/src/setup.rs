@@ -20,7 +20,7 @@ use store::{
 };
 
 use crate::stored::{self, Stored};
-use crate::{accounts, identity, security};
+use crate::{identity, secrets, security};
 
 /// Makes the data directory where there is none, closed to other users of the machine: it holds what passwords
 /// are checked against, and what logins are signed with.
@@ -83,7 +83,7 @@ pub async fn open(config: &Config) -> anyhow::Result<Store> {
 }
 
 /// Of a directory that it cannot write to, SQLite says only that it cannot open the file.
-pub(crate) fn with_reason(location: &DatabaseLocation, error: anyhow::Error) -> anyhow::Error {
+pub fn with_reason(location: &DatabaseLocation, error: anyhow::Error) -> anyhow::Error {
     let DatabaseLocation::Sqlite(path) = location else { return error };
     let directory = match path.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory,
@@ -109,7 +109,7 @@ pub async fn initialize(
 ) -> anyhow::Result<Option<Password>> {
     identity::make(records).await?;
     let stored = foundations(records).await?;
-    let secret = accounts::random()?;
+    let secret = secrets::random()?;
     if let Some(batch) = change::create_login_secret(&stored.accounts, secret) {
         commit_unless_there(records, batch).await?;
     }
@@ -119,9 +119,9 @@ pub async fn initialize(
     let is_random = password.is_none();
     let password = match password {
         Some(password) => password,
-        None => accounts::random_password()?,
+        None => secrets::random_password()?,
     };
-    let salt = accounts::random()?;
+    let salt = secrets::random()?;
     let make = || {
         let hash = if is_random { password.hash_of_random(salt) } else { password.hash(salt) };
         change::create_first_administrator(&stored.accounts, hash, Timestamp::now())

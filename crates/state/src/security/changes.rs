@@ -25,17 +25,13 @@ struct Change {
 }
 
 /// The changes of a batch during its commit. If this is dropped before the outcome is known, they are logged as such.
-pub(crate) struct Changes {
+pub struct Changes {
     changes: Vec<Change>,
     doer: Option<Actor>,
 }
 
 /// The changes that `batch` makes to these snapshots.
-pub(crate) fn changes(
-    accounts: &Snapshot,
-    index: Option<&pypi::Snapshot>,
-    batch: &Batch,
-) -> Changes {
+pub fn changes(accounts: &Snapshot, index: Option<&pypi::Snapshot>, batch: &Batch) -> Changes {
     let mut changes = Vec::new();
     for write in &batch.writes {
         let key = write.key.as_str();
@@ -185,13 +181,13 @@ fn rights(config: &StageConfig) -> Vec<String> {
 impl Changes {
     /// Attributes the changes to the user who runs this command.
     #[must_use]
-    pub(crate) fn by_command(self) -> Changes {
+    pub fn by_command(self) -> Changes {
         self.by(Actor::of_command())
     }
 
     /// Attributes the changes to the sender of the current request.
     #[must_use]
-    pub(crate) fn by_request(self) -> Changes {
+    pub fn by_request(self) -> Changes {
         // Most writes change no rights.
         if self.changes.is_empty() { self } else { self.by(Actor::of_now()) }
     }
@@ -202,12 +198,12 @@ impl Changes {
     }
 
     /// Logs the changes as committed.
-    pub(crate) fn committed(mut self, serial: Serial) {
+    pub fn committed(mut self, serial: Serial) {
         self.log("committed", Some(serial));
     }
 
     /// Drops the changes, since nothing was written.
-    pub(crate) fn refused(mut self) {
+    pub fn refused(mut self) {
         self.changes.clear();
     }
 

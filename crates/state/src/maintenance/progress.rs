@@ -31,7 +31,7 @@ impl Progress {
     }
 
     /// A stage of `length` things begins.
-    pub(crate) fn begin_counted(&self, what: &'static str, length: u64) {
+    pub fn begin_counted(&self, what: &'static str, length: u64) {
         self.0.reset();
         self.0.set_length(length);
         let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {eta}");
@@ -40,12 +40,12 @@ impl Progress {
     }
 
     /// One more is done.
-    pub(crate) fn step(&self) {
+    pub fn step(&self) {
         self.0.inc(1);
     }
 
     /// The bar goes away.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.0.finish_and_clear();
     }
 }

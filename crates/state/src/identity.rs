@@ -13,8 +13,8 @@ use store::{
     Store, StoreIdentity,
 };
 
-use crate::accounts;
 use crate::named_blobs::Named;
+use crate::secrets;
 use crate::stored::{IDENTITY_KEY, until_committed};
 use crate::text::counted;
 
@@ -112,7 +112,7 @@ pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
         if let Some(identity) = of_records(records).await? {
             return Ok(Some(identity));
         }
-        let random: [u8; 16] = accounts::random()?;
+        let random: [u8; 16] = secrets::random()?;
         let identity: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let key = Key::new(IDENTITY_KEY)?;
         let batch = Batch::new().put(key, Expected::Absent, identity, Vec::new());

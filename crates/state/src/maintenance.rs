@@ -54,7 +54,7 @@ pub async fn open_directory(directory: &Path) -> anyhow::Result<Store> {
 }
 
 /// Where a data directory has its records and its blobs, unless it is told otherwise.
-pub(crate) fn locations(directory: &Path) -> (DatabaseLocation, BlobLocation) {
+pub fn locations(directory: &Path) -> (DatabaseLocation, BlobLocation) {
     let database = DatabaseLocation::Sqlite(directory.join("records.db"));
     (database, BlobLocation::Directory(directory.join("blobs")))
 }

@@ -1,0 +1,16 @@
+//! The store as Larder uses it: what is served out of it, the way of a write, the first start, and its upkeep.
+//!
+//! [`setup`] opens a store, under the name that [`identity`] checks -> records, read into [`stored::Stored`] -> published in
+//! [`stored::LiveStore`]; a write goes through it to the store, and [`security`] logs which rights it changes.
+//! [`maintenance`] works on the store as a whole, also while servers run on it. Nothing here knows a request or a route.
+
+pub mod identity;
+pub mod live;
+pub mod maintenance;
+pub mod named_blobs;
+pub mod release_metadata;
+pub mod secrets;
+pub mod security;
+pub mod setup;
+pub mod stored;
+pub mod text;
