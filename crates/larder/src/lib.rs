@@ -20,7 +20,6 @@ pub mod endpoint;
 pub mod example;
 pub mod free_space;
 pub mod http;
-mod import;
 pub mod lists;
 mod live_settings;
 pub mod logging;

@@ -1,6 +1,6 @@
 //! `larder import-devpi`, `import-wheels` and `use`: import what another index has, and tell clients of the new one.
 //!
-//! arguments -> [`Command::run`], [`Use::run`] -> [`crate::import`] -> what was done, and what was not.
+//! arguments -> [`Command::run`], [`Use::run`] -> the crate `import` -> what was done, and what was not.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use account::UserName;
 use clap::{Args, Subcommand};
 use config::{Config, Environment};
+use import::clients::{self, Credentials, Places, Tool, Wish};
+use import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
 use pypi::StageName;
 use state::setup;
 
 use super::remote::TOKEN_USER;
 use super::{Answer, Exit, line_of_stdin, note, print, runtime};
-use crate::import::clients::{self, Credentials, Places, Tool, Wish};
-use crate::import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
 
 #[derive(Subcommand)]
 pub(super) enum Command {

@@ -11,13 +11,13 @@ use std::time::Duration;
 use clap::Args;
 use config::{Environment, Loaded, TOKEN_VARIABLE};
 use http::{Method, StatusCode};
+use import::clients;
 use pypi::{ChangeError, ConfigError, ProjectName, StageName};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use serde_json::Value;
 
 use super::{Exit, line_of_stdin, note};
-use crate::import::clients;
 use crate::version;
 
 /// Time to connect, and for a whole answer. A push to elsewhere takes as long as it takes.

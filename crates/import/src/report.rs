@@ -7,68 +7,68 @@ use state::text::counted;
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Report {
+pub struct Report {
     /// Whether nothing was written.
-    pub(crate) is_dry_run: bool,
+    pub is_dry_run: bool,
     /// Users.
-    pub(crate) users: Tally,
+    pub users: Tally,
     /// Indexes.
-    pub(crate) indexes: Tally,
+    pub indexes: Tally,
     /// Registered releases.
-    pub(crate) releases: Tally,
+    pub releases: Tally,
     /// Wheels, source distributions and other archives.
-    pub(crate) files: Tally,
+    pub files: Tally,
     /// Zips of documentation.
-    pub(crate) documentation: Tally,
+    pub documentation: Tally,
     /// Results of test runs.
-    pub(crate) test_results: Tally,
+    pub test_results: Tally,
     /// The contents of mirrors in the export, which are not imported.
-    pub(crate) mirrored: Mirrored,
+    pub mirrored: Mirrored,
     /// Bytes in all files that this import added.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Files that were looked up in the store at the end and had the right digest.
-    pub(crate) verified: u64,
+    pub verified: u64,
     /// Blobs of those files that were read back and hashed: the ones that this import added.
-    pub(crate) hashed: u64,
+    pub hashed: u64,
     /// Things that were not imported, with the reason.
-    pub(crate) failures: Vec<Remark>,
+    pub failures: Vec<Remark>,
     /// Things that were not imported because something else is in their place.
-    pub(crate) conflicts: Vec<Remark>,
+    pub conflicts: Vec<Remark>,
     /// Things that were imported with a change, and other remarks.
-    pub(crate) notes: Vec<Remark>,
+    pub notes: Vec<Remark>,
 }
 
 /// Counts for one kind of thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Imported now.
-    pub(crate) imported: u64,
+    pub imported: u64,
     /// Already in the store, exactly like this.
-    pub(crate) already_there: u64,
+    pub already_there: u64,
     /// Not imported: see [`Report::failures`] and [`Report::conflicts`].
-    pub(crate) not_imported: u64,
+    pub not_imported: u64,
 }
 
 /// Counts of what mirrors contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Mirrored {
+pub struct Mirrored {
     /// Mirrors.
-    pub(crate) indexes: u64,
+    pub indexes: u64,
     /// Their projects.
-    pub(crate) projects: u64,
+    pub projects: u64,
     /// Their releases.
-    pub(crate) releases: u64,
+    pub releases: u64,
     /// Their files.
-    pub(crate) files: u64,
+    pub files: u64,
 }
 
 /// A remark about one thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Remark {
+pub struct Remark {
     /// The thing: a user, an index, a path.
-    pub(crate) subject: String,
+    pub subject: String,
     /// The remark.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl fmt::Display for Remark {
@@ -95,7 +95,7 @@ impl Report {
     }
 
     /// A summary of what was not imported; `None` if the import is complete.
-    pub(crate) fn shortfall(&self) -> Option<String> {
+    pub fn shortfall(&self) -> Option<String> {
         let parts = [(&self.failures, "failure"), (&self.conflicts, "conflict")];
         let parts: Vec<String> = parts
             .iter()

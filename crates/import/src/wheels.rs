@@ -19,12 +19,12 @@ use pypi::{
 };
 use record::Digest;
 use serde_json::{Map, json};
+use state::maintenance::Progress;
 use state::release_metadata;
 use state::setup;
 use state::text::counted;
 
 use super::intake::{Arrival, Intake};
-use super::progress::Progress;
 use super::report::Report;
 use super::stored_blobs::{self, BlobCheck};
 use super::writer::{self, Plan, Writer};
@@ -35,17 +35,17 @@ const NAMED_MAX: usize = 5;
 
 /// What to import, and into which index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WheelsImport {
+pub struct WheelsImport {
     /// The folder; its subfolders are included.
-    pub(crate) directory: PathBuf,
+    pub directory: PathBuf,
     /// The index that gets the files.
-    pub(crate) stage: StageName,
+    pub stage: StageName,
     /// Make the index and its user if they do not exist.
-    pub(crate) is_creating: bool,
+    pub is_creating: bool,
     /// The uploader in the history of the files; `None` means the user that owns the index.
-    pub(crate) who: Option<UserName>,
+    pub who: Option<UserName>,
     /// Only read and check everything; write nothing.
-    pub(crate) is_dry_run: bool,
+    pub is_dry_run: bool,
 }
 
 /// Runs the import. If `root` is made here, its password comes with the report.
@@ -53,7 +53,7 @@ pub(crate) struct WheelsImport {
 /// # Errors
 /// If the folder or the index does not exist, and errors of the store. Everything else that goes wrong is in the
 /// report.
-pub(crate) async fn import_wheels(
+pub async fn import_wheels(
     config: &Config,
     import: &WheelsImport,
 ) -> anyhow::Result<(Report, Option<account::Password>)> {
@@ -208,7 +208,8 @@ async fn files(
     writer: &mut Writer,
     report: &mut Report,
 ) -> anyhow::Result<Vec<ImportedFile>> {
-    let progress = Progress::begin("importing", paths.len() as u64);
+    let progress = Progress::on_terminal();
+    progress.begin_counted("importing", paths.len() as u64);
     let mut there = Vec::new();
     for chunk in paths.chunks(TOGETHER_MAX) {
         let mut ready = Vec::with_capacity(chunk.len());

@@ -20,13 +20,13 @@ use super::writer::Writer;
 
 /// What to import, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DevpiImport {
+pub struct DevpiImport {
     /// The output of `devpi-export`.
-    pub(crate) directory: PathBuf,
+    pub directory: PathBuf,
     /// Only read and check everything; write nothing.
-    pub(crate) is_dry_run: bool,
+    pub is_dry_run: bool,
     /// Do not report the files of mirrors as missing: a mirror fetches them anew.
-    pub(crate) is_without_mirrored_files: bool,
+    pub is_without_mirrored_files: bool,
 }
 
 /// Runs the import. The export has no password for a new `root`: if `root` is made here, its password comes with the
@@ -34,7 +34,7 @@ pub(crate) struct DevpiImport {
 ///
 /// # Errors
 /// If the export cannot be read at all, and errors of the store. Everything else that goes wrong is in the report.
-pub(crate) async fn import_devpi(
+pub async fn import_devpi(
     config: &Config,
     import: &DevpiImport,
 ) -> anyhow::Result<(Report, Option<account::Password>)> {

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::dump::{Dump, Members};
-use crate::import::report::Report;
-use crate::import::writer::Plan;
+use crate::report::Report;
+use crate::writer::Plan;
 
 /// devpi's members of a user that an edit does not have.
 const KEPT_ELSEWHERE: [&str; 2] = ["pwhash", "pwsalt"];

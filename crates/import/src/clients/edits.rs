@@ -85,7 +85,7 @@ pub(super) fn twine(
 }
 
 /// The credentials that a `.pypirc` has for any index of a server: the section, the user and the password.
-pub(crate) fn credentials_in_pypirc(text: &str, server: &Url) -> Option<(String, String, String)> {
+pub fn credentials_in_pypirc(text: &str, server: &Url) -> Option<(String, String, String)> {
     let file = Ini::read(text);
     let is_below = |repository: &str| {
         let url: Option<Url> = repository.trim().parse().ok();

@@ -11,18 +11,17 @@
 //! records are committed together. An import that was interrupted can be run again: it leaves alone what the store
 //! has already. Nothing in the store is ever replaced; differences are reported as conflicts.
 
-pub(crate) mod clients;
+pub mod clients;
 mod devpi;
 mod intake;
-mod progress;
 mod report;
 mod stored_blobs;
 mod wheels;
 mod writer;
 
-pub(crate) use devpi::{DevpiImport, import_devpi};
-pub(crate) use report::Report;
-pub(crate) use wheels::{WheelsImport, import_wheels};
+pub use devpi::{DevpiImport, import_devpi};
+pub use report::{Mirrored, Remark, Report, Tally};
+pub use wheels::{WheelsImport, import_wheels};
 
 /// Most files that are read and stored at once.
 const AT_ONCE_MAX: usize = 8;

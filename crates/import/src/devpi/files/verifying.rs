@@ -7,16 +7,16 @@ use record::Digest;
 use state::stored::Stored;
 
 use super::{Item, NewFile, StoredItem, What};
-use crate::import::report::Report;
-use crate::import::stored_blobs::{self, BlobCheck};
-use crate::import::writer::Writer;
+use crate::report::Report;
+use crate::stored_blobs::{self, BlobCheck};
+use crate::writer::Writer;
 
 /// Checks that the store has everything that it should have: each file is looked up by its path, and the bytes that
 /// this import added are hashed again.
 ///
 /// # Errors
 /// Errors of the store.
-pub(in crate::import::devpi) async fn verify(
+pub(in crate::devpi) async fn verify(
     writer: &Writer,
     items: &[Item],
     there: &[Option<StoredItem>],

@@ -7,8 +7,8 @@ use pypi::{ConfigEdit, StageConfig, StageName};
 use serde_json::{Map, Value, json};
 
 use super::dump::{Dump, Members};
-use crate::import::report::Report;
-use crate::import::writer::Plan;
+use crate::report::Report;
+use crate::writer::Plan;
 
 /// The settings that are imported; everything else belongs to plugins.
 const KNOWN: [&str; 6] = ["type", "volatile", "acl_read", "title", "description", "custom_data"];

@@ -15,11 +15,11 @@ use state::stored::Stored;
 use state::text::counted;
 
 use super::{Item, NewFile, What, tally};
-use crate::import::devpi::dump::{self, Dump};
-use crate::import::report::Report;
+use crate::devpi::dump::{self, Dump};
+use crate::report::Report;
 
 /// All items for the stages that exist now; for each stage releases first, then files, then test results.
-pub(in crate::import::devpi) fn items(
+pub(in crate::devpi) fn items(
     dump: &Dump,
     directory: &Path,
     is_mirrored_file_missed: bool,

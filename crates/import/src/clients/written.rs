@@ -18,7 +18,7 @@ const BACKUPS_MAX: u32 = 1000;
 
 /// The change to one file.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Change {
+pub struct Change {
     path: PathBuf,
     /// The present text; `None` if the file does not exist.
     before: Option<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Change {
 
 /// How to undo a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Undo {
+pub enum Undo {
     /// Move the backup over the file.
     Restore {
         /// The path of the file.
@@ -79,17 +79,17 @@ impl Change {
     }
 
     /// The path of the file.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// A remark about something else in the file, which stays.
-    pub(crate) fn note(&self) -> Option<&str> {
+    pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
     /// Whether anything changes, even if only the permissions.
-    pub(crate) fn is_needed(&self) -> bool {
+    pub fn is_needed(&self) -> bool {
         let is_open =
             || fs::metadata(&self.path).is_ok_and(|it| it.permissions().mode() & 0o77 != 0);
         self.before.as_deref() != Some(self.after.as_str()) || (self.is_secret() && is_open())
@@ -101,7 +101,7 @@ impl Change {
     }
 
     /// The removed and added lines, without passwords.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         let before: Vec<&str> = self.before.as_deref().unwrap_or_default().lines().collect();
         let after: Vec<&str> = self.after.lines().collect();
         let mut text = format!("{}:\n", shown(&self.path));
@@ -119,7 +119,7 @@ impl Change {
     ///
     /// # Errors
     /// If the file or its backup cannot be written; the file then stays as it was.
-    pub(crate) fn write(&self) -> anyhow::Result<Undo> {
+    pub fn write(&self) -> anyhow::Result<Undo> {
         let unwritable = || format!("`{}` cannot be written", shown(&self.path));
         let directory = self.path.parent().context("it has no directory")?;
         fs::create_dir_all(directory).with_context(unwritable)?;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::Digest;
+use state::maintenance::Progress;
 use store::BlobStore;
 use store::blobs::Verdict;
 
 use super::AT_ONCE_MAX;
-use super::progress::Progress;
 use super::report::Report;
 
 /// A file to check, as its record describes it.
@@ -36,7 +36,8 @@ pub(super) async fn check(
         let (_, is_new) = wanted.entry(look.digest).or_insert((look.size_bytes, false));
         *is_new |= look.is_new;
     }
-    let progress = Progress::begin("looking again", wanted.len() as u64);
+    let progress = Progress::on_terminal();
+    progress.begin_counted("looking again", wanted.len() as u64);
     let flaws = wanted.iter().map(|(digest, (size_bytes, is_new))| async {
         let flaw = flaw(blobs, *digest, *size_bytes, *is_new).await?;
         progress.step();

@@ -6,14 +6,14 @@ use futures_util::StreamExt as _;
 use pypi::change::upload as change;
 use pypi::{ClaimedDigests, Decision, FileKind, FileRole, Filename, LogEntry};
 use record::Digest;
+use state::maintenance::Progress;
 use state::release_metadata;
 
 use super::{Item, ItemResult, NewFile, StoredItem, What};
-use crate::import::intake::Intake;
-use crate::import::progress::Progress;
-use crate::import::report::Report;
-use crate::import::writer::{Plan, Writer};
-use crate::import::{AT_ONCE_MAX, TOGETHER_MAX};
+use crate::intake::Intake;
+use crate::report::Report;
+use crate::writer::{Plan, Writer};
+use crate::{AT_ONCE_MAX, TOGETHER_MAX};
 
 /// The state of an item before the decision about it.
 enum PreparedItem {
@@ -34,12 +34,13 @@ struct PreparedFile {
 ///
 /// # Errors
 /// Errors of the store; everything wrong with a single item is in the report.
-pub(in crate::import::devpi) async fn import(
+pub(in crate::devpi) async fn import(
     writer: &mut Writer,
     items: &[Item],
     report: &mut Report,
 ) -> anyhow::Result<Vec<Option<StoredItem>>> {
-    let progress = Progress::begin("importing", items.len() as u64);
+    let progress = Progress::on_terminal();
+    progress.begin_counted("importing", items.len() as u64);
     let mut there = Vec::with_capacity(items.len());
     // The decision about a test result needs its tested file, which may be in the same commit.
     for chunk in items.chunks(TOGETHER_MAX) {

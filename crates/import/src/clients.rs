@@ -17,16 +17,16 @@ use config::Environment;
 use reqwest::Url;
 use serde_json::Value;
 
-pub(crate) use self::edits::credentials_in_pypirc;
+pub use self::edits::credentials_in_pypirc;
 use self::edits::{overruled, pip, poetry_project, table, twine, uv, uv_project};
-pub(crate) use self::written::{Change, Undo};
+pub use self::written::{Change, Undo};
 
 /// How long the index may take to answer with its endpoints.
 const ASK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Tool {
+pub enum Tool {
     /// pip.
     Pip,
     /// uv.
@@ -39,10 +39,10 @@ pub(crate) enum Tool {
 
 impl Tool {
     /// Every client.
-    pub(crate) const ALL: [Tool; 4] = [Tool::Pip, Tool::Uv, Tool::Twine, Tool::Poetry];
+    pub const ALL: [Tool; 4] = [Tool::Pip, Tool::Uv, Tool::Twine, Tool::Poetry];
 
     /// The name of the client.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Tool::Pip => "pip",
             Tool::Uv => "uv",
@@ -54,7 +54,7 @@ impl Tool {
 
 /// A user and their secret, which is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Credentials {
+pub struct Credentials {
     user: String,
     secret: String,
 }
@@ -64,7 +64,7 @@ impl Credentials {
     ///
     /// # Errors
     /// If the files of clients cannot hold the user or the secret.
-    pub(crate) fn new(user: &str, secret: &str) -> anyhow::Result<Credentials> {
+    pub fn new(user: &str, secret: &str) -> anyhow::Result<Credentials> {
         if user.is_empty() || user.contains(':') || user.chars().any(char::is_control) {
             bail!("`{user}` is not the name of a user");
         }
@@ -85,20 +85,20 @@ impl fmt::Debug for Credentials {
 
 /// The URLs of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoints {
+pub struct Endpoints {
     /// The name of the index in clients' files: `user-index`.
-    pub(crate) name: String,
+    pub name: String,
     /// Where installers look for packages.
-    pub(crate) simple: Url,
+    pub simple: Url,
     /// Where uploads are sent; `None` for a mirror.
-    pub(crate) submit: Option<Url>,
+    pub submit: Option<Url>,
 }
 
 /// Asks the index at `url` for its endpoints.
 ///
 /// # Errors
 /// If the URL is invalid, if no index answers there, or if the index refuses the credentials.
-pub(crate) async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result<Endpoints> {
+pub async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result<Endpoints> {
     let index = index_url(url)?;
     let api = index.join("+api")?;
     // Uses the proxy of the environment, as the clients do.
@@ -172,7 +172,7 @@ fn endpoints(index: &Url, result: &Value) -> anyhow::Result<Endpoints> {
 
 /// Where the files of clients are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Places {
+pub enum Places {
     /// Each client's usual place for a person's settings.
     Home {
         /// The home directory.
@@ -189,7 +189,7 @@ impl Places {
     ///
     /// # Errors
     /// If the environment names no home directory.
-    pub(crate) fn of(environment: &Environment) -> anyhow::Result<Places> {
+    pub fn of(environment: &Environment) -> anyhow::Result<Places> {
         let home =
             environment.get("HOME").context("there is no HOME: `--dir` names a directory")?;
         let home = PathBuf::from(home);
@@ -208,7 +208,7 @@ impl Places {
     }
 
     /// How to point a client at its file, if it does not look there on its own.
-    pub(crate) fn hint(&self, tool: Tool) -> Option<String> {
+    pub fn hint(&self, tool: Tool) -> Option<String> {
         let Places::Directory(directory) = self else { return None };
         let directory = directory.display();
         Some(match tool {
@@ -222,22 +222,22 @@ impl Places {
 
 /// What is to become of clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub struct Wish {
     /// Which clients.
-    pub(crate) tools: BTreeSet<Tool>,
+    pub tools: BTreeSet<Tool>,
     /// Where their files are.
-    pub(crate) places: Places,
+    pub places: Places,
     /// A project's `pyproject.toml`, which names the index as well.
-    pub(crate) project: Option<PathBuf>,
+    pub project: Option<PathBuf>,
     /// Whether the index takes the place of the public one, instead of being beside it.
-    pub(crate) is_only: bool,
+    pub is_only: bool,
 }
 
 /// What is to be written for these clients, each file once, and only if it changes.
 ///
 /// # Errors
 /// If a file cannot be read, or if its client could not parse it either.
-pub(crate) fn changes(
+pub fn changes(
     endpoints: &Endpoints,
     credentials: Option<&Credentials>,
     wish: &Wish,
@@ -307,7 +307,7 @@ pub(crate) fn changes(
 }
 
 /// What else is to be done by hand for a client: lines to read, and to copy.
-pub(crate) fn advice(tool: Tool, endpoints: &Endpoints, wish: &Wish) -> Vec<String> {
+pub fn advice(tool: Tool, endpoints: &Endpoints, wish: &Wish) -> Vec<String> {
     let name = &endpoints.name;
     let Endpoints { simple, submit, .. } = endpoints;
     let is_beside = !wish.is_only;

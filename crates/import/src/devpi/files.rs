@@ -17,7 +17,7 @@ use pypi::{
 use record::Digest;
 use state::stored::Stored;
 
-use crate::import::report::{Report, Tally};
+use crate::report::{Report, Tally};
 
 pub(super) use self::importing::import;
 pub(super) use self::listing::items;
