@@ -1,12 +1,11 @@
 //! The kept copy: the last good dump in the data directory, so that the server can serve at once after a restart and
 //! other servers can fetch the dump from this one.
 //!
-//! accepted [`Arrival`] -> one gzip layer -> written to a temporary file, synced, renamed -> [`KeptDumpFile`]. A second
-//! file has what the dump's server said about it, and names the dump's digest: if the machine stops between the two
-//! renames, that information is not used. This module does not judge dumps; the caller passes only good ones.
+//! accepted [`Arrival`] -> one gzip layer -> written to a temporary file, synced, renamed -> [`KeptDumpFile`]. Beside it
+//! [`KeptDirectory`] remembers what the dump's server said about it. This module does not judge dumps; the caller passes only good ones.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,31 +13,26 @@ use std::time::{Duration, Instant, SystemTime};
 use aur::Compressed;
 use flate2::bufread::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::SourceError;
-use super::arrival::{Arrival, ArrivalKind, FileReader, Stamp, Validators};
+use super::arrival::{Arrival, ArrivalKind, FileReader, Stamp};
+use super::kept_directory::{COPY_BUFFER_BYTES, Hashing, KeptDirectory, copy, unwritten};
 use super::lock::DataDirLock;
-use super::spec::hex;
-use super::spool::SPOOL_PREFIX;
 
 /// The name of the kept dump, the AUR's own.
 pub const KEPT_FILE_NAME: &str = "packages-meta-ext-v1.json.gz";
 const DIRECTORY_NAME: &str = "aur";
-const STATE_FILE_NAME: &str = "source.json";
 /// One layer is usual and two have been seen; a dump with more than this is not kept.
 const GZIP_LAYERS_MAX: usize = 8;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// A low level: a plain dump may arrive every few minutes, and requests need the CPU.
 const RECOMPRESSION_LEVEL: u32 = 3;
-const COPY_BUFFER_BYTES: usize = 128 * 1024;
 
 /// The kept copy in one data directory, which stays locked as long as this exists.
 #[derive(Debug)]
 pub struct KeptDump {
     lock: Arc<DataDirLock>,
-    directory: PathBuf,
+    directory: KeptDirectory,
     current: Option<KeptDumpFile>,
 }
 
@@ -173,21 +167,6 @@ impl KeptDumpFile {
     }
 }
 
-/// What is remembered about the kept dump. Wire form: `source.json`.
-#[derive(Debug, Serialize, Deserialize)]
-struct State {
-    /// SHA-256 of the kept file that the rest is about.
-    sha256: String,
-    /// The origin for people, without credentials.
-    origin: String,
-    /// [`super::SourceSpec::fingerprint`].
-    source_fingerprint: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    etag: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    last_modified: Option<String>,
-}
-
 impl KeptDump {
     /// The path of the kept dump in a data directory, if there is one.
     pub fn path_in(data_dir: &Path) -> PathBuf {
@@ -206,21 +185,13 @@ impl KeptDump {
     /// Opens the kept copy in a data directory whose lock the caller holds already.
     pub fn with_lock(lock: Arc<DataDirLock>) -> KeptDump {
         let directory = lock.data_dir().join(DIRECTORY_NAME);
-        // An error here would appear again, with its reason, when a dump is kept.
-        let _ = std::fs::create_dir(&directory);
-        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if name.starts_with(SPOOL_PREFIX) || name.ends_with(".tmp") {
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
+        let directory = KeptDirectory::open(directory, KEPT_FILE_NAME);
         KeptDump { lock, directory, current: None }
     }
 
     /// The directory for spool files: on the same file system as the kept copy.
     pub fn spool_dir(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// The lock, for other parts of the process that use the same data directory.
@@ -238,27 +209,9 @@ impl KeptDump {
     /// # Errors
     /// [`SourceError::File`] or [`SourceError::NotAFile`] if it exists but cannot be read.
     pub fn load(&mut self) -> Result<Option<Arrival>, SourceError> {
-        let path = self.path();
-        let mut arrival = match Arrival::open(&path, u64::MAX) {
-            Err(SourceError::File { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
-                return Ok(None);
-            }
-            outcome => outcome?,
-        };
-        let mut sink = Hashing::new(io::sink());
-        copy(&mut arrival.reader(), &mut sink, &path, &path)?;
-        let sha256 = sink.finish().1;
-        arrival.origin = format!("{} (kept)", path.display());
-        arrival.kind = ArrivalKind::KeptDump;
-        arrival.sha256 = Some(sha256.clone());
-        if let Some(state) = self.state().filter(|state| state.sha256 == sha256) {
-            arrival.origin = format!("{} (kept from {})", path.display(), state.origin);
-            arrival.source_fingerprint = state.source_fingerprint;
-            arrival.validators =
-                Validators { etag: state.etag, last_modified: state.last_modified };
-        }
+        let Some((arrival, sha256)) = self.directory.load()? else { return Ok(None) };
         self.current = Some(KeptDumpFile {
-            path,
+            path: self.directory.file(),
             size_bytes: arrival.bytes,
             sha256,
             modified_at: arrival.modified_at.unwrap_or_else(SystemTime::now),
@@ -282,30 +235,18 @@ impl KeptDump {
         if let (ArrivalKind::KeptDump, Some(current)) = (&arrival.kind, &self.current) {
             return Ok(current.clone());
         }
-        // It may have been missing when the process started, or somebody may have removed it since.
-        match std::fs::create_dir(&self.directory) {
-            Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
-                return Err(SourceError::Write { path: self.directory.clone(), cause });
-            }
-            _ => {}
-        }
-        let aside = self.directory.join(format!("{KEPT_FILE_NAME}.tmp"));
+        self.directory.create()?;
+        let aside = self.directory.aside();
         let outcome = self.keep_aside(arrival, &aside).and_then(|kept| {
-            std::fs::rename(&aside, self.path()).map_err(unwritten(&kept.path))?;
+            std::fs::rename(&aside, &kept.path).map_err(unwritten(&kept.path))?;
             Ok(kept)
         });
         if outcome.is_err() {
             let _ = std::fs::remove_file(&aside);
         }
         let kept = self.current.insert(outcome?).clone();
-        self.sync_directory()?;
-        self.remember(&State {
-            sha256: kept.sha256.clone(),
-            origin: arrival.origin.clone(),
-            source_fingerprint: arrival.source_fingerprint.clone(),
-            etag: arrival.validators.etag.clone(),
-            last_modified: arrival.validators.last_modified.clone(),
-        })?;
+        self.directory.sync()?;
+        self.directory.remember(&kept.sha256, arrival)?;
         Ok(kept)
     }
 
@@ -348,47 +289,10 @@ impl KeptDump {
         file.sync_all().map_err(unwritten(aside))?;
         let stamp = Stamp::of(&file.metadata().map_err(unwritten(aside))?);
         let size_bytes = stamp.size_bytes;
-        let path = self.path();
+        let path = self.directory.file();
         let zstd = Arc::default();
         Ok(KeptDumpFile { path, size_bytes, sha256, modified_at, file, stamp, zstd })
     }
-
-    fn path(&self) -> PathBuf {
-        self.directory.join(KEPT_FILE_NAME)
-    }
-
-    /// What is remembered about the dump. If the file is missing or damaged, nothing is, at the cost of one download.
-    fn state(&self) -> Option<State> {
-        let text = std::fs::read(self.directory.join(STATE_FILE_NAME)).ok()?;
-        serde_json::from_slice(&text).ok()
-    }
-
-    fn remember(&self, state: &State) -> Result<(), SourceError> {
-        let path = self.directory.join(STATE_FILE_NAME);
-        let aside = self.directory.join(format!("{STATE_FILE_NAME}.tmp"));
-        let write = || {
-            let mut text = serde_json::to_vec_pretty(state)?;
-            text.push(b'\n');
-            let mut file = File::create(&aside)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            std::fs::rename(&aside, &path)
-        };
-        write().map_err(unwritten(&path))?;
-        self.sync_directory()
-    }
-
-    /// Makes the renames durable.
-    fn sync_directory(&self) -> Result<(), SourceError> {
-        File::open(&self.directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(unwritten(&self.directory))
-    }
-}
-
-fn unwritten(path: &Path) -> impl Fn(io::Error) -> SourceError {
-    let path = path.to_owned();
-    move |cause| SourceError::Write { path: path.clone(), cause }
 }
 
 /// The number of gzip layers of the arrival: 0 for a plain one.
@@ -412,53 +316,6 @@ fn unwrapped(arrival: &Arrival, layers: usize) -> Box<dyn Read> {
         reader = Box::new(MultiGzDecoder::new(buffered));
     }
     reader
-}
-
-/// Copies everything, and distinguishes errors of reading from errors of writing.
-fn copy(
-    input: &mut dyn Read,
-    output: &mut dyn Write,
-    input_path: &Path,
-    output_path: &Path,
-) -> Result<(), SourceError> {
-    let mut buffer = vec![0; COPY_BUFFER_BYTES];
-    loop {
-        match input.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => output.write_all(&buffer[..count]).map_err(unwritten(output_path))?,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(cause) => return Err(SourceError::File { path: input_path.to_owned(), cause }),
-        }
-    }
-}
-
-/// A writer that hashes the bytes on their way.
-struct Hashing<W> {
-    inner: W,
-    hasher: Sha256,
-}
-
-impl<W: Write> Hashing<W> {
-    fn new(inner: W) -> Hashing<W> {
-        Hashing { inner, hasher: Sha256::new() }
-    }
-
-    /// Returns the inner writer, and the digest in hexadecimal.
-    fn finish(self) -> (W, String) {
-        (self.inner, hex(&self.hasher.finalize()))
-    }
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ mod arrival;
 mod database;
 mod error;
 mod file;
+mod kept_directory;
 mod kept_dump;
 mod kept_file;
 mod lock;

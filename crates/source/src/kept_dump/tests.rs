@@ -1,6 +1,7 @@
 //! How each form of a dump is kept, what a restart finds, and which errors of a disk are survived.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use flate2::write::GzEncoder;
 
 use super::*;
 use crate::spec::sha256_hex;
+use crate::spool::SPOOL_PREFIX;
 
 const JSON: &[u8] = b"[\n{\"Name\":\"attest\"}\n]";
 
