@@ -1,7 +1,7 @@
 //! Comparisons and merges of texts: each may take a core for a second, so only a few run at once.
 //!
-//! a place in the queue, or “not now” -> a turn -> both texts, read only now, so that those who wait take no memory -> the work, on a
-//! thread that may take long. The turn belongs to the work: who asks and leaves again frees none.
+//! a place in the queue, or 503 -> a turn -> both texts, read only now, so that requests in the queue take no memory -> the work, on a
+//! thread for blocking work. The turn belongs to the work: a client that disconnects does not free it.
 
 use std::future::Future;
 use std::sync::LazyLock;
@@ -16,24 +16,30 @@ const COMPARED_AT_ONCE: usize = 2;
 /// Merges for writers who were overtaken, at the same time: they do not wait for readers.
 const MERGED_AT_ONCE: usize = 2;
 
-/// Those of each kind that may wait.
+/// How many of each kind may wait.
 const WAITING_MAX: usize = 64;
 
 /// How long a turn is kept for texts that are being read.
 const LOADING_MAX: Duration = Duration::from_secs(20);
 
-static COMPARING: LazyLock<Share> = LazyLock::new(|| share(COMPARED_AT_ONCE));
-static MERGING: LazyLock<Share> = LazyLock::new(|| share(MERGED_AT_ONCE));
+static COMPARING: LazyLock<Share> = LazyLock::new(|| Share::new(COMPARED_AT_ONCE, WAITING_MAX));
+static MERGING: LazyLock<Share> = LazyLock::new(|| Share::new(MERGED_AT_ONCE, WAITING_MAX));
 
-fn share(at_once: usize) -> Share {
-    Share::half(2 * at_once, 2 * WAITING_MAX)
+/// Who waits for the work.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waiting {
+    /// Somebody who reads a comparison: it is made on a thread of low priority.
+    Reader,
+    /// Somebody whose change must be merged with another one.
+    Writer,
 }
 
-/// What `work` makes of what `load` reads, for a reader: on a thread of low priority.
+/// What `work` makes of what `load` reads.
 ///
 /// # Errors
-/// Those of `load`; 503 if too many wait already, or if it takes too long to read them.
-pub(super) async fn compared<Loaded, Made>(
+/// Those of `load`; 503 if too many wait already, or if it takes too long to read the texts.
+pub(super) async fn computed<Loaded, Made>(
+    waiting: Waiting,
     load: impl Future<Output = Result<Loaded, HttpError>>,
     work: impl FnOnce(Loaded) -> Made + Send + 'static,
 ) -> Result<Made, HttpError>
@@ -41,24 +47,16 @@ where
     Loaded: Send + 'static,
     Made: Send + 'static,
 {
-    let (_place, turn, loaded) = in_turn(&COMPARING, LOADING_MAX, load).await?;
-    Ok(turn.run_apart(move || work(loaded)).await)
-}
-
-/// The same for a writer.
-///
-/// # Errors
-/// As [`compared`].
-pub(super) async fn merged<Loaded, Made>(
-    load: impl Future<Output = Result<Loaded, HttpError>>,
-    work: impl FnOnce(Loaded) -> Made + Send + 'static,
-) -> Result<Made, HttpError>
-where
-    Loaded: Send + 'static,
-    Made: Send + 'static,
-{
-    let (_place, turn, loaded) = in_turn(&MERGING, LOADING_MAX, load).await?;
-    Ok(turn.run(move || work(loaded)).await)
+    let share = match waiting {
+        Waiting::Reader => &COMPARING,
+        Waiting::Writer => &MERGING,
+    };
+    let (_place, turn, loaded) = in_turn(share, LOADING_MAX, load).await?;
+    let work = move || work(loaded);
+    Ok(match waiting {
+        Waiting::Reader => turn.run_apart(work).await,
+        Waiting::Writer => turn.run(work).await,
+    })
 }
 
 /// A place, a turn, and what was read in it.
@@ -89,7 +87,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_read_or_compared_before_its_turn() {
-        let share = share(1);
+        let share = Share::new(1, WAITING_MAX);
         let taken = share.turns.take().await;
         let is_read = Cell::new(false);
         let load = async {
@@ -105,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_read_keeps_no_turn() {
-        let share = share(1);
+        let share = Share::new(1, WAITING_MAX);
         let failed =
             in_turn(&share, LOADING_MAX, async { Err::<(), _>(HttpError::not_found("lost")) })
                 .await;
@@ -115,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_takes_too_long_to_read_keeps_no_turn() {
-        let share = share(1);
+        let share = Share::new(1, WAITING_MAX);
         let late =
             in_turn(&share, Duration::ZERO, std::future::pending::<Result<(), HttpError>>()).await;
         let status = late.err().map(|error| error.status());
@@ -124,7 +122,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_so_many_wait() {
-        let share = share(1);
+        let share = Share::new(1, WAITING_MAX);
         let _taken = share.turns.take().await;
         let mut waiting: Vec<_> = (0..=WAITING_MAX)
             .map(|_| Box::pin(in_turn(&share, LOADING_MAX, async { Ok(()) })))

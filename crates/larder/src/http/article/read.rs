@@ -24,7 +24,7 @@ use record::Serial;
 use reply::{Encoding, Reply};
 use state::stored::Stored;
 
-use super::comparing::compared;
+use super::comparing::{Waiting, computed};
 use super::pages::{self, Shown as Page};
 use super::search::{HITS, rendered, search};
 use super::{parameters, parsed, redirect};
@@ -621,7 +621,7 @@ async fn diff(
     };
     let sides = Sides::judged(stored, name, from, to, limits.bytes_max as u64)?;
     let name = name.clone();
-    let difference = compared(sides.load(app), move |(from, to)| {
+    let difference = computed(Waiting::Reader, sides.load(app), move |(from, to)| {
         let sides = [&from, &to].map(|side| {
             let Textual { revision, bytes, is_textual } = side;
             Side { name: &name, revision: *revision, bytes, is_textual: *is_textual }

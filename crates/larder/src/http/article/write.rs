@@ -30,7 +30,7 @@ use reply::Encoding;
 use state::stored::{Basis, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
 
-use super::comparing::merged;
+use super::comparing::{Waiting, computed};
 use super::{parameters, parsed, read, text_of};
 use crate::app::App;
 use crate::bodies::{Held, Holder};
@@ -662,15 +662,16 @@ async fn propose(
         let latest_bytes = bytes_of(app, Some(&latest)).await?;
         Ok::<_, HttpError>((base.clone(), base_bytes, latest.clone(), latest_bytes))
     };
-    let merging = merged(load, move |(base, base_bytes, latest, latest_bytes)| {
-        let _held = held;
-        let base = base.as_ref().filter(|facts| !facts.is_deleted());
-        let base = base.map(|facts| Side::of(&name, facts, &base_bytes));
-        let revision = latest.revision;
-        let latest = (!latest.is_deleted()).then(|| Side::of(&name, &latest, &latest_bytes));
-        let refused = Side { name: &name, revision, bytes: &text, is_textual };
-        merge(MergeSides { base, latest, refused }, &limits)
-    });
+    let merging =
+        computed(Waiting::Writer, load, move |(base, base_bytes, latest, latest_bytes)| {
+            let _held = held;
+            let base = base.as_ref().filter(|facts| !facts.is_deleted());
+            let base = base.map(|facts| Side::of(&name, facts, &base_bytes));
+            let revision = latest.revision;
+            let latest = (!latest.is_deleted()).then(|| Side::of(&name, &latest, &latest_bytes));
+            let refused = Side { name: &name, revision, bytes: &text, is_textual };
+            merge(MergeSides { base, latest, refused }, &limits)
+        });
     merging.await.ok()
 }
 

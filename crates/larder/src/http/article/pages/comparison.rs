@@ -7,8 +7,9 @@ use askama::Template;
 use axum::response::Response;
 use markup::{Block, Cell, Comparison};
 
+use super::super::comparing::{Waiting, computed};
 use super::super::read::{Sides, Textual};
-use super::super::{comparing, parameters, parsed};
+use super::super::{parameters, parsed};
 use super::{Place, Shown};
 use crate::http::error::HttpError;
 use crate::http::people::Site;
@@ -62,7 +63,7 @@ pub(in super::super) async fn show_difference(
     };
     let (from, to, found) = match Sides::judged(shown.stored, name, from, to, BYTES_MAX) {
         Ok(sides) => {
-            let comparing = comparing::compared(sides.load(shown.app), |(from, to)| {
+            let comparing = computed(Waiting::Reader, sides.load(shown.app), |(from, to)| {
                 let found = compared(&from, &to);
                 (from.revision, to.revision, found)
             });
