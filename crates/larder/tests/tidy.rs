@@ -219,7 +219,8 @@ fn used_modules(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let top = inner.components().next().expect("a name").as_os_str().to_string_lossy();
         let module = top.trim_end_matches(".rs").to_owned();
         let is_root = matches!(top.as_ref(), "lib.rs" | "main.rs");
-        if is_root || path.ends_with("tests.rs") {
+        let is_test = inner.iter().any(|part| part == "tests" || part == "tests.rs");
+        if is_root || is_test {
             continue;
         }
         let text = fs::read_to_string(&path).expect("text");

@@ -4,9 +4,8 @@
 use serde_json::{Value, json};
 
 use super::super::advisories::{bundle, record, replace};
-use super::{
-    FILES, audit, check_refused, json_page, make_mirror, names, start_knowing, upstream_of,
-};
+use super::audit::audit;
+use super::{FILES, check_refused, json_page, make_mirror, names, start_knowing, upstream_of};
 use crate::python::{Index, JSON, path, sdist, wheel};
 use crate::wait_until;
 

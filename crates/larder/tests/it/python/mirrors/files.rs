@@ -1,0 +1,195 @@
+//! Files of mirrors: requested once, passed on while they arrive, and kept only if they are what the page says.
+
+use std::io::{Read as _, Write as _};
+
+use super::*;
+
+/// Expected where a file that was not checked may not be whole.
+const LARGE: usize = 3 << 20;
+
+fn large() -> Vec<u8> {
+    (0..LARGE).map(|at| (at % 251) as u8).collect()
+}
+
+/// Everything that comes for this request, whole or not.
+fn raw(client: Client, target: &str, header: &str) -> Vec<u8> {
+    let mut stream = client.connect();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    let mut bytes = Vec::new();
+    // What came before a reset counts.
+    _ = stream.read_to_end(&mut bytes);
+    bytes
+}
+
+#[test]
+fn many_clients_make_one_request() {
+    let content = large();
+    let upstream = upstream_of(&content);
+    let index = fresh_for_long();
+    mirror(&index, &upstream, json!({}));
+    let client = index.client();
+    upstream.hold("/simple/foo/");
+    let clients: Vec<_> =
+        (0..20).map(|_| std::thread::spawn(move || json_page(client, "alice/up", "foo"))).collect();
+    upstream.wait_for("/simple/foo/", 1);
+    upstream.release("/simple/foo/");
+    for client in clients {
+        assert_eq!(client.join().expect("an answer").status, 200);
+    }
+    assert_eq!((upstream.count("/simple/"), upstream.count("/simple/foo/")), (1, 1));
+
+    let path = format!("/files/{WHEEL}");
+    upstream.offer(&path, Offer::file(content.clone()).held_after(1 << 20));
+    upstream.hold(&path);
+    let target = place_of(&upstream, WHEEL);
+    let clients: Vec<_> = (0..20)
+        .map(|_| {
+            let target = target.clone();
+            std::thread::spawn(move || client.get(&target))
+        })
+        .collect();
+    upstream.wait_for(&path, 1);
+    upstream.release(&path);
+    for client in clients {
+        let answer = client.join().expect("an answer");
+        assert_eq!(answer.status, 200);
+        assert!(answer.body == content, "the file is whole");
+    }
+    assert_eq!(upstream.count(&path), 1);
+    assert!(client.get(&target).body == content);
+    assert_eq!(upstream.count(&path), 1, "it is kept");
+}
+
+#[test]
+fn the_first_client_reads_while_the_file_arrives() {
+    let content = large();
+    let upstream = upstream_of(&content);
+    let path = format!("/files/{WHEEL}");
+    upstream.offer(&path, Offer::file(content.clone()).held_after(2 << 20));
+    upstream.hold(&path);
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    let target = place_of(&upstream, WHEEL);
+    let mut stream = index.client().connect();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    // As many bytes arrive before upstream sends the rest.
+    let mut first = vec![0; 1 << 20];
+    stream.read_exact(&mut first).expect("bytes");
+    let part = index.client().get_with(&target, &[("Range", "bytes=1000-1999")]);
+    assert_eq!(
+        (part.status, part.header("content-range")),
+        (206, &*format!("bytes 1000-1999/{LARGE}"))
+    );
+    assert!(part.body == content[1000..2000], "a part is served as soon as its bytes are there");
+    upstream.release(&path);
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("the rest");
+    let answer = [first, rest].concat();
+    assert!(answer.ends_with(&content), "it is whole");
+    assert_eq!(upstream.count(&path), 1);
+}
+
+#[test]
+fn what_is_not_right_is_neither_served_whole_nor_kept() {
+    let content = large();
+    let upstream = upstream_of(&content);
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    let (path, target) = (format!("/files/{WHEEL}"), place_of(&upstream, WHEEL));
+    let mut wrong = content.clone();
+    wrong[LARGE - 1] ^= 1;
+    let longer = [&content[..], b"x"].concat();
+    let encoded = Offer::file(content.clone()).with("Content-Encoding: gzip");
+    let offers = [
+        ("a wrong byte", Offer::file(wrong.clone())),
+        ("cut off", Offer::file(content.clone()).cut(LARGE - 1)),
+        ("shorter than the page says", Offer::file(&content[1..])),
+        ("longer than the page says", Offer::file(longer.clone())),
+        ("longer, without a length", Offer::file(longer).with("Transfer-Encoding: identity")),
+        ("encoded", encoded),
+        ("an error", Offer::status(500)),
+    ];
+    for (at, (what, offer)) in offers.into_iter().enumerate() {
+        upstream.offer(&path, offer);
+        let came = raw(index.client(), &target, "");
+        let text = String::from_utf8_lossy(&came[..came.len().min(4000)]).into_owned();
+        let is_refused = text.starts_with("HTTP/1.1 502");
+        let end = came.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
+        let body = came.len() - end - 4;
+        assert!(
+            is_refused || (text.starts_with("HTTP/1.1 200") && body < LARGE),
+            "{what}: {body} bytes, {text}"
+        );
+        assert_eq!(upstream.count(&path), at + 1, "{what}: nothing was kept before");
+    }
+    upstream.offer(&path, Offer::file(content.clone()));
+    assert!(index.client().get(&target).body == content, "nothing wrong stays");
+}
+
+#[test]
+fn direct_links_need_no_page() {
+    let upstream = upstream_of(b"content");
+    let digest = Digest::of(b"content").to_string();
+    let unhashed = json!({"filename": "foo-2.0.tar.gz", "url": upstream.url("/files/foo-2.0.tar.gz"), "hashes": {}});
+    let mut wheel = file(&upstream, WHEEL, b"content");
+    wheel["core-metadata"] = json!({"sha256": Digest::of(b"Name: foo").to_string()});
+    upstream.offer("/simple/foo/", page("foo", json!([wheel, unhashed])));
+    upstream.offer(&format!("/files/{WHEEL}.metadata"), Offer::file("Name: foo"));
+    upstream.offer("/files/foo-2.0.tar.gz", Offer::file("two"));
+    upstream.offer("/files/foo-3.0.tar.gz", Offer::file("not on the page"));
+    let external =
+        format!("/alice/up/+e/http_{}_files/foo-2.0.tar.gz", upstream.host().replace(':', "_"));
+    let by_digest = format!("/alice/up/+f/{}/{}/{WHEEL}", &digest[..3], &digest[3..16]);
+    for (target, expected) in [
+        (place_of(&upstream, WHEEL), "content"),
+        (format!("{}.metadata", place_of(&upstream, WHEEL)), "Name: foo"),
+        (by_digest, "content"),
+        (external, "two"),
+        (place_of(&upstream, "foo-2.0.tar.gz"), "two"),
+    ] {
+        // Each from an empty cache.
+        let index = start();
+        mirror(&index, &upstream, json!({}));
+        let head = index.client().send("HEAD", &target, &[], b"");
+        assert_eq!(head.status, 200, "{target}");
+        let answer = index.client().get(&target);
+        assert_eq!((answer.status, answer.text().as_str()), (200, expected), "{target}");
+        assert_eq!(answer.header("content-length"), expected.len().to_string(), "{target}");
+        let part = index.client().get_with(&target, &[("Range", "bytes=1-2")]);
+        assert_eq!((part.status, part.text().as_str()), (206, &expected[1..3]), "{target}");
+        let is_immutable = answer.header("cache-control").contains("immutable");
+        assert_eq!(is_immutable, expected != "two", "{target}");
+    }
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    let absent = [
+        place_of(&upstream, "foo-3.0.tar.gz"),
+        place_of(&upstream, "secret-1.0.tar.gz"),
+        format!("/alice/up/+upstream/{}/etc/passwd", upstream.host()),
+        format!("/alice/up/+upstream/other.example/files/{WHEEL}"),
+        format!("/alice/none/+upstream/{}/files/{WHEEL}", upstream.host()),
+    ];
+    let before = upstream.requests().len();
+    for target in absent {
+        assert_eq!(index.client().get(&target).status, 404, "{target}");
+    }
+    let asked: Vec<String> =
+        upstream.requests()[before..].iter().map(|it| it.path.clone()).collect();
+    assert!(
+        asked.iter().all(|path| path.starts_with("/simple/") && !path.contains("secret")),
+        "{asked:?}"
+    );
+}
+
+#[test]
+fn files_may_be_redirected_to() {
+    let upstream = upstream_of(b"content");
+    let index = start();
+    mirror(&index, &upstream, json!({"mirror_use_external_urls": true}));
+    let answer = index.client().get(&place_of(&upstream, WHEEL));
+    assert_eq!(answer.status, 302);
+    assert_eq!(answer.header("location"), upstream.url(&format!("/files/{WHEEL}")));
+    assert_eq!(upstream.count(&format!("/files/{WHEEL}")), 0);
+}

@@ -1,0 +1,97 @@
+//! Private names: no request sends them upstream.
+
+use super::super::Upload;
+use super::*;
+
+#[test]
+fn a_private_name_is_not_sent_upstream_by_an_inherited_link() {
+    let upstream = upstream_of(&FILES);
+    let list =
+        json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}, {"name": "own"}]});
+    upstream.offer("/simple/", Offer::json(list.to_string()));
+    let index = start();
+    make_mirror(&index, &upstream, json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"], "policy_cooldown_days": 1}));
+    let done = index.alice().upload("alice/dev", &Upload::of("own-1.0.zip", &sdist("one")));
+    assert_eq!(done.status, 200, "{}", done.text());
+    let target = format!("/alice/dev/+upstream/{}/files/own-2.0.zip", upstream.host());
+    assert_eq!(index.client().get(&target).status, 404);
+    let target = path("alice/dev", "own-2.0.zip", b"another");
+    assert_eq!(index.client().get(&target).status, 404);
+    assert_eq!(upstream.count("/simple/own/"), 0);
+    // A file that is not on upstream's page is not fetched.
+    let target = format!("/alice/dev/+upstream/{}/files/foo-9.0.tar.gz", upstream.host());
+    assert_eq!(index.client().get(&target).status, 404);
+    // Who may not read the mirror reads nothing of it through the stage.
+    let patch = json!({"acl_read": ["alice"]});
+    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+    let target = format!("/alice/dev/+upstream/{}/files/foo-1.0.tar.gz", upstream.host());
+    assert_eq!(index.client().get(&target).status, 401);
+    let answer = index.alice().get(&target);
+    assert_eq!((answer.status, answer.text().as_str()), (200, "foo-1.0.tar.gz"));
+    assert!(answer.header("cache-control").contains("private"));
+}
+
+#[test]
+fn ten_thousand_hostile_requests_send_no_private_name_upstream() {
+    const THREADS: usize = 4;
+    const REQUESTS: usize = 2_500;
+    let upstream = upstream_of(&FILES);
+    // A stranger has registered one of our names, and one that is pinned to a base.
+    let listed = ["foo", "secret-one", "acme-two"].map(|name| json!({"name": name}));
+    let list = json!({"meta": {"api-version": "1.1"}, "projects": listed});
+    upstream.offer("/simple/", Offer::json(list.to_string()));
+    let index = start();
+    make_mirror(&index, &upstream, json!({"policy_cooldown_days": 1}));
+    index.stage("alice/base", json!({}));
+    index.upload("alice/base", "secret_one-1.0.zip", &sdist("one"));
+    let config = json!({"bases": ["alice/base", "alice/up"], "base_pins": ["acme-*=alice/base"]});
+    index.stage("alice/dev", config);
+    index.stage("alice/open", json!({"bases": ["alice/base", "alice/up"]}));
+    let names = ["secret-one", "Secret_One", "secret.one", "SECRET--ONE", "acme-two", "acme-three"];
+    let host = upstream.host();
+    let digest = Digest::of(b"x").to_string();
+    let client = index.client();
+    let ask = &|number: usize| {
+        let name = names[number % names.len()];
+        // The other index has no pin; there, what is on no list is not sent.
+        let stage =
+            if number.is_multiple_of(7) && name != "acme-two" { "alice/open" } else { "alice/dev" };
+        let version = number / 13 % 9;
+        let [place, other] = [&digest[..3], &digest[3..16]];
+        let target = match number / names.len() % 10 {
+            0 => format!("/{stage}/+simple/{name}/"),
+            1 => format!("/{stage}/{name}"),
+            2 => format!("/{stage}/{name}/{version}.0"),
+            3 => format!("/{stage}/+upstream/{host}/files/{name}-{version}.0.tar.gz"),
+            4 => format!("/{stage}/+f/{place}/{other}/{name}-{version}.0.tar.gz"),
+            5 => format!("/{stage}/+e/http_{host}_files/{name}-{version}.0.tar.gz"),
+            6 => {
+                format!("/{stage}/+f/{place}/{other}/{name}-{version}.0-py3-none-any.whl.metadata")
+            }
+            7 => format!("/{stage}/+upstream/{host}/simple/{name}/{name}-{version}.0.zip"),
+            8 => format!("/{stage}/+simple/{name}"),
+            _ => format!("/{stage}/+simple/{name}/refresh"),
+        };
+        let method =
+            if target.ends_with("/refresh") { "POST" } else { ["GET", "HEAD"][number % 2] };
+        let accept = [JSON_PAGE, JSON, ("Accept", "text/html")][number % 3];
+        client.send(method, &target, &[accept], b"").status
+    };
+    let answered = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    (0..REQUESTS).filter(|at| ask(at * THREADS + thread) < 500).count()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("answers")).sum::<usize>()
+    });
+    assert_eq!(answered, THREADS * REQUESTS, "no request fails");
+    let sent: BTreeSet<String> = upstream.requests().into_iter().map(|it| it.path).collect();
+    assert_eq!(sent, ["/simple/".to_owned()].into(), "only the list of names is asked for");
+    // It would be seen.
+    assert_eq!(client.get("/alice/dev/+simple/foo/").status, 200);
+    assert_eq!(upstream.count("/simple/foo/"), 1);
+}
