@@ -60,7 +60,7 @@ impl Acl {
     /// Reads entries from texts, as in a JSON list.
     ///
     /// # Errors
-    /// [`AclError`] for the first that is none.
+    /// [`AclError`] for the first text that is not an entry.
     pub fn from_entries<'text>(
         entries: impl IntoIterator<Item = &'text str>,
     ) -> Result<Acl, AclError> {

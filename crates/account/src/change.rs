@@ -46,7 +46,7 @@ pub enum CreateUserError {
 /// Why a user is not deleted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteUserError {
-    /// There is none.
+    /// There is no such user.
     #[error(transparent)]
     NoUser(#[from] NoUser),
     /// `root` stays.

@@ -38,21 +38,21 @@ pub struct PasswordCheck {
     outcome: Result<Identity, Refusal>,
 }
 
-/// Why credentials are worth nothing. For logs and for whoever logs in; devpi's surface takes the sender
-/// of such credentials for anonymous.
+/// Why credentials are not valid, for logs and for clients that log in. On devpi's surface the sender of such credentials counts
+/// as anonymous.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No such user, a user without a password, another password, or that of a disabled user; devpi's text.
     #[error("user '{user}' could not be authenticated")]
     Password {
-        /// Who it was said to be.
+        /// The user that the credentials name.
         user: UserName,
     },
-    /// A user whose credentials are refused for now. Told to those who show a token or a login: whoever guesses
-    /// passwords is not told that one was right.
+    /// A user whose credentials are refused for now. Only the sender of a valid token or login is told so: a guesser must not learn
+    /// that a password was right.
     #[error("user '{user}' is disabled")]
     Disabled {
-        /// Who.
+        /// The user.
         user: UserName,
     },
     /// Revoked, of a deleted user, or never made here.

@@ -62,8 +62,8 @@ pub enum NameError {
 /// First segments of the paths of other surfaces. `/{user}/…` would be hidden behind them, so nobody new
 /// gets such a name; compared without regard to ASCII case, since the two would be taken for each other.
 ///
-/// The list has what is served today and the few words that pages for people take; a word is not reserved
-/// for being important, since whoever comes from devpi brings names.
+/// The list has what is served today and the few words that pages for people take; no other word is
+/// reserved, because users who come from devpi bring their names with them.
 const RESERVED: [&str; 35] = [
     // the AUR's
     "api",

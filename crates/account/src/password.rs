@@ -69,7 +69,7 @@ impl Password {
         Password::new_or_empty(text)
     }
 
-    /// A new password, which may be empty because somebody said so: whoever knows the user's name is in.
+    /// A new password, which may be empty if that was asked for: then the name of the user is enough to log in.
     ///
     /// # Errors
     /// [`PasswordError::TooLong`].

@@ -16,8 +16,8 @@ use crate::{GroupName, Limits, LoginSecret, Session, Sessions, Token, TokenId, U
 /// The form of the bodies that are written here, and the only one that is read.
 const FORM: u32 = 1;
 
-/// The form of a token with limits. Versions that know of no limits read the other form alone: to them there is no such
-/// token, and nobody gets in by it.
+/// The form of a token with limits. Versions without limits do not read it, so for them the token does not
+/// exist: they must not accept it as an unlimited one.
 const LIMITED_FORM: u32 = 2;
 
 const USER: &str = "user";

@@ -18,7 +18,7 @@ pub enum Scope {
     /// `python:admin`: `python:upload`, and change and remove: indexes and their settings, releases, yanks.
     PythonAdmin,
     /// `user:admin`: change the user's own profile, password and tokens; for an administrator, everyone's,
-    /// and groups. Whoever may set passwords can become whom they like: as strong as `*` in the end.
+    /// and groups. A token that may set passwords can become any user, so it is as strong as `*`.
     UserAdmin,
     /// `server:admin`: look at and steer the server itself (settings, sweeps, backups).
     ServerAdmin,

@@ -26,7 +26,7 @@ pub(crate) enum Pattern {
     Words {
         wanted: Needles,
         unwanted: Vec<String>,
-        /// Those that are wanted in their order, put together as in a name, and folded.
+        /// The wanted words in their order, joined as in a name, and folded.
         name: String,
     },
     /// A match of a regular expression; texts are compared folded: in upper case, and without accents.

@@ -20,7 +20,7 @@ enum Fate {
     Key(&'static str),
     /// It takes part in the value of other settings, below.
     Part,
-    /// There is none, for this reason.
+    /// Larder has no such key, for this reason.
     Gone(&'static str),
 }
 

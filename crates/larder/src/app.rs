@@ -71,7 +71,7 @@ pub struct App {
     pub(crate) mirrors: Arc<Mirrors>,
     /// Known malware and vulnerabilities.
     pub(crate) advisories: KnownAdvisories,
-    /// Who makes a file for downloads that is not at hand: one at a time.
+    /// Turns to make a file for downloads that is not at hand: one at a time.
     pub(crate) making_downloads: Share,
     /// Turns to read whole OSV records.
     pub(crate) reading_advisories: Turns,
@@ -101,7 +101,7 @@ pub struct App {
     pub(crate) changes: Changes,
     /// What differs between dumps.
     pub deltas: Deltas,
-    /// Who is told of changes without asking.
+    /// The URLs that changes are posted to.
     pub(crate) webhooks: Webhooks,
     /// Everything that is counted.
     pub metrics: Metrics,

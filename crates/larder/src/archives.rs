@@ -101,7 +101,7 @@ impl Weighter<Key, Looked<Option<MemberText>>> for Weights {
 pub(crate) enum Unread {
     /// The store does not have it.
     Missing,
-    /// So many wait already.
+    /// This many requests are waiting already.
     Busy(usize),
     /// The store or the disk failed.
     Failed(String),

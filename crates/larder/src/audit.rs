@@ -299,7 +299,7 @@ impl Query {
         Ok(query)
     }
 
-    /// The same query for one index alone.
+    /// This query, limited to one index.
     pub(crate) fn about(self, index: &str) -> Query {
         Query { index: Some(index.to_owned()), ..self }
     }

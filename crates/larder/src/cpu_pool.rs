@@ -3,7 +3,7 @@
 //! job -> bounded queue -> a thread of low priority -> its result. The threads that answer requests never do such
 //! work, and if there are not enough cores for both, the scheduler prefers them. No job waits for a disk, a socket or
 //! another component's lock. Passwords are hashed elsewhere ([`passwords`]), at the usual priority: a login
-//! must not wait behind somebody's computations.
+//! must not wait behind other users' computations.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -60,7 +60,7 @@ pub(crate) const TAGS: [&str; 49] = [
     "var",
 ];
 
-/// The same, with what only HTML itself has.
+/// Further elements, which only HTML has.
 const MORE_TAGS: [&str; 2] = ["tfoot", "wbr"];
 
 /// Classes, all of them ours.

@@ -42,7 +42,7 @@ pub(super) const RETRY_SECONDS: u32 = 2;
 pub(super) const NO_ROOM: &str =
     "the memory for connections is taken; nothing was done, try again in a moment\n";
 
-/// The text of a 414, whoever sends it.
+/// The text of a 414.
 pub(super) fn url_too_long(url_bytes_max: usize) -> String {
     format!(
         "the URL is longer than {url_bytes_max} bytes; send the parameters as the body of a POST instead\n"

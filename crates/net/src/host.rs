@@ -16,7 +16,7 @@ pub(super) enum HostFault {
     /// Several are named, equal ones too.
     #[error("the request has several `Host` lines: expected one")]
     Several,
-    /// What is named is none.
+    /// The text is not a host.
     #[error("the request's `Host` is no host: expected a name or an address, and perhaps a port")]
     Invalid,
 }

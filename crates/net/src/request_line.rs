@@ -43,7 +43,7 @@ pub(super) struct RequestLine {
 /// Where in the line the next byte stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// In the method, after so many bytes of it.
+    /// In the method, after this many bytes of it.
     Method(u8),
     /// Behind the space after the method.
     TargetStart,

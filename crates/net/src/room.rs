@@ -29,7 +29,7 @@ pub(super) const TLS_IDLE_BYTES: usize = 8 << 10;
 /// The buffers of an HTTP/1.1 body that comes fast.
 pub(super) const LARGE_READS_BYTES: usize = 128 << 10;
 
-/// So much of what was read for a request is part of what a connection takes anyway.
+/// Bytes read for a request that are not charged to it: every connection has a buffer of this size in any case.
 pub(super) const LITTLE_READ_BYTES: usize = 8 << 10;
 
 /// What is little for one client: so much the reserve is there for.
@@ -91,7 +91,7 @@ pub(super) struct Share {
     has_reserve: AtomicBool,
 }
 
-/// Who may have of the reserve.
+/// Whether a request may take memory of the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
     ForLittle,

@@ -57,7 +57,7 @@ struct BodyWeight {
 }
 
 impl BodyWeight {
-    /// For a process that may have so many descriptors.
+    /// For a process that may have this many descriptors.
     fn within(descriptors: u64) -> BodyWeight {
         let files_max = (descriptors / DESCRIPTORS_SHARE).max(CACHE_BYTES_MAX / BYTES_MAX as u64);
         BodyWeight { least: (CACHE_BYTES_MAX / files_max).max(BYTES_MIN as u64) }

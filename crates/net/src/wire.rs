@@ -24,7 +24,7 @@ use super::socket::{Layer, READ_BYTES};
 /// Read at once while hyper keeps nothing for the connection.
 const WAKING_BYTES: usize = 4 << 10;
 
-/// After so many bytes of a body its rest is read as hyper likes, in pieces of up to the size of a head.
+/// After this many bytes of a body, hyper chooses how much it reads at once: up to the size of a head.
 const LARGE_BODY_BYTES: u64 = 256 << 10;
 
 /// Unread bytes of all bodies of an HTTP/2 connection: what a client may send before somebody reads it.

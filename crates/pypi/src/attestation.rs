@@ -2,7 +2,7 @@
 //!
 //! the field `attestations` of an upload -> [`provenance_of`] -> a provenance object, which is kept as a blob and served as it
 //! is. What is checked is that each attestation has its shape and speaks of this very file. Signatures and certificates are
-//! not verified here: that is the business of whoever installs, and nothing may suggest otherwise.
+//! not verified here: installers have to do that, and nothing on a page may suggest that the server did.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -134,7 +134,7 @@ impl Advisories {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Whether it has no record.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

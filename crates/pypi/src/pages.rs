@@ -54,7 +54,7 @@ pub struct PageBudget {
 /// A page expires at no time, whatever happens.
 const NEVER: i64 = i64::MAX;
 
-/// A page may expire, but nobody knows when. Such a time is none that a clock shows.
+/// For a page that expires at a time that is not known yet. No clock ever shows this time.
 const SOME_TIME: i64 = i64::MAX - 1;
 
 /// A finished page. It never changes, except that an encoding is added when it is first requested.

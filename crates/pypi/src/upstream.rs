@@ -43,9 +43,9 @@ pub struct UpstreamPage {
 /// Other places of a project, as its repository says (PEP 708): URLs of the project's pages there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locations {
-    /// Those whose project this one extends or copies: the word of whoever runs the repository.
+    /// Projects that this one extends or copies, as the operator of the repository says.
     pub tracks: Vec<Box<str>>,
-    /// Those that are the same project: the word of its owner, which counts if all of them say the same.
+    /// Other places of the same project, as its owners say; they count if all places name the same ones.
     pub alternates: Vec<Box<str>>,
 }
 
@@ -228,7 +228,7 @@ fn add_place(places: &mut Vec<Box<str>>, base: &Url, text: &str) {
 }
 
 /// The URL of a project's page in the form in which such URLs are compared: absolute, http or https, without credentials and
-/// fragment, with a slash at its end. `None`: it is no such URL.
+/// fragment, with a slash at its end. `None` if the text is not such a URL.
 pub(crate) fn place_of_project(base: &Url, text: &str) -> Option<Box<str>> {
     let (mut url, _) = absolute(base, text)?;
     if !url.path().ends_with('/') {

@@ -48,7 +48,8 @@ const RECENT: Duration = Duration::from_secs(60);
 const EMPTIED_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// If more bases than this may differ, all tables are read.
 const DIFFERENT_MAX: usize = 4000;
-/// All tables are read in any case after so many intervals: for what no digest sees, such as a dependency that was changed by hand.
+/// After this many intervals, all tables are read even if nothing seems to have changed: no digest covers everything, such as a
+/// dependency that was changed by hand.
 const INTERVALS_UNTIL_ALL: u32 = 12;
 /// At the start, this many of the latest packages count as newer than the last read.
 const RECENT_PACKAGES: i64 = 100;

@@ -50,7 +50,7 @@ pub struct KeptDumpFile {
     pub modified_at: SystemTime,
     file: Arc<File>,
     stamp: Stamp,
-    /// The same in zstd, once somebody has asked for it.
+    /// The dump in zstd, once somebody has asked for it.
     zstd: Arc<Mutex<Zstd>>,
 }
 

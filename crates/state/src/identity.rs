@@ -103,7 +103,7 @@ pub async fn of_records(records: &Records) -> anyhow::Result<Option<StoreIdentit
     Ok(Some(identity))
 }
 
-/// [`of_records`], made where there is none.
+/// [`of_records`]; makes an identity if the records have none.
 ///
 /// # Errors
 /// Those of reading and writing, and of the system's random numbers.

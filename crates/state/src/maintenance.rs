@@ -1,9 +1,9 @@
-//! The store as a whole: copied away, brought back, looked through and cleared of what nobody names.
+//! The store as a whole: backed up, restored, verified, and swept of blobs that no record names.
 //!
 //! a [`Store`] -> [`backup()`] -> a data directory -> [`restore()`] -> another store, serials and all;
-//! a store -> [`verify()`] -> faults by name; a store -> [`sweep()`] -> room. Servers may run on the store
-//! meanwhile, except on one that is restored into. Nothing here knows what a record says beyond which
-//! blobs it names, and no record is ever changed.
+//! a store -> [`verify()`] -> faults by name; a store -> [`sweep()`] -> free space. Servers may run on the store
+//! meanwhile, but not on one that is being restored. Nothing here reads more of a record than the blobs that it
+//! names, and no record is ever changed.
 
 mod adopt;
 mod backup;

@@ -1,7 +1,7 @@
-//! Before the first request: the store opened, and somebody who may do everything in it.
+//! Before the first request: the store is opened, and it has an administrator.
 //!
-//! `root` is made where there is none, once, however many processes start at the same time. The password that nobody
-//! chose is printed once on a terminal; where there is none, what is printed ends in a log, so it goes into a file.
+//! If there is no `root`, it is made, once, even if several processes start at the same time. A generated password is printed once
+//! if stderr is a terminal. Otherwise the output may end in a log, so the password is written to a file.
 
 use std::fs::DirBuilder;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -22,8 +22,8 @@ use store::{
 use crate::stored::{self, Stored};
 use crate::{identity, secrets, security};
 
-/// Makes the data directory where there is none, closed to other users of the machine: it holds what passwords
-/// are checked against, and what logins are signed with.
+/// Makes the data directory if it is missing, closed to other users of the machine: it has the hashes of passwords, and the key that
+/// signs logins.
 ///
 /// # Errors
 /// If it cannot be made.

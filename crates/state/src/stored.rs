@@ -1,13 +1,13 @@
-//! Everything that comes out of the store, as of one serial, and the way of a write.
+//! The published state of the store, as of one serial, and the path of a write.
 //!
 //! who asks -> [`Basis`] -> a change, decided on it -> [`LiveStore::decided`] -> the store -> its serial -> the tail
 //! (`larder::tasks::store_tail`, a [`store::Follower`]) -> [`Stored`] published -> the write is acknowledged.
-//! Rights are judged on the basis as well, and the store refuses what it rests on where that has changed: so a right
-//! that is taken away while a body arrives, or between the decision and the commit, is gone for that write.
-//! Larder's own tasks write by [`LiveStore::decided_as_system`] and [`LiveStore::commit_as_system`], the command line to
-//! [`Records`] itself ([`until_committed`]).
-//! A write is never applied by the request that made it: it returns through the tail as those of other
-//! processes do, so that what is served cannot differ from what is kept.
+//! Rights are judged on the basis, too, and the records that they depend on are conditions of the commit: a right that is revoked
+//! while a body arrives, or between the decision and the commit, no longer counts for that write.
+//! Larder's own tasks use [`LiveStore::decided_as_system`] and [`LiveStore::commit_as_system`]; commands write to [`Records`]
+//! themselves ([`until_committed`]).
+//! No request applies its own write: the tail does, as for the writes of other processes, so that what is served cannot differ
+//! from what is stored.
 
 use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -96,7 +96,7 @@ impl Basis {
         &self.stored
     }
 
-    /// Who asks; nobody in particular, if their credentials hold no longer.
+    /// Who asks: anonymous if the credentials are no longer valid.
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
@@ -107,8 +107,8 @@ impl Basis {
     }
 }
 
-/// How often a write is decided anew because another one came first, before that is given up. Of those that meet, one is
-/// committed each time: so many files of one version may be uploaded at once.
+/// How often a write is decided anew because another one came first, before it fails. Each time, one of the competing writes is
+/// committed, so this many files of one version can be uploaded at once.
 pub const ATTEMPTS_MAX: u32 = 64;
 
 /// Attempts again and again, at most [`ATTEMPTS_MAX`] times, until another write no longer comes first, which is None:

@@ -308,7 +308,7 @@ impl BlobStore {
     }
 
     /// Makes the blob's age new, so that no sweep takes it within its grace; says whether it is there.
-    /// Whoever commits a record naming a blob that it has not just put must touch it first.
+    /// Touch a blob before you commit a record that names it, unless you have just put it.
     ///
     /// # Errors
     /// What the disk or the object store says.

@@ -52,7 +52,7 @@ use writer::{Request, Writer};
 pub struct RecordsOptions {
     /// How often the database is asked for what other processes wrote, besides being woken by it.
     pub poll_interval: Duration,
-    /// Most batches that wait to be written; whoever commits one more waits.
+    /// Most batches in the queue of the writer; a commit waits for a place in it.
     pub commit_queue_max: usize,
     /// Most bytes of batches that wait to be written, or a single larger batch.
     pub commit_queue_bytes_max: usize,
@@ -123,7 +123,7 @@ impl Records {
     /// created or changed.
     ///
     /// # Errors
-    /// [`OpenError`]: also if there are none, or in an earlier layout.
+    /// [`OpenError`], also if there is no database, or one of an earlier layout.
     pub async fn open_read_only(
         location: &DatabaseLocation,
         options: RecordsOptions,

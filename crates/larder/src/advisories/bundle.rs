@@ -17,7 +17,7 @@ pub(crate) const RECORD_BYTES_MAX: u64 = 2 << 20;
 /// Most files in a zip: each takes some 200 bytes as long as it is served.
 const RECORDS_MAX: u64 = 200_000;
 
-/// Of the records that are left out, so many are named.
+/// Most records that are named of those that are left out.
 const NAMED_MAX: usize = 5;
 
 const LIMITS: ArchiveLimits = ArchiveLimits {

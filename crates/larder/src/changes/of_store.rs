@@ -147,7 +147,7 @@ impl News {
         }
     }
 
-    /// The same list as that of the last draft, if it is equal: most changes follow one of the same stage.
+    /// Shares the list of the last draft if it is equal: most changes follow one of the same stage.
     fn shared(&mut self, readers: Acl) -> Arc<Acl> {
         match &self.readers {
             Some(last) if **last == readers => last.clone(),

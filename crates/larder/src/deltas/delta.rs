@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 
 use super::pieces::{self, Cutter, Index};
 
-/// A delta with more new text than this is none: whoever needs so much fetches the dump.
+/// Most new text in a delta: a client that would need more fetches the dump.
 pub(super) const TEXT_BYTES_MAX: usize = 16 << 20;
-/// The same of its parts.
+/// Most parts of a delta.
 const PARTS_MAX: usize = 500_000;
 /// What a part takes in the file beside its text, at least.
 const PART_BYTES: usize = 4;

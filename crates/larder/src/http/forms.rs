@@ -167,7 +167,7 @@ pub(super) async fn received(
     Ok((fields, if is_due { Ok((session, principal)) } else { Err(Undue::Token) }))
 }
 
-/// Who asks for the page of a form: somebody who is logged in. A browser without a session is shown the way to one.
+/// Who asks for the page of a form: a user who is logged in. Others get 401, whose page has a link to log in.
 ///
 /// # Errors
 /// 401.

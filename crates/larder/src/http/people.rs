@@ -44,7 +44,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 /// An error that is made a page has a short text; a longer body is something else.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
-/// Who may be sent a page that was made for somebody.
+/// For whom a page was made, which decides who may cache it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Audience {
     /// Everybody: nothing on it depends on who asks.
@@ -83,7 +83,7 @@ impl Site {
         wants_page(&head.headers).then(|| Site::of(app, head))
     }
 
-    /// The same, for a request to which a browser can come back after logging in.
+    /// This site, on a page to which a browser comes back after logging in.
     pub(super) fn at_place(self, uri: &http::Uri) -> Site {
         let place = uri.path_and_query().map_or(uri.path(), |it| it.as_str());
         Site { place: Some(place.to_owned()), ..self }
@@ -173,7 +173,7 @@ impl Site {
     }
 }
 
-/// Inserts what every page says of itself.
+/// Inserts the headers of every page.
 pub(super) fn insert_headers(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -182,7 +182,7 @@ pub(super) fn insert_headers(headers: &mut HeaderMap) {
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
 }
 
-/// Sends a page: 304 to who has it, compressed for who takes that, encoded on another thread if it is long.
+/// Sends a page: 304 if the client has it, compressed if the client accepts that, on another thread if it is long.
 pub(super) async fn send(page: &impl Template, head: &Parts, audience: Audience) -> Response {
     match page.render() {
         Ok(html) => {
@@ -194,7 +194,7 @@ pub(super) async fn send(page: &impl Template, head: &Parts, audience: Audience)
     }
 }
 
-/// Sends a page that nobody may keep: it is one user's, or has the token of a form.
+/// Sends a page that nobody may cache: it is about one user, or has the token of a form.
 pub(super) async fn send_once(page: &impl Template, head: &Parts, status: StatusCode) -> Response {
     let html = match page.render() {
         Ok(html) => html,
@@ -207,7 +207,7 @@ pub(super) async fn send_once(page: &impl Template, head: &Parts, status: Status
     response
 }
 
-/// The same as [`send`] on this thread, for a short page.
+/// [`send`] for a short page, which is compressed on this thread.
 pub(super) fn send_now(
     page: &impl Template,
     conditions: &Conditions,
@@ -221,14 +221,14 @@ pub(super) fn send_now(
     }
 }
 
-/// A page may be kept and is asked for again, which costs a 304: what it shows changes at any time.
+/// A page may be cached, but has to be revalidated, because what it shows can change at any time.
 fn finished(mut response: Response, audience: Audience) -> Response {
     insert_headers(response.headers_mut());
     insert_caching(response.headers_mut(), audience);
     response
 }
 
-/// Says who may keep an answer: only those whom it is for.
+/// Says who may cache an answer: only those for whom it was made.
 pub(super) fn insert_caching(headers: &mut HeaderMap, audience: Audience) {
     let (caching, varies_by) = match audience {
         Audience::Everybody => ("no-cache", "Accept, Accept-Encoding"),

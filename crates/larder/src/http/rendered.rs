@@ -48,7 +48,7 @@ static KEPT: LazyLock<Cache<Key, Arc<Rendered>, Weights>> =
 
 /// The text that this key is of, as `render` makes it.
 pub(super) async fn rendered(key: Key, render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
-    // Of all who come for the same text, the first one makes it; if that one goes away, the next.
+    // Of all requests for the same text, the first one renders it; if its client disconnects, the next one.
     let making = async { Ok::<_, Infallible>(rendered_once(render).await) };
     match KEPT.get_or_insert_async(&key, making).await {
         Ok(rendered) => rendered,
@@ -56,7 +56,7 @@ pub(super) async fn rendered(key: Key, render: impl FnOnce() -> Rendered) -> Arc
     }
 }
 
-/// The same for a text that is another one for every reader.
+/// What `render` makes, for a text that differs from reader to reader and is not kept.
 pub(super) async fn rendered_once(render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
     // Few are made at a time, as each may take milliseconds. It is never closed.
     let _permit = RENDERING.acquire().await;

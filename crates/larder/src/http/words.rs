@@ -92,7 +92,7 @@ pub(super) fn visible(text: &str) -> String {
     shown
 }
 
-/// The same for a name, which is one line.
+/// [`visible`] for a name, which has to fit on one line.
 pub(super) fn visible_name(name: &str) -> String {
     visible(name).replace('\n', "\u{240a}").replace('\t', "\u{2409}")
 }

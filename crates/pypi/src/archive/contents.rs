@@ -44,7 +44,7 @@ pub struct Contents {
 /// A member of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentsMember {
-    /// Its path. Whoever made the archive chose it, so it may have any character.
+    /// Its path. The maker of the archive chose it, so it may have any character.
     pub name: String,
     /// Size after unpacking, in bytes, as the archive says.
     pub size_bytes: u64,

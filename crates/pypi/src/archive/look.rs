@@ -73,7 +73,7 @@ pub fn members<R: ReaderAt>(
     }
 }
 
-/// The beginning of the member with this number; `None` if there is none, if it is no file, or if it lies beyond the limits.
+/// The beginning of the member with this number; `None` if there is no such member, if it is not a file, or if it is beyond the limits.
 ///
 /// # Errors
 /// [`ArchiveError`], depending on what is wrong.

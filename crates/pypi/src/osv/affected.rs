@@ -19,9 +19,9 @@ pub(crate) struct Affected {
 pub(super) struct Versions {
     /// Ranges of them; in [`Affected`] ascending, with something between one and the next.
     pub(super) ranges: Vec<Range>,
-    /// Those that are in none of the ranges.
+    /// Versions outside of all ranges.
     pub(super) single: Vec<Pep440>,
-    /// Those that PEP 440 cannot parse.
+    /// Versions that PEP 440 cannot parse.
     pub(super) texts: Vec<Box<str>>,
 }
 
@@ -80,7 +80,7 @@ impl Range {
         self.from.as_ref().is_some_and(|from| !self.has(from))
     }
 
-    /// The same versions in ascending ranges, of which none touches the next.
+    /// The same versions as ascending ranges that do not touch each other.
     fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by(|one, other| one.from.cmp(&other.from));
@@ -99,8 +99,7 @@ impl Range {
         merged
     }
 
-    /// The ranges between these events, none of which is at the greatest limit or above; without a limit there is none.
-    /// `None` as a version is before all others.
+    /// The ranges between these events, cut off at the greatest limit. The version `None` comes before all others.
     pub(super) fn between(
         mut events: Vec<(Option<Pep440>, Event)>,
         limit: Option<&Pep440>,

@@ -123,7 +123,7 @@ pub struct Listed<'snapshot> {
     /// Their names, ascending, each once.
     pub names: Vec<&'snapshot ProjectName>,
     hidden: HashSet<&'snapshot str>,
-    /// Those that only bases have from which they do not come.
+    /// Projects that only bases have, and that are not taken from these.
     elsewhere: HashSet<&'snapshot str>,
     until: Option<Timestamp>,
     judged: Option<Judged>,

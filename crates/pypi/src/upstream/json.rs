@@ -156,7 +156,7 @@ struct WireFile<'text> {
 /// Most files, and most versions, of a page.
 const ITEMS_MAX: usize = 200_000;
 
-/// What has no lists in it and no depth, and objects of at most so many members: the rest is not kept while it is read, so
+/// A value without lists and nested objects, or an object of at most `MEMBERS` members. The rest is dropped while it is read, so
 /// that a page takes little more memory than the texts in it.
 #[derive(Default, Serialize)]
 #[serde(transparent)]

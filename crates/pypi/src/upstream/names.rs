@@ -125,7 +125,7 @@ impl UpstreamNames {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether it has no name.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

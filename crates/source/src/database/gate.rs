@@ -86,7 +86,7 @@ impl Tables {
     }
 }
 
-/// A value for each table; empty where there is none.
+/// A value for each table; empty if the table has none.
 type Values = [String; NAMES.len()];
 
 /// What was seen last.

@@ -1,4 +1,4 @@
-//! [`Progress`]: how far a long piece of work is, for whoever looks on at a terminal.
+//! [`Progress`]: a bar on a terminal that shows how far a long piece of work is.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar where there is somebody to see it.
+    /// A bar on stderr, if that is a terminal.
     pub fn on_terminal() -> Progress {
         // It draws nothing where stderr is no terminal.
         Progress(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()))
     }
 
-    /// Nothing to see.
+    /// A bar that is never shown.
     pub fn hidden() -> Progress {
         Progress(ProgressBar::hidden())
     }

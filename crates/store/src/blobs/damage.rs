@@ -1,7 +1,7 @@
 //! [`DamageLog`]: the blobs that were found missing or changed, until they are found whole again.
 //!
-//! Reads, verifications and whoever misses a blob that a record names write into it; what is told of the store's
-//! state reads it. An upload of the same bytes replaces a blob that is in it.
+//! Reads, verifications and every use that misses a blob named by a record write into it; reports about the store's state read
+//! it. An upload of the same bytes replaces a blob that is in it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};

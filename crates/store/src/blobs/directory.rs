@@ -11,7 +11,7 @@
 //! A blob is written to a spool, synced, renamed into its shard, and the directories are synced up to
 //! `sha256`: after that it survives a power cut. Its modification time is when it was last put or
 //! touched. A sweep looks at that time and removes the file under the lock, alone, so nobody can
-//! refresh a blob between the look and the removal: whoever comes after it finds the blob missing
+//! refresh a blob between the look and the removal: a writer that comes later finds the blob missing
 //! and puts it in place again.
 //!
 //! `IDENTITY` lies where the blobs are, so that one question tells whether `sha256`, or any directory above it,
@@ -58,7 +58,7 @@ struct Anchor {
 
 /// What a sweep did with one blob.
 pub(super) enum Swept {
-    /// It is gone; so many bytes are free.
+    /// The file is removed.
     Removed,
     /// It was put or touched since it was listed, or another sweep was quicker.
     Spared,
@@ -146,7 +146,8 @@ impl Directory {
         Ok(Some(Anchor { identity, stamp, _file: file }))
     }
 
-    /// Names the store that the blobs belong to, durably: where nobody has yet, or, `is_replacing`, whoever did.
+    /// Names the store that the blobs belong to, durably: if they have no name yet, or with `is_replacing` in place of the one they
+    /// have.
     pub(super) fn adopt(
         &self,
         identity: &StoreIdentity,
@@ -235,7 +236,7 @@ impl Directory {
         let found = self.read_identity()?;
         let name = found.as_ref().map(|anchor| &anchor.identity);
         current.identity.check(name, &path.display().to_string())?;
-        // The same store in another tree: what was synced in the one before says nothing of it.
+        // The same store in another tree: nothing in it is known to be synced.
         self.shards_synced.iter().for_each(|word| word.store(0, Ordering::Release));
         if let Some(found) = found {
             *current = found;
@@ -420,12 +421,12 @@ impl Directory {
     }
 
     /// Makes the names in a blob's shard durable, and the shard's own name. Also if the blob was there
-    /// already: whoever put it there may not have come to this yet, or may have been killed.
+    /// already: the process that put it there may not have synced it yet, or may have been killed.
     fn sync_shard(&self, digest: &Digest) -> Result<(), BlobError> {
         let shard = self.shard_path(digest);
         sync_directory(&shard)?;
         if !self.is_synced(digest) {
-            // Whoever made them: another process may still be on its way to this line.
+            // Even if another process made them: it may not have reached this line yet.
             for parent in shard.ancestors().skip(1).take(2) {
                 sync_directory(parent)?;
             }

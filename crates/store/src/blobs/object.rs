@@ -19,7 +19,7 @@
 //! If the put saw no marker, every sweep whose marker comes later sees the new age and spares the
 //! blob, and every earlier one is over, so that the put's last look tells what it did; then the put
 //! uploads again. A sweep gives up [`DELETE_SECONDS_MAX`] after its marker; a marker that outlives
-//! [`MARKER_SECONDS_MAX`] is of a sweep that was killed, and is removed by whoever waits for it.
+//! [`MARKER_SECONDS_MAX`] is of a sweep that was killed; the process that waits for it removes it.
 //!
 //! `IDENTITY` is read after each upload, beside the look for markers, and before it if it was not right the last
 //! time: a write into a bucket that was put in the place of the right one is not acknowledged.
@@ -225,7 +225,7 @@ impl Objects {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Names the store that the blobs belong to, where nobody has yet, or, `is_replacing`, whoever did.
+    /// Names the store that the blobs belong to: if they have no name yet, or with `is_replacing` in place of the one they have.
     pub(super) async fn adopt(
         &self,
         identity: &StoreIdentity,

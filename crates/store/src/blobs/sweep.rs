@@ -2,7 +2,7 @@
 //!
 //! What a record names stays; what was put or touched within the grace stays, because its record may
 //! be on its way; the rest goes. Each backend makes sure that a blob which is put or touched while
-//! the sweep considers it is either spared, or found missing and put in place again by whoever puts it.
+//! the sweep considers it is either spared, or found missing by its writer, who puts it in place again.
 
 use std::time::{Duration, SystemTime};
 
@@ -43,7 +43,7 @@ impl BlobStore {
     /// The caller takes `now` *before* it reads from the records which blobs are named, and chooses a
     /// `grace` longer than it can take from putting a blob to committing the record that names it
     /// (and, for an object store, than its clock and this one can differ). Then nothing that a
-    /// record names is ever removed, whoever puts, touches or commits meanwhile, in whatever process.
+    /// record names is ever removed, even if other processes put, touch and commit meanwhile.
     ///
     /// # Errors
     /// The first refusal of the disk or the object store; what was removed until then stays removed.

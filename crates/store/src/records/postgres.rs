@@ -35,7 +35,7 @@ const STEPS: [&str; 1] = [include_str!("schema/postgres/0001_records.sql")];
 /// Today's layout.
 pub(super) const LAYOUT: usize = STEPS.len();
 
-/// Held by whoever changes the layout: `larder` in ASCII.
+/// The lock of a process that changes the layout: `larder` in ASCII.
 const LAYOUT_LOCK: i64 = 0x6c61_7264_6572;
 
 /// What wakes the other processes.

@@ -6,7 +6,7 @@ use record::{Key, Record, Serial};
 
 use super::error::ReadError;
 
-/// Takes records one by one; whoever reads waits for it, so that nothing piles up in between.
+/// Takes records one by one. The reader waits until each is taken, so that no queue grows.
 pub(super) trait Sink: Send {
     type Error;
     fn take(&mut self, record: Record) -> impl Future<Output = Result<(), Self::Error>> + Send;

@@ -207,8 +207,8 @@ impl Counting {
     }
 }
 
-/// Who sent a request, where people may ask as well as programs: by their credentials, else by the session that counts. A
-/// session that has ended is nobody's.
+/// Who sent a request to a path for people and programs: the owner of its credentials, else of the session. A session that has ended
+/// has no owner.
 ///
 /// # Errors
 /// As [`identified`].

@@ -109,7 +109,7 @@ pub(super) fn check_keeper(
     Err(Refused::forbidden(text))
 }
 
-/// Who keeps a stage, in words.
+/// Who may change a stage, as a part of a sentence.
 fn keepers(ask: &Ask, stage: &StageName) -> String {
     match ask.app.config.python.restrict_modify.entries().is_empty() {
         true => format!("only `{}` and administrators may", stage.user()),

@@ -74,7 +74,7 @@ fn forbidden(ask: &Ask, principal: &Principal, error: Forbidden) -> Refused {
     Refused::forbidden(text)
 }
 
-/// Who may, in words; `is_restricted`: only some modify users.
+/// Who may, as a part of a sentence; `is_restricted`: `python.restrict_modify` is set.
 fn who_may(error: &Forbidden, is_restricted: bool) -> String {
     let only_named =
         || "only whom `python.restrict_modify` names and administrators may".to_owned();

@@ -182,7 +182,7 @@ pub(super) async fn committed_and_noted<T>(
     decided_and_noted(ask, |basis: Arc<Basis>| ready(decide(&basis))).await
 }
 
-/// The same for a decision that waits.
+/// [`committed_and_noted`] for a decision that is a future.
 pub(super) async fn decided_and_noted<T, D>(
     ask: &Ask,
     mut decide: impl FnMut(Arc<Basis>) -> D,
