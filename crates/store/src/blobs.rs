@@ -41,6 +41,7 @@ use record::Digest;
 pub use self::error::{BlobError, FailureKind};
 pub use self::identity::{StoreIdentity, StoreIdentityError};
 pub use self::location::{BlobLocation, LocationError};
+pub use self::object::{ObjectCache, Trimmed};
 pub use self::reader::{BlobReader, BlobStream};
 pub use self::sweep::SweepReport;
 
@@ -185,6 +186,14 @@ impl BlobStore {
                 }
                 Ok(store)
             }
+        }
+    }
+
+    /// The cache beside the blobs, which processes share; none if the blobs are in a directory.
+    pub fn cache(&self) -> Option<ObjectCache> {
+        match &self.backend {
+            Backend::Directory(_) => None,
+            Backend::Objects(objects) => Some(ObjectCache::of(objects)),
         }
     }
 

@@ -2,6 +2,8 @@
 //! S3-type server, which the tests start if `LARDER_TEST_S3` or `./test` provides one. What no real server
 //! does when it is asked to, fail above all, is tried on a fake in this process.
 
+#[path = "blobs/cache.rs"]
+mod cache;
 #[path = "blobs/contents.rs"]
 mod contents;
 #[path = "blobs/damage.rs"]

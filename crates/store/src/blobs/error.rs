@@ -6,6 +6,9 @@ use std::path::Path;
 
 use record::Digest;
 
+/// What stands for the local file of an upload, which has no name any more.
+pub(super) const SPOOL: &str = "spool";
+
 /// Why bytes were not kept, or not found. Nothing is left behind by a write that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
@@ -104,6 +107,11 @@ impl BlobError {
             BlobError::Failed { kind, .. } => Some(*kind),
             _ => None,
         }
+    }
+
+    /// Whether it was the local file of an upload that could not be read: the object store is not to blame.
+    pub fn is_of_local_file(&self) -> bool {
+        matches!(self, BlobError::Failed { action: "read", place, .. } if place == SPOOL)
     }
 
     /// Whether the same call may succeed later without anyone changing the configuration: space

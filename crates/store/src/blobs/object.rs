@@ -7,6 +7,7 @@
 //! PREFIX/sha256/ab/cd/<64 digits>   the blobs
 //! PREFIX/doomed/<64 digits>/<n>     a sweep is about to delete the blob
 //! PREFIX/tmp/<n>                    a blob being touched
+//! PREFIX/mirrors/…                  no blobs: see [`ObjectCache`]
 //! ```
 //! An object's age is that of its last upload, so a blob is uploaded again each time it is put:
 //! content is addressed, the bytes are the same. An object store offers no way to delete only what
@@ -23,6 +24,8 @@
 //!
 //! `IDENTITY` is read after each upload, beside the look for markers, and before it if it was not right the last
 //! time: a write into a bucket that was put in the place of the right one is not acknowledged.
+
+mod cache;
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -43,13 +46,15 @@ use object_store::{
 use record::{Digest, Hasher};
 
 use super::directory::Swept;
-use super::error::{BlobError, FailureKind, blocking};
+use super::error::{BlobError, FailureKind, SPOOL, blocking};
 use super::highest_serial;
 use super::identity::{self, StoreIdentity};
 use super::reader::BlobStream;
 use super::spool::CHUNK_BYTES;
 use super::sweep::is_young;
 use super::{BlobEntry, LAYOUT, s3_settings};
+
+pub use self::cache::{ObjectCache, Trimmed};
 
 /// The object store's own part of a blob store.
 pub(super) struct Objects {
@@ -362,16 +367,19 @@ impl Objects {
     }
 
     async fn upload(&self, digest: &Digest, upload: &Upload) -> Result<(), BlobError> {
-        let key = self.blob_key(digest);
-        let failed = |error| BlobError::object("write", self.place(&key), error);
+        self.upload_to(&self.blob_key(digest), upload).await
+    }
+
+    async fn upload_to(&self, key: &Path, upload: &Upload) -> Result<(), BlobError> {
+        let failed = |error| BlobError::object("write", self.place(key), error);
         let size_bytes = upload.size_bytes();
         if size_bytes <= PART_BYTES {
             let bytes = upload.read(0..size_bytes).await?;
-            self.store.put(&key, bytes.into()).await.map_err(failed)?;
+            self.store.put(key, bytes.into()).await.map_err(failed)?;
             return Ok(());
         }
         let part_bytes = part_bytes(size_bytes);
-        let parts = self.store.put_multipart(&key).await.map_err(failed)?;
+        let parts = self.store.put_multipart(key).await.map_err(failed)?;
         let mut parts = WriteMultipart::new_with_chunk_size(parts, part_bytes as usize);
         let mut start = 0;
         while start < size_bytes {
@@ -384,7 +392,7 @@ impl Objects {
                 Ok(bytes) => parts.put(bytes),
                 Err(error) => {
                     if let Err(error) = parts.abort().await {
-                        let place = self.place(&key);
+                        let place = self.place(key);
                         tracing::warn!(%error, place, "could not abort an upload in parts");
                     }
                     return Err(error);
@@ -623,7 +631,7 @@ impl Upload {
                     for (index, chunk) in buffer.chunks_mut(CHUNK_BYTES).enumerate() {
                         let offset = range.start + (index * CHUNK_BYTES) as u64;
                         let read = file.read_exact_at(chunk, offset);
-                        read.map_err(|error| BlobError::io("read", "spool".as_ref(), error))?;
+                        read.map_err(|error| BlobError::io("read", SPOOL.as_ref(), error))?;
                     }
                     Ok(buffer.into())
                 })
