@@ -316,6 +316,10 @@ section! {
         /// Disk for what mirrors have of their upstreams, in the directory `mirrors` of the data directory; what was not
         /// used for longest goes first. A file larger than half of it is not mirrored.
         mirror_disk_bytes_max: u64 = "mirror_disk_bytes_max", Kind::whole(1_048_576, 1_125_899_906_842_624, "bytes"), default "21474836480";
+        /// Room in the object store (`store.blobs` at `s3://…`) for what mirrors fetched, so that processes on one store share it; what was
+        /// not used for longest goes first. With 0 each process fetches for itself; otherwise
+        /// whoever can write to the bucket can change what mirrors serve.
+        mirror_shared_bytes_max: u64 = "mirror_shared_bytes_max", Kind::whole(0, 1_125_899_906_842_624, "bytes"), default "0";
         /// Memory for pages of mirrors, finished ones included; the lists of projects of their upstreams come on top.
         mirror_memory_bytes_max: u64 = "mirror_memory_bytes_max", Kind::whole(1_048_576, 1_099_511_627_776, "bytes"), default "268435456";
         /// Whether no upstream is asked: what mirrors have of them is served, and the rest is answered with 504. A

@@ -154,6 +154,12 @@ impl App {
         if config.demo {
             mirrors_egress = mirrors_egress.naming(DEMO_UPSTREAM_HOST);
         }
+        let mirrors = Mirrors::open(
+            &config.data_dir.join("mirrors"),
+            crate::mirrors::Budget::of(&config),
+            mirrors_egress,
+        )?;
+        let mirrors = mirrors.sharing(store.blobs.cache(), config.python.mirror_shared_bytes_max);
         let app = App {
             aur: Live::default(),
             live_store: LiveStore::new(store.records.clone(), metrics.commits.clone()),
@@ -168,11 +174,7 @@ impl App {
                 },
                 jiff::Timestamp::now,
             ),
-            mirrors: Arc::new(Mirrors::open(
-                &config.data_dir.join("mirrors"),
-                crate::mirrors::Budget::of(&config),
-                mirrors_egress,
-            )?),
+            mirrors: Arc::new(mirrors),
             advisories: KnownAdvisories::default(),
             making_downloads: Share::one(MAKING_WAITING_MAX),
             reading_advisories: advisories::reading(),

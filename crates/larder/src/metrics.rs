@@ -273,6 +273,8 @@ metrics! {
         mirror_failures: IntCounter = "larder_mirror_failures_total";
         /// Pages and lists that were served although their upstream had not confirmed them in time.
         mirror_stale: IntCounter = "larder_mirror_stale_total";
+        /// Pages, lists and files of mirrors that were taken from the cache that processes share.
+        mirror_shared: IntCounter = "larder_mirror_shared_total";
         /// Disk that the cache of the mirrors takes, in bytes.
         mirror_disk_bytes: IntGauge = "larder_mirror_disk_bytes";
         /// Mirrors whose last request to their upstream failed.
@@ -497,6 +499,7 @@ impl PythonMetrics {
         raise(&self.mirror_requests, mirrors.requests);
         raise(&self.mirror_failures, mirrors.failures);
         raise(&self.mirror_stale, mirrors.stale);
+        raise(&self.mirror_shared, mirrors.shared);
         raise(&self.policy_hidden, counts.hidden_files + mirrors.hidden_files);
         let set = |gauge: &IntGauge, to: u64| gauge.set(i64::try_from(to).unwrap_or(i64::MAX));
         set(&self.pages, counts.pages as u64);

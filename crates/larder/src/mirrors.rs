@@ -3,6 +3,7 @@
 //! ```text
 //! stage of the type `mirror` ─► Mirror ─► known:    pages and lists ─► memory ─► disk ─► upstream, once
 //!                                    └──► download: files           ─► disk ─► upstream, once, streamed meanwhile
+//!                                                                          └─► shared: what other processes have
 //! ```
 //!
 //! What is mirrored is a cache and not a record: it is in no log of serials, and may be lost without loss. What is right
@@ -13,6 +14,7 @@ mod download;
 mod flights;
 mod known;
 mod plans;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -30,6 +32,7 @@ use jiff::Timestamp;
 use pypi::upstream::Breaker;
 use pypi::{MirrorSettings, Page, PageForm, Snapshot, Stage};
 use record::{Digest, Serial};
+use store::blobs::ObjectCache;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::disk::{Disk, Limits};
@@ -37,6 +40,7 @@ use self::download::Downloads;
 use self::flights::Flights;
 use self::known::Subject;
 use self::plans::Plans;
+use self::shared::Shared;
 use self::upstream::{Origin, Upstream};
 use crate::turns::Turns;
 use net::Egress;
@@ -102,6 +106,8 @@ impl Budget {
 pub(crate) struct Mirrors {
     budget: Budget,
     disk: Arc<Disk>,
+    /// What processes share, if there is a place for it.
+    shared: Option<Arc<Shared>>,
     upstream: Upstream,
     mirrors: Mutex<HashMap<String, Arc<Mirror>>>,
     pages: quick_cache::sync::Cache<Digest, Arc<Known>, KnownWeight>,
@@ -127,6 +133,7 @@ struct Counters {
     failures: AtomicU64,
     stale: AtomicU64,
     hidden_files: AtomicU64,
+    shared: AtomicU64,
 }
 
 /// The counts of [`Mirrors`], for metrics.
@@ -140,6 +147,8 @@ pub(crate) struct Counts {
     pub(crate) stale: u64,
     /// Files that policies left out of pages when they were made.
     pub(crate) hidden_files: u64,
+    /// Pages, lists and files that were taken from the cache that processes share.
+    pub(crate) shared: u64,
     /// Bytes of the cache on disk.
     pub(crate) disk_bytes: u64,
     /// Mirrors whose last request to their upstream failed.
@@ -159,6 +168,8 @@ pub(crate) struct Mirror {
     has_no_list: bool,
     ignores_serials: bool,
     provides_metadata: Option<bool>,
+    /// Whether processes may share it: not with credentials in its URL, which its keys are digests of.
+    is_shared: bool,
     /// Whether its upstream is not asked, by its own setting as it is now.
     is_offline: AtomicBool,
     /// The list is never driven out by pages.
@@ -273,6 +284,7 @@ impl Mirrors {
         Ok(Mirrors {
             budget,
             disk: Arc::new(Disk::open(directory, limits)),
+            shared: None,
             upstream: Upstream::new(egress)?,
             mirrors: Mutex::default(),
             pages: cache(known_bytes, KnownWeight),
@@ -287,6 +299,12 @@ impl Mirrors {
             started_at: Instant::now(),
             counters: Counters::default(),
         })
+    }
+
+    /// The same, sharing what they fetch with the other processes of this store, in so many bytes; with 0 nothing is shared.
+    pub(crate) fn sharing(self, cache: Option<ObjectCache>, bytes_max: u64) -> Mirrors {
+        let cache = cache.filter(|_| bytes_max > 0);
+        Mirrors { shared: cache.map(|cache| Arc::new(Shared::new(cache, bytes_max))), ..self }
     }
 
     /// The mirror of this stage; `None` if it is none, or names no upstream.
@@ -346,6 +364,7 @@ impl Mirrors {
             failures: self.counters.failures.load(Relaxed),
             stale: self.counters.stale.load(Relaxed),
             hidden_files: self.counters.hidden_files.load(Relaxed),
+            shared: self.counters.shared.load(Relaxed),
             disk_bytes: self.disk.bytes(),
             failing: self.troubles().len() as u64,
         }
@@ -483,6 +502,7 @@ impl Mirror {
             has_no_list: settings.mirror_no_project_list.unwrap_or_default(),
             ignores_serials: settings.mirror_ignore_serial_header.unwrap_or_default(),
             provides_metadata,
+            is_shared: !Origin::is_secret(url),
             is_offline: AtomicBool::new(settings.mirror_offline.unwrap_or_default()),
             names: Mutex::default(),
             health: Mutex::default(),

@@ -147,6 +147,17 @@ impl UpstreamPage {
         }
     }
 
+    /// Takes the times of `other` at which it saw files before this page did.
+    pub fn take_older_first_seen(&mut self, other: &UpstreamPage) {
+        let theirs: HashMap<&str, &UpstreamFile> =
+            other.files.iter().map(|it| (&*it.url, it)).collect();
+        for file in &mut self.files {
+            let same = theirs.get(&*file.url).filter(|it| it.may_be(file));
+            let before = same.and_then(|it| it.first_seen);
+            file.first_seen = file.first_seen.map(|seen| before.map_or(seen, |it| it.min(seen)));
+        }
+    }
+
     /// The same for a page out of a cache that knows only when the page was seen.
     pub fn fill_first_seen(&mut self, seen_at: Timestamp) {
         for file in self.files.iter_mut().filter(|file| !file.is_dated()) {

@@ -122,6 +122,8 @@ struct Held {
 pub(crate) struct EntryFile {
     file: File,
     space: Arc<Space>,
+    /// Whether it was last used so long ago that this use is worth a note.
+    pub(super) is_use_noted: bool,
 }
 
 /// An entry that is being written. Dropping it leaves nothing.
@@ -308,7 +310,7 @@ impl Disk {
                 if is_due {
                     _ = file.set_modified(now);
                 }
-                Some((head, EntryFile { file, space }))
+                Some((head, EntryFile { file, space, is_use_noted: is_due }))
             }
             Err(error) => {
                 tracing::warn!(path = %self.path(key).display(), %error, "an entry of the mirrors' cache is unusable: removed");
@@ -358,11 +360,16 @@ impl Disk {
 
     /// The entry's head and content, which is compared with its digest. Blocks.
     pub(super) fn content(&self, key: &Key) -> Option<(Head, Vec<u8>)> {
+        self.content_and_use(key).map(|(head, content, _)| (head, content))
+    }
+
+    /// The same, and whether this use is worth a note. Blocks.
+    pub(super) fn content_and_use(&self, key: &Key) -> Option<(Head, Vec<u8>, bool)> {
         let (head, file) = self.open_entry(key)?;
         let mut content = vec![0; usize::try_from(head.size_bytes).ok()?];
         let is_read = file.read_exact_at(&mut content, HEAD_BYTES).is_ok();
         if is_read && Digest::of(&content).to_string() == head.sha256 {
-            return Some((head, content));
+            return Some((head, content, file.is_use_noted));
         }
         tracing::warn!(name = head.name, "an entry of the mirrors' cache is damaged: removed");
         self.remove(key);
@@ -524,7 +531,7 @@ impl Writing {
     /// # Errors
     /// If it cannot be opened.
     pub(super) fn reader(&self) -> io::Result<EntryFile> {
-        Ok(EntryFile { file: self.file.reopen()?, space: self.space.clone() })
+        Ok(EntryFile { file: self.file.reopen()?, space: self.space.clone(), is_use_noted: false })
     }
 }
 
@@ -568,8 +575,13 @@ fn head_bytes(head: &Head) -> io::Result<Vec<u8>> {
 fn read_head(file: &File) -> io::Result<Head> {
     let mut bytes = vec![0; HEAD_BYTES as usize];
     file.read_exact_at(&mut bytes, 0)?;
+    parsed_head(&bytes)
+}
+
+/// The head of an entry, which its file begins with.
+pub(super) fn parsed_head(bytes: &[u8]) -> io::Result<Head> {
     let damaged = || io::Error::other("its head is damaged");
-    let text = std::str::from_utf8(&bytes).map_err(|_| damaged())?;
+    let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
     let (checksum, json) = text.trim_end().split_once(' ').ok_or_else(damaged)?;
     if Digest::of(json.as_bytes()).to_string() != checksum {
         return Err(damaged());

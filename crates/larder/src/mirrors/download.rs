@@ -22,6 +22,7 @@ use tokio::sync::watch;
 
 use super::disk::{EntryFile, HEAD_BYTES, Head, Key, Writing};
 use super::known::Subject;
+use super::shared::{CONTENT_BYTES_MAX, Kind};
 use super::upstream::{Pace, UpstreamError, chunk};
 use super::{Mirror, Mirrors, blocking, lock, milliseconds, turn};
 
@@ -29,7 +30,7 @@ use super::{Mirror, Mirrors, blocking, lock, milliseconds, turn};
 const WAITING_MAX: usize = 1024;
 
 /// Bytes that are written and read at once.
-const PIECE_BYTES: usize = 256 << 10;
+pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// All downloads of a mirror that are under way, by [`Order::expected`].
 #[derive(Default)]
@@ -118,7 +119,7 @@ impl Order {
         let upload_time = file.upload_time.clone();
         if !is_metadata {
             let key = mirror.key(&format!("file/{}", file.link()));
-            let name = format!("{} {}", mirror.stage, file.url);
+            let name = name_of(mirror, &url);
             let (size_bytes, hashes) = (file.size_bytes, file.hashes.clone());
             return Some(Order { key, name, url, size_bytes, hashes, upload_time });
         }
@@ -129,14 +130,7 @@ impl Order {
             CoreMetadata::Sha256(digits) => vec![("sha256".into(), digits.clone())],
             CoreMetadata::Unhashed => Vec::new(),
         };
-        Some(Order {
-            key,
-            name: format!("{} {url}", mirror.stage),
-            url,
-            size_bytes: None,
-            hashes,
-            upload_time,
-        })
+        Some(Order { key, name: name_of(mirror, &url), url, size_bytes: None, hashes, upload_time })
     }
 
     /// What its download is joined by: the same bytes are expected.
@@ -149,10 +143,27 @@ impl Order {
         self.name.chars().take(1500).collect()
     }
 
+    /// Whether this head of an entry is of this file.
+    fn is_of(&self, head: &Head) -> bool {
+        let is_same = match self.sha256() {
+            Some(sha256) => *sha256 == *head.sha256,
+            None => head.name == self.shown_name(),
+        };
+        is_same && self.size_bytes.is_none_or(|size_bytes| size_bytes == head.size_bytes)
+    }
+
     /// The SHA-256 that upstream names.
     pub(super) fn sha256(&self) -> Option<&str> {
         let found = self.hashes.iter().find(|(name, _)| &**name == "sha256");
         found.map(|(_, digits)| &**digits).filter(|digits| digits.len() == 64)
+    }
+
+    /// What to compare the bytes with if upstream names no SHA-256: a digest to compute, and the expected one.
+    fn digest_beside_sha256(&self) -> (Option<Box<dyn DynDigest + Send>>, Option<&str>) {
+        match (self.sha256(), self.check()) {
+            (None, Some((digest, digits))) => (Some(digest), Some(digits)),
+            _ => (None, None),
+        }
     }
 
     /// The digest that tells whether the bytes are right: the strongest that upstream names and we can compute.
@@ -188,7 +199,7 @@ impl Mirrors {
     ) -> Result<FileAnswer, UpstreamError> {
         // A file that is here needs no upstream, unless a newer page names another digest.
         if let Some(path) = link_of(&place)
-            && let Some(file) = self.held(mirror.key(&format!("file/{path}"))).await
+            && let Some(file) = self.held(mirror, mirror.key(&format!("file/{path}"))).await
             && self.is_current(mirror, &place, &file).await
         {
             return Ok(FileAnswer::File(file));
@@ -219,7 +230,7 @@ impl Mirrors {
         order: Order,
         is_head: bool,
     ) -> Result<FileAnswer, UpstreamError> {
-        if let Some(file) = self.held(order.key).await
+        if let Some(file) = self.held(mirror, order.key).await
             && order.sha256().is_none_or(|sha256| file.sha256.as_deref() == Some(sha256))
         {
             return Ok(FileAnswer::File(file));
@@ -227,12 +238,28 @@ impl Mirrors {
         if mirror.redirects_files {
             return Ok(FileAnswer::Elsewhere(order.url.into()));
         }
-        self.may_be_asked(mirror)?;
+        let may_be_asked = self.may_be_asked(mirror);
+        // Another process may have it.
+        if !self.may_be_shared(mirror, &order.key) {
+            may_be_asked.clone()?;
+        }
         let modified_at =
             order.upload_time.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
         let modified_at = modified_at.map_or_else(SystemTime::now, SystemTime::from);
         let sha256 = order.sha256().map(str::to_owned);
         let is_immutable = sha256.is_some();
+        if let (true, Err(trouble)) = (is_head, &may_be_asked) {
+            // Nothing is downloaded for that: the head in the shared cache says everything.
+            let head = self.shared_head(mirror, &order.key, |head| order.is_of(head)).await;
+            let head = head.ok_or_else(|| trouble.clone())?;
+            return Ok(FileAnswer::File(MirroredFile {
+                sha256: Some(head.sha256),
+                size_bytes: Some(head.size_bytes),
+                is_immutable,
+                modified_at,
+                body: Body::Unasked,
+            }));
+        }
         if let (true, Some(size_bytes), true) = (is_head, order.size_bytes, is_immutable) {
             let (size_bytes, body) = (Some(size_bytes), Body::Unasked);
             return Ok(FileAnswer::File(MirroredFile {
@@ -258,11 +285,18 @@ impl Mirrors {
 
     /// The file with this key on disk. Before one is served for the first time in this process, it is compared with its
     /// digest: a disk may have changed it.
-    pub(super) async fn held(self: &Arc<Mirrors>, key: Key) -> Option<MirroredFile> {
+    pub(super) async fn held(
+        self: &Arc<Mirrors>,
+        mirror: &Mirror,
+        key: Key,
+    ) -> Option<MirroredFile> {
         let disk = self.disk.clone();
         let opening = tokio::task::spawn_blocking(move || disk.open_entry(&key));
         let (head, file) = opening.await.ok().flatten()?;
         let file = Arc::new(file);
+        if file.is_use_noted {
+            self.note_shared_use(mirror, key);
+        }
         if !file.is_checked() {
             let turn = file.turn_to_check().await;
             let (disk, head, opened) = (self.disk.clone(), head.clone(), file.clone());
@@ -356,7 +390,7 @@ impl Mirrors {
             // Before anybody learns how it ended: whoever comes next after a failure begins anew.
             ended.take_out();
             if let Err(trouble) = outcome {
-                if !trouble.is_absent {
+                if !trouble.is_absent && !trouble.is_offline {
                     tracing::warn!(file = order.name, %trouble, "a file is not mirrored");
                 }
                 ended.download.progress.send_modify(|it| it.state = State::Failed(trouble));
@@ -365,12 +399,53 @@ impl Mirrors {
         Ok(receiver)
     }
 
+    /// Takes the file from the cache that processes share; whether it was there, and the one that upstream's page says.
+    async fn take_shared(
+        &self,
+        mirror: &Mirror,
+        order: &Order,
+        progress: &watch::Sender<Progress>,
+    ) -> bool {
+        let bytes_max = self.disk.entry_bytes_max().min(CONTENT_BYTES_MAX);
+        if order.size_bytes.is_some_and(|size_bytes| size_bytes > bytes_max) {
+            return false;
+        }
+        let (extra, expected) = order.digest_beside_sha256();
+        let is_wanted = |head: &Head| order.is_of(head) && head.size_bytes <= bytes_max;
+        let brought = self.bring(mirror, &order.key, Kind::File, extra, is_wanted).await;
+        let Some(mut brought) = brought else { return false };
+        let is_right = match (brought.extra.take(), expected) {
+            (Some(digest), Some(expected)) => hexadecimal(digest) == expected,
+            _ => true,
+        };
+        let Some(reader) = brought.writing.reader().ok().filter(|_| is_right) else {
+            self.reject_brought(&order.key);
+            return false;
+        };
+        brought.head.is_verified = order.sha256().is_some();
+        let head = brought.head.clone();
+        if let Err(error) = self.keep_brought(mirror, order.key, brought).await {
+            self.reject_brought(&order.key);
+            tracing::warn!(file = order.name, %error, "a file of the shared cache cannot be kept");
+            return false;
+        }
+        progress.send_modify(|it| {
+            (it.file, it.total) = (Some(Arc::new(reader)), Some(head.size_bytes));
+            (it.written, it.state) = (head.size_bytes, State::Whole(head.into()));
+        });
+        true
+    }
+
     async fn run(
         self: &Arc<Mirrors>,
         mirror: &Mirror,
         order: &Order,
         progress: &watch::Sender<Progress>,
     ) -> Result<(), UpstreamError> {
+        // This waits for no upstream, so it takes no turn at one.
+        if self.take_shared(mirror, order, progress).await {
+            return Ok(());
+        }
         let _turn = turn(&mirror.downloading, &self.downloading).await?;
         self.may_be_asked(mirror)?;
         let bytes_max = self.disk.entry_bytes_max();
@@ -419,10 +494,7 @@ impl Mirrors {
         if let Some(total) = total {
             writing = blocking(move || writing.reserve(total).map(|()| writing)).await?;
         }
-        let (extra, expected) = match (order.sha256(), order.check()) {
-            (None, Some((digest, digits))) => (Some(digest), Some(digits)),
-            _ => (None, None),
-        };
+        let (extra, expected) = order.digest_beside_sha256();
         let mut sink = Sink { writing, sha256: record::Hasher::new(), extra };
         progress.send_modify(|it| {
             (it.file, it.total, it.state) = (Some(Arc::new(reader)), total, State::Arriving);
@@ -466,8 +538,7 @@ impl Mirrors {
             )));
         }
         if let (Some(digest), Some(expected)) = (extra, expected) {
-            let found: String =
-                digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            let found = hexadecimal(digest);
             if found != expected {
                 return Err(UpstreamError::new(format!(
                     "the file has the digest {found}; upstream's page says {expected}"
@@ -489,8 +560,11 @@ impl Mirrors {
         };
         let (mirrors, key, kept) = (self.clone(), order.key, head.clone());
         // Who waits gets it even if the disk does not take it.
-        if let Err(trouble) = blocking(move || mirrors.disk.keep(writing, key, &kept)).await {
-            tracing::warn!(file = order.name, %trouble, "a file that was mirrored cannot be kept");
+        match blocking(move || mirrors.disk.keep(writing, key, &kept)).await {
+            Ok(()) => self.share(mirror, key),
+            Err(trouble) => {
+                tracing::warn!(file = order.name, %trouble, "a file that was mirrored cannot be kept");
+            }
         }
         progress.send_modify(|it| it.state = State::Whole(head.into()));
         Ok(())
@@ -544,6 +618,19 @@ impl Sink {
         }
         Ok(self)
     }
+}
+
+/// What a file is called in its head, in logs and where others read: without what gives access to it.
+fn name_of(mirror: &Mirror, url: &Url) -> String {
+    let mut url = url.clone();
+    (_, _) = (url.set_username(""), url.set_password(None));
+    url.set_query(None);
+    url.set_fragment(None);
+    format!("{} {url}", mirror.stage)
+}
+
+fn hexadecimal(digest: Box<dyn DynDigest + Send>) -> String {
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn lost() -> UpstreamError {

@@ -17,6 +17,7 @@ use record::Digest;
 use reqwest::Url;
 
 use super::disk::{Head, Key};
+use super::shared::Kind;
 use super::upstream::{PageBody, SMALL_PAGE_BYTES_MAX, UpstreamError, accepting_gzip, read_body};
 use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, turn};
 use crate::turns::Turn;
@@ -229,6 +230,14 @@ impl Mirrors {
     ) -> Result<Found, UpstreamError> {
         let old = self.remembered(mirror, &subject).await;
         if let Err(trouble) = self.may_be_asked(mirror) {
+            let old = match old {
+                // Another process may have it. Upstream is not asked.
+                None if self.may_be_shared(mirror, &mirror.key(&subject.name())) => {
+                    let flight = self.ask(mirror, subject, None, false)?;
+                    flight.landed().await.ok()
+                }
+                old => old,
+            };
             let found = old.map(|known| Found { known, stale: Some(Stale::Offline) });
             return found.ok_or(trouble);
         }
@@ -243,13 +252,19 @@ impl Mirrors {
             }
             _ => {}
         }
-        let outcome = match self.ask(mirror, subject, old.clone(), is_forced) {
+        let outcome = match self.ask(mirror, subject.clone(), old.clone(), is_forced) {
             Err(trouble) => Err(trouble),
             Ok(flight) if old.is_none() => flight.landed().await,
             Ok(flight) => match tokio::time::timeout(PATIENCE, flight.landed()).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(UpstreamError::new("it has not answered in time")),
             },
+        };
+        // Another process knew it, although upstream does not tell now.
+        let shared = || self.shared.as_ref().and_then(|_| self.in_memory(mirror, &subject));
+        let old = match (&outcome, old) {
+            (Err(_), None) => shared(),
+            (_, old) => old,
         };
         match (outcome, old) {
             (Ok(known), _) => Ok(fresh(known)),
@@ -287,17 +302,27 @@ impl Mirrors {
         };
         let (mirrors, of, asked, asked_with) =
             (self.clone(), mirror.clone(), subject.clone(), old.clone());
-        mirror
-            .flights
-            .join(&key, landed, move || async move { mirrors.fetch(&of, &asked, asked_with).await })
+        mirror.flights.join(&key, landed, move || async move {
+            mirrors.fetch(&of, &asked, asked_with, is_forced).await
+        })
     }
 
     async fn fetch(
         self: Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
-        old: Option<Arc<Known>>,
+        mut old: Option<Arc<Known>>,
+        is_forced: bool,
     ) -> Result<Arc<Known>, UpstreamError> {
+        if old.is_none()
+            && let Some(known) = self.take_shared_page(mirror, subject).await
+        {
+            let is_fresh = self.standing(mirror, &known) != Standing::Expired;
+            if is_fresh && !is_forced || self.may_be_asked(mirror).is_err() {
+                return Ok(known);
+            }
+            old = Some(known);
+        }
         let _turn = turn(&mirror.asking, &self.asking).await?;
         self.may_be_asked(mirror)?;
         if !mirror.may_ask(self.started_at.elapsed()) {
@@ -344,6 +369,27 @@ impl Mirrors {
                 Err(trouble)
             }
         }
+    }
+
+    /// What another process knows of it, taken into the cache of this one.
+    async fn take_shared_page(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        subject: &Subject,
+    ) -> Option<Arc<Known>> {
+        let key = mirror.key(&subject.name());
+        let (name, bytes_max) = (name_of(mirror, subject), subject.bytes_max() as u64);
+        let is_wanted = |head: &Head| head.name == name && head.size_bytes <= bytes_max;
+        let brought = self.bring(mirror, &key, Kind::Page, None, is_wanted).await?;
+        let kept = self.keep_brought(mirror, key, brought).await;
+        let known = match kept {
+            Ok(()) => self.remembered(mirror, subject).await,
+            Err(_) => None,
+        };
+        if known.is_none() {
+            self.reject_brought(&key);
+        }
+        known
     }
 
     /// Asks upstream, on a condition if something is known.
@@ -445,7 +491,18 @@ impl Mirrors {
     ) -> Arc<Known> {
         if let Some(Content::Page(Some(page))) = &mut fetched.content {
             let before = old.as_ref().and_then(|old| old.page());
-            Arc::make_mut(page).note_first_seen(before.map(|page| &**page), Timestamp::now());
+            let page = Arc::make_mut(page);
+            page.note_first_seen(before.map(|page| &**page), Timestamp::now());
+            // Other processes may have seen a file before this one did. What they share of it is not made younger.
+            if before.is_none_or(|before| **before != *page)
+                && page.files.iter().any(|file| file.first_seen.is_some())
+            {
+                let (key, name) = (mirror.key(&subject.name()), name_of(mirror, subject));
+                let bytes_max = page.memory_bytes().max(SMALL_PAGE_BYTES_MAX as u64);
+                if let Some(theirs) = self.shared_page(mirror, &key, &name, bytes_max).await {
+                    page.take_older_first_seen(&theirs);
+                }
+            }
         }
         let is_same = match (&fetched.content, old.as_ref().map(|old| &old.content)) {
             (None, _) => true,
@@ -453,6 +510,7 @@ impl Mirrors {
             (Some(Content::Page(new)), Some(Content::Page(old))) => new == old,
             _ => false,
         };
+        let had_page = old.as_ref().is_some_and(|old| old.page().is_some());
         let is_confirmed = fetched.content.is_none();
         let known = match old.filter(|_| is_same) {
             Some(old) => Known {
@@ -477,24 +535,33 @@ impl Mirrors {
         };
         let known = Arc::new(known);
         self.remember(mirror, subject, known.clone());
+        let key = mirror.key(&subject.name());
+        let of = mirror.clone();
         let (mirrors, mirror, subject) = (self.clone(), mirror.clone(), subject.clone());
         let stored = known.clone();
         let storing =
             tokio::task::spawn_blocking(move || mirrors.store(&mirror, &subject, &stored, is_same));
-        if let Ok(Err(error)) = storing.await {
-            tracing::warn!(%error, "what an upstream says cannot be kept on disk; it is served from memory");
+        let is_absent = matches!(known.content, Content::Page(None));
+        match storing.await {
+            Ok(Ok(_)) if is_absent && had_page => self.unshare(&of, key),
+            Ok(Ok(_)) if !is_absent && !is_same => self.share(&of, key),
+            Ok(Ok(true)) if !is_absent => self.note_shared_use(&of, key),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "what an upstream says cannot be kept on disk; it is served from memory");
+            }
+            _ => {}
         }
         known
     }
 
-    /// Writes it to disk. Blocks.
+    /// Writes it to disk; whether this use of it is worth a note. Blocks.
     fn store(
         &self,
         mirror: &Mirror,
         subject: &Subject,
         known: &Known,
         is_same: bool,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<bool> {
         let key = mirror.key(&subject.name());
         let content = match &known.content {
             Content::Names(names) => names.to_lines().into_bytes(),
@@ -502,13 +569,13 @@ impl Mirrors {
             // Requests for random names must not fill the disk.
             Content::Page(None) => {
                 self.disk.remove(&key);
-                return Ok(());
+                return Ok(false);
             }
         };
         let confirmed_at =
             known.confirmed_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let head = Head {
-            name: format!("{} {}", mirror.stage, subject.name()),
+            name: name_of(mirror, subject),
             size_bytes: content.len() as u64,
             sha256: Digest::of(&content).to_string(),
             confirmed_at: i64::try_from(confirmed_at.as_millis()).unwrap_or(i64::MAX),
@@ -519,18 +586,21 @@ impl Mirrors {
             is_verified: false,
         };
         match self.disk.open_entry(&key) {
-            Some((there, _)) if is_same && there.sha256 == head.sha256 => {
+            Some((there, file)) if is_same && there.sha256 == head.sha256 => {
                 self.disk.confirm(&key, &head);
-                Ok(())
+                Ok(file.is_use_noted)
             }
-            _ => self.disk.write(key, &head, &content),
+            _ => self.disk.write(key, &head, &content).map(|()| true),
         }
     }
 
     /// Reads it from disk into memory. Blocks.
     fn load(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<Known>> {
         let key: Key = mirror.key(&subject.name());
-        let (head, content) = self.disk.content(&key)?;
+        let (head, content, is_use_noted) = self.disk.content_and_use(&key)?;
+        if is_use_noted {
+            self.note_shared_use(mirror, key);
+        }
         let content = match subject {
             Subject::List => Content::Names(
                 UpstreamNames::from_lines(std::str::from_utf8(&content).ok()?).into(),
@@ -563,6 +633,11 @@ impl Mirrors {
             }
         }
     }
+}
+
+/// What an entry of the cache is called in its head.
+fn name_of(mirror: &Mirror, subject: &Subject) -> String {
+    format!("{} {}", mirror.stage, subject.name())
 }
 
 /// What upstream answered.

@@ -20,6 +20,7 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
     let open = || Mirrors::open(directory, budget, Egress::default()).expect("a client");
     let url = "http://upstream.example/simple/";
     let mirror = Arc::new(Mirror {
+        is_shared: true,
         stage: "team/pypi".to_owned(),
         redirects_files: false,
         origin: Origin::parse(url).expect("a URL"),
@@ -89,9 +90,10 @@ fn who_leaves_a_file_that_is_checked_frees_no_turn() {
         let directory = tempfile::tempdir().expect("a directory");
         let (mirrors, mirror) = mirrors(directory.path(), &[("file/foo-1.0.tar.gz", b"content")]);
         let key = mirror.key("file/foo-1.0.tar.gz");
-        leave(mirrors.held(key), || assert_eq!(mirrors.checks.free(), CHECKS_MAX - 1)).await;
+        let held = mirrors.held(&mirror, key);
+        leave(held, || assert_eq!(mirrors.checks.free(), CHECKS_MAX - 1)).await;
         // The work has gone on, and who comes next finds it done.
-        assert!(mirrors.held(key).await.is_some());
+        assert!(mirrors.held(&mirror, key).await.is_some());
         mirrors.checks.take_many(CHECKS_MAX as u32).await;
     });
 }

@@ -95,6 +95,13 @@ impl Origin {
         Some(Origin { url, authorization })
     }
 
+    /// Whether its URL gives access that others may not have: credentials, or a query.
+    pub(super) fn is_secret(text: &str) -> bool {
+        Url::parse(text).is_ok_and(|url| {
+            !url.username().is_empty() || url.password().is_some() || url.query().is_some()
+        })
+    }
+
     /// The credentials, if they may go to this URL.
     fn authorization_for(&self, url: &Url) -> Option<&HeaderValue> {
         let is_own = url.scheme() == self.url.scheme()

@@ -9,6 +9,7 @@ mod outage;
 mod pair;
 mod rewound;
 mod serial;
+mod shared_mirrors;
 
 use std::io::{Read, Write};
 use std::process::Command;

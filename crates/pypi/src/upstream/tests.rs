@@ -321,6 +321,16 @@ fn a_file_that_is_replaced_under_its_url_is_seen_for_the_first_time() {
     assert_eq!(seen(&known, page(&[], Some(7))), Some(at(2)));
     assert_eq!(seen(&known, page(&[("md5", "c")], Some(7))), Some(at(2)));
     assert_eq!(seen(&page(&[], None), page(&[], None)), Some(at(1)));
+    // The same holds for what another process has seen; and only what is older counts.
+    let older = |seconds: (i64, i64), mut ours: UpstreamPage, mut theirs: UpstreamPage| {
+        ours.note_first_seen(None, at(seconds.0));
+        theirs.note_first_seen(None, at(seconds.1));
+        ours.take_older_first_seen(&theirs);
+        ours.files[0].first_seen
+    };
+    assert_eq!(older((2, 1), known.clone(), known.clone()), Some(at(1)));
+    assert_eq!(older((2, 3), known.clone(), known.clone()), Some(at(2)));
+    assert_eq!(older((2, 1), known, page(&[("sha256", &other)], Some(7))), Some(at(2)));
 }
 
 proptest! {

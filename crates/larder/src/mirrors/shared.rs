@@ -1,0 +1,552 @@
+//! [`Shared`]: what processes on one object store share of what they mirror, behind the disk of each.
+//!
+//! ```text
+//! key ─► disk ─► shared ─► upstream
+//!         ▲        │  ▲       │
+//!         └────────┘  └───────┘ once it is checked, and on the disk
+//! ```
+//! An entry of the disk is one file, and the same file is the object. Its head is compared first: only what is wanted is transferred. It goes
+//! to the disk, and counts only if its length and its digest are right: an object that is damaged, cut or another's is as good as none.
+//! No client reads bytes of an object before all of them were compared, so large files are not shared: their clients would wait.
+//!
+//! The object store may be slow or gone: then a process is on its own, and asks the upstreams. Every wait for it has an end, after which it is
+//! left alone for a while. Nobody can have it asked without bound: what it did not have is remembered for some seconds.
+//!
+//! A mirror with credentials in its URL is not shared: names of objects are digests of that URL, from which a password could be guessed.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt as _;
+use pypi::upstream::UpstreamPage;
+use sha2::digest::DynDigest;
+use store::blobs::{BlobError, BlobStream, ObjectCache};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{timeout, timeout_at};
+
+use super::disk::{Disk, HEAD_BYTES, Head, Key, Writing, parsed_head};
+use super::download::{PIECE_BYTES, Sink};
+use super::{Mirror, Mirrors, blocking, lock};
+
+/// Pages and lists that are fetched at once, and files: those do not wait for these.
+const PAGES_MAX: usize = 32;
+const FILES_MAX: usize = 32;
+
+/// Entries that are written at once; so many wait, and further ones are shared at a later use.
+const WRITING_MAX: usize = 4;
+const WAITING_MAX: usize = 256;
+
+/// Largest content that is shared, in bytes.
+pub(super) const CONTENT_BYTES_MAX: u64 = 64 << 20;
+
+/// How long a request waits for its turn, for the head of an entry, and for all of the entry; together less than an installer's patience.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
+const HEAD_PATIENCE: Duration = Duration::from_secs(4);
+const ENTRY_PATIENCE: Duration = Duration::from_secs(8);
+
+/// An object store that brings less of an entry in that time is left alone.
+const ENTRY_BYTES_MIN: u64 = 1 << 20;
+
+/// How long a write may take, and a look at all entries.
+const WRITE_PATIENCE: Duration = Duration::from_secs(120);
+const TRIM_PATIENCE: Duration = Duration::from_secs(1800);
+
+/// After a failure the object store is left alone so long.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// How long and for how many keys it is remembered that the object store has nothing usable. When there are so many, it is not asked at all: no
+/// client can make it answer for more keys in this time.
+const MISSING_FOR: Duration = Duration::from_secs(10);
+const MISSING_MAX: usize = 4096;
+
+/// Most entries: each takes memory while the cache is trimmed.
+const ENTRIES_MAX: usize = 500_000;
+
+/// The cache is trimmed when this process has added one part of so many of its size.
+const TRIM_PARTS: u64 = 20;
+
+/// The cache that processes share.
+pub(super) struct Shared {
+    cache: ObjectCache,
+    bytes_max: u64,
+    pages: Semaphore,
+    files: Semaphore,
+    writing: Semaphore,
+    waiting: Semaphore,
+    /// What this process has added since it trimmed the cache; at first, as if that were much.
+    added_bytes: AtomicU64,
+    trimming: tokio::sync::Mutex<()>,
+    reads: Pause,
+    writes: Pause,
+    missing: Mutex<Missing>,
+}
+
+/// What is fetched, by whose turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Page,
+    File,
+}
+
+/// Whether the object store is left alone.
+struct Pause {
+    started_at: Instant,
+    /// In milliseconds since the start.
+    until: AtomicU64,
+}
+
+impl Pause {
+    fn new() -> Pause {
+        Pause { started_at: Instant::now(), until: AtomicU64::new(0) }
+    }
+
+    fn milliseconds(&self) -> u64 {
+        u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn is_on(&self) -> bool {
+        self.milliseconds() < self.until.load(Relaxed)
+    }
+
+    fn begin(&self, error: &dyn std::fmt::Display) {
+        let pause = u64::try_from(PAUSE.as_millis()).unwrap_or(u64::MAX);
+        self.until.store(self.milliseconds().saturating_add(pause), Relaxed);
+        tracing::warn!(%error, "the shared cache of the mirrors cannot be used; this process is on its own for some seconds");
+    }
+}
+
+/// What the object store did not have a moment ago.
+#[derive(Default)]
+struct Missing {
+    keys: HashSet<Key>,
+    by_age: VecDeque<(Instant, Key)>,
+}
+
+impl Missing {
+    fn add(&mut self, key: Key, now: Instant) {
+        if self.keys.insert(key) {
+            self.by_age.push_back((now, key));
+        }
+    }
+
+    /// Whether the object store may be asked for this key.
+    fn admits(&mut self, key: &Key, now: Instant) -> bool {
+        while let Some((since, old)) = self.by_age.front()
+            && now.duration_since(*since) >= MISSING_FOR
+        {
+            self.keys.remove(old);
+            self.by_age.pop_front();
+        }
+        self.keys.len() < MISSING_MAX && !self.keys.contains(key)
+    }
+}
+
+/// An entry whose head is here.
+struct Coming<'shared> {
+    head: Head,
+    /// What came of the content together with the head.
+    first: Bytes,
+    chunks: BlobStream,
+    _turn: SemaphorePermit<'shared>,
+}
+
+/// An entry that is on the disk, but not visible yet.
+pub(super) struct Brought {
+    pub(super) head: Head,
+    pub(super) writing: Writing,
+    /// The digest that was asked for, if one was.
+    pub(super) extra: Option<Box<dyn DynDigest + Send>>,
+}
+
+impl Shared {
+    pub(super) fn new(cache: ObjectCache, bytes_max: u64) -> Shared {
+        Shared {
+            cache,
+            bytes_max,
+            pages: Semaphore::new(PAGES_MAX),
+            files: Semaphore::new(FILES_MAX),
+            writing: Semaphore::new(WRITING_MAX),
+            waiting: Semaphore::new(WAITING_MAX),
+            added_bytes: AtomicU64::new(u64::MAX / 2),
+            trimming: tokio::sync::Mutex::default(),
+            reads: Pause::new(),
+            writes: Pause::new(),
+            missing: Mutex::default(),
+        }
+    }
+
+    /// Whether the object store may be asked for this key.
+    fn admits(&self, key: &Key) -> bool {
+        !self.reads.is_on() && lock(&self.missing).admits(key, Instant::now())
+    }
+
+    fn miss(&self, key: &Key) {
+        lock(&self.missing).add(*key, Instant::now());
+    }
+
+    /// The entry's head, and its content to come; `None` if there is none, or none in time.
+    async fn find(&self, key: &Key, kind: Kind, bytes_max: u64) -> Option<Coming<'_>> {
+        if !self.admits(key) {
+            return None;
+        }
+        let turns = match kind {
+            Kind::Page => &self.pages,
+            Kind::File => &self.files,
+        };
+        let turn = timeout(TURN_PATIENCE, turns.acquire()).await.ok()?.ok()?;
+        // Whoever had the turn before may have waited in vain.
+        if !self.admits(key) {
+            return None;
+        }
+        let failed = match timeout(HEAD_PATIENCE, self.begin(key, bytes_max)).await {
+            Ok(Ok(Some((head, first, chunks)))) => {
+                return Some(Coming { head, first, chunks, _turn: turn });
+            }
+            Ok(Ok(None)) => {
+                self.miss(key);
+                return None;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(late) => late.to_string(),
+        };
+        self.reads.begin(&failed);
+        None
+    }
+
+    /// Asks for an entry, and reads its head.
+    async fn begin(
+        &self,
+        key: &Key,
+        bytes_max: u64,
+    ) -> Result<Option<(Head, Bytes, BlobStream)>, BlobError> {
+        let Some((size_bytes, mut chunks)) = self.cache.get(key).await? else { return Ok(None) };
+        let content_bytes = size_bytes.checked_sub(HEAD_BYTES).filter(|size| *size <= bytes_max);
+        let mut first = BytesMut::new();
+        while (first.len() as u64) < HEAD_BYTES {
+            match chunks.try_next().await {
+                Ok(Some(chunk)) => first.extend_from_slice(&chunk),
+                Ok(None) => break,
+                // It may just have been removed, so nothing follows for other entries.
+                Err(error) => {
+                    not_whole(key, &error);
+                    return Ok(None);
+                }
+            }
+        }
+        let (Some(content_bytes), true) = (content_bytes, first.len() as u64 >= HEAD_BYTES) else {
+            not_whole(key, &format!("it has {size_bytes} bytes"));
+            return Ok(None);
+        };
+        let head = first.split_to(HEAD_BYTES as usize);
+        match parsed_head(&head) {
+            Ok(head) if head.size_bytes == content_bytes => {
+                Ok(Some((head, first.freeze(), chunks)))
+            }
+            Ok(_) => {
+                not_whole(key, &"its size is not that of its head");
+                Ok(None)
+            }
+            Err(error) => {
+                not_whole(key, &error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// All of an entry, in a file of the disk that is not visible yet; `None` if it is not whole, or not in time.
+    async fn take(
+        &self,
+        disk: &Arc<Disk>,
+        key: &Key,
+        coming: Coming<'_>,
+        extra: Option<Box<dyn DynDigest + Send>>,
+    ) -> Option<Brought> {
+        let taken = self.take_content(disk, key, coming, extra).await;
+        if taken.is_none() {
+            // It is not transferred again and again.
+            self.miss(key);
+        }
+        taken
+    }
+
+    async fn take_content(
+        &self,
+        disk: &Arc<Disk>,
+        key: &Key,
+        coming: Coming<'_>,
+        extra: Option<Box<dyn DynDigest + Send>>,
+    ) -> Option<Brought> {
+        let Coming { head, first, mut chunks, _turn } = coming;
+        let until = tokio::time::Instant::now() + ENTRY_PATIENCE;
+        let (begun, content_bytes) = (disk.clone(), head.size_bytes);
+        let writing = blocking(move || begun.begin(content_bytes)).await.ok()?;
+        let mut sink = Sink { writing, sha256: record::Hasher::new(), extra };
+        let (mut piece, mut arrived) = (BytesMut::from(&first[..]), first.len() as u64);
+        loop {
+            if arrived > content_bytes {
+                not_whole(key, &"it is longer than it said");
+                return None;
+            }
+            let next = match timeout_at(until, chunks.try_next()).await {
+                Ok(Ok(next)) => next,
+                Ok(Err(error)) => {
+                    not_whole(key, &error);
+                    return None;
+                }
+                Err(late) => {
+                    if arrived < ENTRY_BYTES_MIN {
+                        self.reads.begin(&late);
+                    }
+                    return None;
+                }
+            };
+            let is_end = next.is_none();
+            if let Some(next) = next {
+                arrived += next.len() as u64;
+                piece.extend_from_slice(&next);
+            }
+            if arrived <= content_bytes
+                && (piece.len() >= PIECE_BYTES || (is_end && !piece.is_empty()))
+            {
+                let bytes = piece.split().freeze();
+                sink = blocking(move || sink.append(&bytes)).await.ok()?;
+            }
+            if is_end {
+                break;
+            }
+        }
+        let Sink { writing, sha256, extra } = sink;
+        if arrived != content_bytes || sha256.finish().to_string() != head.sha256 {
+            not_whole(key, &"its bytes are not those of its head");
+            return None;
+        }
+        Some(Brought { head, writing, extra })
+    }
+
+    /// Writes an entry of the disk, as it is now.
+    async fn write(&self, disk: &Arc<Disk>, key: Key) -> Result<(), BlobError> {
+        let disk = disk.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            let (head, entry) = disk.open_entry(&key)?;
+            if head.size_bytes > CONTENT_BYTES_MAX {
+                return None;
+            }
+            // What is shared was hashed here: when it arrived, or since.
+            let is_right = entry.is_checked() || disk.check(&key, &head, &entry);
+            let file = entry.try_clone().ok().filter(|_| is_right)?;
+            // While the entry is open, its space counts.
+            Some((HEAD_BYTES + head.size_bytes, file, entry))
+        });
+        let Ok(Some((size_bytes, file, _entry))) = opened.await else { return Ok(()) };
+        if size_bytes > self.bytes_max / 2 {
+            return Ok(());
+        }
+        self.cache.put(&key, file, size_bytes).await?;
+        // Small ones count as their part of the number that there may be.
+        let counted = size_bytes.max(self.bytes_max / ENTRIES_MAX as u64);
+        self.added_bytes.fetch_add(counted, Relaxed);
+        Ok(())
+    }
+
+    /// Notes that an entry is used; one that is not there is written.
+    async fn note_use(&self, disk: &Arc<Disk>, key: Key) -> Result<(), BlobError> {
+        match self.cache.contains(&key).await? {
+            true => self.cache.note_use(&key).await,
+            false => self.write(disk, key).await,
+        }
+    }
+
+    async fn trim_if_due(&self) {
+        if self.added_bytes.load(Relaxed) < self.bytes_max / TRIM_PARTS {
+            return;
+        }
+        let Ok(_turn) = self.trimming.try_lock() else { return };
+        self.added_bytes.store(0, Relaxed);
+        let failed =
+            match timeout(TRIM_PATIENCE, self.cache.trim(self.bytes_max, ENTRIES_MAX)).await {
+                Ok(Ok(trimmed)) => {
+                    tracing::debug!(?trimmed, "the shared cache of the mirrors");
+                    return;
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(late) => late.to_string(),
+            };
+        self.added_bytes.store(self.bytes_max, Relaxed);
+        self.writes.begin(&failed);
+    }
+}
+
+fn not_whole(key: &Key, cause: &dyn std::fmt::Display) {
+    tracing::warn!(%key, %cause, "an entry of the mirrors' shared cache is unusable");
+}
+
+impl Mirrors {
+    /// The cache that processes share, if this mirror has a part in it.
+    fn shared_by(&self, mirror: &Mirror) -> Option<&Arc<Shared>> {
+        self.shared.as_ref().filter(|_| mirror.is_shared)
+    }
+
+    /// Whether this entry may be in the shared cache.
+    pub(super) fn may_be_shared(&self, mirror: &Mirror, key: &Key) -> bool {
+        self.shared_by(mirror).is_some_and(|shared| shared.admits(key))
+    }
+
+    /// The head of a file in the shared cache, if it is the one that is wanted.
+    pub(super) async fn shared_head(
+        &self,
+        mirror: &Mirror,
+        key: &Key,
+        is_wanted: impl FnOnce(&Head) -> bool + Send,
+    ) -> Option<Head> {
+        let coming = self.shared_by(mirror)?.find(key, Kind::File, CONTENT_BYTES_MAX).await?;
+        Some(coming.head).filter(is_wanted)
+    }
+
+    /// An entry of the shared cache, in a file of the disk that is not visible yet, if its head is of what is wanted.
+    pub(super) async fn bring(
+        &self,
+        mirror: &Mirror,
+        key: &Key,
+        kind: Kind,
+        extra: Option<Box<dyn DynDigest + Send>>,
+        is_wanted: impl FnOnce(&Head) -> bool + Send,
+    ) -> Option<Brought> {
+        let shared = self.shared_by(mirror)?;
+        let coming = shared.find(key, kind, CONTENT_BYTES_MAX).await?;
+        if !is_wanted(&coming.head) {
+            shared.miss(key);
+            return None;
+        }
+        shared.take(&self.disk, key, coming, extra).await
+    }
+
+    /// What was brought is not what is wanted: it is not transferred again and again.
+    pub(super) fn reject_brought(&self, key: &Key) {
+        if let Some(shared) = &self.shared {
+            shared.miss(key);
+        }
+    }
+
+    /// Makes an entry that was brought visible here; it counts as used.
+    ///
+    /// # Errors
+    /// If the disk does not take it.
+    pub(super) async fn keep_brought(
+        &self,
+        mirror: &Mirror,
+        key: Key,
+        brought: Brought,
+    ) -> io::Result<()> {
+        let (disk, Brought { head, writing, .. }) = (self.disk.clone(), brought);
+        let keeping = tokio::task::spawn_blocking(move || disk.keep(writing, key, &head));
+        keeping.await.map_err(io::Error::other)??;
+        self.counters.shared.fetch_add(1, Relaxed);
+        self.note_shared_use(mirror, key);
+        Ok(())
+    }
+
+    /// The page in the shared cache that has this name, of at most so many bytes.
+    pub(super) async fn shared_page(
+        &self,
+        mirror: &Mirror,
+        key: &Key,
+        name: &str,
+        bytes_max: u64,
+    ) -> Option<UpstreamPage> {
+        let is_wanted = |head: &Head| head.name == name && head.size_bytes <= bytes_max;
+        let Brought { writing, .. } = self.bring(mirror, key, Kind::Page, None, is_wanted).await?;
+        let url = mirror.origin.url.clone();
+        let reading = blocking(move || {
+            let mut content = Vec::new();
+            io::Read::read_to_end(&mut writing.content()?, &mut content)?;
+            UpstreamPage::parse("application/json", &content, &url).map_err(io::Error::other)
+        });
+        reading.await.ok()
+    }
+
+    /// Shares an entry of the disk, in the background.
+    pub(super) fn share(&self, mirror: &Mirror, key: Key) {
+        self.in_background(mirror, key, Work::Write);
+    }
+
+    /// What is gone here is no longer shared.
+    pub(super) fn unshare(&self, mirror: &Mirror, key: Key) {
+        self.in_background(mirror, key, Work::Remove);
+    }
+
+    /// Tells others that this entry is used, or shares it if it is not there.
+    pub(super) fn note_shared_use(&self, mirror: &Mirror, key: Key) {
+        self.in_background(mirror, key, Work::NoteUse);
+    }
+
+    fn in_background(&self, mirror: &Mirror, key: Key, work: Work) {
+        let Some(shared) = self.shared_by(mirror).filter(|it| !it.writes.is_on()) else { return };
+        let (shared, disk) = (shared.clone(), self.disk.clone());
+        tokio::spawn(async move {
+            let done = {
+                let Ok(_waiting) = shared.waiting.try_acquire() else { return };
+                let Ok(_turn) = shared.writing.acquire().await else { return };
+                if shared.writes.is_on() {
+                    return;
+                }
+                let doing = async {
+                    match work {
+                        Work::Write => shared.write(&disk, key).await,
+                        Work::Remove => shared.cache.remove(&key).await,
+                        Work::NoteUse => shared.note_use(&disk, key).await,
+                    }
+                };
+                timeout(WRITE_PATIENCE, doing).await
+            };
+            match done {
+                Ok(Ok(())) => shared.trim_if_due().await,
+                // The object store is not to blame for the disk of this machine.
+                Ok(Err(error)) if error.is_of_local_file() => {
+                    tracing::warn!(%key, %error, "an entry of the mirrors' cache cannot be shared");
+                }
+                Ok(Err(error)) => shared.writes.begin(&error),
+                Err(late) => shared.writes.begin(&late),
+            }
+        });
+    }
+}
+
+/// What is done in the background.
+#[derive(Clone, Copy)]
+enum Work {
+    Write,
+    Remove,
+    NoteUse,
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Digest;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_asked_for_once_in_a_while() {
+        let key = |number: usize| Digest::of(&number.to_be_bytes());
+        let start = Instant::now();
+        let mut missing = Missing::default();
+        assert!(missing.admits(&key(0), start));
+        missing.add(key(0), start);
+        missing.add(key(0), start);
+        assert!(!missing.admits(&key(0), start));
+        assert!(missing.admits(&key(1), start));
+        // Many names, as a stranger may make them up.
+        for number in 1..MISSING_MAX {
+            missing.add(key(number), start + MISSING_FOR / 2);
+        }
+        assert!(!missing.admits(&key(MISSING_MAX), start + MISSING_FOR / 2), "there are enough");
+        assert!(missing.admits(&key(0), start + MISSING_FOR));
+        assert!(!missing.admits(&key(1), start + MISSING_FOR));
+        assert!(missing.admits(&key(1), start + MISSING_FOR * 2));
+        assert!(missing.keys.is_empty() && missing.by_age.is_empty());
+    }
+}
