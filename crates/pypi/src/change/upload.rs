@@ -164,8 +164,8 @@ pub fn is_kept(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<bool, Cha
     }
 }
 
-/// Whether the upload would replace the contents of an existing file, or its provenance by another one, which needs more rights
-/// than adding a file. A provenance may be added.
+/// Whether the upload would replace the contents of an existing file, what pages say of it, or its provenance by another one:
+/// that needs more rights than adding a file. A provenance may be added.
 pub fn replaces(snapshot: &Snapshot, upload: &FileUpload<'_>) -> bool {
     let stage = snapshot.stage(upload.stage.as_str());
     let project = stage.and_then(|stage| stage.project_trace(upload.project.as_str()));
@@ -174,6 +174,10 @@ pub fn replaces(snapshot: &Snapshot, upload: &FileUpload<'_>) -> bool {
         let has_other = |provenance| known.provenance().is_some_and(|known| *known != provenance);
         known.digest != upload.digest
             || known.role != upload.role
+            // Of what is no wheel the form says it, and whoever can change that hides the file from installers.
+            || (upload.core_metadata.is_none()
+                && known.requires_python() != upload.requires_python)
+            || known.core_metadata().is_some_and(|known| Some(*known) != upload.core_metadata)
             || upload.provenance.is_some_and(has_other)
     })
 }

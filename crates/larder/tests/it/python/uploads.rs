@@ -391,3 +391,32 @@ fn names_with_signs_and_versions_of_their_own() {
     assert_eq!(moved.status, 302);
     assert!(moved.header("location").ends_with("/alice/dev/+simple/foo-bar/"), "{moved:?}");
 }
+
+#[test]
+fn who_may_only_add_changes_nothing_that_installers_read() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({"volatile": true}));
+    let body = json!({"scopes": ["python:upload"], "comment": "adds"});
+    let made = index.alice().with("Content-Type", "application/json");
+    let made = made.send("POST", "/+tokens", body).json();
+    let token = made["token"].as_str().expect("a token").to_owned();
+    let adds = |upload: &Upload| {
+        let token = basic("__token__", &token);
+        index.anybody().with("Authorization", &token).upload("alice/dev", upload)
+    };
+    let upload =
+        |versions: &str| Upload::of("p-1.0.zip", &sdist("one")).set("requires_python", versions);
+    for _ in 0..2 {
+        let done = adds(&upload(">=3.8"));
+        assert_eq!(done.status, 200, "{}", done.text());
+    }
+    // The same bytes, but no Python would take them any more.
+    for versions in [">=99", ""] {
+        let refused = adds(&upload(versions));
+        assert_eq!(refused.status, 403, "{versions}: {}", refused.text());
+        assert!(index.page("alice/dev", "p").contains("data-requires-python=\"&gt;=3.8\""));
+    }
+    let done = index.alice().upload("alice/dev", &upload(">=3.9"));
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert!(index.page("alice/dev", "p").contains("data-requires-python=\"&gt;=3.9\""));
+}
