@@ -3,7 +3,8 @@
 //! Two repositories that know nothing of each other may both have a name, and a stranger may take a name in one of them because
 //! somebody else has it in the other. So the nearest mirror that has the name counts, and of the others those whose
 //! pages say that theirs is the same project. A page has the name, whatever is on it: its owner may have removed all files, or its
-//! upstream may hold them back, and just then a stranger's are not wanted in their place.
+//! upstream may hold them back, and just then a stranger's are not wanted in their place. Only an upstream without a list of projects
+//! does not have each name for which it answers: some answer every name with an empty page.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::inherit::ResolutionOrder;
-use crate::upstream::{UpstreamPage, place_of_project};
+use crate::upstream::{Locations, UpstreamPage, place_of_project};
 use crate::{ProjectName, Stage, StageName};
 
 /// The part of a project that comes from a mirror's upstream.
@@ -23,7 +24,8 @@ pub struct FromUpstream<'page> {
     pub page: &'page UpstreamPage,
 }
 
-/// Those of the mirrors' pages that are about the nearest one's project, in their order, and the mirrors whose pages are not.
+/// Those of the mirrors' pages that are about the nearest one's project, in their order, and the mirrors whose pages are not. Pages
+/// that say [nothing](says_nothing) are in neither, if another one says something.
 /// `upstream` are the pages of the mirrors that are asked for the project, nearest first.
 pub fn of_one_project<'page>(
     order: &ResolutionOrder<'_>,
@@ -33,6 +35,10 @@ pub fn of_one_project<'page>(
     if upstream.len() < 2 || order.mirrors_of(project.as_str()).are_one {
         return (upstream, Vec::new());
     }
+    let upstream = match upstream.iter().all(says_nothing) {
+        true => upstream,
+        false => upstream.into_iter().filter(|part| !says_nothing(part)).collect(),
+    };
     let are_connected = connected(project, &upstream);
     let (mut one, mut apart) = (Vec::new(), Vec::new());
     for (part, is_connected) in upstream.into_iter().zip(are_connected) {
@@ -42,6 +48,18 @@ pub fn of_one_project<'page>(
         }
     }
     (one, apart)
+}
+
+/// Whether this is the answer of an upstream without a list of projects, and nothing in it tells that there is such a project: no
+/// file, no version, no status, no other place. It is worth no more than a 404.
+fn says_nothing(part: &FromUpstream<'_>) -> bool {
+    let UpstreamPage { status, locations, versions, files } = part.page;
+    let has_no_list = part.mirror.config().mirror().and_then(|it| it.mirror_no_project_list);
+    has_no_list.unwrap_or_default()
+        && status.is_none()
+        && *locations == Locations::default()
+        && versions.is_empty()
+        && files.is_empty()
 }
 
 /// Which of the pages say that they are about the nearest one's project, which does.

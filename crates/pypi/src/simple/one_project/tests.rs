@@ -48,8 +48,10 @@ fn counting(world: &World, pages: &[UpstreamPage]) -> String {
         })
         .collect();
     let count = upstream.len();
+    let are_silent = upstream.iter().all(says_nothing);
+    let silent = upstream.iter().filter(|part| !are_silent && says_nothing(part)).count();
     let (one, apart) = of_one_project(&order, &project_name("foo"), upstream);
-    assert_eq!(one.len() + apart.len(), count);
+    assert_eq!(one.len() + apart.len() + silent, count);
     one.iter().map(|part| part.mirror.name().index()).collect::<Vec<_>>().join(" ")
 }
 
@@ -109,6 +111,38 @@ fn a_page_without_files_has_the_name() {
     };
     let pages = [quarantined, page(NOTHING), page(NOTHING)];
     assert_eq!(counting(&world(json!({})), &pages), "near", "the name is taken there");
+}
+
+#[test]
+fn an_upstream_without_a_list_has_no_name_for_an_empty_page() {
+    let mut world = world(json!({}));
+    world.modify("root/near", json!({"mirror_no_project_list": true}));
+    let none = UpstreamPage::default();
+    let pages = |near: &UpstreamPage| [near.clone(), page(NOTHING), page(NOTHING)];
+    assert_eq!(counting(&world, &pages(&none)), "far", "it answers every name like that");
+    assert_eq!(counting(&world, &pages(&page(NOTHING))), "near");
+    assert_eq!(
+        counting(&world, &[none.clone(), none.clone(), page(NOTHING)]),
+        "far",
+        "it lists it"
+    );
+    // Whatever it says of the project, it knows it.
+    let known = [
+        UpstreamPage { status: Some((crate::StatusMarker::Active, None)), ..none.clone() },
+        UpstreamPage { versions: vec!["1.0".into()], ..none.clone() },
+        UpstreamPage { files: Vec::new(), ..page((&["https://origin.example/foo/"], &[])) },
+    ];
+    for near in known {
+        assert_eq!(counting(&world, &pages(&near)), "near", "{near:?}");
+    }
+    for mirror in ["root/far", "root/farther"] {
+        world.modify(mirror, json!({"mirror_no_project_list": true}));
+    }
+    assert_eq!(
+        counting(&world, &[none.clone(), none.clone(), none]),
+        "near",
+        "one is as good as the other"
+    );
 }
 
 #[test]
