@@ -47,6 +47,7 @@ use net::Egress;
 
 pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
 pub(crate) use self::known::{Found, Known, Stale};
+pub(crate) use self::plans::Stream;
 pub(crate) use self::transfer::{Carried, export};
 pub(crate) use self::upstream::UpstreamError;
 

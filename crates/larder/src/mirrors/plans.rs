@@ -3,7 +3,12 @@
 //! a request -> [`Plans::enter`]: a place to wait, then a turn -> what is shown -> [`Plans::stream`] if it is much -> portions.
 //! All of this is apart from the turns of pages: installers, which need pages, wait behind none of it.
 
-use super::MANY_FILES;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use net::ClientKey;
+
+use super::{MANY_FILES, lock};
 use crate::turns::{Share, Turn, Turns};
 
 /// Plans that are made at once. One of many files takes all turns: it may look at hundreds of thousands of names.
@@ -17,6 +22,9 @@ const WAITING_MAX: usize = 64;
 const STREAMS_MAX: u32 = 64;
 const FILES_OF_STREAM: usize = 16_384;
 
+/// Of these, most for one client; a client that is sent nothing else may have one answer of any size.
+const STREAMS_OF_CLIENT_MAX: u32 = 16;
+
 /// Portions that are made at once.
 const PORTIONS: usize = 4;
 
@@ -25,7 +33,32 @@ const PORTIONS: usize = 4;
 pub(crate) struct Plans {
     share: Share,
     streams: Turns,
+    /// What each client is sent, in the counts of `streams`.
+    clients: Clients,
     portions: Turns,
+}
+
+type Clients = Arc<Mutex<HashMap<ClientKey, u32>>>;
+
+/// The right to send an answer to a client.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    client: ClientKey,
+    counts: u32,
+    clients: Clients,
+    _turn: Turn,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut clients = lock(&self.clients);
+        if let Some(counts) = clients.get_mut(&self.client) {
+            *counts = counts.saturating_sub(self.counts);
+            if *counts == 0 {
+                clients.remove(&self.client);
+            }
+        }
+    }
 }
 
 impl Plans {
@@ -33,6 +66,7 @@ impl Plans {
         Plans {
             share: Share::new(TURNS, WAITING_MAX),
             streams: Turns::new(STREAMS_MAX as usize),
+            clients: Clients::default(),
             portions: Turns::new(PORTIONS),
         }
     }
@@ -48,10 +82,18 @@ impl Plans {
         Ok((place, self.share.turns.take_many(turns).await))
     }
 
-    /// The right to send the JSON of so many files in portions; `None` if too many do.
-    pub(crate) fn stream(&self, files: usize) -> Option<Turn> {
+    /// The right to send this client the JSON of so many files in portions; `None` if too much is sent, to it or to all.
+    pub(crate) fn stream(&self, client: ClientKey, files: usize) -> Option<Stream> {
         let counts = u32::try_from(files / FILES_OF_STREAM + 1).unwrap_or(STREAMS_MAX);
-        self.streams.try_take_many(counts.min(STREAMS_MAX))
+        let counts = counts.min(STREAMS_MAX);
+        let mut clients = lock(&self.clients);
+        let before = clients.get(&client).copied().unwrap_or_default();
+        if before > 0 && before + counts > STREAMS_OF_CLIENT_MAX {
+            return None;
+        }
+        let turn = self.streams.try_take_many(counts)?;
+        clients.insert(client, before + counts);
+        Some(Stream { client, counts, clients: self.clients.clone(), _turn: turn })
     }
 
     /// The turn to make a portion.
@@ -91,13 +133,36 @@ mod tests {
     #[test]
     fn only_so_much_is_sent_at_once() {
         let plans = Plans::new();
-        let streams: Vec<_> = (0..STREAMS_MAX).map(|_| plans.stream(300)).collect();
-        assert!(streams.iter().all(Option::is_some) && plans.stream(300).is_none());
+        let stream = |client: u32, files: usize| plans.stream(ClientKey::Ipv4(client), files);
+        let streams: Vec<_> = (0..STREAMS_MAX).map(|client| stream(client, 300)).collect();
+        assert!(streams.iter().all(Option::is_some) && stream(STREAMS_MAX, 300).is_none());
         drop(streams);
-        let large = plans.stream(60 * FILES_OF_STREAM);
-        assert!(large.is_some() && plans.stream(3 * FILES_OF_STREAM).is_none());
-        assert!(plans.stream(2 * FILES_OF_STREAM).is_some());
+        let large = stream(1, 60 * FILES_OF_STREAM);
+        assert!(large.is_some() && stream(2, 3 * FILES_OF_STREAM).is_none());
+        assert!(stream(2, 2 * FILES_OF_STREAM).is_some());
         drop(large);
-        assert!(plans.stream(usize::MAX).is_some(), "however many, it is sent alone");
+        assert!(stream(1, usize::MAX).is_some(), "however many, it is sent alone");
+    }
+
+    #[test]
+    fn one_client_does_not_take_what_others_need() {
+        let plans = Plans::new();
+        let [one, other] = [1, 2].map(ClientKey::Ipv4);
+        let mut streams: Vec<_> =
+            (0..STREAMS_OF_CLIENT_MAX).map(|_| plans.stream(one, 300)).collect();
+        assert!(streams.iter().all(Option::is_some) && plans.stream(one, 300).is_none());
+        let others: Vec<_> = (0..STREAMS_OF_CLIENT_MAX).map(|_| plans.stream(other, 300)).collect();
+        assert!(others.iter().all(Option::is_some));
+        streams.pop();
+        let again = plans.stream(one, 300);
+        assert!(again.is_some() && plans.stream(one, 300).is_none(), "one has ended");
+        drop((streams, again, others));
+        // Something large may be the only one, and only that.
+        let large = plans.stream(one, 20 * FILES_OF_STREAM);
+        assert!(large.is_some() && plans.stream(one, 300).is_none());
+        drop(large);
+        assert!(lock(&plans.clients).is_empty(), "nothing is kept of who has gone");
+        let small = plans.stream(one, 300);
+        assert!(small.is_some() && plans.stream(one, 20 * FILES_OF_STREAM).is_none());
     }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -23,18 +23,19 @@ use tokio::sync::mpsc;
 
 use super::{received, sentences};
 use crate::app::App;
+use crate::http::body::client;
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::simple::mirrored::{keep_one_project, marked, project_of};
 use crate::http::python::{policy, reply};
-use crate::mirrors::{Known, Stale};
-use crate::turns::Turn;
+use crate::mirrors::{Known, Stale, Stream};
 
 /// Links that are made at a time, and most that are sent in one piece.
 const AT_ONCE: usize = 256;
 
-/// How long a reader may take for a portion: who reads more slowly keeps a place from others.
+/// How long a reader may take for a portion, and for each portion in the long run: who reads more slowly keeps a place from others.
 const PORTION_TIMEOUT: Duration = Duration::from_secs(60);
+const PORTION_PACE: Duration = Duration::from_secs(3);
 
 /// The pages of a project that mirrors have.
 struct MirrorPages {
@@ -246,7 +247,8 @@ async fn answer(
     let (pages, plan) = &*made;
     let said = if is_whole { sentences(&plan.hidden) } else { String::new() };
     if plan.files.len() > AT_ONCE {
-        let place = ask.app.mirrors.plans.stream(plan.files.len()).ok_or_else(|| {
+        let client = client(&ask.app, &ask.head).key();
+        let place = ask.app.mirrors.plans.stream(client, plan.files.len()).ok_or_else(|| {
             HttpError::unavailable("too many large projects of mirrors are being sent", 2)
         })?;
         return Ok(streamed(ask.app.clone(), made, place, is_whole, said));
@@ -268,7 +270,7 @@ fn kind(is_whole: bool) -> &'static str {
 fn streamed(
     app: Arc<App>,
     made: Arc<(MirrorPages, Plan)>,
-    place: Turn,
+    place: Stream,
     is_whole: bool,
     said: String,
 ) -> Response {
@@ -295,6 +297,7 @@ async fn send(
     sender: &mpsc::Sender<std::io::Result<Bytes>>,
 ) -> std::io::Result<()> {
     let mut text = format!("{{\"result\": {}", if is_whole { "{" } else { "" });
+    let mut patience = PORTION_TIMEOUT;
     let mut from = 0;
     while from < made.1.files.len() {
         let shared = made.clone();
@@ -304,24 +307,34 @@ async fn send(
         let (portion, next) = making.await;
         from = next;
         text.push_str(&portion);
-        hand_over(sender, std::mem::take(&mut text)).await?;
+        hand_over(sender, std::mem::take(&mut text), &mut patience).await?;
     }
     let message = match said {
         "" => String::new(),
         said => format!(", \"message\": {}", Value::from(said)),
     };
     let end = if is_whole { "}" } else { "" };
-    hand_over(sender, format!("{end}, \"type\": \"{}\"{message}}}\n", kind(is_whole))).await
+    let last = format!("{end}, \"type\": \"{}\"{message}}}\n", kind(is_whole));
+    hand_over(sender, last, &mut patience).await
 }
 
-/// Sends a portion as soon as the one before was taken.
+/// Sends a portion as soon as the one before was taken. `patience` is how long that may take.
 async fn hand_over(
     sender: &mpsc::Sender<std::io::Result<Bytes>>,
     portion: String,
+    patience: &mut Duration,
 ) -> std::io::Result<()> {
-    let sending = tokio::time::timeout(PORTION_TIMEOUT, sender.send(Ok(portion.into())));
+    let began = Instant::now();
+    let sending = tokio::time::timeout(*patience, sender.send(Ok(portion.into())));
     let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-    sending.await.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?.map_err(gone)
+    let sent = sending.await.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?;
+    *patience = patience_after(*patience, began.elapsed());
+    sent.map_err(gone)
+}
+
+/// How long a reader may take for the next portion, who has taken so long for one.
+fn patience_after(patience: Duration, taken: Duration) -> Duration {
+    (patience.saturating_sub(taken) + PORTION_PACE).min(PORTION_TIMEOUT)
 }
 
 /// `GET /{user}/{index}/{project}` of a project that is none of ours; `None` if no mirror has it.
@@ -349,4 +362,19 @@ pub(super) async fn release(
         return Ok(Some(policy::refused(ask, &format!("{project} {version}"), refused).await));
     }
     Ok(Some(marked(answer(ask, made, false).await?, stale)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_slowly_all_the_time_has_little_patience() {
+        let after = |taken: Duration, portions: u32| {
+            (0..portions).fold(PORTION_TIMEOUT, |patience, _| patience_after(patience, taken))
+        };
+        assert_eq!(after(PORTION_PACE, 1000), PORTION_TIMEOUT);
+        assert_eq!(after(PORTION_TIMEOUT, 1), PORTION_PACE, "once it may take long");
+        assert_eq!(after(PORTION_PACE * 2, 1000), PORTION_PACE, "but not always");
+    }
 }
