@@ -162,3 +162,13 @@ KNOWN = (
     ("P30", "push-kept-again", "status", becomes((409, 200))),
     ("P30", "push-kept-again", "body.message", gone),
 )
+
+# Of devpi's own tests of mirrors, those that fail: the id, and part of the failure.
+MIRROR_TESTS = {
+    # The upstream of the tests answers with nothing where it has no files, and no projects.
+    "test_no_releases": ("P34", "the answer is no page of an index"),
+    "test_whitelisted_package_not_in_mirror": ("P34", "502 Bad Gateway"),
+    "test_download_release_error": ("P34", "or 'received 502 from primary' in msg"),
+    "test_deleted_package": ("P34", "no project 'pkg'"),
+    "test_releases_urlquoting_hash": ("P34", "/mirror10/mirror/+f/123/4/pkg-1!2017.4+devpi.zip"),
+}
