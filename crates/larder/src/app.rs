@@ -173,7 +173,8 @@ impl App {
                     list_bytes_max: config.python.list_bytes_max,
                 },
                 jiff::Timestamp::now,
-            ),
+            )
+            .at(config.public_url.clone()),
             mirrors: Arc::new(mirrors),
             advisories: KnownAdvisories::default(),
             making_downloads: Share::one(MAKING_WAITING_MAX),

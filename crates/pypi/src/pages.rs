@@ -37,6 +37,8 @@ pub struct Pages {
     making: [Mutex<()>; 64],
     making_list: [Mutex<()>; 4],
     clock: Clock,
+    /// Where users reach the root, if that is known: links to provenances are absolute then.
+    root_url: Option<String>,
     rendered: AtomicU64,
     rendered_lists: AtomicU64,
     hidden_files: AtomicU64,
@@ -161,6 +163,11 @@ impl Weighter<PageKey, Arc<Page>> for PageWeight {
 }
 
 impl Pages {
+    /// The same, for a server whose users reach its root at this URL, which has no slash at its end.
+    pub fn at(self, root_url: Option<String>) -> Pages {
+        Pages { root_url, ..self }
+    }
+
     /// An empty cache with this budget. The clock tells when pages expire that a policy leaves files out of.
     pub fn new(budget: PageBudget, clock: Clock) -> Pages {
         let cache = |bytes_max: u64, shards: usize, item_bytes: u64| {
@@ -183,6 +190,7 @@ impl Pages {
             making: [const { Mutex::new(()) }; 64],
             making_list: [const { Mutex::new(()) }; 4],
             clock,
+            root_url: None,
             rendered: AtomicU64::new(0),
             rendered_lists: AtomicU64::new(0),
             hidden_files: AtomicU64::new(0),
@@ -226,7 +234,8 @@ impl Pages {
         if let Some(page) = self.ready(snapshot, request) {
             return Ok(page);
         }
-        let (key, page) = Page::make(snapshot, request, (self.clock)())?;
+        let links = Links::within(request.depth, self.root_url.as_deref());
+        let (key, page) = Page::make(snapshot, request, links, (self.clock)())?;
         self.hidden_files.fetch_add(page.hidden_files, Ordering::Relaxed);
         let counter = if request.is_list() { &self.rendered_lists } else { &self.rendered };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -310,10 +319,11 @@ impl Page {
     fn make(
         snapshot: &Snapshot,
         request: PageRequest<'_>,
+        links: Links<'_>,
         now: Timestamp,
     ) -> Result<(PageKey, Page), NoPage> {
         let PageRequest { stage, project, form, depth } = request;
-        let rendered = render(snapshot, stage, project, form, Links::Depth(depth), now)?;
+        let rendered = render(snapshot, stage, project, form, links, now)?;
         let no_stage = || NoPage::NoStage(stage.to_owned());
         let order = ResolutionOrder::of(snapshot, stage).ok_or_else(no_stage)?;
         let page = Page::finished(rendered, &order, request);

@@ -12,6 +12,7 @@ mod hidden;
 mod judge;
 mod rule;
 mod shown;
+mod warnings;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub use self::rule::{Exception, NamePattern, Pin, ProjectPlace, Quarantine, Rule
 pub(crate) use self::rule::{OPERATORS, time};
 pub(crate) use self::shown::NameRules;
 pub use self::shown::{Listed, Shown, all_hidden, shown_versions};
+pub use self::warnings::Warnings;
 
 /// Longest cool-down: a hundred years.
 pub const COOLDOWN_DAYS_MAX: u32 = 36_500;

@@ -2,7 +2,8 @@
 //! (PEP 691, 700, 714, 792).
 //!
 //! A [`ResolutionOrder`] and a project -> the bytes of a page. Links are relative, so that a page is the same under
-//! every host name and path prefix; the caller says how many `../` lead to the root.
+//! every host name and path prefix; the caller says how many `../` lead to the root. Only URLs of provenances are absolute where
+//! the root's URL is known, as PEP 740 wants them.
 
 pub(crate) mod merged;
 pub(crate) mod one_project;
@@ -14,7 +15,7 @@ use reply::Reply;
 
 use crate::inherit::{FileView, ProjectView, ResolutionOrder};
 use crate::osv::Judged;
-use crate::policy::{Hidden, Judge, Listed};
+use crate::policy::{Hidden, Judge, Listed, Warnings};
 use crate::upstream::Locations;
 use crate::url::encoded;
 use crate::{ReleaseFile, StageName, StatusMarker, Version};
@@ -98,17 +99,36 @@ pub enum Links<'text> {
     /// With this many `../` to the root: 4 from `/{user}/{index}/+simple/{project}/`, 3 from
     /// `/{user}/{index}/+simple/`. At least 1.
     Depth(u8),
+    /// The same, where the URL of the root is known: what has to be an absolute URL begins with it. It has no slash at its end.
+    DepthOf(u8, &'text str),
     /// With the URL of the root, without a slash at its end.
     Absolute(&'text str),
 }
 
-impl Links<'_> {
+impl<'text> Links<'text> {
+    /// Relative links with this many `../` to the root, whose URL may be known.
+    pub fn within(depth: u8, root: Option<&'text str>) -> Links<'text> {
+        root.map_or(Links::Depth(depth), |root| Links::DepthOf(depth, root))
+    }
+
+    /// For what has to be an absolute URL.
+    fn absolute(self) -> Links<'text> {
+        match self {
+            Links::DepthOf(_, root) => Links::Absolute(root),
+            links => links,
+        }
+    }
+
     /// The part of a link before `+f/…`: to a file of `stage`, on a page of the stage `from`.
     fn to_stage(self, stage: &StageName, from: &StageName) -> String {
         match self {
-            Links::Depth(depth @ 2..) if stage == from => "../".repeat(usize::from(depth) - 2),
-            Links::Depth(_) if stage == from => format!("{}/", encoded(stage.index())),
-            Links::Depth(depth) => {
+            Links::Depth(depth @ 2..) | Links::DepthOf(depth @ 2.., _) if stage == from => {
+                "../".repeat(usize::from(depth) - 2)
+            }
+            Links::Depth(_) | Links::DepthOf(..) if stage == from => {
+                format!("{}/", encoded(stage.index()))
+            }
+            Links::Depth(depth) | Links::DepthOf(depth, _) => {
                 let up = "../".repeat(usize::from(depth));
                 format!("{up}{}/{}/", encoded(stage.user()), encoded(stage.index()))
             }
@@ -172,11 +192,11 @@ pub(crate) fn project_page(
         });
     }
     let stage = order.stages()[0].name();
-    let prefixes: Vec<String> = view
-        .parts()
-        .iter()
-        .map(|part| links.to_stage(linked(part.stage.name(), stage, judge), stage))
-        .collect();
+    let prefixes = |links: Links<'_>| -> Vec<String> {
+        let parts = view.parts().iter();
+        parts.map(|part| links.to_stage(linked(part.stage.name(), stage, judge), stage)).collect()
+    };
+    let prefixes = Prefixes { files: prefixes(links), provenances: prefixes(links.absolute()) };
     let holders = view.parts().iter().map(|part| part.stage.name());
     let quarantine = judge.and_then(|judge| judge.quarantine(holders));
     let own = view.parts()[0].project.status();
@@ -192,12 +212,25 @@ pub(crate) fn project_page(
         PageForm::Human => {
             let blocked = view.blocked_mirrors();
             let prefix = links.to_stage(stage, stage);
-            let lead = human_lead(order, blocked, &hidden, &prefix, project);
+            let mut warnings = Warnings::default();
+            if let Some(judge) = judge.filter(|judge| judge.may_note()) {
+                for FileView { part, file, .. } in &files {
+                    let warned = judge.warning(part.stage.name(), &judge.own(file));
+                    warned.into_iter().for_each(|it| warnings.add(file.filename(), it));
+                }
+            }
+            let lead = human_lead(order, blocked, &hidden, &warnings, &prefix, project);
             let files = newest_first(files);
             project_html(stage, &about, project, &files, &prefixes, &lead)
         }
     };
     Rendered::of(form, text, &hidden).until(judge)
+}
+
+/// What links begin with, by [`FileView::part_index`].
+struct Prefixes {
+    files: Vec<String>,
+    provenances: Vec<String>,
 }
 
 const QUARANTINED: &str = StatusMarker::Quarantined.as_str();
@@ -227,6 +260,7 @@ fn human_lead(
     order: &ResolutionOrder<'_>,
     blocked_mirrors: &[&StageName],
     hidden: &Hidden,
+    warnings: &Warnings,
     prefix: &str,
     project: &str,
 ) -> String {
@@ -243,8 +277,9 @@ fn human_lead(
         push_escaped(&mut lead, mirror.as_str());
         lead.push_str("</strong> are included.</p>\n");
     }
-    for sentence in hidden.sentences() {
-        lead.push_str("<p><strong>INFO:</strong> ");
+    let hidden = hidden.sentences().map(|sentence| ("INFO", sentence));
+    for (kind, sentence) in hidden.chain(warnings.sentences().map(|it| ("WARNING", it))) {
+        _ = write!(lead, "<p><strong>{kind}:</strong> ");
         push_escaped(&mut lead, &sentence);
         lead.push_str(".</p>\n");
     }
@@ -256,7 +291,7 @@ fn project_html(
     about: &About<'_>,
     project: &str,
     files: &[FileView<'_>],
-    prefixes: &[String],
+    prefixes: &Prefixes,
     lead: &str,
 ) -> String {
     let mut page = String::with_capacity(512 + lead.len() + 320 * files.len());
@@ -280,7 +315,7 @@ fn project_html(
     for FileView { part, part_index, file } in files {
         push_escaped(&mut page, part.stage.name().as_str());
         page.push_str(" <a href=\"");
-        page.push_str(&prefixes[*part_index]);
+        page.push_str(&prefixes.files[*part_index]);
         page.push_str("+f/");
         file.directory().push_to(&mut page);
         _ = write!(page, "/{}#sha256=", encoded(file.filename()));
@@ -304,7 +339,7 @@ fn project_html(
         }
         if file.provenance().is_some() {
             page.push_str(" data-provenance=\"");
-            push_provenance(&mut page, &prefixes[*part_index], file);
+            push_provenance(&mut page, &prefixes.provenances[*part_index], file);
             page.push('"');
         }
         // HTML has no standard attribute for sizes and times. Clients that read them ask for JSON.
@@ -380,7 +415,7 @@ fn project_json(
     about: &About<'_>,
     project: &str,
     files: &[FileView<'_>],
-    prefixes: &[String],
+    prefixes: &Prefixes,
 ) -> String {
     let mut page = String::with_capacity(512 + 512 * files.len());
     push_json_head(&mut page, project, about.locations);
@@ -402,7 +437,7 @@ fn project_json(
         page.push_str(if position == 0 { "{\"filename\":" } else { ",{\"filename\":" });
         push_json(&mut page, file.filename());
         page.push_str(",\"url\":\"");
-        page.push_str(&prefixes[*part_index]);
+        page.push_str(&prefixes.files[*part_index]);
         page.push_str("+f/");
         file.directory().push_to(&mut page);
         _ = write!(page, "/{}", encoded(file.filename()));
@@ -433,7 +468,7 @@ fn project_json(
         }
         if file.provenance().is_some() {
             page.push_str(",\"provenance\":\"");
-            push_provenance(&mut page, &prefixes[*part_index], file);
+            push_provenance(&mut page, &prefixes.provenances[*part_index], file);
             page.push('"');
         }
         page.push('}');
@@ -453,8 +488,10 @@ pub(crate) fn list_page(
     let stage = order.stages()[0].name();
     // Seen from `/{user}/{index}/+simple/`, the project is one segment below.
     let prefix = match links {
-        Links::Depth(3) => String::new(),
-        Links::Depth(depth) => format!("{}+simple/", links_within(depth, stage)),
+        Links::Depth(3) | Links::DepthOf(3, _) => String::new(),
+        Links::Depth(depth) | Links::DepthOf(depth, _) => {
+            format!("{}+simple/", links_within(depth, stage))
+        }
         Links::Absolute(_) => format!("{}+simple/", links.to_stage(stage, stage)),
     };
     let text = match form {

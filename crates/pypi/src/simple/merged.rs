@@ -16,7 +16,7 @@ use super::{
     push_meta, push_meta_locations, push_project_link, push_status, push_time,
 };
 use crate::inherit::{ProjectView, ResolutionOrder};
-use crate::policy::{Hidden, Judge, Listed, NameRules, Refused};
+use crate::policy::{Hidden, Judge, Listed, NameRules, Refused, Warnings};
 use crate::upstream::{CoreMetadata, Locations, UpstreamNames};
 use crate::version::ReleaseKey;
 use crate::{Filename, ProjectName, StageName, StatusMarker, Version};
@@ -46,6 +46,8 @@ struct Shown<'page> {
     hidden: Hidden,
     /// The versions of hidden files of upstreams.
     hidden_versions: Vec<Version>,
+    /// What policies warn of, on pages for people.
+    warnings: Warnings,
 }
 
 /// A file of either kind.
@@ -58,6 +60,8 @@ struct Link<'page> {
     requires_python: Option<&'page str>,
     size_bytes: Option<u64>,
     upload_time: Option<Cow<'page, str>>,
+    /// Whether that is when it was first seen here.
+    is_first_seen: bool,
     yanked: Option<&'page str>,
     /// The SHA-256 of the metadata, if it is known.
     core_metadata: Option<Option<Cow<'page, str>>>,
@@ -66,7 +70,7 @@ struct Link<'page> {
 
 /// The page of a project that mirrors may have, too.
 pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) -> Rendered {
-    let mut shown = shown(merged, links);
+    let mut shown = shown(merged, form, links);
     let text = match form {
         PageForm::Json => json(merged, &shown),
         PageForm::Html => html(merged, &shown.files, ""),
@@ -74,14 +78,24 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
             let stage = merged.order.stages()[0].name();
             let prefix = links.to_stage(stage, stage);
             let project = merged.project.as_str();
-            let mut lead =
-                human_lead(merged.order, merged.blocked, &shown.hidden, &prefix, project);
+            let Shown { hidden, warnings, .. } = &shown;
+            let (order, blocked) = (merged.order, merged.blocked);
+            let mut lead = human_lead(order, blocked, hidden, warnings, &prefix, project);
             for mirror in merged.apart {
                 lead.push_str("<p><strong>INFO:</strong> No releases from <strong>");
                 push_escaped(&mut lead, mirror.as_str());
                 lead.push_str(
                     "</strong> are included: nothing says that its project of this name is the same \
                      (<code>mirror_merge</code>).</p>\n",
+                );
+            }
+            let first_seen = shown.files.iter().filter(|file| file.is_first_seen).count();
+            if first_seen > 0 {
+                let files = if first_seen == 1 { "file" } else { "files" };
+                _ = writeln!(
+                    lead,
+                    "<p><strong>INFO:</strong> Of {first_seen} {files} upstream does not say when they were uploaded: \
+                     the time that installers get is when this server first saw them.</p>"
                 );
             }
             shown.files.sort_by(|one, other| {
@@ -94,9 +108,11 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
     Rendered::of(form, text, &shown.hidden).until(merged.judge)
 }
 
-fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
+fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) -> Shown<'page> {
     let stage = merged.order.stages()[0].name();
     let judge = merged.judge;
+    let warner = judge.filter(|judge| form == PageForm::Human && judge.may_note());
+    let mut warnings = Warnings::default();
     let (mut files, mut hidden, mut hidden_versions) = (Vec::new(), Hidden::default(), Vec::new());
     let mut is_hidden = |refused: Option<Refused>| {
         refused.iter().for_each(|refused| hidden.add(refused));
@@ -114,22 +130,30 @@ fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
             if is_hidden(judge.and_then(|judge| judge.refusal_of_own(from, file))) {
                 continue;
             }
-            let mut href = links.to_stage(linked(from, stage, judge), stage);
-            href.push_str("+f/");
-            file.directory().push_to(&mut href);
-            _ = write!(href, "/{}", encoded(file.filename()));
+            let url = |links: Links<'_>| {
+                let mut url = links.to_stage(linked(from, stage, judge), stage);
+                url.push_str("+f/");
+                file.directory().push_to(&mut url);
+                _ = write!(url, "/{}", encoded(file.filename()));
+                url
+            };
+            if let Some(warned) = warner.and_then(|it| it.warning(from, &it.own(file))) {
+                warnings.add(file.filename(), warned);
+            }
             let mut time = String::new();
             push_time(&mut time, file.uploaded_at_microseconds);
-            let provenance = file.provenance().map(|_| format!("{href}.provenance").into());
+            let provenance =
+                file.provenance().map(|_| format!("{}.provenance", url(links.absolute())).into());
             files.push(Link {
                 stage: from,
-                href,
+                href: url(links),
                 filename: file.filename(),
                 version: Version::parse(file.version()).ok(),
                 hashes: vec![("sha256", file.digest().to_string().into())],
                 requires_python: file.requires_python(),
                 size_bytes: Some(file.size_bytes()),
                 upload_time: Some(time.into()),
+                is_first_seen: false,
                 yanked: view.part.project.yanked(file),
                 core_metadata: file.core_metadata().map(|it| Some(it.to_string().into())),
                 provenance,
@@ -149,6 +173,16 @@ fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
                 hidden_versions.extend(version);
                 continue;
             }
+            let warned = warner.and_then(|it| it.warning(mirror.name(), &it.upstreams(file)));
+            warned.into_iter().for_each(|it| warnings.add(&file.filename, it));
+            let said = file.upload_time.as_deref().map(Cow::Borrowed);
+            let seen = file.first_seen.filter(|_| said.is_none());
+            let is_first_seen = seen.is_some();
+            let seen = seen.map(|seen| {
+                let mut time = String::new();
+                push_time(&mut time, seen.as_microsecond());
+                time.into()
+            });
             files.push(Link {
                 stage: mirror.name(),
                 href: format!("{prefix}{}", file.link()),
@@ -157,7 +191,8 @@ fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
                 hashes: file.hashes.iter().map(|(name, hex)| (&**name, (&**hex).into())).collect(),
                 requires_python: file.requires_python.as_deref(),
                 size_bytes: file.size_bytes,
-                upload_time: file.upload_time.as_deref().map(Into::into),
+                upload_time: said.or(seen),
+                is_first_seen,
                 yanked: file.yanked.as_deref(),
                 core_metadata: file.core_metadata.as_ref().map(|it| match it {
                     CoreMetadata::Unhashed => None,
@@ -167,7 +202,7 @@ fn shown<'page>(merged: &MergedPage<'page>, links: Links<'_>) -> Shown<'page> {
             });
         }
     }
-    Shown { files, hidden, hidden_versions }
+    Shown { files, hidden, hidden_versions, warnings }
 }
 
 fn version_of(filename: &str, project: &ProjectName) -> Option<Version> {
@@ -318,6 +353,9 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
             _ = write!(page, ",\"size\":{size_bytes}");
         }
         push_member(&mut page, "upload-time", file.upload_time.as_deref());
+        if file.is_first_seen {
+            page.push_str(",\"_upload-time-from\":\"first-seen\"");
+        }
         match file.yanked {
             // JSON readers take an empty text for "not yanked".
             Some("") => page.push_str(",\"yanked\":true"),
@@ -355,8 +393,10 @@ pub fn merged_list(
 ) -> Rendered {
     let stage = order.stages()[0].name();
     let prefix = match links {
-        Links::Depth(3) => String::new(),
-        Links::Depth(depth) => format!("{}+simple/", links_within(depth, stage)),
+        Links::Depth(3) | Links::DepthOf(3, _) => String::new(),
+        Links::Depth(depth) | Links::DepthOf(depth, _) => {
+            format!("{}+simple/", links_within(depth, stage))
+        }
         Links::Absolute(_) => format!("{}+simple/", links.to_stage(stage, stage)),
     };
     let listed = Listed::of(order, now);

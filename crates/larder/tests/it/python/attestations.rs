@@ -207,3 +207,21 @@ fn the_provenance_of_a_mirrored_file_is_its_upstreams() {
     upstream.offer("/simple/p/", Offer::json(quarantined.to_string()));
     assert_eq!(index.client().get(&integrity("alice/up", "1.0", FILE)).status, 403);
 }
+
+#[test]
+fn provenances_have_absolute_urls_where_the_server_knows_its_own() {
+    let root = "https://index.example/sub";
+    let index = Index::start_with(|config| config.public_url = Some(root.to_owned()));
+    index.stage("alice/dev", json!({}));
+    let content = sdist("one");
+    let one = attestation(FILE, &content);
+    let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([one])));
+    assert_eq!(done.status, 200, "{}", done.text());
+    let entry = entry(&index, "alice/dev");
+    let url = entry["url"].as_str().expect("a URL");
+    let path = url.strip_prefix("../../").expect("files have relative ones");
+    assert_eq!(entry["provenance"], format!("{root}/alice/dev/{path}.provenance"));
+    let html = index.page("alice/dev", "p");
+    assert!(html.contains(&format!("data-provenance=\"{root}/alice/dev/+f/")), "{html}");
+    assert!(html.contains("href=\"../../+f/"), "{html}");
+}

@@ -121,6 +121,51 @@ fn a_warning_names_what_is_given_out() {
 }
 
 #[test]
+fn people_see_what_is_served_with_a_warning() {
+    let live = std::sync::Arc::default();
+    let mut world = world(&live);
+    let mirror = json!({"type": "mirror", "mirror_url": "https://upstream.example/simple/"});
+    world.create("root/pypi", mirror);
+    world.create("alice/dev", json!({"policy_vulnerabilities": "warn"}));
+    world.upload("alice/dev", "foo-1.0.tar.gz", "one").upload("alice/dev", "foo-2.0.tar.gz", "two");
+    publish(&live, &[("PYSEC-1", "foo", &["1.0"])]);
+    let expected = "<strong>WARNING:</strong> foo-1.0.tar.gz is served with a warning by the policy of alice/dev: \
+        known vulnerability: PYSEC-1.";
+    for bases in ["bases=", "bases=root/pypi"] {
+        world.modify("alice/dev", json!([bases]));
+        for form in [PageForm::Human, PageForm::Html, PageForm::Json] {
+            let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
+            let (name, links) = (project_name("foo"), Links::Depth(4));
+            let page = match order.has_mirror() {
+                false => crate::render(&world.snapshot, "alice/dev", "foo", form, links, now())
+                    .expect("a page"),
+                true => {
+                    let own = order.project("foo");
+                    let judge = Judge::of(&order, &name, now());
+                    let (own, judge) = (own.as_ref(), judge.as_ref());
+                    let merged = crate::MergedPage {
+                        order: &order,
+                        own,
+                        upstream: &[],
+                        blocked: &[],
+                        apart: &[],
+                        project: &name,
+                        judge,
+                    };
+                    crate::merged_page(&merged, form, links)
+                }
+            };
+            let text = String::from_utf8_lossy(&page.reply.body).into_owned();
+            assert_eq!(
+                text.contains(expected),
+                form == PageForm::Human,
+                "{bases} {form:?}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
 fn finished_pages_and_lists_are_out_of_date_when_other_records_count() {
     let live = std::sync::Arc::default();
     let mut world = world(&live);

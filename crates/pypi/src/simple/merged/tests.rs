@@ -110,6 +110,31 @@ fn the_nearest_file_of_a_name_is_shown() {
 }
 
 #[test]
+fn a_time_that_upstream_does_not_say_is_when_a_file_was_first_seen_and_marked_so() {
+    let world = world();
+    let mut page = upstream(
+        r#"{"meta": {"api-version": "1.4"}, "files": [
+        {"filename": "bar-1.0.tar.gz", "url": "https://files.example/bar-1.0.tar.gz", "hashes": {},
+         "upload-time": "2026-01-01T00:00:00Z"},
+        {"filename": "bar-2.0.tar.gz", "url": "https://files.example/bar-2.0.tar.gz", "hashes": {}}]}"#,
+    );
+    page.note_first_seen(None, "2026-01-31T12:00:00.1234567Z".parse().expect("a time"));
+    let json = merged(&world, "bar", Some(&page), PageForm::Json);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let said = |at: usize| {
+        let file = &json["files"][at];
+        (file["upload-time"].as_str(), file["_upload-time-from"].as_str())
+    };
+    assert_eq!(said(0), (Some("2026-01-01T00:00:00Z"), None));
+    assert_eq!(said(1), (Some("2026-01-31T12:00:00.123456Z"), Some("first-seen")));
+    let human = merged(&world, "bar", Some(&page), PageForm::Human);
+    assert!(human.contains("Of 1 file upstream does not say when"), "{human}");
+    page.files.pop();
+    let human = merged(&world, "bar", Some(&page), PageForm::Human);
+    assert!(!human.contains("does not say when"), "{human}");
+}
+
+#[test]
 fn quarantined_files_are_left_out() {
     let world = world();
     let page = upstream(

@@ -93,7 +93,8 @@ pub(super) async fn page(
         Some(finished) => finished,
         None => {
             let made = tokio::task::block_in_place(|| {
-                let rendered = render(Links::Depth(request.depth))?;
+                let root_url = ask.app.config.public_url.as_deref();
+                let rendered = render(Links::within(request.depth, root_url))?;
                 Some(Page::finished(rendered, order, request))
             });
             let Some(page) = made else { return missing() };
