@@ -66,11 +66,23 @@ async fn leave<T>(request: impl Future<Output = T>, check: impl FnOnce()) {
         Some(request) => request.poll(&mut context),
         None => Poll::Pending,
     };
+    // The thread takes one piece of work after the other, so the request's ends between these two.
+    let occupy = || {
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || {
+            begin.send(()).expect("the test waits");
+            may_go_on.recv()
+        });
+        (begun, go_on, busy)
+    };
+    let (begun, end_before, before) = occupy();
+    begun.await.expect("a thread");
     assert!(poll().is_pending(), "it waits for its first piece of work");
-    // The thread takes one piece after the other: this one ends after the request's.
-    tokio::task::spawn_blocking(|| ()).await.expect("a thread");
-    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
-    let busy = tokio::task::spawn_blocking(move || may_go_on.recv());
+    let (begun, go_on, busy) = occupy();
+    end_before.send(()).expect("the thread waits");
+    before.await.expect("a thread").expect("the test says so");
+    begun.await.expect("a thread");
     assert!(poll().is_pending(), "it waits for its second piece of work");
     request.set(None);
     check();
