@@ -30,6 +30,7 @@ use crate::mirrors::Mirrors;
 use crate::open_zips::OpenZips;
 use crate::rate_limit::RateLimiter;
 use crate::rates::Rates;
+use crate::required_by::LiveRequiredBy;
 use crate::small_blobs::SmallBlobs;
 use crate::token_uses::TokenUses;
 use crate::turns::{Share, Turns};
@@ -63,6 +64,8 @@ pub struct App {
     pub contents: Contents,
     /// Articles by the words in their texts.
     pub article_texts: ArticleTexts,
+    /// Which projects of the Python index require which.
+    pub(crate) required_by: LiveRequiredBy,
     /// Small release files and metadata in memory.
     pub files: SmallBlobs,
     /// Finished pages of the Python index.
@@ -166,6 +169,7 @@ impl App {
             store,
             contents: Contents::new(config.article.memory_bytes_max),
             article_texts: ArticleTexts::default(),
+            required_by: LiveRequiredBy::default(),
             files: SmallBlobs::new(config.python.small_file_bytes_max),
             pages: pypi::Pages::new(
                 pypi::PageBudget {

@@ -29,6 +29,7 @@ mod mirrors;
 pub mod open_zips;
 pub mod rate_limit;
 mod rates;
+mod required_by;
 pub mod rescue;
 pub mod small_blobs;
 pub mod tasks;
@@ -131,6 +132,9 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     tasks.spawn(advisories.run(shutdown.clone()));
     if config.article.enabled {
         tasks.spawn(tasks::article_texts::run(app.clone(), shutdown.clone()));
+    }
+    if config.python.enabled {
+        tasks.spawn(tasks::required_by::run(app.clone(), shutdown.clone()));
     }
     tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::scrub::run(app.clone(), shutdown.clone()));

@@ -8,6 +8,7 @@ pub mod blob_sweep;
 pub mod dump_deltas;
 pub mod highest_serial;
 pub mod rates;
+pub mod required_by;
 pub mod retention;
 pub mod scrub;
 pub mod store_tail;

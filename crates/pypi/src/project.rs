@@ -158,6 +158,12 @@ impl Project {
         Version::latest(self.versions().into_iter().filter_map(|text| Version::parse(text).ok()))
     }
 
+    /// The metadata of the newest version, a JSON blob; `None` if that version has none.
+    pub(crate) fn described_by(&self) -> Option<Digest> {
+        let latest = self.latest_version()?;
+        self.release(latest.as_str()).map(|release| release.metadata)
+    }
+
     /// Whether this version is registered or has a file.
     pub fn has_version(&self, version: &str) -> bool {
         self.release(version).is_some() || self.files.iter().any(|file| &*file.version == version)

@@ -367,6 +367,11 @@ impl Stage {
         self.projects.iter()
     }
 
+    /// The stage's own projects, including those of which nothing is left, to compare them with others.
+    pub(crate) fn project_map(&self) -> &OrdMap<ProjectName, Arc<Project>> {
+        &self.projects
+    }
+
     /// The project with this name, even if nothing is left of it.
     pub(crate) fn project_trace(&self, name: &str) -> Option<&Arc<Project>> {
         self.projects.get(name)

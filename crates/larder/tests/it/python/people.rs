@@ -202,6 +202,62 @@ fn private_names_appear_to_nobody_else() {
     assert!(below.contains("alice/hush") && below.contains("0.1"), "{below}");
 }
 
+/// The page, once it has this text: what requires a project is read after the commit.
+#[track_caller]
+fn page_with(index: &Index, path: &str, text: &str) -> String {
+    let mut found = String::new();
+    crate::wait_until(&format!("`{text}` on {path}"), || {
+        found = page(&index.alice().browser().get(path));
+        found.contains(text)
+    });
+    found
+}
+
+/// What the page says below `Required by`.
+fn required_by(page: &str) -> String {
+    let part = page.split("<h2 id=\"required-by\">").nth(1).unwrap_or_default();
+    words(part.split("<h2").next().unwrap_or_default())
+}
+
+#[test]
+fn a_project_says_what_requires_it() {
+    let index = sample();
+    index.stage("alice/hush", json!({"acl_read": ["alice"]}));
+    let requiring = |stage: &str, filename: &str, requirement: &str| {
+        let upload = Upload::of(filename, &sdist(filename)).set("requires_dist", requirement);
+        let done = index.alice().upload(stage, &upload);
+        assert_eq!(done.status, 200, "{}", done.text());
+    };
+    requiring("alice/base", "other-1.zip", "Lib[x] ~= 2.0; extra == 'all'");
+    requiring("alice/hush", "secretive-1.zip", "lib");
+    page_with(&index, "/alice/base/lib", "secretive");
+    let own = required_by(&page_with(&index, "/alice/base/lib", ">other<"));
+    let expected = "Required by other alice/base tool alice/dev secretive alice/hush";
+    assert_eq!(own, expected);
+    // What one may not read is not there, and not counted.
+    for asker in [index.anybody(), index.user("bob")] {
+        let text = page(&asker.browser().get("/alice/base/lib"));
+        assert_eq!(required_by(&text), "Required by other alice/base tool alice/dev");
+        check_harmless(&text, "/alice/base/lib");
+    }
+    // The newest version counts, and only what a policy shows of it.
+    requiring("alice/base", "other-2.zip", "tool");
+    let text = page_with(&index, "/alice/base/tool", ">other<");
+    assert_eq!(required_by(&text), "Required by other alice/base");
+    let anybody = || page(&index.anybody().browser().get("/alice/base/lib"));
+    assert_eq!(required_by(&anybody()), "Required by tool alice/dev");
+    let patch = json!(["policy_quarantine+=tool==1.1 for a look"]);
+    let patched = index.alice().send("PATCH", "/alice/dev", patch);
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    assert_eq!(required_by(&anybody()), "");
+    // What is gone requires nothing.
+    let deleted = index.alice().send("DELETE", "/alice/base/other/2?force", json!({}));
+    assert!(deleted.status < 300, "{}", deleted.text());
+    page_with(&index, "/alice/base/lib", ">other<");
+    let text = page(&index.anybody().browser().get("/alice/base/tool"));
+    assert_eq!(required_by(&text), "");
+}
+
 /// Stored attacks, from every place where a page shows what somebody sent.
 #[test]
 fn what_strangers_say_does_nothing() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use account::{Portion, Principal};
 use markup::{Format, Options, Rendered};
 use pypi::devpi::{MetadataBytes, metadata_digests};
-use pypi::{Metadata, ProjectName, ResolutionOrder, VersionView};
+use pypi::{Metadata, ProjectName, ResolutionOrder, VersionView, required_name};
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -146,8 +146,7 @@ fn requires(
 ) -> Vec<Requirement> {
     let listed = metadata.list("requires_dist").iter().take(LINES_MAX);
     let requirement = |text: &String| {
-        let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')));
-        let name = ProjectName::parse(&text[..end.unwrap_or(text.len())]).ok();
+        let name = required_name(text);
         let is_there = |name: &ProjectName| {
             order.admits(principal, Portion::Project(name.as_str()))
                 && order.project(name.as_str()).is_some()

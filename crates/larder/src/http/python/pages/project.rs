@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use account::Principal;
 use askama::Template;
 use axum::response::Response;
 use jiff::Timestamp;
@@ -25,6 +26,7 @@ use super::described::Described;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::http::words::{self, Time, in_path};
+use crate::required_by::Requirers;
 
 /// Versions in the list, unless all are asked for; and files on a page.
 const VERSIONS: usize = 50;
@@ -61,6 +63,7 @@ struct ProjectPage<'a> {
     /// How many there are, if not all are shown.
     all_versions: Option<usize>,
     origins: Vec<Origin<'a>>,
+    required_by: RequiredBy,
     asked_mirrors: Vec<&'a str>,
     blocked_mirrors: Vec<&'a str>,
     /// Where else the project is.
@@ -120,6 +123,38 @@ struct Origin<'a> {
     stage: &'a str,
     path: String,
     versions: String,
+}
+
+/// The projects of this server that require the one on the page.
+struct RequiredBy {
+    /// Paths, names, and indexes.
+    listed: Vec<(String, String, String)>,
+    /// What is to be said of the others.
+    rest: &'static str,
+    more: String,
+}
+
+impl RequiredBy {
+    fn of(ask: &Ask, principal: &Principal, name: &ProjectName) -> RequiredBy {
+        let found = ask.app.required_by.snapshot();
+        let found = found.map(|it| it.requirers(&ask.stored, principal, name.as_str()));
+        let found = found.unwrap_or_else(|| Requirers { is_partial: true, ..Requirers::default() });
+        let line = |(stage, name): (String, String)| {
+            (format!("{}/{}", in_path(&stage), in_path(&name)), name, stage)
+        };
+        RequiredBy {
+            listed: found.listed.into_iter().map(line).collect(),
+            rest: match found.is_partial {
+                true => "The server has just started, and is still reading what projects require.",
+                false => "",
+            },
+            more: match (found.more, found.is_cut) {
+                (0, _) => String::new(),
+                (more, true) => format!("And more than {more} others."),
+                (more, false) => format!("And {}.", words::count(more, "other", "others")),
+            },
+        }
+    }
 }
 
 impl ProjectPage<'_> {
@@ -253,6 +288,7 @@ async fn show(
         },
         all_versions,
         origins: origins(&found, view),
+        required_by: RequiredBy::of(ask, &principal, name),
         asked_mirrors: mirrors
             .asked
             .iter()
