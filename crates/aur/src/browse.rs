@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use postings::DocId;
 
 use crate::field::{By, Field, Mode};
-use crate::fold::fold;
+use crate::fold::{fold, folded_bytes};
 use crate::needles::Needles;
 use crate::params::Arg;
 use crate::record::Record;
@@ -212,11 +212,9 @@ impl Snapshot {
                 })
             }
             Wanted::Values(values) => self.found_in_all(|segment, limit| {
-                let mut seen = HashSet::with_capacity(values.len());
-                let distinct = values.iter().filter(|wanted| seen.insert(**wanted));
-                let lists = distinct.map(|(by, value)| {
-                    let value = Arg { literal: (*value).to_owned(), spaced: None };
-                    segment.find_by(*by, &value, limit)
+                let lists = distinct(values).map(|(by, value)| {
+                    let value = Arg { literal: value.to_owned(), spaced: None };
+                    segment.find_by(by, &value, limit)
                 });
                 let mut docs = lists.collect::<Vec<_>>().concat();
                 docs.sort_unstable();
@@ -248,6 +246,15 @@ impl Snapshot {
         ranked.sort_unstable();
         ranked.into_iter().skip(offset).map(move |(_, place)| docs[place as usize])
     }
+}
+
+/// The values that have lists of their own: those that differ in case alone have one.
+fn distinct<'v, 't>(
+    values: &'v [(By, &'t str)],
+) -> impl Iterator<Item = (By, &'t str)> + use<'v, 't> {
+    let mut seen = HashSet::with_capacity(values.len());
+    let term = |value: &str| folded_bytes(value.trim_end_matches(' '));
+    values.iter().copied().filter(move |(by, value)| seen.insert((*by, term(value))))
 }
 
 fn summary(record: Record<'_>) -> Summary {
@@ -330,6 +337,13 @@ mod tests {
         let listed = sample().browse(wanted, filter, part);
         let found: Vec<_> = listed.packages.iter().map(|package| package.name.as_str()).collect();
         assert_eq!((listed.count, found.join(" ")), (count, names.to_owned()), "{wanted:?}");
+    }
+
+    #[test]
+    fn values_that_differ_in_case_alone_have_one_list() {
+        let values = [(By::Depends, "tree"), (By::Depends, "Tree "), (By::MakeDepends, "tree")];
+        let lists: Vec<_> = distinct(&values).collect();
+        assert_eq!(lists, [(By::Depends, "tree"), (By::MakeDepends, "tree")]);
     }
 
     fn part(order: Order, is_descending: bool) -> Part {

@@ -112,7 +112,10 @@ impl Snapshot {
         words: &[String],
         outside: &Outside<'_>,
     ) -> Result<Vec<DocId>, QueryError> {
-        let wholes: Vec<String> = words.iter().map(|word| fold(word)).collect();
+        let mut wholes: Vec<String> = words.iter().map(|word| fold(word)).collect();
+        // Words that differ in case alone have one list of keywords.
+        wholes.sort_unstable();
+        wholes.dedup();
         let parts: Vec<HashSet<&str>> =
             wholes.iter().map(|whole| words_of(whole).collect()).collect();
         let folded: HashSet<&str> = parts.iter().flatten().copied().collect();

@@ -4,6 +4,7 @@ use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
 use crate::fold::fold;
+use crate::needles::{Needles, WORDS_MAX};
 use crate::pattern::Pattern;
 use crate::query::{Query, Version};
 
@@ -44,8 +45,8 @@ impl<'a> Fit<'a> {
                 let within = match query.version {
                     Version::V5 => Within::Any(names.iter().map(|name| finder(name)).collect()),
                     Version::V6 => {
-                        let words = literal.split(' ').filter(|word| !word.is_empty()).map(fold);
-                        Within::All(words.map(|word| finder(&word)).collect())
+                        let needles = Needles::of(literal.split(' '), query.mode, WORDS_MAX);
+                        Within::All(needles.words().map(finder).collect())
                     }
                 };
                 Fit { names, within }
@@ -73,4 +74,21 @@ impl<'a> Fit<'a> {
 /// The words of a text, put together as in a name.
 fn as_name(text: &str) -> String {
     text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::{Params, PathParams};
+
+    #[test]
+    fn a_word_that_is_repeated_is_looked_for_once() {
+        let question = format!("v=6&type=search&sort=relevance&arg={}", "pear+Big+".repeat(1000));
+        let params = Params::from_query(PathParams::default(), Some(&question));
+        let query = Query::parse(params, true).expect("a question");
+        let fit = Fit::of(&query);
+        let Within::All(finders) = &fit.within else { panic!("words") };
+        assert_eq!(finders.len(), 2);
+        assert_eq!((fit.rank(b"A-BIG-PEAR"), fit.rank(b"A-BIG-PLUM")), (1, 0));
+    }
 }

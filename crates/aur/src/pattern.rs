@@ -67,10 +67,17 @@ impl Pattern {
             if word.is_empty() {
                 continue;
             }
-            if is_unwanted { unwanted.push(fold(word)) } else { wanted.push(word) }
+            if !is_unwanted {
+                wanted.push(word);
+                continue;
+            }
+            let folded = fold(word);
+            // No more are held than one too many, however long the text is.
+            if unwanted.len() <= WORDS_MAX && !unwanted.contains(&folded) {
+                unwanted.push(folded);
+            }
         }
         unwanted.sort();
-        unwanted.dedup();
         if wanted.is_empty() {
             return Err(format!(
                 "`{}` has no word that must be there: expected at least one without `-`",
