@@ -10,6 +10,7 @@ use twox_hash::XxHash3_64;
 use crate::field::Field;
 use crate::record::{Record, first_member};
 use crate::snapshot::{SMALL, Snapshot};
+use crate::unshown;
 
 /// What is to be known of a package to tell later what has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +21,24 @@ pub struct Facts {
     pub version: String,
     /// Who maintains it; nobody, if it is an orphan.
     pub maintainer: Option<String>,
-    /// A digest for each field that is compared, in their order: 0 for a field without a value.
+    /// Who pushed it last, if the source knows.
+    pub last_packager: Option<String>,
+    /// A digest for each field that is compared, in their order: 0 for a field without a value. Those that are only shown when they
+    /// are asked for come last: 0 if the source does not know them.
     pub digests: Vec<u32>,
+}
+
+impl Facts {
+    /// Whether the source knows who pushed it last, be it nobody.
+    pub fn knows_last_packager(&self) -> bool {
+        self.unshown(1).is_some()
+    }
+
+    /// The digest of this one of [`unshown::NAMES`]; `None` if the source does not know it. Facts of an earlier version of Larder have
+    /// none.
+    fn unshown(&self, at: usize) -> Option<u32> {
+        self.digests.get(COMPARED_COUNT + at).copied().filter(|digest| *digest != 0)
+    }
 }
 
 /// A package that is in one of two states, or not the same in both.
@@ -38,8 +55,11 @@ pub struct Difference {
 /// Whether a difference in this field is one.
 const fn is_compared(field: Field) -> bool {
     // The path says nothing that the package base does not.
-    !matches!(field, Field::Popularity | Field::UrlPath)
+    !matches!(field, Field::Popularity | Field::UrlPath | Field::Unshown)
 }
+
+/// How many digests are those of [`compared`] fields.
+const COMPARED_COUNT: usize = Field::ALL.len() - 3;
 
 fn compared() -> impl Iterator<Item = Field> {
     Field::ALL.into_iter().filter(|field| is_compared(*field))
@@ -64,12 +84,22 @@ fn digest(value: &[u8]) -> u32 {
     }
 }
 
+fn stored_unshown(record: Record<'_>) -> &[u8] {
+    record.value(Field::Unshown).unwrap_or_default()
+}
+
 fn facts(record: Record<'_>) -> Facts {
+    let stored = stored_unshown(record);
+    let unshown = unshown::NAMES.map(|name| match stored {
+        [] => 0,
+        stored => digest(&unshown::shown(stored, name)),
+    });
     Facts {
         name: text(record.name()).unwrap_or_default(),
         version: text(value(record, Field::Version)).unwrap_or_default(),
         maintainer: text(value(record, Field::Maintainer)),
-        digests: compared().map(|field| digest(value(record, field))).collect(),
+        last_packager: text(&unshown::shown(stored, unshown::LAST_PACKAGER)),
+        digests: compared().map(|field| digest(value(record, field))).chain(unshown).collect(),
     }
 }
 
@@ -138,6 +168,13 @@ impl Snapshot {
                     add_names(field, before, after, &mut fields);
                 }
             }
+            let (before, after) = (stored_unshown(old), stored_unshown(new));
+            // What the source has only just come to know has not changed, nor has what it no longer knows.
+            if before != after && !before.is_empty() && !after.is_empty() {
+                let differs =
+                    |name: &&str| unshown::shown(before, name) != unshown::shown(after, name);
+                fields.extend(unshown::NAMES.into_iter().filter(differs).map(str::to_owned));
+            }
             if !fields.is_empty() {
                 found.push(Difference {
                     before: Some(facts(old)),
@@ -166,9 +203,6 @@ impl Snapshot {
         };
         let record = self.record(doc);
         let after = facts(record);
-        if after.digests == before.digests {
-            return None;
-        }
         let mut fields = Vec::new();
         for (at, field) in compared().enumerate() {
             if before.digests.get(at) != after.digests.get(at) {
@@ -180,7 +214,18 @@ impl Snapshot {
                 }
             }
         }
-        Some(Difference { before: Some(before), after: Some(after), fields })
+        for (at, name) in unshown::NAMES.into_iter().enumerate() {
+            if let (Some(before), Some(after)) = (before.unshown(at), after.unshown(at))
+                && before != after
+            {
+                fields.push(name.to_owned());
+            }
+        }
+        (!fields.is_empty()).then_some(Difference {
+            before: Some(before),
+            after: Some(after),
+            fields,
+        })
     }
 }
 
@@ -259,6 +304,23 @@ mod tests {
         check(&with(adopted), &[PLAIN], &["b Maintainer"]);
         let newer = ",\"Popularity\":1,\"Depends\":[\"x\"],\"Keywords\":[\"y\"],\"OutOfDate\":5";
         check(&[PLAIN], &with(newer), &["b Depends,Keywords,OutOfDate"]);
+        for (then, now, fields) in [
+            (r#"{"LastPackager":"ann"}"#, r#"{"LastPackager":"bob"}"#, "b LastPackager"),
+            (r#"{"LastPackager":"ann"}"#, "{}", "b LastPackager"),
+            (
+                r#"{"Architectures":{"Depends":{"x":["armv7h"]}},"OptDependsDescriptions":{"y":"z"}}"#,
+                r#"{"OptDependsDescriptions":{"y":"zz"}}"#,
+                "b Architectures,OptDependsDescriptions",
+            ),
+        ] {
+            let with = |unshown: &str| format!(",\"Popularity\":1.5,\"Larder\":{unshown}");
+            let (then, now) = (with(then), with(now));
+            let (then, now) = (("b", then.as_str()), ("b", now.as_str()));
+            check(&[then], &[now], &[fields]);
+            // Only now the source knows it, and does no longer.
+            check(&[PLAIN], &[now], &[]);
+            check(&[then], &[PLAIN], &[]);
+        }
         let flagged = ",\"Popularity\":1.5,\"FlaggedMalicious\":true";
         check(&[PLAIN], &with(flagged), &["b FlaggedMalicious"]);
     }
@@ -269,6 +331,17 @@ mod tests {
         let facts: Vec<Facts> = found.all_facts().collect();
         assert_eq!((facts[0].name.as_str(), facts[0].version.as_str()), ("a", "1-1"));
         assert_eq!(facts[0].maintainer.as_deref(), Some("é"));
-        assert_eq!(facts[0].digests.len(), Field::ALL.len() - 2);
+        assert_eq!(compared().count(), COMPARED_COUNT);
+        assert_eq!(facts[0].digests.len(), COMPARED_COUNT + unshown::NAMES.len());
+        assert_eq!(facts[0].last_packager, None);
+        let known = snapshot(&[("a", ",\"Popularity\":0,\"Larder\":{\"LastPackager\":\"ann\"}")]);
+        assert_eq!(
+            known.facts_of("a").and_then(|facts| facts.last_packager).as_deref(),
+            Some("ann")
+        );
+        // An earlier version of Larder noted fewer digests.
+        let mut facts = facts;
+        facts[0].digests.truncate(COMPARED_COUNT);
+        assert_eq!(found.difference_from(facts.remove(0)), None);
     }
 }

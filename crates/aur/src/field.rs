@@ -33,11 +33,13 @@ pub(crate) enum Field {
     Version,
     /// Everything else that a dump has, each with its own key; it is written between the others, in the order of keys.
     Others,
+    /// What no answer has unless it is asked for by name: see [`unshown`](crate::unshown).
+    Unshown,
 }
 
 impl Field {
     /// All fields, in order.
-    pub(crate) const ALL: [Field; 28] = [
+    pub(crate) const ALL: [Field; 29] = [
         Field::CheckDepends,
         Field::CoMaintainers,
         Field::Conflicts,
@@ -66,11 +68,12 @@ impl Field {
         Field::UrlPath,
         Field::Version,
         Field::Others,
+        Field::Unshown,
     ];
 
     /// All fields in the order in which a record stores their values. Those of a search record come first, so that a
     /// search touches few cache lines. [`Field::place`] gives a field's position in it.
-    pub(crate) const KEPT: [Field; 28] = {
+    pub(crate) const KEPT: [Field; 29] = {
         let mut kept = Field::ALL;
         let mut at = 0;
         while at < kept.len() {
@@ -89,6 +92,12 @@ impl Field {
             at += 1;
         }
         count
+    };
+
+    /// How many fields at the start of [`Field::KEPT`] an answer may show without being asked for them: all but the last one.
+    pub(crate) const SHOWN_COUNT: usize = {
+        assert!(Field::Unshown.place() == Field::ALL.len() - 1);
+        Field::ALL.len() - 1
     };
 
     /// The field's position in [`Field::KEPT`].
@@ -139,6 +148,7 @@ impl Field {
             Field::UrlPath => ",\"URLPath\":",
             Field::Version => ",\"Version\":",
             Field::Others => "",
+            Field::Unshown => ",\"Larder\":",
         }
     }
 
@@ -179,6 +189,7 @@ impl Field {
                 | Field::Replaces
                 | Field::Submitter
                 | Field::Others
+                | Field::Unshown
         )
     }
 }

@@ -13,6 +13,7 @@
 //! Where the two contradict each other, `docs/aur-differences.md` says which answer Larder gives and why.
 
 mod answer;
+mod arch;
 mod browse;
 mod difference;
 pub mod dump;
@@ -38,6 +39,7 @@ mod segment;
 mod sheet;
 mod snapshot;
 mod sort_key;
+mod unshown;
 mod update;
 mod words;
 

@@ -1,10 +1,13 @@
 //! [`Options`]: parameters that neither aurweb nor goaurrpc has, checked. Without any of them, an answer is what it is upstream.
 
+use crate::arch::Arch;
 use crate::field::Field;
 use crate::sort_key::Order;
+use crate::unshown;
 
 /// The names of these parameters.
-pub(crate) const NAMES: [&str; 6] = ["sort", "order", "limit", "offset", "fields", "keywords"];
+pub(crate) const NAMES: [&str; 7] =
+    ["sort", "order", "limit", "offset", "fields", "keywords", "arch"];
 
 /// Results of one answer, as upstream's: a larger `limit` is refused.
 pub(crate) const LIMIT_MAX: usize = 5000;
@@ -73,6 +76,8 @@ pub(crate) struct Fields {
     pub(crate) has_optional_for: bool,
     /// A bit for each of [`ADDED`].
     added: u32,
+    /// A bit for each of [`unshown::NAMES`].
+    unshown: u32,
 }
 
 /// Fields that are computed of other packages.
@@ -97,6 +102,15 @@ impl Fields {
         self.added != 0
     }
 
+    /// Those of [`unshown::NAMES`] that are asked for.
+    pub(crate) fn unshown(self) -> impl Iterator<Item = &'static str> {
+        unshown::NAMES
+            .into_iter()
+            .enumerate()
+            .filter(move |(at, _)| self.unshown >> at & 1 == 1)
+            .map(|it| it.1)
+    }
+
     pub(crate) fn has(self, field: Field) -> bool {
         self.are_all || self.bits >> field as u32 & 1 == 1
     }
@@ -112,13 +126,20 @@ impl Fields {
                     let at = ADDED.iter().position(|added| *added == name);
                     fields.added |= at.map_or(0, |at| 1 << at);
                 }
+                _ if unshown::NAMES.contains(&name) => {
+                    let at = unshown::NAMES.iter().position(|known| *known == name);
+                    fields.unshown |= at.map_or(0, |at| 1 << at);
+                }
                 _ => {
-                    let known = Field::ALL.into_iter().filter(|field| *field != Field::Others);
+                    let known = Field::ALL
+                        .into_iter()
+                        .filter(|field| !matches!(field, Field::Others | Field::Unshown));
                     let names = || known.clone().map(Field::name);
                     match known.clone().find(|field| field.name() == name) {
                         Some(field) => fields.bits |= 1 << field as u32,
                         None => {
                             let known: Vec<&str> = names()
+                                .chain(unshown::NAMES)
                                 .chain([REQUIRED_BY, OPTIONAL_FOR])
                                 .chain(ADDED)
                                 .chain(["*"])
@@ -147,6 +168,8 @@ pub(crate) struct Options {
     pub(crate) fields: Option<Fields>,
     /// Whether searches of names and descriptions look at keywords, too.
     pub(crate) with_keywords: bool,
+    /// Of lists, only what is for this architecture.
+    pub(crate) arch: Option<Arch>,
 }
 
 impl Options {
@@ -156,7 +179,7 @@ impl Options {
     ///
     /// A text that names the bad value, and what was expected.
     pub(crate) fn parse(given: &Given) -> Result<Options, String> {
-        let [sort, order, limit, offset, fields, keywords] = &given.0;
+        let [sort, order, limit, offset, fields, keywords, arch] = &given.0;
         let sort = match sort.as_deref() {
             // An order alone is the order of names.
             None => order.as_ref().map(|_| Sort::By(Order::Name)),
@@ -192,6 +215,15 @@ impl Options {
                 None | Some("0") => false,
                 Some("1") => true,
                 Some(other) => return Err(not_one_of("keywords", other, &["0", "1"])),
+            },
+            arch: match arch.as_deref() {
+                None => None,
+                Some(name) => Some(Arch::parse(name).ok_or_else(|| {
+                    format!(
+                        "`arch` is `{}`: expected an architecture, such as x86_64",
+                        shortened(name)
+                    )
+                })?),
             },
         })
     }
@@ -238,6 +270,7 @@ mod tests {
             ("limit", "-1", "`limit` is `-1`: expected a number from 0 to 5000"),
             ("offset", "1000001", "`offset` is `1000001`: expected a number from 0 to 1000000"),
             ("keywords", "yes", "`keywords` is `yes`: expected one of 0, 1"),
+            ("arch", "x86 64", "`arch` is `x86 64`: expected an architecture, such as x86_64"),
         ] {
             assert_eq!(parsed(&[(name, value)]), Err(expected.to_owned()));
         }
@@ -247,12 +280,14 @@ mod tests {
             "{error}"
         );
         assert!(
-            error.ends_with(", Version, RequiredBy, OptionalFor, FirstSeen, MaintainerSince, OrphanedSince, PreviousMaintainers, \
+            error.ends_with(", Version, Architectures, LastPackager, OptDependsDescriptions, RequiredBy, OptionalFor, FirstSeen, MaintainerSince, OrphanedSince, PreviousMaintainers, \
                  Versions, *, divided by commas"),
             "{error}"
         );
-        let error = parsed(&[("sort", &"x".repeat(1000))]).unwrap_err();
-        assert!(error.len() < 200, "{error}");
+        for name in ["sort", "arch"] {
+            let error = parsed(&[(name, &"x".repeat(1000))]).unwrap_err();
+            assert!(error.len() < 200, "{error}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use serde_json::value::RawValue;
 
 use crate::field::Field;
+use crate::unshown;
 use crate::words;
 
 /// One package as the dump has it. Keys that older dumps lack are optional; [`others`] finds those that are not known.
@@ -77,6 +78,9 @@ pub(crate) struct Package<'a> {
     /// Members with keys that are not known, by rising key, each as it is written in an answer, with a comma before it.
     #[serde(skip)]
     pub others: Cow<'a, [u8]>,
+    /// What only those see who ask for it by name: an object as [`unshown`] describes it; empty, if the source does not know it.
+    #[serde(rename = "Larder", borrow, default, deserialize_with = "unshown::read")]
+    pub unshown: Cow<'a, [u8]>,
 }
 
 /// Whether a member with this key is read as one of the fields, or not wanted.

@@ -173,10 +173,23 @@ impl Params {
         let path_version = self.version.take();
         for (key, value) in pairs(query) {
             // Most keys are those of arguments, which are handled elsewhere.
-            if !matches!(
+            let may_be_option = matches!(
                 key.as_bytes().first(),
-                Some(b'v' | b't' | b'b' | b'm' | b'c' | b's' | b'o' | b'l' | b'f' | b'k' | b'%')
-            ) {
+                Some(
+                    b'v' | b't'
+                        | b'b'
+                        | b'm'
+                        | b'c'
+                        | b's'
+                        | b'o'
+                        | b'l'
+                        | b'f'
+                        | b'k'
+                        | b'a'
+                        | b'%'
+                )
+            );
+            if !may_be_option || key.starts_with("arg") {
                 continue;
             }
             let key = decode(key, true);

@@ -81,6 +81,7 @@ impl RecordWriter {
         self.texts(Field::Replaces, &package.replaces);
         self.text(Field::Submitter, package.submitter.as_ref());
         self.value(Field::Others, |values| values.extend_from_slice(&package.others));
+        self.value(Field::Unshown, |values| values.extend_from_slice(&package.unshown));
         HEAD_BYTES + self.sizes.len() + self.values.len()
     }
 
@@ -340,6 +341,7 @@ impl<'a> Record<'a> {
             co_maintainers: texts(Field::CoMaintainers),
             pending_requests: number(Field::PendingRequests),
             others: value(Field::Others).unwrap_or_default().into(),
+            unshown: value(Field::Unshown).unwrap_or_default().into(),
         }
     }
 
@@ -394,6 +396,7 @@ impl<'a> Record<'a> {
             Field::Keywords,
             Field::CoMaintainers,
             Field::PendingRequests,
+            Field::Unshown,
         ] {
             let value = value(field);
             if !value.is_empty() {
@@ -418,7 +421,7 @@ impl<'a> Record<'a> {
 
     #[inline(always)]
     fn render_as(self, shape: Shape, sheet: &mut Sheet) {
-        let count = if shape == Shape::Search { Field::SEARCH_COUNT } else { Field::KEPT.len() };
+        let count = if shape == Shape::Search { Field::SEARCH_COUNT } else { Field::SHOWN_COUNT };
         let places = self.places(count);
         let values_bytes: u32 = places.iter().map(|&(_, size)| size).sum();
         let (_, name_bytes) = places[Field::Name.place()];
@@ -509,7 +512,7 @@ fn render_with_others(values: &[u8], places: Places, shape: Shape, out: &mut [u8
             pen.value(start + (others.len() - rest.len()) as u32, bytes as u32);
             rest = &rest[bytes..];
         }
-        if field != Field::Others {
+        if !matches!(field, Field::Others | Field::Unshown) {
             pen.member(field);
         }
     }

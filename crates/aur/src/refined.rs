@@ -11,6 +11,7 @@ use postings::{DocId, DocSet};
 use reply::Etag;
 
 use crate::answer::{Answer, JSON, Outcome, info, search, unanswered};
+use crate::arch::Arch;
 use crate::browse::{Part, Wanted};
 use crate::error::QueryError;
 use crate::field::{By, Field, Mode};
@@ -21,11 +22,12 @@ use crate::options::{Fields, LIMIT_MAX, OPTIONAL_FOR, Options, REQUIRED_BY, Sort
 use crate::outside::Outside;
 use crate::pattern::Pattern;
 use crate::query::{Kind, Query, Version};
-use crate::record::{Shape, first_member};
+use crate::record::{Record, Shape, first_member};
 use crate::segment::Segment;
 use crate::sheet::Sheet;
 use crate::snapshot::Snapshot;
 use crate::sort_key::Order;
+use crate::unshown;
 
 /// Packages that are looked at between two looks at what the search has cost.
 const LOOK_EVERY: u32 = 64;
@@ -108,8 +110,20 @@ fn answer(
     outside: &Outside<'_>,
 ) -> Result<(Bytes, Etag), QueryError> {
     let effort = Effort::new(outside.is_over);
-    let found = found(snapshot, query, options, &effort);
+    let mut found = found(snapshot, query, options, &effort);
     effort.check()?;
+    if let Some(arch) = &options.arch
+        && query.by != By::Name
+    {
+        let args = match query.kind {
+            Kind::Info => &query.args[..],
+            _ => query.single().map(std::slice::from_ref).unwrap_or_default(),
+        };
+        let args = args.iter().map(|arg| folded_bytes(arg.literal.trim_end_matches(' ')));
+        let terms: HashSet<Vec<u8>> = args.collect();
+        found.retain(|&doc| !effort.is_spent() && arch.has(snapshot.record(doc), query.by, &terms));
+        effort.check()?;
+    }
     let total = found.len();
     if !options.is_paged() && total > results_max {
         return Err(QueryError::TooMany);
@@ -303,17 +317,23 @@ fn render(
     let mut sheet = Sheet::with_capacity(128 + docs.len() * 512);
     sheet.push(format!("{{\"resultcount\":{},\"results\":[", docs.len()).as_bytes());
     let mut names_left = NAMES_MAX;
-    let mut record = Vec::new();
+    let (mut record, mut room) = (Vec::new(), Vec::new());
     for &doc in docs {
+        let found = match &options.arch {
+            None => snapshot.record(doc),
+            Some(_) if effort.is_spent() => return Err(QueryError::TooCostly),
+            Some(arch) => arch.narrowed(snapshot.record(doc), &mut room),
+        };
         match options.fields {
-            None => snapshot.record(doc).render(shape, &mut sheet),
+            None => found.render(shape, &mut sheet),
             Some(fields) => {
                 // Each list of other packages may take as long as a search.
                 if fields.has_required_by || fields.has_optional_for || effort.is_spent() {
                     effort.check()?;
                 }
                 record.clear();
-                write_record(snapshot, doc, fields, &mut names_left, outside, &mut record)?;
+                let needing = Needing { snapshot, doc, arch: options.arch.as_ref() };
+                write_record(found, &needing, fields, &mut names_left, outside, &mut record)?;
                 sheet.push(&record);
             }
         }
@@ -331,8 +351,8 @@ fn render(
 
 /// Writes the chosen fields of a package, in ascending order of their keys.
 fn write_record(
-    snapshot: &Snapshot,
-    doc: DocId,
+    record: Record<'_>,
+    needing: &Needing<'_>,
     fields: Fields,
     names_left: &mut usize,
     outside: &Outside<'_>,
@@ -341,23 +361,22 @@ fn write_record(
     let mut members: Vec<(String, Vec<u8>)> = Vec::new();
     if fields.are_all {
         let mut sheet = Sheet::with_capacity(1024);
-        snapshot.record(doc).render(Shape::Info, &mut sheet);
+        record.render(Shape::Info, &mut sheet);
         members.extend(members_of(sheet.as_bytes()));
     } else {
-        let record = snapshot.record(doc);
         for field in Field::ALL.into_iter().filter(|field| fields.has(*field)) {
             members.push((field.name().to_owned(), record.shown(field)));
         }
     }
     let mut add = |key: &str, kinds: &[By]| -> Result<(), QueryError> {
-        let names = names_of(snapshot, doc, kinds);
+        let names = needing.of(record, kinds);
         *names_left = names_left.checked_sub(names.len()).ok_or(QueryError::TooCostly)?;
         let mut list = vec![b'['];
         for (at, &other) in names.iter().enumerate() {
             if at > 0 {
                 list.push(b',');
             }
-            list.extend_from_slice(snapshot.record(other).name());
+            list.extend_from_slice(needing.snapshot.record(other).name());
         }
         list.push(b']');
         members.push((key.to_owned(), list));
@@ -370,11 +389,15 @@ fn write_record(
         add(OPTIONAL_FOR, &[By::OptDepends])?;
     }
     if fields.has_added() {
-        let name: String = serde_json::from_slice(snapshot.record(doc).name()).unwrap_or_default();
+        let name: String = serde_json::from_slice(record.name()).unwrap_or_default();
         for field in fields.added() {
             let value = (outside.added)(&name, field).unwrap_or_else(|| "null".to_owned());
             members.push((field.to_owned(), value.into_bytes()));
         }
+    }
+    let stored = record.value(Field::Unshown).unwrap_or_default();
+    for name in fields.unshown() {
+        members.push((name.to_owned(), unshown::shown(stored, name)));
     }
     members.sort_by(|(one, _), (other, _)| one.cmp(other));
     out.push(b'{');
@@ -403,25 +426,43 @@ fn members_of(object: &[u8]) -> Vec<(String, Vec<u8>)> {
     members
 }
 
-/// The packages that name this one, or something that it provides, in one of these fields; by name.
-fn names_of(snapshot: &Snapshot, doc: DocId, kinds: &[By]) -> Vec<DocId> {
-    let record = snapshot.record(doc);
-    let text = |json: &[u8]| serde_json::from_slice::<String>(json).unwrap_or_default();
-    let provided: Vec<String> = record
-        .value(Field::Provides)
-        .and_then(|json| serde_json::from_slice(json).ok())
-        .unwrap_or_default();
-    let mut names = vec![text(record.name())];
-    names.extend(provided.into_iter().take(PROVIDED_MAX));
-    let values: Vec<(By, &str)> = names
-        .iter()
-        .map(|name| name.split(['<', '=', '>']).next().unwrap_or_default())
-        .filter(|name| !name.is_empty())
-        .flat_map(|name| kinds.iter().map(move |&by| (by, name)))
-        .collect();
-    let mut docs = snapshot.wanted(&Wanted::Values(&values));
-    docs.retain(|&other| other != doc);
-    docs
+/// Who asks which packages need one, and where.
+struct Needing<'a> {
+    snapshot: &'a Snapshot,
+    doc: DocId,
+    /// On this architecture alone.
+    arch: Option<&'a Arch>,
+}
+
+impl Needing<'_> {
+    /// The packages that name this one, or something that it provides, in one of these fields; by name.
+    fn of(&self, record: Record<'_>, kinds: &[By]) -> Vec<DocId> {
+        let text = |json: &[u8]| serde_json::from_slice::<String>(json).unwrap_or_default();
+        let provided: Vec<String> = record
+            .value(Field::Provides)
+            .and_then(|json| serde_json::from_slice(json).ok())
+            .unwrap_or_default();
+        let mut names = vec![text(record.name())];
+        names.extend(provided.into_iter().take(PROVIDED_MAX));
+        let names: Vec<&str> = names
+            .iter()
+            .map(|name| name.split(['<', '=', '>']).next().unwrap_or_default())
+            .filter(|name| !name.is_empty())
+            .collect();
+        let values: Vec<(By, &str)> =
+            names.iter().flat_map(|name| kinds.iter().map(|&by| (by, *name))).collect();
+        let mut docs = self.snapshot.wanted(&Wanted::Values(&values));
+        docs.retain(|&other| other != self.doc);
+        if let Some(arch) = self.arch {
+            let terms = names.iter().map(|name| folded_bytes(name.trim_end_matches(' ')));
+            let terms: HashSet<Vec<u8>> = terms.collect();
+            docs.retain(|&other| {
+                let other = self.snapshot.record(other);
+                kinds.iter().any(|&by| arch.has(other, by, &terms))
+            });
+        }
+        docs
+    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ pub(crate) fn record(text: &str) -> Option<(Package<'_>, usize)> {
         keywords: scanner.list(",\"Keywords\":")?,
         co_maintainers: scanner.list(",\"CoMaintainers\":")?,
         pending_requests: scanner.integer_or_null(",\"PendingRequests\":")?,
+        unshown: scanner.unshown()?,
         others: scanner.others()?,
     };
     scanner.constant("}").then_some((package, scanner.at))
@@ -143,6 +144,67 @@ impl<'a> Scanner<'a> {
         Some(Number(&self.text[start..self.at]))
     }
 
+    /// What only those see who ask for it by name, in the order in which it is written.
+    #[inline(always)]
+    fn unshown(&mut self) -> Option<Cow<'a, [u8]>> {
+        if self.constant(",\"Larder\":") { self.some_unshown() } else { Some(Cow::Borrowed(&[])) }
+    }
+
+    #[inline(never)]
+    fn some_unshown(&mut self) -> Option<Cow<'a, [u8]>> {
+        let start = self.at;
+        let mut open = "{";
+        if self.constant("{\"LastPackager\":") {
+            if !self.constant("null") {
+                self.string()?;
+            }
+            open = ",";
+        }
+        if self.begins(open, "\"Architectures\":") {
+            self.members(|lists| lists.members(|list| list.strings()))?;
+            open = ",";
+        }
+        if self.begins(open, "\"OptDependsDescriptions\":") {
+            self.members(|texts| texts.string().map(drop))?;
+            open = ",";
+        }
+        let end = if open == "," { "}" } else { "{}" };
+        self.constant(end).then(|| Cow::Borrowed(&self.text[start..self.at]))
+    }
+
+    /// Consumes the separator and the key, if both come next.
+    fn begins(&mut self, separator: &'static str, key: &'static str) -> bool {
+        let start = self.at;
+        let is_next = self.constant(separator) && self.constant(key);
+        if !is_next {
+            self.at = start;
+        }
+        is_next
+    }
+
+    /// An object whose values `take` reads.
+    fn members(&mut self, mut take: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        if self.constant("{}") {
+            return Some(());
+        }
+        if !self.constant("{") {
+            return None;
+        }
+        loop {
+            self.string()?;
+            if !self.constant(":") {
+                return None;
+            }
+            take(self)?;
+            if self.constant("}") {
+                return Some(());
+            }
+            if !self.constant(",") {
+                return None;
+            }
+        }
+    }
+
     /// Members with keys that are not known, if they come last, by rising key, with values that are words, whole numbers
     /// or strings.
     #[inline(always)]
@@ -192,13 +254,20 @@ impl<'a> Scanner<'a> {
             return Some(Texts::default());
         }
         let start = self.at;
+        self.strings()?;
+        Some(Texts::Verbatim(&self.text[start..self.at]))
+    }
+
+    /// A list of one string or more.
+    #[inline(always)]
+    fn strings(&mut self) -> Option<()> {
         if !self.constant("[") {
             return None;
         }
         loop {
             self.string()?;
             if self.constant("]") {
-                return Some(Texts::Verbatim(&self.text[start..self.at]));
+                return Some(());
             }
             if !self.constant(",") {
                 return None;
@@ -254,6 +323,26 @@ mod tests {
             (r#""A":"\n""#, false),
             (r#""A":{"b": true}"#, false),
             (r#""Name":"again""#, false),
+            (r#""PendingRequests":0,"Larder":{}"#, true),
+            (r#""Larder":{"LastPackager":null}"#, true),
+            (r#""Larder":{"LastPackager":"a"},"Zz":1"#, true),
+            (
+                r#""Larder":{"LastPackager":"a","Architectures":{"Depends":{"b>=1":["x86_64","armv7h"]},"Replaces":{}}}"#,
+                true,
+            ),
+            (
+                r#""Larder":{"Architectures":{},"OptDependsDescriptions":{"b":"what for","c":""}}"#,
+                true,
+            ),
+            (r#""Larder":{"OptDependsDescriptions":{"b":"\"what\" for"}}"#, false),
+            (r#""Larder":{"OptDependsDescriptions":{},"LastPackager":"a"}"#, false),
+            (r#""Larder":{"Architectures":{"Depends":["b"]}}"#, false),
+            (r#""Larder":{"LastPackager":7}"#, false),
+            (r#""Larder":{"LastPackager":"a","Later":1}"#, false),
+            (r#""Larder":{,"LastPackager":"a"}"#, false),
+            (r#""Larder": {}"#, false),
+            (r#""Larder":[]"#, false),
+            (r#""A":1,"Larder":{}"#, false),
         ] {
             let record = RECORD.replace("[\"k\"]}", &format!("[\"k\"],{others}}}"));
             assert_eq!(check(&record), is_short, "{others}");

@@ -41,6 +41,14 @@ pub(crate) fn non_digits(word: u64) -> u64 {
     (((word & !HIGHS) + ONES * (0x80 - 10)) | word) & HIGHS
 }
 
+/// The name in an optional dependency, without the version condition and without the description that older dumps
+/// have.
+pub(crate) fn optional_name(relation: &[u8]) -> &[u8] {
+    let name = &relation[..unmarked(relation, relation_signs)];
+    let end = name.windows(2).position(|pair| pair == b": ");
+    &name[..end.unwrap_or(name.len())]
+}
+
 /// The number of bytes before the first one that `marks` marks.
 #[inline(always)]
 pub(crate) fn unmarked(bytes: &[u8], marks: impl Fn(u64) -> u64) -> usize {

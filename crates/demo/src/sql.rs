@@ -1,9 +1,10 @@
 //! The generated catalogue as SQL: aurweb's tables, filled from the dump as it is written.
 //!
 //! bytes of a dump -> [`SqlWriter`] -> a line for each record -> rows -> `INSERT` statements of many rows. The tables have
-//! what a dump lacks as well: package bases without a package, and open requests.
+//! what a dump lacks as well: package bases without a package, open requests, who pushed, architectures, and descriptions of
+//! optional dependencies.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -24,11 +25,11 @@ const EMPTY_BASES_START: usize = 100_000_000;
 const TABLES: [&str; 12] = [
     "Users (ID, Username)",
     "PackageBases (ID, Name, NumVotes, Popularity, PopularityUpdated, OutOfDateTS, SubmittedTS, ModifiedTS, SubmitterUID, \
-     MaintainerUID)",
+     MaintainerUID, PackagerUID)",
     "Packages (ID, PackageBaseID, Name, Version, Description, URL)",
     "`Groups` (ID, Name)",
     "Licenses (ID, Name)",
-    "PackageDepends (PackageID, DepTypeID, DepName, DepCondition)",
+    "PackageDepends (PackageID, DepTypeID, DepName, DepCondition, DepDesc, DepArch)",
     "PackageRelations (PackageID, RelTypeID, RelName, RelCondition)",
     "PackageGroups (PackageID, GroupID)",
     "PackageLicenses (PackageID, LicenseID)",
@@ -122,10 +123,20 @@ impl<W: Write> SqlWriter<W> {
         let relations = ["Conflicts", "Provides", "Replaces"];
         for (table, keys) in [(DEPENDS, &depends[..]), (RELATIONS, &relations[..])] {
             for (kind, key) in (1..).zip(keys) {
+                let mut names = HashSet::new();
                 for text in list(record, key) {
                     let (name, condition) =
                         text.split_at(text.find(['<', '=', '>']).unwrap_or(text.len()));
-                    let row = format!("{id},{kind},{},{}", quoted(name), quoted(condition));
+                    let mut row = format!("{id},{kind},{},{}", quoted(name), quoted(condition));
+                    if table == DEPENDS {
+                        let description = match *key {
+                            "OptDepends" => quoted(&format!("for what {name} can do")),
+                            _ => "NULL".to_owned(),
+                        };
+                        // The same name again is for another architecture.
+                        let arch = if names.insert(name) { "NULL" } else { "'aarch64'" };
+                        let _ = write!(row, ",{description},{arch}");
+                    }
                     self.row(table, &row);
                 }
             }
@@ -146,8 +157,9 @@ impl<W: Write> SqlWriter<W> {
             None => "NULL".to_owned(),
         };
         let (submitter, maintainer) = (user(self, "Submitter"), user(self, "Maintainer"));
+        let packager = if maintainer == "NULL" { &submitter } else { &maintainer };
         let row = format!(
-            "{base},{},{},{},CURRENT_TIMESTAMP,{},{},{},{submitter},{maintainer}",
+            "{base},{},{},{},CURRENT_TIMESTAMP,{},{},{},{submitter},{maintainer},{packager}",
             quoted(record["PackageBase"].as_str().unwrap_or_default()),
             record["NumVotes"],
             record["Popularity"],
@@ -170,7 +182,7 @@ impl<W: Write> SqlWriter<W> {
         if self.bases.is_multiple_of(EMPTY_BASE_EVERY) {
             let number = self.bases / EMPTY_BASE_EVERY;
             let row = format!(
-                "{},'empty-base-{number}',0,0,CURRENT_TIMESTAMP,NULL,{submitted},{submitted},NULL,NULL",
+                "{},'empty-base-{number}',0,0,CURRENT_TIMESTAMP,NULL,{submitted},{submitted},NULL,NULL,NULL",
                 EMPTY_BASES_START + number,
                 submitted = record["FirstSubmitted"],
             );
@@ -251,7 +263,7 @@ mod tests {
         let mut writer = SqlWriter::begin(Vec::new()).unwrap();
         let dump = "[\n{\"ID\":7,\"Name\":\"a'b\",\"PackageBaseID\":3,\"PackageBase\":\"a\",\"Version\":\"1\",\"Description\":null,\
             \"URL\":null,\"NumVotes\":2,\"Popularity\":0.5,\"OutOfDate\":null,\"Maintainer\":null,\"Submitter\":\"who\",\
-            \"FirstSubmitted\":1,\"LastModified\":2,\"Depends\":[\"glibc>=2\"],\"License\":[\"MIT\"]}\n]";
+            \"FirstSubmitted\":1,\"LastModified\":2,\"Depends\":[\"glibc>=2\",\"glibc>=3\"],\"OptDepends\":[\"less\"],\"License\":[\"MIT\"]}\n]";
         // However the bytes are cut.
         for byte in dump.as_bytes() {
             writer.write_all(&[*byte]).unwrap();
@@ -263,10 +275,12 @@ mod tests {
             rows,
             [
                 "(1,'who');",
-                "(3,'a',2,0.5,CURRENT_TIMESTAMP,NULL,1,2,1,NULL);",
+                "(3,'a',2,0.5,CURRENT_TIMESTAMP,NULL,1,2,1,NULL,1);",
                 "(7,3,'a\\'b','1',NULL,NULL);",
                 "(1,'MIT');",
-                "(7,1,'glibc','>=2');",
+                "(7,1,'glibc','>=2',NULL,NULL),",
+                "(7,1,'glibc','>=3',NULL,'aarch64'),",
+                "(7,4,'less','','for what less can do',NULL);",
                 "(7,1);",
             ]
         );

@@ -71,6 +71,96 @@ fn sorted_and_in_parts() {
     check("type=search&arg=x&sort=name", "Query arg too small.");
 }
 
+/// What a source knows that no answer of upstream has.
+const KNOWN: &str = r#"[
+{"ID":1,"Name":"pear","PackageBaseID":1,"PackageBase":"pear","Version":"1-1","Description":null,"URL":null,"NumVotes":3,"Popularity":0.5,"OutOfDate":null,"Maintainer":"ann","Submitter":"bob","FirstSubmitted":10,"LastModified":40,"URLPath":"/x","Depends":["lib32-tree","Soil>=2","tree>=2"],"OptDepends":["worm","bee"],"Provides":["fruit"],"PendingRequests":0,"Larder":{"LastPackager":"eve","Architectures":{"Depends":{"Soil>=2":["armv7h"],"lib32-tree":["x86_64"]},"OptDepends":{"worm":["armv7h","aarch64"]},"Provides":{"fruit":["aarch64"]}},"OptDependsDescriptions":{"bee":"\"pollination\"","worm":"soil"}}},
+{"ID":2,"Name":"plum","PackageBaseID":2,"PackageBase":"plum","Version":"1-1","Description":null,"URL":null,"NumVotes":0,"Popularity":0,"OutOfDate":null,"Maintainer":null,"Submitter":"bob","FirstSubmitted":10,"LastModified":40,"URLPath":"/x","Depends":["soil"],"PendingRequests":0,"Larder":{}},
+{"ID":3,"Name":"soil","PackageBaseID":3,"PackageBase":"soil","Version":"1-1","Description":null,"URL":null,"NumVotes":0,"Popularity":0,"OutOfDate":null,"Maintainer":null,"Submitter":"bob","FirstSubmitted":10,"LastModified":40,"URLPath":"/x"}
+]"#;
+
+/// Expects this text in the answer of a source that knows such things.
+#[track_caller]
+fn check_known(query: &str, expected: &str) {
+    let snapshot = dump::read(KNOWN.as_bytes(), &DumpLimits::default()).expect("a dump");
+    let params = Params::from_query(PathParams::default(), Some(&format!("v=5&{query}")));
+    let answer = Answer::to_refined(params, &snapshot, true, 5000, &Outside::NOTHING);
+    let text = String::from_utf8(answer.reply.body.to_vec()).expect("UTF-8");
+    assert!(text.contains(expected), "{query}: {text}");
+}
+
+#[test]
+fn what_is_only_shown_when_it_is_asked_for() {
+    let all = "type=info&arg=pear&fields=Architectures,LastPackager,OptDependsDescriptions";
+    check_known(
+        all,
+        r#"[{"Architectures":{"Depends":{"Soil>=2":["armv7h"],"lib32-tree":["x86_64"]},"OptDepends":{"worm":["armv7h","aarch64"]},"Provides":{"fruit":["aarch64"]}},"LastPackager":"eve","OptDependsDescriptions":{"bee":"\"pollination\"","worm":"soil"}}]"#,
+    );
+    // There is none, and the source does not know.
+    let nothing = r#"[{"Architectures":{},"LastPackager":null,"OptDependsDescriptions":{}}]"#;
+    check_known(&all.replace("pear", "plum"), nothing);
+    let unknown = r#"[{"Architectures":null,"LastPackager":null,"OptDependsDescriptions":null}]"#;
+    check_known(&all.replace("pear", "soil"), unknown);
+    // Not unless it is asked for by name.
+    let plain = r#"{"resultcount":1,"results":[{"Depends":["soil"],"Description":null,"FirstSubmitted":10,"ID":2,"Keywords":[],"LastModified":40,"License":[],"Maintainer":null,"Name":"plum","NumVotes":0,"OutOfDate":null,"PackageBase":"plum","PackageBaseID":2,"PendingRequests":0,"Popularity":0,"Submitter":"bob","URL":null,"URLPath":"/cgit/aur.git/snapshot/plum.tar.gz","Version":"1-1"}]"#;
+    check_known("type=info&arg=plum", plain);
+    check_known("type=info&arg=plum&fields=*", plain);
+    // A dump that is made of the packages has it.
+    let known = dump::read(KNOWN.as_bytes(), &DumpLimits::default()).expect("a dump");
+    let mut dumped = b"[".to_vec();
+    for doc in known.docs() {
+        known.record(doc).write_dumped(&mut dumped);
+        dumped.push(b',');
+    }
+    dumped.pop();
+    dumped.push(b']');
+    let again = dump::read(&dumped[..], &DumpLimits::default()).expect("a dump");
+    assert!(again.differences(&known).is_empty() && known.differences(&again).is_empty());
+    assert_eq!(again.facts_of("pear"), known.facts_of("pear"));
+}
+
+#[test]
+fn only_what_applies_to_an_architecture() {
+    for (arch, lists) in [
+        (
+            "x86_64",
+            r#"{"Architectures":{"Depends":{"lib32-tree":["x86_64"]}},"Depends":["lib32-tree","tree>=2"],"OptDepends":["bee"],"OptDependsDescriptions":{"bee":"\"pollination\""},"Provides":[]}"#,
+        ),
+        (
+            "aarch64",
+            r#"{"Architectures":{"OptDepends":{"worm":["armv7h","aarch64"]},"Provides":{"fruit":["aarch64"]}},"Depends":["tree>=2"],"OptDepends":["worm","bee"],"OptDependsDescriptions":{"bee":"\"pollination\"","worm":"soil"},"Provides":["fruit"]}"#,
+        ),
+    ] {
+        let fields = "fields=Depends,OptDepends,Provides,Architectures,OptDependsDescriptions";
+        check_known(&format!("type=info&arg=pear&{fields}&arch={arch}"), lists);
+    }
+    // Without `fields`, the record is that of version 5, with less in its lists.
+    let end = r#""License":[],"Maintainer":"ann","Name":"pear","NumVotes":3,"OptDepends":["bee"],"OutOfDate":null,"PackageBase":"pear","PackageBaseID":1,"PendingRequests":0,"Popularity":0.5,"Submitter":"bob","URL":null,"URLPath":"/cgit/aur.git/snapshot/pear.tar.gz","Version":"1-1"}],"total":1,"type":"multiinfo","version":5}"#;
+    check_known("type=info&arg=pear&arch=x86_64", end);
+    // Searches find what depends on something there.
+    let names = |names: &str| format!("\"results\":[{names}]");
+    let (pear, plum) = (r#"{"Name":"pear"}"#, r#"{"Name":"plum"}"#);
+    let both = format!("{pear},{plum}");
+    for (query, expected) in [
+        ("type=search&by=depends&arg=SOIL&arch=armv7h", both.as_str()),
+        ("type=search&by=depends&arg=soil&arch=x86_64", plum),
+        ("type=search&by=depends&arg=lib32-tree&arch=armv7h", ""),
+        ("type=search&by=optdepends&arg=worm&arch=x86_64", ""),
+        ("type=search&by=optdepends&arg=worm&arch=aarch64", pear),
+        ("type=search&by=provides&arg=fruit&arch=x86_64", ""),
+        ("type=search&by=provides&arg=pear&arch=x86_64", pear),
+        ("type=search&by=maintainer&arg=ann&arch=x86_64", pear),
+        ("v=6&type=info&by=depends&arg=soil&arg=tree&arch=x86_64", both.as_str()),
+        ("v=6&type=info&by=depends&arg=soil&arg=lib32-tree&arch=aarch64", plum),
+        ("type=search&arg=pear&arch=mips", pear),
+    ] {
+        check_known(&format!("{query}&fields=Name"), &names(expected));
+    }
+    check_known("type=info&arg=soil&fields=RequiredBy&arch=armv7h", r#"["pear","plum"]"#);
+    check_known("type=info&arg=soil&fields=RequiredBy&arch=x86_64", r#"["plum"]"#);
+    check_known("type=info&arg=pear&arch=x86%2064", "`arch` is `x86 64`: expected an architecture");
+    check_known("type=info&arg=pear&a%72ch=x86_64", r#""Depends":["lib32-tree","tree>=2"]"#);
+}
+
 #[test]
 fn more_than_an_answer_may_have_is_avoided_with_a_limit() {
     let ask = |query: &str| {

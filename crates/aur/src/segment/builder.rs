@@ -175,7 +175,7 @@ impl SegmentBuilder {
         self.add_terms(By::Conflicts, &package.conflicts, words::relation_signs);
         package
             .opt_depends
-            .each(|text| add_term(&mut self.terms, By::OptDepends, optional_name(text)));
+            .each(|text| add_term(&mut self.terms, By::OptDepends, words::optional_name(text)));
         self.add_shared(By::Keywords, &package.keywords, |_| 0);
         self.add_shared(By::Groups, &package.groups, |_| 0);
         self.add_shared(By::CoMaintainers, &package.co_maintainers, |_| 0);
@@ -382,19 +382,12 @@ fn trim_end(term: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// The name in an optional dependency, without the version condition and without the description that older dumps
-/// have.
-fn optional_name(relation: &[u8]) -> &[u8] {
-    let name = &relation[..words::unmarked(relation, words::relation_signs)];
-    let end = name.windows(2).position(|pair| pair == b": ");
-    &name[..end.unwrap_or(name.len())]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fold::fold;
     use crate::scan;
+    use crate::words::optional_name;
 
     fn record(name: &str, relation: &str) -> String {
         format!(

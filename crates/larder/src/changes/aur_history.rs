@@ -226,7 +226,13 @@ pub(crate) async fn package(
     let Ok(key_of_package) = package_key(name) else { return Ok(None) };
     let body = records.record(&key_of_package).await?.and_then(|record| record.body);
     Ok(match (body, facts) {
-        (Some(body), _) => Some(read_body(&body, record::FORM)?),
+        (Some(body), facts) => {
+            let mut package: PackageHistory = read_body(&body, record::FORM)?;
+            if let Some(facts) = facts {
+                package.learn(facts);
+            }
+            Some(package)
+        }
         (None, Some(facts)) => {
             let mut package = PackageHistory::default();
             package.take(Some(facts), Timestamp::now());
@@ -236,13 +242,15 @@ pub(crate) async fn package(
     })
 }
 
-/// What a change tells beside names of fields: the maintainer and the version, where they are different, or all is.
+/// What a change tells beside names of fields: the maintainer, the version and who pushed it, where they are different, or all is.
 fn told(facts: &aur::Facts, fields: &[String], is_all: bool) -> serde_json::Map<String, Value> {
     let mut told = serde_json::Map::new();
-    for (field, value) in
-        [("Maintainer", json!(facts.maintainer)), ("Version", json!(facts.version))]
-    {
-        if is_all || fields.iter().any(|name| name == field) {
+    for (field, value, is_known) in [
+        ("Maintainer", json!(facts.maintainer), true),
+        ("Version", json!(facts.version), true),
+        ("LastPackager", json!(facts.last_packager), facts.knows_last_packager()),
+    ] {
+        if is_known && (is_all || fields.iter().any(|name| name == field)) {
             told.insert(field.to_owned(), value);
         }
     }

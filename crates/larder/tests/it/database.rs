@@ -115,6 +115,71 @@ fn a_database_is_served_as_aurweb_serves_it() {
     assert!(!shown.contains("larder@localhost"), "{shown}");
 }
 
+/// Architectures, descriptions and packagers: version 5 shows none of them, and those who ask see each change.
+#[test]
+fn what_version_5_does_not_show_is_there_for_those_who_ask() {
+    let Some(database) = database(COUNTING) else { return };
+    let server = following(&database);
+    let sql = |statements: &str| database.execute("aur", statements);
+    let ask = |server: &TestServer, question: &str| {
+        server.get(&format!("/rpc/v5/info/yogurt?{question}")).json()["results"][0].clone()
+    };
+    let all = "fields=Architectures,LastPackager,OptDependsDescriptions";
+    let first = json!({
+        // A row without an architecture is for all, also beside one with it.
+        "Architectures": {}, "LastPackager": null, "OptDependsDescriptions": {"spoon": "to eat it"},
+    });
+    assert_eq!(ask(&server, all), first);
+    sql("UPDATE PackageBases SET ModifiedTS = 300, PackagerUID = 2 WHERE ID = 1;
+        DELETE FROM Packages WHERE PackageBaseID = 1;
+        INSERT INTO Packages VALUES (21, 1, 'yogurt', '2-1', 'Thicker', NULL);
+        INSERT INTO PackageDepends VALUES (21, 1, 'milk', NULL, '>=3.5', NULL), (21, 1, 'cow', NULL, NULL, 'x86_64'),
+            (21, 1, 'goat', NULL, '', 'aarch64'), (21, 1, 'goat', NULL, '', 'armv7h'), (21, 4, 'fork', 'to \"eat\" it', '', 'x86_64');
+        INSERT INTO PackageRelations VALUES (21, 2, 'lib32-milk', '', 'x86_64')");
+    let pushed = json!({
+        "Architectures": {"Depends": {"cow": ["x86_64"], "goat": ["aarch64", "armv7h"]},
+            "OptDepends": {"fork": ["x86_64"]}, "Provides": {"lib32-milk": ["x86_64"]}},
+        "LastPackager": "bert", "OptDependsDescriptions": {"fork": "to \"eat\" it"},
+    });
+    wait_until("the push", || ask(&server, all) == pushed);
+    check(&server, "yogurt", "Depends", json!(["milk>=3.5", "cow", "goat"]));
+    let lists = "fields=Depends,OptDepends,Provides";
+    assert_eq!(
+        ask(&server, &format!("{lists}&arch=x86_64")),
+        json!({"Depends": ["milk>=3.5", "cow"], "OptDepends": ["fork"], "Provides": ["lib32-milk"]})
+    );
+    assert_eq!(
+        ask(&server, &format!("{lists}&arch=armv7h")),
+        json!({"Depends": ["milk>=3.5", "goat"], "OptDepends": [], "Provides": []})
+    );
+    let found = |arch: &str| server.get(&format!("/rpc/v5/search/goat?by=depends&arch={arch}"));
+    assert_eq!((found("armv7h").names(), found("x86_64").names()), ("yogurt".into(), "".into()));
+    assert!(!server.get("/rpc/v5/info/yogurt?fields=*").text().contains("LastPackager"));
+    // The history notes it, and so does the feed.
+    let history = |server: &TestServer| server.get("/aur/history/yogurt").json();
+    assert_eq!(history(&server)["LastPackager"], json!("bert"));
+    assert_eq!(history(&server)["Versions"][0]["Packager"], json!("bert"));
+    sql("UPDATE Users SET Username = 'bertha' WHERE ID = 2");
+    wait_until("another name", || ask(&server, all)["LastPackager"] == json!("bertha"));
+    wait_until("the history", || history(&server)["LastPackager"] == json!("bertha"));
+    let changes =
+        |server: &TestServer| server.get("/changes?surface=aur&limit=10000&since=0").text();
+    let told = changes(&server);
+    assert!(told.contains(r#""before":{"LastPackager":"bert"}"#), "{told}");
+    // The kept dump has all of it, and a start with it finds no difference.
+    let directory = server.stop();
+    database.crash();
+    let source = source(&database);
+    let server = TestServer::start_in(Arc::clone(&directory), |config, _| {
+        config.aur.source = Some(source);
+        config.aur.rate_limit = 0;
+    });
+    server.wait_until_ready();
+    assert_eq!(ask(&server, all)["Architectures"], pushed["Architectures"]);
+    wait_until("the history", || history(&server)["LastPackager"] == json!("bertha"));
+    assert_eq!(changes(&server), told);
+}
+
 #[test]
 fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
     let Some(database) = MariaDb::start(COUNTING) else { return };

@@ -3,7 +3,7 @@
 //! A dozen plain selects, each over one table or with the table of its names, are read row by row; rows are put together
 //! here, and not by the server. Lists keep the order of their rows, which is that of the recipe.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use aur::fold;
@@ -23,8 +23,9 @@ struct Select {
 const BASES: Select = Select {
     rows: "SELECT CAST(b.ID AS SIGNED), b.Name, CAST(b.NumVotes AS SIGNED), CAST(b.Popularity AS DOUBLE), \
            CAST(UNIX_TIMESTAMP(b.PopularityUpdated) AS SIGNED), CAST(b.OutOfDateTS AS SIGNED), CAST(b.SubmittedTS AS SIGNED), \
-           CAST(b.ModifiedTS AS SIGNED), m.Username, s.Username FROM PackageBases b \
-           LEFT JOIN Users m ON m.ID = b.MaintainerUID LEFT JOIN Users s ON s.ID = b.SubmitterUID",
+           CAST(b.ModifiedTS AS SIGNED), m.Username, s.Username, p.Username FROM PackageBases b \
+           LEFT JOIN Users m ON m.ID = b.MaintainerUID LEFT JOIN Users s ON s.ID = b.SubmitterUID \
+           LEFT JOIN Users p ON p.ID = b.PackagerUID",
     owner: " WHERE b.ID",
     end: "",
 };
@@ -35,13 +36,13 @@ const PACKAGES: Select = Select {
 };
 const DEPENDS: Select = Select {
     rows: "SELECT CAST(PackageID AS SIGNED), CAST(DepTypeID AS SIGNED), \
-           CONCAT(DepName, COALESCE(DepCondition, '')) FROM PackageDepends",
+           CONCAT(DepName, COALESCE(DepCondition, '')), DepArch, DepDesc FROM PackageDepends",
     owner: " WHERE PackageID",
     end: "",
 };
 const RELATIONS: Select = Select {
     rows: "SELECT CAST(PackageID AS SIGNED), CAST(RelTypeID AS SIGNED), \
-           CONCAT(RelName, COALESCE(RelCondition, '')) FROM PackageRelations",
+           CONCAT(RelName, COALESCE(RelCondition, '')), RelArch FROM PackageRelations",
     owner: " WHERE PackageID",
     end: "",
 };
@@ -100,6 +101,8 @@ pub(super) const LISTS: [&str; 9] = [
     "Groups",
     "License",
 ];
+/// The number of the list of optional dependencies.
+pub(super) const OPT_DEPENDS_LIST: u8 = 3;
 const DEPENDS_LIST: u8 = 0;
 const RELATIONS_LIST: u8 = 4;
 const GROUPS_LIST: u8 = 7;
@@ -122,6 +125,8 @@ pub(super) struct Base {
     pub(super) modified: i64,
     pub(super) maintainer: Option<String>,
     pub(super) submitter: Option<String>,
+    /// Who pushed last.
+    pub(super) packager: Option<String>,
 }
 
 /// A package.
@@ -138,43 +143,131 @@ pub(super) struct Package {
 #[derive(Default)]
 pub(super) struct Lists {
     text: String,
-    /// Owner, list, and where the text starts and ends.
-    items: Vec<(u32, u8, u32, u32)>,
+    items: Vec<Item>,
 }
+
+/// A row of a list.
+struct Item {
+    owner: u32,
+    list: u8,
+    /// Bytes of the name of its architecture, which comes after its text; 0, if it is for all of them.
+    architecture: u16,
+    /// Bytes of its description, which comes next.
+    description: u16,
+    /// Where its text starts and ends.
+    start: u32,
+    end: u32,
+}
+
+/// A text of a list, with what all rows say that have it.
+pub(super) struct Entry<'a> {
+    pub(super) text: &'a str,
+    /// The architectures that it is for; none, if it is for all.
+    pub(super) architectures: Vec<&'a str>,
+    is_for_all: bool,
+    pub(super) description: Option<&'a str>,
+}
+
+/// An entry for this architecture is for all of them.
+const ANY: &str = "any";
 
 impl Lists {
     fn push(&mut self, owner: i64, list: u8, text: &str) -> Result<(), sqlx::Error> {
+        self.push_row(owner, list, text, None, None)
+    }
+
+    fn push_row(
+        &mut self,
+        owner: i64,
+        list: u8,
+        text: &str,
+        architecture: Option<&str>,
+        description: Option<&str>,
+    ) -> Result<(), sqlx::Error> {
         let refuse =
             || sqlx::Error::Decode("a list has more than 4 GiB, or a number 32 bits".into());
         let start = u32::try_from(self.text.len()).map_err(|_| refuse())?;
         self.text.push_str(text);
         let end = u32::try_from(self.text.len()).map_err(|_| refuse())?;
-        self.items.push((u32::try_from(owner).map_err(|_| refuse())?, list, start, end));
+        // The columns are far too narrow for a longer text.
+        let mut add = |text: Option<&str>| {
+            let text = text.unwrap_or_default();
+            let bytes = u16::try_from(text.len()).unwrap_or(0);
+            self.text.push_str(&text[..usize::from(bytes)]);
+            bytes
+        };
+        let architecture = add(architecture.filter(|name| *name != ANY));
+        let description = add(description);
+        let owner = u32::try_from(owner).map_err(|_| refuse())?;
+        self.items.push(Item { owner, list, architecture, description, start, end });
         Ok(())
     }
 
     fn sort(&mut self) {
-        self.items.sort_by_key(|&(owner, list, ..)| (owner, list));
+        self.items.sort_by_key(|item| (item.owner, item.list));
+    }
+
+    fn items(&self, owner: i64, list: u8) -> &[Item] {
+        let Ok(owner) = u32::try_from(owner) else { return &[] };
+        let start = self.items.partition_point(|item| (item.owner, item.list) < (owner, list));
+        let rest = &self.items[start..];
+        let count = rest.partition_point(|item| (item.owner, item.list) == (owner, list));
+        &rest[..count]
+    }
+
+    fn text(&self, item: &Item) -> &str {
+        &self.text[item.start as usize..item.end as usize]
+    }
+
+    /// Its architecture and its description, or empty texts.
+    fn more(&self, item: &Item) -> (&str, &str) {
+        let start = item.end as usize;
+        let middle = start + usize::from(item.architecture);
+        (&self.text[start..middle], &self.text[middle..middle + usize::from(item.description)])
     }
 
     /// The texts of this list of this owner, each once: the collation ignores case, and so does a `DISTINCT` of aurweb.
     pub(super) fn of(&self, owner: i64, list: u8) -> Vec<&str> {
-        let Ok(owner) = u32::try_from(owner) else { return Vec::new() };
-        let start = self.items.partition_point(|&(of, at, ..)| (of, at) < (owner, list));
-        let mut seen: Vec<String> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
         let mut texts = Vec::new();
-        for &(of, at, start, end) in &self.items[start..] {
-            if (of, at) != (owner, list) {
-                break;
-            }
-            let text = &self.text[start as usize..end as usize];
-            let folded = fold(text.trim_end_matches(' '));
-            if !seen.contains(&folded) {
-                seen.push(folded);
+        for item in self.items(owner, list) {
+            let text = self.text(item);
+            if seen.insert(fold(text.trim_end_matches(' '))) {
                 texts.push(text);
             }
         }
         texts
+    }
+
+    /// The same texts, if a row of this list has an architecture or a description.
+    pub(super) fn entries(&self, owner: i64, list: u8) -> Vec<Entry<'_>> {
+        let items = self.items(owner, list);
+        if items.iter().all(|item| item.architecture == 0 && item.description == 0) {
+            return Vec::new();
+        }
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut entries: Vec<Entry<'_>> = Vec::new();
+        for item in items {
+            let text = self.text(item);
+            let place = *places.entry(fold(text.trim_end_matches(' '))).or_insert_with(|| {
+                let architectures = Vec::new();
+                entries.push(Entry { text, architectures, is_for_all: false, description: None });
+                entries.len() - 1
+            });
+            let entry = &mut entries[place];
+            let (architecture, description) = self.more(item);
+            entry.is_for_all |= architecture.is_empty();
+            entry.architectures.push(architecture);
+            entry.description = entry.description.or(Some(description).filter(|it| !it.is_empty()));
+        }
+        for entry in &mut entries {
+            if entry.is_for_all {
+                entry.architectures.clear();
+            }
+            let mut seen = HashSet::new();
+            entry.architectures.retain(|name| seen.insert(*name));
+        }
+        entries
     }
 }
 
@@ -201,16 +294,16 @@ impl Catalogue {
     pub(super) fn row_counts(&self) -> [usize; ROW_COUNTS] {
         let mut counts = [0; ROW_COUNTS];
         (counts[0], counts[1]) = (self.bases.len(), self.packages.len());
-        for &(_, list, ..) in &self.package_lists.items {
-            counts[match list {
+        for item in &self.package_lists.items {
+            counts[match item.list {
                 DEPENDS_LIST..RELATIONS_LIST => 2,
                 RELATIONS_LIST..GROUPS_LIST => 3,
                 GROUPS_LIST => 4,
                 _ => 5,
             }] += 1;
         }
-        for &(_, list, ..) in &self.base_lists.items {
-            counts[6 + usize::from(list)] += 1;
+        for item in &self.base_lists.items {
+            counts[6 + usize::from(item.list)] += 1;
         }
         counts
     }
@@ -257,6 +350,7 @@ impl Catalogue {
                     modified: row.try_get(7)?,
                     maintainer: row.try_get(8)?,
                     submitter: row.try_get(9)?,
+                    packager: row.try_get(10)?,
                 };
                 catalogue.bases.insert(row.try_get(0)?, base);
                 Ok(())
@@ -287,7 +381,13 @@ impl Catalogue {
                 each(connection, statement, stall, |row| match row.try_get::<i64, _>(1)? {
                     // Types that a later aurweb may add.
                     kind if !(1..=types).contains(&kind) => Ok(()),
-                    kind => lists.push(row.try_get(0)?, first + kind as u8 - 1, row.try_get(2)?),
+                    kind => {
+                        let list = first + kind as u8 - 1;
+                        let description =
+                            if list == OPT_DEPENDS_LIST { row.try_get(4)? } else { None };
+                        let (owner, text) = (row.try_get(0)?, row.try_get(2)?);
+                        lists.push_row(owner, list, text, row.try_get(3)?, description)
+                    }
                 })
                 .await?;
             }
@@ -390,5 +490,34 @@ mod tests {
         assert_eq!(lists.of(2, 1), ["y"]);
         assert_eq!(lists.of(1, 0), [""; 0]);
         assert_eq!(lists.of(3, 0), [""; 0]);
+        assert!(lists.entries(2, 0).is_empty());
+    }
+
+    #[test]
+    fn rows_of_one_text_say_what_it_is_for() {
+        let mut lists = Lists::default();
+        for (text, architecture, description) in [
+            ("a", None, None),
+            ("b", Some("x86_64"), Some("")),
+            ("c", Some("x86_64"), Some("to see")),
+            ("B", Some("armv7h"), Some("to be")),
+            ("b", Some("armv7h"), Some("or not")),
+            ("c", Some("any"), None),
+            ("d", Some(""), None),
+        ] {
+            lists.push_row(1, OPT_DEPENDS_LIST, text, architecture, description).unwrap();
+        }
+        lists.push(1, OPT_DEPENDS_LIST + 1, "e").unwrap();
+        lists.sort();
+        let entries = lists.entries(1, OPT_DEPENDS_LIST);
+        let shown = entries.iter().map(|entry| {
+            let description = entry.description.unwrap_or("-");
+            format!("{} [{}] {description}", entry.text, entry.architectures.join(" "))
+        });
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            ["a [] -", "b [x86_64 armv7h] to be", "c [] to see", "d [] -"]
+        );
+        assert!(lists.entries(1, OPT_DEPENDS_LIST + 1).is_empty());
     }
 }

@@ -38,7 +38,7 @@ const ROWS: [Rows; 5] = [
         table: "PackageBases",
         owner: "ID",
         row: "ID, Name, NumVotes, Popularity, PopularityUpdated, COALESCE(OutOfDateTS, '-'), SubmittedTS, ModifiedTS, \
-              COALESCE(SubmitterUID, '-'), COALESCE(MaintainerUID, '-')",
+              COALESCE(SubmitterUID, '-'), COALESCE(MaintainerUID, '-'), COALESCE(PackagerUID, '-')",
         condition: "TRUE",
     },
     Rows {
@@ -297,7 +297,7 @@ fn different<'a>(
     changed.chain(gone).map(|(key, _)| *key)
 }
 
-/// The bases that users with these numbers maintain, have submitted, or help with.
+/// The bases that users with these numbers maintain, have submitted, have pushed last, or help with.
 async fn of_users(
     connection: &mut MySqlConnection,
     stall: Duration,
@@ -308,6 +308,7 @@ async fn of_users(
     for (column, table, user) in [
         ("ID", "PackageBases", "MaintainerUID"),
         ("ID", "PackageBases", "SubmitterUID"),
+        ("ID", "PackageBases", "PackagerUID"),
         ("PackageBaseID", "PackageComaintainers", "UsersID"),
     ] {
         let query = format!(

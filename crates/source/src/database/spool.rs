@@ -1,7 +1,8 @@
 //! Writes a [`Catalogue`] as a dump: `packages-meta-ext-v1.json` as aurweb's exporter writes it, with the popularity of
 //! today and the number of open requests.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use super::catalogue::{BASE_LISTS, Base, Catalogue, LISTS, Package};
+use super::catalogue::{BASE_LISTS, Base, Catalogue, LISTS, OPT_DEPENDS_LIST, Package};
 use crate::SourceError;
 use crate::arrival::{Arrival, ArrivalKind, Stamp, Validators};
 use crate::spec::hex;
@@ -18,6 +19,8 @@ use crate::spool::spool_file;
 /// Each whole day takes two percent of a popularity.
 const DECAY: f64 = 0.98;
 const DAY_SECONDS: i64 = 86_400;
+/// Bytes of what is only shown to those who ask for it by name, of one package.
+const UNSHOWN_BYTES_MAX: usize = 64 << 10;
 
 /// Writes the dump to a spool file in `directory`; returns it with a digest of all that it says.
 pub(super) fn write(
@@ -136,18 +139,68 @@ fn write_record(
     for (list, key) in (0..).zip(LISTS) {
         write_list(key, &catalogue.package_lists.of(package.id, list), out)?;
     }
-    if let Some(tail) = tails.get(&package.base) {
-        out.extend_from_slice(tail);
-        return Ok(());
+    match tails.entry(package.base) {
+        Entry::Occupied(tail) => out.extend_from_slice(tail.get()),
+        Entry::Vacant(place) => {
+            out.extend_from_slice(place.insert(tail(catalogue, package.base)?));
+        }
     }
+    write_unshown(catalogue, package, base, out)?;
+    out.push(b'}');
+    Ok(())
+}
+
+/// What the packages of a base have in common after their own lists.
+fn tail(catalogue: &Catalogue, base: i64) -> io::Result<Vec<u8>> {
     let mut tail = Vec::new();
     for (list, key) in (0..).zip(BASE_LISTS) {
-        write_list(key, &catalogue.base_lists.of(package.base, list), &mut tail)?;
+        write_list(key, &catalogue.base_lists.of(base, list), &mut tail)?;
     }
-    let requests = catalogue.requests.get(&package.base).copied().unwrap_or(0);
-    write!(tail, ",\"PendingRequests\":{requests}}}")?;
-    out.extend_from_slice(&tail);
-    tails.insert(package.base, tail);
+    let requests = catalogue.requests.get(&base).copied().unwrap_or(0);
+    write!(tail, ",\"PendingRequests\":{requests}")?;
+    Ok(tail)
+}
+
+/// Writes what is only shown to those who ask for it by name, in the order in which it is read soonest.
+fn write_unshown(
+    catalogue: &Catalogue,
+    package: &Package,
+    base: &Base,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let mut architectures: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    let mut descriptions: BTreeMap<&str, &str> = BTreeMap::new();
+    for (list, key) in (0..).zip(LISTS) {
+        for entry in catalogue.package_lists.entries(package.id, list) {
+            if let Some(description) = entry.description.filter(|_| list == OPT_DEPENDS_LIST) {
+                descriptions.insert(entry.text, description);
+            }
+            if !entry.architectures.is_empty() {
+                architectures.entry(key).or_default().insert(entry.text, entry.architectures);
+            }
+        }
+    }
+    let (start, mut separator) = (out.len(), ",\"Larder\":{");
+    if let Some(packager) = &base.packager {
+        write!(out, "{separator}\"LastPackager\":")?;
+        serde_json::to_writer(&mut *out, packager)?;
+        separator = ",";
+    }
+    if !architectures.is_empty() {
+        write!(out, "{separator}\"Architectures\":")?;
+        serde_json::to_writer(&mut *out, &architectures)?;
+        separator = ",";
+    }
+    if !descriptions.is_empty() {
+        write!(out, "{separator}\"OptDependsDescriptions\":")?;
+        serde_json::to_writer(&mut *out, &descriptions)?;
+        separator = ",";
+    }
+    out.extend_from_slice(if separator == "," { &b"}"[..] } else { b",\"Larder\":{}" });
+    // What has no end of it must not make the record one that nobody reads: of this package it is not known.
+    if out.len() - start > UNSHOWN_BYTES_MAX {
+        out.truncate(start);
+    }
     Ok(())
 }
 

@@ -20,6 +20,9 @@ pub(crate) struct PackageHistory {
     version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     maintainer: Option<String>,
+    /// Who pushed it last, if the source knew when this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_packager: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     first_seen: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,7 +34,7 @@ pub(crate) struct PackageHistory {
     /// Earlier maintainers, by the end of their time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     maintainers: Vec<Maintained>,
-    /// The versions before this one, and this one, by when they were first seen; empty until there is a second one.
+    /// The versions before this one, and this one, by when they were first seen; empty until there is more to say than of one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     versions: Vec<Seen>,
 }
@@ -49,6 +52,9 @@ struct Seen {
     version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at: Option<Timestamp>,
+    /// Who had pushed it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    packager: Option<String>,
 }
 
 impl PackageHistory {
@@ -59,6 +65,7 @@ impl PackageHistory {
             digests: encode(&facts.digests),
             version: facts.version.clone(),
             maintainer: facts.maintainer.clone(),
+            last_packager: facts.last_packager.clone(),
             ..PackageHistory::default()
         }
     }
@@ -69,6 +76,7 @@ impl PackageHistory {
             name: name.to_owned(),
             version: self.version.clone(),
             maintainer: self.maintainer.clone(),
+            last_packager: self.last_packager.clone(),
             digests: decode(&self.digests),
         }
     }
@@ -100,14 +108,24 @@ impl PackageHistory {
         if is_new || self.version != facts.version {
             if self.versions.is_empty() && !is_new {
                 let version = std::mem::take(&mut self.version);
-                self.versions.push(Seen { version, at: self.first_seen });
+                self.versions.push(Seen { version, at: self.first_seen, packager: None });
             }
-            if !is_new {
-                push(&mut self.versions, Seen { version: facts.version.clone(), at: Some(now) });
+            let packager = facts.last_packager.clone();
+            if !is_new || packager.is_some() {
+                let version = facts.version.clone();
+                push(&mut self.versions, Seen { version, at: Some(now), packager });
             }
             self.version.clone_from(&facts.version);
         }
+        self.learn(facts);
         self.digests = encode(&facts.digests);
+    }
+
+    /// Takes in what a source may have come to know without a change.
+    pub(super) fn learn(&mut self, facts: &aur::Facts) {
+        if facts.knows_last_packager() {
+            self.last_packager.clone_from(&facts.last_packager);
+        }
     }
 
     /// When it got its maintainer, was orphaned or went away; none if that was before the history began.
@@ -118,11 +136,16 @@ impl PackageHistory {
     /// The answer about it. Times are Unix seconds, as everywhere in the AUR's interface.
     pub(crate) fn render(&self, name: &str, began_at: Timestamp) -> Value {
         let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
-        let only = [Seen { version: self.version.clone(), at: self.first_seen }];
+        let only = [Seen { version: self.version.clone(), at: self.first_seen, packager: None }];
         let versions = if self.versions.is_empty() { &only[..] } else { &self.versions };
         let versions = versions.iter().rev();
-        let versions =
-            versions.map(|seen| json!({"Version": seen.version, "FirstSeen": seconds(seen.at)}));
+        let versions = versions.map(|seen| {
+            let mut version = json!({"Version": seen.version, "FirstSeen": seconds(seen.at)});
+            if let Some(packager) = &seen.packager {
+                version["Packager"] = json!(packager);
+            }
+            version
+        });
         let maintainers = self.maintainers.iter().rev().map(|earlier| {
             let until = earlier.until.as_second();
             json!({"Name": earlier.name, "From": seconds(earlier.from), "Until": until})
@@ -136,6 +159,7 @@ impl PackageHistory {
             "MaintainerSince": seconds(self.maintainer_since.filter(|_| !is_gone)),
             "OrphanedSince": seconds(self.orphaned_since.filter(|_| !is_gone)),
             "PreviousMaintainers": maintainers.collect::<Vec<_>>(),
+            "LastPackager": self.last_packager,
             "Versions": versions.collect::<Vec<_>>(),
             "GoneSince": seconds(self.gone_since),
         })
@@ -168,6 +192,7 @@ mod tests {
             name: "p".to_owned(),
             version: version.to_owned(),
             maintainer: maintainer.map(str::to_owned),
+            last_packager: None,
             digests: vec![1, 0, u32::MAX],
         }
     }
@@ -191,6 +216,7 @@ mod tests {
                 {"Name": "anna", "From": null, "Until": 10}],
             "Versions": [{"Version": "3-1", "FirstSeen": 30}, {"Version": "2-1", "FirstSeen": 20},
                 {"Version": "1-1", "FirstSeen": null}],
+            "LastPackager": null,
         });
         assert_eq!(package.render("p", at(5)), expected);
         package.take(Some(&facts("3-1", Some("carl"))), at(50));
@@ -220,6 +246,37 @@ mod tests {
         assert_eq!((&shown["FirstSeen"], &shown["OrphanedSince"]), (&json!(10), &json!(10)));
         assert_eq!(shown["Versions"], json!([{"Version": "1-1", "FirstSeen": 10}]));
         assert_eq!(shown["PreviousMaintainers"], json!([]));
+    }
+
+    #[test]
+    fn who_pushed() {
+        let pushed = |version: &str, packager: Option<&str>| aur::Facts {
+            last_packager: packager.map(str::to_owned),
+            // The source knows it.
+            digests: vec![1; 29],
+            ..facts(version, Some("anna"))
+        };
+        let mut package = PackageHistory::known(&pushed("1-1", Some("anna")));
+        assert_eq!(package.facts("p"), pushed("1-1", Some("anna")));
+        package.take(Some(&pushed("2-1", Some("bert"))), at(10));
+        package.take(Some(&pushed("2-1", Some("carl"))), at(20));
+        let shown = package.render("p", at(5));
+        assert_eq!(shown["LastPackager"], json!("carl"));
+        let first = json!({"Version": "1-1", "FirstSeen": null});
+        let second = json!({"Version": "2-1", "FirstSeen": 10, "Packager": "bert"});
+        assert_eq!(shown["Versions"], json!([second, first]));
+        // A source that does not know it changes nothing; one that knows that there is nobody does.
+        package.take(Some(&facts("2-2", Some("anna"))), at(30));
+        assert_eq!(package.render("p", at(5))["LastPackager"], json!("carl"));
+        package.take(Some(&pushed("2-2", None)), at(40));
+        assert_eq!(package.render("p", at(5))["LastPackager"], json!(null));
+        let mut new = PackageHistory::default();
+        new.take(Some(&pushed("1-1", Some("anna"))), at(10));
+        new.take(Some(&pushed("2-1", Some("bert"))), at(20));
+        let packagers = |version: &Value| version["Packager"].clone();
+        let shown = new.render("p", at(5));
+        let found = shown["Versions"].as_array().expect("a list").iter().map(packagers);
+        assert_eq!(found.collect::<Vec<_>>(), ["bert", "anna"]);
     }
 
     #[test]
